@@ -355,7 +355,7 @@ class Client(Collectives):
         ref: ObjectRef,
         nodes: str | Sequence[str] = "all",
         *,
-        sticky: bool = True,
+        sticky: bool = False,
         timeout: float | None = None,
     ) -> _broadcast.Broadcast:
         """Make nodes fetch an object, relayed from node to node. Returns without waiting for the bytes.
@@ -365,16 +365,16 @@ class Client(Collectives):
         nodes
             Names of nodes, or "all".
         sticky
-            True: nodes of these names that join later get the object too, until `Broadcast.stop` or
-            until the object is deleted or freed, even after this client has closed. A broadcast holds
-            no ref: keep a ref, or put with ``keep=True``. False: the name of an unknown node is an
-            error.
+            False: only nodes that are up now, and the name of an unknown node is an error. True: nodes
+            of these names that join later get the object too, until `Broadcast.stop` or until the
+            object is deleted or freed, even after this client has closed. A broadcast holds no ref:
+            keep a ref, or put with ``keep=True``.
         timeout
             Seconds; the limit of the wait. The broadcast continues after the timeout.
 
         Examples
         --------
-        >>> sent = phalanx.broadcast(weights)
+        >>> sent = phalanx.broadcast(weights, sticky=True)
         >>> sent.progress()
         Progress(nodes=8, complete=3, without_room=0, nbytes=3758096384, total_nbytes=8589934592, sticky=True)
         >>> sent.wait()

@@ -73,12 +73,20 @@ def _run(*command: str) -> str:
         raise exceptions.GetTimeoutError(f"phalanx {command[0]}: no answer within {_PATIENCE_S} s") from None
     if done.returncode != 0:
         kind = _KINDS.get(done.returncode, exceptions.PhalanxError)
-        said = done.stderr.strip() or f"phalanx {command[0]}: exit {done.returncode}"
+        said = _text_of(done.stderr.strip()) or f"phalanx {command[0]}: exit {done.returncode}"
         if said.endswith("(PERMISSION_DENIED)"):
             kind = exceptions.AccessError
             said += "; PHALANX_SECRET_FILE, or PHALANX_SECRET, is where it is looked for"
         raise kind(said)
     return done.stdout
+
+
+def _text_of(error: str) -> str:
+    """Return the text of an error, which is a JSON object if ``--json`` was given."""
+    if not error.startswith("{"):
+        return error
+    parts = json.loads(error)
+    return f"phalanx {parts['command']}: {parts['error']} ({parts['code']})"
 
 
 def _where(directory: str, node: str) -> list[str]:

@@ -473,7 +473,7 @@ def test_a_source_whose_producer_failed(client):
 def test_a_broadcast_ends_when_each_node_has_it(nodes):
     clients, _, _ = nodes
     ref = clients[0].put(np.ones(LARGE))
-    sent = clients[0].broadcast(ref, sticky=False)
+    sent = clients[0].broadcast(ref)
     assert sent.wait(timeout=60) == 3
     assert sent.done
     progress = sent.progress()
@@ -487,13 +487,13 @@ def test_a_broadcast_ends_when_each_node_has_it(nodes):
 def test_nodes_that_join_later_get_sticky_objects(nodes):
     clients, daemons, cluster = nodes
     ref = clients[0].put(np.ones(LARGE))
-    sent = clients[0].broadcast(ref)
+    sent = clients[0].broadcast(ref, sticky=True)
     assert sent.wait(timeout=60) == 3
     assert clients[1].stat(ref).sticky
     # The directory visits ids in order, so this one comes after the first.
     after = next(made for made in iter(clients[0].ref, None) if made.id > ref.id)
     other = clients[0].put(np.ones(LARGE), after)
-    assert clients[0].broadcast(other).wait(timeout=60) == 3
+    assert clients[0].broadcast(other, sticky=True).wait(timeout=60) == 3
     daemons[2].kill()
     late = phalanx.Client(cluster.start_node("n3", capacity="256MiB").client_address)
     _await_copy(cluster, "n3", ref)
@@ -520,7 +520,7 @@ def test_broadcasts_that_cannot_be(nodes):
         clients[0].broadcast(clients[0].ref()).wait(timeout=60)
     ref = clients[0].put(np.ones(LARGE))
     with pytest.raises(exceptions.ObjectDeletedError, match="zed"):
-        clients[0].broadcast(ref, ["n1", "zed"], sticky=False).wait(timeout=60)
+        clients[0].broadcast(ref, ["n1", "zed"]).wait(timeout=60)
     with pytest.raises(ValueError):
         clients[0].broadcast(ref, []).wait(timeout=60)
     with pytest.raises(ValueError, match="zero byte"):
@@ -562,6 +562,6 @@ async def _awaited(sent):
 def test_a_broadcast_continues_without_its_handle(nodes):
     clients, _, cluster = nodes
     ref = clients[0].put(np.ones(LARGE))
-    clients[0].broadcast(ref, ["n1", "n2"], sticky=False)
+    clients[0].broadcast(ref, ["n1", "n2"])
     for node in ("n1", "n2"):
         _await_copy(cluster, node, ref)

@@ -53,6 +53,22 @@ def test_command():
     assert "phalanx" in _output(os.path.join(sysconfig.get_path("scripts"), "phalanx"), "--help")
 
 
+def test_manual_pages_and_completions_are_installed():
+    share = os.path.join(sysconfig.get_path("data"), "share")
+    script = _output(_native.EXECUTABLE, "completion", "bash")
+    with open(os.path.join(share, "bash-completion", "completions", "phalanx")) as file:
+        assert file.read() == script
+    assert os.path.exists(os.path.join(share, "zsh", "site-functions", "_phalanx"))
+    assert os.path.exists(os.path.join(share, "fish", "vendor_completions.d", "phalanx.fish"))
+    answers = _output(_native.EXECUTABLE, "completion", "bash", "--", "")
+    commands = [answer.split("\t")[0] for answer in answers.splitlines()]
+    assert "put" in commands
+    pages = {"phalanx.1", *(f"phalanx-{command}.1" for command in commands)}
+    assert set(os.listdir(os.path.join(share, "man", "man1"))) >= pages
+    with open(os.path.join(share, "man", "man1", "phalanx-put.1")) as file:
+        assert file.read() == _output(_native.EXECUTABLE, "help", "--man", "put")
+
+
 def test_everything_public_is_documented():
     for name in phalanx.__all__:
         value = getattr(phalanx, name)

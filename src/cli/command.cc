@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "src/cli/views/colour.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -32,6 +35,21 @@ int ExitCode(const absl::Status& status) {
     default:
       return 1;
   }
+}
+
+std::string ErrorLine(absl::string_view command, const absl::Status& status, bool json,
+                      bool colours) {
+  const std::string code = absl::StatusCodeToString(status.code());
+  if (!json) {
+    return absl::StrCat(Painted(absl::StrCat("phalanx ", command, ":"), Colour::kRed, colours), " ",
+                        status.message(), " (", code, ")\n");
+  }
+  const nlohmann::json error = {{"command", std::string(command)},
+                                {"code", code},
+                                {"error", std::string(status.message())},
+                                {"exit_code", ExitCode(status)}};
+  // A path in the message need not be UTF-8, which JSON must be.
+  return absl::StrCat(error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
 }
 
 absl::Status ClosedPipe() {

@@ -36,6 +36,20 @@ class Command {
 // error.
 int ExitCode(const absl::Status& status);
 
+struct ExitCodeMeaning {
+  int code;
+  absl::string_view meaning;
+};
+// The codes above and their meanings, for help pages.
+inline constexpr ExitCodeMeaning kExitCodes[] = {{0, "done"},      {1, "error"},
+                                                 {2, "usage"},     {3, "not found"},
+                                                 {4, "timed out"}, {5, "unavailable"}};
+
+// The line that main prints for an error: a JSON object with command, code, error and exit_code, or
+// "phalanx get: no such object (NOT_FOUND)". Ends with a newline.
+std::string ErrorLine(absl::string_view command, const absl::Status& status, bool json,
+                      bool colours);
+
 // The result of a command whose output goes to a pipe that its reader has closed. main ends the
 // process by SIGPIPE then, without a message, as `cat` ends.
 absl::Status ClosedPipe();

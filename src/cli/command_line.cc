@@ -1,7 +1,11 @@
 #include "src/cli/command_line.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <istream>
 #include <map>
 #include <ostream>
@@ -15,7 +19,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "src/cli/command_record.h"
 #include "src/cli/near_word.h"
+#include "src/cli/views/colour.h"
 #include "src/common/ids/ids.h"
 #include "src/common/release.h"
 
@@ -73,11 +79,14 @@ class ParserFlags : public Flags {
   // for a daemon cannot make another command fail.
   ParserFlags(CLI::App& app, bool chosen) : app_(app), chosen_(chosen) {}
 
+  bool has_settings() const { return has_settings_; }
+
   void Group(absl::string_view title) override { group_ = std::string(title); }
 
   void Setting(absl::string_view names, absl::string_view help, FlagValue value) override {
     CLI::Option* option = Add(names, help, std::move(value));
     if (chosen_) option->envname(EnvironmentName(names));
+    has_settings_ = true;
   }
   void Argument(absl::string_view names, absl::string_view help, FlagValue value) override {
     Add(names, help, std::move(value))->configurable(false);
@@ -119,6 +128,7 @@ class ParserFlags : public Flags {
 
   CLI::App& app_;
   const bool chosen_;
+  bool has_settings_ = false;
   std::string group_ = "Options";
 };
 
@@ -127,28 +137,66 @@ CLI::Option* FindSetting(CLI::App& app, const std::string& name) {
   return option != nullptr && option->get_configurable() ? option : nullptr;
 }
 
-// Returns the name of a key with the sections around it, as the file writes it: "node.capacity".
-std::string FullKey(const std::vector<std::string>& sections, absl::string_view key) {
-  return absl::StrCat(absl::StrJoin(sections, "."), sections.empty() ? "" : ".", key);
+// Returns the name of the section that a line begins, without white space and without a comment
+// after it; "" for every other line.
+absl::string_view SectionOf(absl::string_view line) {
+  line = absl::StripAsciiWhitespace(line);
+  if (!absl::StartsWith(line, "[")) return "";
+  line = absl::StripTrailingAsciiWhitespace(line.substr(0, line.find('#')));
+  while (absl::StartsWith(line, "[") && absl::ConsumeSuffix(&line, "]")) line.remove_prefix(1);
+  return absl::StartsWith(line, "[") ? "" : absl::StripAsciiWhitespace(line);
 }
 
-// Returns the line, from 1, of a key with its sections; 0 if there is none. The parser of the file
-// counts no lines.
-int LineOf(absl::string_view text, const std::string& full_key) {
-  std::vector<std::string> section;
+// Returns a line of an array without white space and its comment.
+absl::string_view ArrayPart(absl::string_view line) {
+  return absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+}
+
+// Returns whether a line begins an array that it does not end.
+bool BeginsArray(absl::string_view line) {
+  const size_t equals = ArrayPart(line).find('=');
+  if (equals == absl::string_view::npos) return false;
+  const absl::string_view value = absl::StripAsciiWhitespace(ArrayPart(line).substr(equals + 1));
+  return absl::StartsWith(value, "[") && !absl::EndsWith(value, "]");
+}
+
+// Returns the file as its parser understands it: a section has its line for itself, and an array is
+// on one line. Every other line keeps its number.
+std::string Plain(absl::string_view text) {
+  std::string plain;
+  int lines_of_array = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (lines_of_array > 0 || BeginsArray(line)) {
+      ++lines_of_array;
+      absl::StrAppend(&plain, ArrayPart(line));
+      if (!absl::EndsWith(ArrayPart(line), "]")) continue;
+      plain.append(static_cast<size_t>(std::exchange(lines_of_array, 0)), '\n');
+      continue;
+    }
+    const absl::string_view section = SectionOf(line);
+    absl::StrAppend(&plain, section.empty() ? line : absl::StrCat("[", section, "]"), "\n");
+  }
+  return plain;
+}
+
+// Returns "LINE:", from 1, of a key in a plain file; "" if it is not found. The parser
+// of the file counts no lines. Reads names as the parser does.
+std::string LineOf(absl::string_view text, const CLI::ConfigItem& item) {
+  std::string section = "default";
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     line = absl::StripAsciiWhitespace(line);
-    if (absl::StartsWith(line, "[") && absl::EndsWith(line, "]")) {
-      section = {std::string(absl::StripSuffix(absl::StripPrefix(line, "["), "]"))};
+    if (const absl::string_view begun = SectionOf(line); !begun.empty()) {
+      section = std::string(begun);
       continue;
     }
-    std::string key(absl::StripAsciiWhitespace(line.substr(0, line.find_first_of("=#"))));
-    CLI::detail::remove_quotes(key);
-    if (FullKey(section, key) == full_key) return number;
+    std::string name(absl::StripAsciiWhitespace(line.substr(0, line.find_first_of("=#"))));
+    if (!absl::StrContains(name, ".")) CLI::detail::remove_quotes(name);
+    const std::vector<std::string> parents = CLI::detail::generate_parents(section, name, '.');
+    if (name == item.name && parents == item.parents) return absl::StrCat(number, ":");
   }
-  return 0;
+  return "";
 }
 
 // Keeps the keys of a file that apply to the chosen command and are not set in the environment.
@@ -157,16 +205,16 @@ class LayeredConfig : public CLI::ConfigBase {
   LayeredConfig(CLI::App& root, std::string chosen) : root_(root), chosen_(std::move(chosen)) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::ostringstream text;
-    text << input.rdbuf();
-    std::istringstream lines(text.str());
+    std::ostringstream whole;
+    whole << input.rdbuf();
+    const std::string text = Plain(whole.str());
+    std::istringstream lines(text);
     std::vector<CLI::ConfigItem> kept;
     for (CLI::ConfigItem& item : CLI::ConfigBase::from_config(lines)) {
       // Markers of the parser for the begin and end of a section.
       if (item.name == "++" || item.name == "--") continue;
       const std::string place =
-          absl::StrCat(root_.get_config_ptr()->as<std::string>(), ":",
-                       LineOf(text.str(), FullKey(item.parents, item.name)), ": ");
+          absl::StrCat(root_.get_config_ptr()->as<std::string>(), ":", LineOf(text, item), " ");
       CLI::Option* option = Find(item, place);
       if (option == nullptr || InEnvironment(option->get_envname())) continue;
       if (option->get_expected_min() == 0) CheckSwitch(item, place);
@@ -271,22 +319,55 @@ std::string FlagWithoutValue(const std::vector<std::string>& arguments) {
 
 // Returns the formatter of the configuration file, which the app shares.
 std::shared_ptr<const LayeredConfig> SetUp(CLI::App& app, const std::string& chosen) {
+  const std::vector<FlagRecord> flags = GlobalFlags();
+  const FlagRecord &help = flags[0], &version = flags[1], &config = flags[2];
   app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version",
-                       absl::StrCat("phalanx ", kRelease, ", protocol ", kProtocolVersion));
-  const char* config = std::getenv("PHALANX_CONFIG");
-  // The file is required only if the environment names it.
-  app.set_config("--config", config == nullptr ? "" : config,
-                 "A TOML file with flags as keys, at its top or under [COMMAND] $PHALANX_CONFIG",
-                 InEnvironment("PHALANX_CONFIG"))
-      ->type_name("FILE");
+  app.set_help_flag(absl::StrJoin(help.names, ","), help.help);
+  app.set_version_flag(version.long_name(),
+                       absl::StrCat("phalanx ", kRelease, ", protocol ", kProtocolVersion),
+                       version.help);
+  app.set_config(config.long_name(), "", absl::StrCat(config.help, " $", config.variable))
+      ->type_name(config.type);
   const auto config_file = std::make_shared<LayeredConfig>(app, chosen);
   app.config_formatter(config_file);
   app.require_subcommand(1);
-  app.footer(
-      "`phalanx COMMAND --help` shows a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
-      "3 not found, 4 timed out, 5 unavailable.");
+  const std::string codes =
+      absl::StrJoin(kExitCodes, ", ", [](std::string* out, const ExitCodeMeaning& code) {
+        absl::StrAppend(out, code.code, " ", code.meaning);
+      });
+  app.footer(Wrap(
+      absl::StrCat("`phalanx help COMMAND` shows a command's flags. Exit codes: ", codes, ".")));
   return config_file;
+}
+
+// Makes the file of PHALANX_CONFIG, which must exist, the default of --config.
+void ReadFileOfEnvironment(CLI::App& app) {
+  const FlagRecord config = GlobalFlags()[2];
+  if (!InEnvironment(config.variable)) return;
+  app.get_config_ptr()->default_str(std::getenv(config.variable.c_str()))->required();
+}
+
+// Says which of the arguments that the parser did not expect is the first, and what could stand in
+// its place.
+std::string Unexpected(const CLI::App& command, const std::vector<std::string>& unexpected) {
+  const auto found = std::find_if(unexpected.begin(), unexpected.end(),
+                                  [](const std::string& argument) { return argument != "--"; });
+  const std::string first = found == unexpected.end() ? "--" : *found;
+  const std::string flag = first.substr(0, first.find('='));
+  if (!absl::StartsWith(first, "-")) return absl::StrCat("unexpected argument \"", first, "\"");
+  std::set<std::string> flags;
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) flags.insert("--" + name);
+    }
+  }
+  return absl::StrCat("there is no flag ", flag, DidYouMean(flag, flags));
+}
+
+// The parser reports some wrong arguments before it has read all of them.
+bool AsksForJson(const std::vector<std::string>& arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  return std::find(arguments.begin(), end, "--json") != end;
 }
 
 }  // namespace
@@ -295,10 +376,10 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
                                    const std::vector<std::string>& arguments, std::ostream& out,
                                    std::ostream& err) {
   const std::string word = CommandWord(arguments);
-  CLI::App app("A distributed object store in which every reader relays: put once, get everywhere.",
-               "phalanx");
+  CLI::App app(std::string(kProgramSummary), "phalanx");
   const std::shared_ptr<const LayeredConfig> config_file = SetUp(app, word);
   ParsedCommandLine result;
+  const CLI::App* chosen = &app;
   std::set<std::string> names;
   for (const auto& command : commands) {
     names.insert(std::string(command->name()));
@@ -307,12 +388,24 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
     sub->fallthrough()->footer(std::string(command->details()));
     ParserFlags flags(*sub, command->name() == word);
     command->AddFlags(flags);
-    if (command->name() == word) result.command = command.get();
+    if (command->name() != word) continue;
+    result.command = command.get();
+    chosen = sub;
+    if (flags.has_settings()) ReadFileOfEnvironment(app);
   }
   const std::string name = absl::StrCat("phalanx", result.command ? " " : "",
                                         result.command ? result.command->name() : "");
+  const bool json = AsksForJson(arguments);
+  // A test's stream has no colours.
+  const bool colours = &err == &std::cerr && HasColours(STDERR_FILENO);
   const auto complain = [&](absl::string_view what) {
-    err << name << ": " << what << "\nTry `" << name << " --help`.\n";
+    if (json) {
+      err << ErrorLine(result.command == nullptr ? "" : word, absl::InvalidArgumentError(what),
+                       /*json=*/true, colours);
+    } else {
+      err << Painted(absl::StrCat(name, ":"), Colour::kRed, colours) << " " << what << "\nTry `"
+          << name << " --help`.\n";
+    }
     return ParsedCommandLine{nullptr, 2};
   };
   if (!word.empty() && result.command == nullptr) {
@@ -324,10 +417,14 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
   try {
     // The parser takes arguments from the end.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    const CLI::Option* json_flag = chosen->get_option_no_throw("--json");
+    result.json = json_flag != nullptr && json_flag->count() > 0;
     return result;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);
     return ParsedCommandLine();
+  } catch (const CLI::ExtrasError&) {
+    return complain(Unexpected(*chosen, app.remaining(/*recurse=*/true)));
   } catch (const CLI::ParseError& wrong) {
     // The text of a wrong value begins with its flag.
     const std::string what = wrong.what();

@@ -32,6 +32,8 @@ class SailCommand : public Command {
     flags.Setting("--oars", "Rowers", Integer(&oars, 0, 99));
     flags.Setting("--night", "Sail at night", Switch(&night));
     flags.Argument("-f,--flag", "Whose", Text(&flag));
+    flags.Argument("--rig", "Its sails", Choice(&rig, {"gaff", "lug"}));
+    flags.Argument("--json", "Print JSON", Switch(&json));
     flags.Positional("SHIP", "Its name", Text(&ship));
   }
   absl::Status Run() override { return absl::OkStatus(); }
@@ -44,6 +46,20 @@ class SailCommand : public Command {
   bool night = false;
   std::string flag;
   std::string ship;
+  std::string rig = "lug";
+  bool json = false;
+};
+
+// Has no settings.
+class MoorCommand : public Command {
+ public:
+  absl::string_view name() const override { return "moor"; }
+  absl::string_view summary() const override { return "Ties up"; }
+  void AddFlags(Flags& flags) override { flags.Argument("--stern", "There", Switch(&stern_)); }
+  absl::Status Run() override { return absl::OkStatus(); }
+
+ private:
+  bool stern_ = false;
 };
 
 class DockCommand : public Command {
@@ -69,6 +85,7 @@ class CommandLineTest : public ::testing::Test {
     dock_ = dock.get();
     commands_.push_back(std::move(sail));
     commands_.push_back(std::move(dock));
+    commands_.push_back(std::make_unique<MoorCommand>());
   }
   ~CommandLineTest() override {
     for (const std::string& name : set_) unsetenv(name.c_str());
@@ -146,6 +163,17 @@ TEST_F(CommandLineTest, SectionsOfTheFileApplyToOneCommand) {
   EXPECT_THAT(sail_->labels, ElementsAre(Pair("zone", "a")));
 }
 
+TEST_F(CommandLineTest, AnArrayCanHaveSeveralLinesWithComments) {
+  const std::string config = WriteConfig(
+      "[sail] # the ship\nports = [ # to the east\n  \"Riga\",  # first\n\n  \"Turku\", ]\noars = "
+      "5\n"
+      "label = [\"zone=a\",\n\"deck=2\"\n]\n");
+  ASSERT_EQ(Parse({"sail", "Elida", "--config", config}).command, sail_) << err_.str();
+  EXPECT_THAT(sail_->ports, ElementsAre("Riga", "Turku"));
+  EXPECT_THAT(sail_->labels, ElementsAre(Pair("deck", "2"), Pair("zone", "a")));
+  EXPECT_EQ(sail_->oars, 5);
+}
+
 TEST_F(CommandLineTest, UnknownKeysAreErrors) {
   for (const char* text :
        {"oarz = 5\n", "[dock]\nports = \"Riga\"\n", "[swim]\noars = 1\n", "flag = \"danish\"\n"}) {
@@ -163,12 +191,20 @@ TEST_F(CommandLineTest, ErrorsOfTheFileNameFileLineKeyAndWhatIsAccepted) {
       {"oars = 1\n[dock]\noars = 1\nports = \"Riga\"\n",
        {":4: no setting is called \"ports\" (keys of [dock]: oars, pilot)\n"}},
       {"[dokc]\noars = 1\n",
-       {":2: no command is called \"dokc\", did you mean \"dock\"? (sections: dock, sail)\n"}},
+       {":2: no command is called \"dokc\", did you mean \"dock\"? (sections: dock, moor, "
+        "sail)\n"}},
       {"sail.orrs = 1\n",
        {":1: no setting is called \"orrs\", did you mean \"oars\"? (keys of [sail]: "}},
       {"# ships\n[sail]\n\"oars\" = 100\n",
        {":3: --oars: \"100\" is not a whole number from 0 to 99"}},
       {"night = maybe\n", {":1: --night: \"maybe\" is neither true nor false"}},
+      {"[sail] # ours\noars = 100\n", {":2: --oars: \"100\" is not"}},
+      {"[ sail ]\noars = 100\n", {":2: --oars: \"100\" is not"}},
+      {"[[sail]]\noars = 100\n", {":2: --oars: \"100\" is not"}},
+      {"[\"sail\"]\noars = 100\n", {":2: --oars: \"100\" is not"}},
+      {"[dock]\n[default]\noars = 100\n", {":3: --oars: \"100\" is not"}},
+      {"sail.\"oars\" = 100\n", {":1: --oars: \"100\" is not"}},
+      {"[sail]\nports = [\n\"Riga\",\n\"Turku\"\n]\noars = 100\n", {":6: --oars: \"100\" is not"}},
       {"night\n", {}}};
   for (const auto& [text, parts] : wrong) {
     const std::string config = WriteConfig(text);
@@ -235,6 +271,48 @@ TEST_F(CommandLineTest, AnUnknownCommandIsNamedWithTheNearOne) {
   err_.str("");
   EXPECT_EQ(Parse({"--config", "sail", "fly", "--help"}).exit_code, 2);
   EXPECT_THAT(err_.str(), StartsWith("phalanx: there is no command \"fly\"\n"));
+}
+
+TEST_F(CommandLineTest, AnUnknownFlagOrValueIsNamedWithTheNearOne) {
+  const std::map<std::vector<std::string>, std::string> wrong = {
+      {{"sail", "a", "--oasr=3"}, "there is no flag --oasr, did you mean \"--oars\"?\n"},
+      {{"sail", "a", "--versoin"}, "there is no flag --versoin, did you mean \"--version\"?\n"},
+      {{"sail", "a", "-x"}, "there is no flag -x\n"},
+      {{"sail", "a", "b"}, "unexpected argument \"b\"\n"},
+      {{"sail", "a", "--rig=gafff"},
+       "--rig: \"gafff\" is not one of gaff|lug, did you mean \"gaff\"?\n"}};
+  for (const auto& [arguments, text] : wrong) {
+    err_.str("");
+    EXPECT_EQ(Parse(arguments).exit_code, 2);
+    EXPECT_THAT(err_.str(), StartsWith("phalanx sail: " + text));
+  }
+}
+
+TEST_F(CommandLineTest, ErrorsAreJsonIfTheResultsAre) {
+  const ParsedCommandLine parsed = Parse({"sail", "Elida", "--json"});
+  EXPECT_EQ(parsed.command, sail_);
+  EXPECT_TRUE(parsed.json);
+  EXPECT_FALSE(Parse({"sail", "Elida"}).json);
+  EXPECT_FALSE(Parse({"sail", "--", "--json"}).json);
+  EXPECT_EQ(Parse({"sail", "--json", "Elida", "--oars=x"}).exit_code, 2);
+  EXPECT_EQ(
+      err_.str(),
+      "{\"code\":\"INVALID_ARGUMENT\",\"command\":\"sail\",\"error\":\"--oars: \\\"x\\\" is not "
+      "a whole number from 0 to 99\",\"exit_code\":2}\n");
+  EXPECT_EQ(
+      ErrorLine("get", absl::NotFoundError("no \xff"), /*json=*/true, /*colours=*/true),
+      "{\"code\":\"NOT_FOUND\",\"command\":\"get\",\"error\":\"no \xef\xbf\xbd\",\"exit_code\":3}"
+      "\n");
+  EXPECT_EQ(ErrorLine("get", absl::NotFoundError("none"), /*json=*/false, /*colours=*/false),
+            "phalanx get: none (NOT_FOUND)\n");
+  EXPECT_EQ(ErrorLine("get", absl::NotFoundError("none"), /*json=*/false, /*colours=*/true),
+            "\x1b[31mphalanx get:\x1b[0m none (NOT_FOUND)\n");
+}
+
+TEST_F(CommandLineTest, ACommandWithoutSettingsDoesNotReadTheFileOfTheEnvironment) {
+  SetEnvironment("PHALANX_CONFIG", "/nonexistent/y.toml");
+  EXPECT_NE(Parse({"moor"}).command, nullptr) << err_.str();
+  EXPECT_EQ(Parse({"dock"}).command, nullptr);
 }
 
 TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheNextArgument) {

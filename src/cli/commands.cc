@@ -8,6 +8,8 @@
 #include "src/cli/objects/put_command.h"
 #include "src/cli/objects/reduce_command.h"
 #include "src/cli/objects/rm_command.h"
+#include "src/cli/shell/completion_command.h"
+#include "src/cli/shell/help_command.h"
 #include "src/cli/tools/bench_command.h"
 #include "src/cli/tools/describe_command.h"
 #include "src/cli/tools/ls_command.h"
@@ -31,6 +33,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewStatusCommand());
   commands.push_back(NewTopCommand());
   commands.push_back(NewBenchCommand());
+  commands.push_back(NewCompletionCommand(AllCommands));
+  commands.push_back(NewHelpCommand(AllCommands));
   return commands;
 }
 

@@ -1,6 +1,7 @@
 #include "src/cli/flags.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "src/cli/near_word.h"
 #include "src/cli/units.h"
 #include "src/common/status_macros.h"
 
@@ -80,6 +82,17 @@ FlagValue Text(std::string* target, absl::string_view type) {
 
 FlagValue TextList(std::vector<std::string>* target, absl::string_view type) {
   return ManyValues(target, std::string(type), absl::StrJoin(*target, ","), AnyText);
+}
+
+FlagValue Texts(std::vector<std::string>* target, absl::string_view type) {
+  FlagValue value;
+  value.type = std::string(type);
+  value.repeated = true;
+  value.parse = [target](const std::vector<std::string>& texts) -> absl::Status {
+    *target = texts;
+    return absl::OkStatus();
+  };
+  return value;
 }
 
 // The range is part of the flag, so that commands need no checks of their own.
@@ -158,14 +171,16 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
 FlagValue Choice(std::string* target, std::vector<std::string> choices) {
   // The list is also the type in the help, so the choices need no text of their own.
   const std::string list = absl::StrJoin(choices, "|");
-  return OneValue(
-      target, list, *target,
-      [choices = std::move(choices), list](absl::string_view text) -> absl::StatusOr<std::string> {
-        for (const std::string& choice : choices) {
-          if (text == choice) return choice;
-        }
-        return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not one of ", list));
-      });
+  FlagValue value =
+      OneValue(target, list, *target,
+               [choices, list](absl::string_view text) -> absl::StatusOr<std::string> {
+                 const std::set<std::string> words(choices.begin(), choices.end());
+                 if (words.contains(std::string(text))) return std::string(text);
+                 return absl::InvalidArgumentError(
+                     absl::StrCat("\"", text, "\" is not one of ", list, DidYouMean(text, words)));
+               });
+  value.choices = std::move(choices);
+  return value;
 }
 
 // Derived from the flag's name, so that no setting can lack a variable.

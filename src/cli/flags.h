@@ -24,14 +24,18 @@
 namespace phalanx::runtime {
 
 // The type and the target of a flag. The functions below make them. The target's value is the
-// default; it must outlive the parsing, and is written only if all given texts are valid.
+// default; it must outlive the parsing, and is written only if all given texts are valid. A flag or
+// positional whose type or name is FILE or PATH takes the name of a file; the shell completes it.
 struct FlagValue {
   // Shown in the help: "SIZE". Empty: a switch, which takes no value.
   std::string type;
   // The default as --help shows it; can be empty.
   std::string default_text;
-  // The flag can be given several times, or with several values separated by commas.
+  // The flag can be given several times. Except for Texts, also with several values separated by
+  // commas.
   bool repeated = false;
+  // All values, if there are only a few; the shell completes them.
+  std::vector<std::string> choices = {};
   // Parses the given texts in order. An error names the text and the expected form.
   std::function<absl::Status(const std::vector<std::string>&)> parse;
 };
@@ -39,6 +43,8 @@ struct FlagValue {
 FlagValue Switch(bool* target);
 FlagValue Text(std::string* target, absl::string_view type = "TEXT");
 FlagValue TextList(std::vector<std::string>* target, absl::string_view type);
+// One text per flag or argument; a comma is part of it.
+FlagValue Texts(std::vector<std::string>* target, absl::string_view type);
 FlagValue Integer(int* target, int least, int most);
 FlagValue Fraction(double* target);  // in [0, 1]
 FlagValue ByteSize(uint64_t* target);

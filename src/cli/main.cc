@@ -1,5 +1,7 @@
 // The `phalanx` command: daemons and tools in one executable.
 
+#include <unistd.h>
+
 #include <csignal>
 #include <iostream>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "src/cli/command_line.h"
 #include "src/cli/commands.h"
+#include "src/cli/views/colour.h"
 
 int main(int argc, char** argv) {
   using namespace phalanx::runtime;  // NOLINT: this file is the program
@@ -23,8 +26,8 @@ int main(int argc, char** argv) {
     std::raise(SIGPIPE);
   }
   if (!status.ok()) {
-    std::cerr << "phalanx " << parsed.command->name() << ": " << status.message() << " ("
-              << absl::StatusCodeToString(status.code()) << ")" << std::endl;
+    std::cerr << ErrorLine(parsed.command->name(), status, parsed.json, HasColours(STDERR_FILENO))
+              << std::flush;
   }
   return ExitCode(status);
 }

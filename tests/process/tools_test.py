@@ -310,6 +310,15 @@ class ToolsTest(ClusterTest):
         error = self.put_file_through_pipe(path, ID_B, "--timeout=1500ms", expect=ERROR)
         self.assertIn("RESOURCE_EXHAUSTED", error)
         self.assertGreaterEqual(time.monotonic() - begun, 1.5)
+        said = "phalanx put: waits for memory on the node; --timeout limits the wait\n"
+        self.assertEqual(error.count(said), 1)
+        error = self.cluster.run("put", path, f"--id={ID_B}", "--timeout=1500ms", node="n0", expect=ERROR)
+        self.assertEqual(error.count(said), 1)
+        self.assertNotIn(said, self.cluster.put("n0", path, ID_B, "--timeout=1500ms", expect=ERROR))
+        # What can never fit is refused without a wait.
+        large = self.cluster.make_file("large", 65 * MIB)
+        error = self.cluster.run("put", large, f"--id={ID_B}", node="n0", expect=ERROR)
+        self.assertNotIn(said, error)
         self.cluster.run("rm", ID_A, node="n0")
         self.put_file_through_pipe(path, ID_B, "--timeout=300ms")
         self.assertEqual(self.cluster.get("n0", ID_B), sha256(path))
@@ -413,7 +422,7 @@ class ToolsTest(ClusterTest):
         self.addCleanup(top.kill)
         self.read_terminal(ours, "n0")
         # The tool draws in the same place again.
-        self.read_terminal(ours, "\x1b[6A")
+        self.read_terminal(ours, "\x1b[8A")
         os.write(ours, b"q")
         self.assertEqual(top.wait(DEADLINE_S), 0)
         self.assertEqual(termios.tcgetattr(theirs), before)

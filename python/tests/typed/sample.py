@@ -26,7 +26,7 @@ def default_client() -> None:
     assert_type(phalanx.as_completed([ref]), Iterator[phalanx.ObjectRef])
     assert_type(phalanx.contains(ref), bool)
     assert_type(phalanx.reduce([ref], op=np.add), phalanx.ObjectRef)
-    sent = phalanx.broadcast(ref, ["n1", "n2"], sticky=False)
+    sent = phalanx.broadcast(ref, ["n1", "n2"], sticky=True)
     assert_type(sent, phalanx.Broadcast)
     assert_type(sent.wait(timeout=1), int)
     assert_type(sent.done, bool)

@@ -20,6 +20,12 @@ const std::vector<std::string> kAlone = {"put",       "put_turns", "get", "put_g
 
 }  // namespace
 
+std::vector<std::string> OperationNames() {
+  std::vector<std::string> names = kTogether;
+  names.insert(names.end(), kAlone.begin(), kAlone.end());
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& options,
                                                          std::shared_ptr<Client> client) {
   // A single rank would wait for a partner until its deadline.
@@ -33,9 +39,9 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& opt
   if (operation == nullptr) operation = MakeLocalOperation(options, client);
   if (operation == nullptr) operation = MakeReducingOperation(options, client);
   if (operation != nullptr) return operation;
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown operation '", options.op, "'; the operations are ",
-                   absl::StrJoin(kTogether, ", "), ", ", absl::StrJoin(kAlone, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("unknown operation '", options.op,
+                                                 "'; the operations are ",
+                                                 absl::StrJoin(OperationNames(), ", ")));
 }
 
 }  // namespace phalanx::runtime::bench

@@ -58,6 +58,9 @@ class Operation {
   virtual absl::Status Clean(const Run& run) = 0;
 };
 
+// The names of all operations.
+std::vector<std::string> OperationNames();
+
 // Returns InvalidArgument for an unknown op or a world that is too small for it.
 absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& options,
                                                          std::shared_ptr<Client> client);

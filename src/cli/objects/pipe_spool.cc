@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/cli/objects/wait_notice.h"
 #include "src/common/status_macros.h"
+#include "src/common/time/clock.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -25,25 +27,35 @@ absl::Status SpoolError(absl::string_view folder) {
                    "; give --size, or set TMPDIR to a folder with room for the whole input"));
 }
 
+// Returns a file that ends with this process, however that ends, because it has no name.
+int OpenNameless(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+  // An old kernel sees only a folder that is opened for writing; some file systems cannot do it.
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
+  std::string path = absl::StrCat(folder, "/phalanx-put-XXXXXX");
+  const int named = mkostemp(path.data(), O_CLOEXEC);
+  if (named >= 0) unlink(path.c_str());
+  return named;
+}
+
 }  // namespace
 
-absl::StatusOr<PipeSpool> PipeSpool::Make(Client& client, const PutOptions& options) {
+absl::StatusOr<PipeSpool> PipeSpool::Make(Client& client, const PutOptions& options,
+                                          std::function<void()> waits) {
   const char* variable = std::getenv("TMPDIR");
   std::string folder = variable == nullptr || *variable == '\0' ? "/tmp" : variable;
-  std::string path = absl::StrCat(folder, "/phalanx-put-XXXXXX");
-  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  const int fd = OpenNameless(folder);
   if (fd < 0) return SpoolError(folder);
-  // Without a name, the file ends with this process, however that ends.
-  unlink(path.c_str());
   PutOptions reservation;
   reservation.metadata = options.metadata;
   reservation.timeout = options.timeout;
-  return PipeSpool(client, std::move(reservation), std::move(folder), fd);
+  return PipeSpool(client, std::move(reservation), std::move(waits), std::move(folder), fd);
 }
 
 PipeSpool::PipeSpool(PipeSpool&& other) noexcept
     : client_(other.client_),
       options_(other.options_),
+      waits_(other.waits_),
       folder_(other.folder_),
       fd_(std::exchange(other.fd_, -1)),
       size_(other.size_),
@@ -86,9 +98,15 @@ absl::Status PipeSpool::AddReservation(uint64_t bytes, absl::Duration timeout) {
 }
 
 absl::Status PipeSpool::Reserve(uint64_t least) {
+  const WaitNotice notice(waits_);
+  const Instant start = MonotonicNow();
+  const auto left = [&] {
+    return std::max(options_.timeout - (MonotonicNow() - start), absl::ZeroDuration());
+  };
   while (true) {
     const uint64_t more = std::max(least - reserved_, std::min(size_ / 4, most_));
-    const absl::Status status = AddReservation(more, std::min(options_.timeout, kPatience));
+    // The last attempt, below, needs time as well.
+    const absl::Status status = AddReservation(more, std::min(left() / 4, kPatience));
     // A node that is busy with so much memory can be too late.
     if (!absl::IsResourceExhausted(status) && !absl::IsDeadlineExceeded(status)) return status;
     if (more == least - reserved_) break;
@@ -98,7 +116,7 @@ absl::Status PipeSpool::Reserve(uint64_t least) {
   // bytes cannot, and the node refuses it at once if it exceeds the capacity.
   reservations_.clear();
   reserved_ = 0;
-  const absl::Status status = AddReservation(least, options_.timeout);
+  const absl::Status status = AddReservation(least, left());
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("the node cannot hold the input, of which ",
                                                   least, " bytes were read: ", status.message()));

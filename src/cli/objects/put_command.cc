@@ -16,6 +16,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/objects/pipe_spool.h"
+#include "src/cli/objects/wait_notice.h"
 #include "src/cli/tools/object_lookup.h"
 #include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
@@ -149,9 +150,14 @@ class PutCommand : public Command {
         absl::StrCat(what, " bytes, but --size is ", size_, " bytes"));
   }
 
+  absl::StatusOr<WritableBuffer> Create(Client& client, const ObjectId& id, ProgressBar& bar) {
+    const WaitNotice notice([this, &bar] { SayThatItWaits(bar); });
+    return client.Create(id, size_, options_);
+  }
+
   absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, bool regular,
                                      ProgressBar& bar) {
-    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size_, options_));
+    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, Create(client, id, bar));
     uint64_t done = 0;
     while (done < size_) {
       const size_t chunk = std::min<uint64_t>(kChunkBytes, size_ - done);
@@ -191,9 +197,12 @@ class PutCommand : public Command {
     if (got < bytes.size()) {
       size_ = got;
       if (compares_) read_.Append(absl::string_view(memory.get(), got));
-      return client.Put(id, absl::string_view(memory.get(), got), options_).Wait();
+      const auto put = client.Put(id, absl::string_view(memory.get(), got), options_);
+      if (!put.Wait(WaitNotice::kSilent).ok() && !put.ready()) SayThatItWaits(bar);
+      return put.Wait();
     }
-    PHALANX_ASSIGN_OR_RETURN(PipeSpool spool, PipeSpool::Make(client, options_));
+    PHALANX_ASSIGN_OR_RETURN(
+        PipeSpool spool, PipeSpool::Make(client, options_, [this, &bar] { SayThatItWaits(bar); }));
     while (got > 0) {
       PHALANX_RETURN_IF_ERROR(spool.Append(absl::string_view(memory.get(), got)));
       bar.Say(absl::StrCat("has read ", HumanBytes(spool.size())));
@@ -216,6 +225,14 @@ class PutCommand : public Command {
         "put of \"", object_.name, "\" (", id.hex(),
         "): another object exists under this name, and stays: remove it first (phalanx "
         "rm --name), or put with --exist-ok"));
+  }
+
+  // Once also without a terminal: the log of a job shows then why it hangs.
+  void SayThatItWaits(ProgressBar& bar) {
+    bar.Say("waits for memory on the node");
+    if (std::exchange(said_that_it_waits_, true) || quiet_ || json_ || bar.shown()) return;
+    std::cerr << "phalanx put: waits for memory on the node; --timeout limits the wait"
+              << std::endl;
   }
 
   void Report(const ObjectId& id, const PutResult& result, absl::Duration elapsed) const {
@@ -247,6 +264,7 @@ class PutCommand : public Command {
   // An object that exists is compared by the digest of what was read.
   bool compares_ = false;
   DigestStream read_;
+  bool said_that_it_waits_ = false;
   bool json_ = false;
   bool quiet_ = false;
   NodeFlags node_;

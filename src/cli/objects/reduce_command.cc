@@ -5,18 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "phalanx/elements.h"
+#include "src/cli/objects/element_flags.h"
 #include "src/cli/tools/object_lookup.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
 namespace {
-
-template <typename Values, typename Namer>
-std::vector<std::string> Names(const Values& values, Namer name_of) {
-  std::vector<std::string> names;
-  for (const auto value : values) names.emplace_back(name_of(value));
-  return names;
-}
 
 class ReduceCommand : public Command {
  public:
@@ -34,12 +28,11 @@ class ReduceCommand : public Command {
 
   void AddFlags(Flags& flags) override {
     flags.Positional("TARGET", "The object to create, 40 hexadecimal digits", Text(&target_, "ID"));
-    flags.Positional("SOURCE", "Objects of the same size", TextList(&sources_, "ID"),
+    flags.Positional("SOURCE", "Objects of the same size", Texts(&sources_, "ID"),
                      /*required=*/false);
-    flags.Argument("-n,--names", "TARGET and SOURCEs are names", Switch(&names_));
-    flags.Argument("--dtype", "Type of the elements",
-                   Choice(&dtype_, Names(kAllDTypes, DTypeName)));
-    flags.Argument("--op", "The operation", Choice(&op_, Names(kAllReduceOps, ReduceOpName)));
+    flags.Argument("--names", "TARGET and SOURCEs are names", Switch(&names_));
+    flags.Argument("--dtype", "Type of the elements", DTypeChoice(&dtype_));
+    flags.Argument("--op", "The operation", ReduceOpChoice(&op_));
     flags.Argument("--num-objects", "Number of sources to reduce, the first to arrive; 0: all",
                    Integer(&num_objects_, 0, static_cast<int>(kMaxReductionSources)));
     flags.Argument("--order", "Order of the fold: as sources arrive, or as listed (slower)",

@@ -33,9 +33,9 @@ class RmCommand : public Command {
 
   void AddFlags(Flags& flags) override {
     flags.Positional("ID", "Objects, 40 hexadecimal digits each, or the first of them",
-                     TextList(&ids_, "ID"), /*required=*/false);
+                     Texts(&ids_, "ID"), /*required=*/false);
     flags.Argument("-n,--name", "Objects by their names, or by patterns of names",
-                   TextList(&names_, "NAME"));
+                   Texts(&names_, "NAME"));
     flags.Argument("--dry-run", "Delete nothing; print the objects", Switch(&dry_run_));
     flags.Argument("--timeout", "Stop waiting after this time", TimeSpan(&timeout_));
     flags.Argument("-f,--force", "Ignore objects that do not exist", Switch(&force_));

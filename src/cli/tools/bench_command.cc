@@ -8,9 +8,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "src/cli/bench/operation.h"
 #include "src/cli/bench/relay_killer.h"
 #include "src/cli/bench/runner.h"
+#include "src/cli/objects/element_flags.h"
 #include "src/cli/objects/node_connection.h"
 #include "src/cli/tools/directory_connection.h"
 #include "src/cli/views/tree_drawing.h"
@@ -26,16 +29,17 @@ class BenchCommand : public Command {
   absl::string_view name() const override { return "bench"; }
   absl::string_view summary() const override { return "Run one rank of a benchmark"; }
   absl::string_view details() const override {
-    return "OP is broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce,\n"
-           "reduce_scatter, roundtrip, put, put_turns, get, put_get, directory, puts or gets. "
-           "Start\n"
-           "one process for each rank 0..WORLD-1, each at its own node, with the same --session.\n"
+    return "Start one process for each rank 0..WORLD-1, each at its own node, with the same "
+           "--session.\n"
            "The ranks find each other through the store, and rank 0 prints the records. All ranks\n"
            "must share a clock: one machine with emulated hosts.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("OP", "The operation to measure", Text(&options_.op, "OP"));
+    flags.Positional(
+        "OP",
+        absl::StrCat("The operation to measure: ", absl::StrJoin(bench::OperationNames(), ", ")),
+        Choice(&options_.op, bench::OperationNames()));
     flags.Argument("--world", "Number of ranks", Integer(&options_.world, 1, kMaxWorld));
     flags.Argument("--rank", "Number of this rank", Integer(&options_.rank, 0, kMaxWorld));
     flags.Argument("--sizes", "Sizes of objects", ByteSizeList(&options_.sizes));
@@ -102,8 +106,8 @@ class BenchCommand : public Command {
 
  private:
   void AddReductionFlags(Flags& flags) {
-    flags.Argument("--dtype", "Type of the elements of a reduction", Text(&dtype_, "DTYPE"));
-    flags.Argument("--op", "Operation of a reduction", Text(&reduce_op_, "OP"));
+    flags.Argument("--dtype", "Type of the elements of a reduction", DTypeChoice(&dtype_));
+    flags.Argument("--op", "Operation of a reduction", ReduceOpChoice(&reduce_op_));
     flags.Argument("--order", "Order of a reduction's fold", Choice(&order_, {"arrival", "fixed"}));
     flags.Argument("--subset", "Number of sources of a reduction, the first to arrive; 0: all",
                    Integer(&options_.reduction.subset, 0, kMaxWorld));

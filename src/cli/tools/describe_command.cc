@@ -1,5 +1,7 @@
 #include "src/cli/tools/describe_command.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "src/cli/tools/object_lookup.h"
 #include "src/cli/tools/screen.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/object_names.h"
 #include "src/cli/views/object_view.h"
 #include "src/common/status_macros.h"
@@ -58,7 +61,8 @@ class DescribeCommand : public Command {
  private:
   // Without --json the text ends with a newline already.
   std::string Render(const v1::DescribeObjectResponse& object) const {
-    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
+    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n")
+                 : ObjectAsText(object, !ascii_, HasColours(STDOUT_FILENO));
   }
 
   // The directory knows the object, if at all, by its id.

@@ -1,11 +1,14 @@
 #include "src/cli/tools/status_command.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/tools/directory_connection.h"
 #include "src/cli/tools/screen.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/cli/views/status_view.h"
 #include "src/common/status_macros.h"
@@ -42,7 +45,8 @@ class StatusCommand : public Command {
 
  private:
   std::string Render(const ClusterStatus& cluster) const {
-    return json_ ? absl::StrCat(StatusAsJson(cluster).dump(), "\n") : StatusAsText(cluster);
+    return json_ ? absl::StrCat(StatusAsJson(cluster).dump(), "\n")
+                 : StatusAsText(cluster, HasColours(STDOUT_FILENO));
   }
 
   // With --until-nodes alone, only the last status is shown.

@@ -1,20 +1,19 @@
 #include "src/cli/tools/top_command.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <iostream>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/tools/directory_connection.h"
 #include "src/cli/tools/screen.h"
-#include "src/cli/units.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/holdups.h"
-#include "src/cli/views/object_names.h"
-#include "src/cli/views/object_view.h"
-#include "src/cli/views/reduction_drawing.h"
-#include "src/cli/views/status_view.h"
-#include "src/cli/views/text_table.h"
+#include "src/cli/views/top_view.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
@@ -24,13 +23,6 @@ namespace {
 constexpr uint32_t kMaxListed = 10'000;
 constexpr size_t kMaxShown = 10;
 
-struct Motion {
-  v1::ObjectSummary summary;
-  double bytes_per_second = 0;
-  // The hold-up of most of its nodes; empty if there is none.
-  std::string held_up_by;
-};
-
 double MovingBytesPerSecond(const v1::DescribeObjectResponse& object) {
   double sum = 0;
   for (const v1::CopyDescription& copy : object.copies()) {
@@ -39,20 +31,10 @@ double MovingBytesPerSecond(const v1::DescribeObjectResponse& object) {
   return sum;
 }
 
-std::string MotionsAsTable(const std::vector<Motion>& motions) {
-  const bool named = std::any_of(motions.begin(), motions.end(),
-                                 [](const Motion& motion) { return motion.summary.has_name(); });
-  std::vector<std::vector<std::string>> rows = {{"OBJECT", named ? "NAME" : "", "SIZE", "COMPLETE",
-                                                 "PULLING", "WAITING", "RATE", "HELD UP BY"}};
-  for (const Motion& motion : motions) {
-    const v1::ObjectSummary& object = motion.summary;
-    rows.push_back({absl::BytesToHexString(object.object_id()), NameText(object.name()),
-                    object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
-                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
-                    absl::StrCat(object.waiting()), HumanRate(motion.bytes_per_second),
-                    motion.held_up_by});
-  }
-  return AlignColumns(rows, {false, false, true, true, true, true, true, false});
+// Returns the order after this one; the first one after the last.
+std::string Next(const std::vector<std::string>& orders, const std::string& order) {
+  const auto found = std::find(orders.begin(), orders.end(), order);
+  return found == orders.end() || found + 1 == orders.end() ? orders.front() : *(found + 1);
 }
 
 class TopCommand : public Command {
@@ -60,11 +42,17 @@ class TopCommand : public Command {
   absl::string_view name() const override { return "top"; }
   absl::string_view summary() const override { return "Show nodes and transfers, live"; }
   absl::string_view details() const override {
-    return "q quits. If the output is not a terminal, prints a new text after each interval.";
+    return "Keys: n sorts nodes by the next of their orders, t transfers; q quits. If the output "
+           "is\n"
+           "not a terminal, prints a new text after each interval.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--sort-nodes", "Order of nodes; numbers: the largest first",
+                   Choice(&node_order_, NodeOrders()));
+    flags.Argument("--sort-transfers", "Order of transfers: the largest first",
+                   Choice(&transfer_order_, TransferOrders()));
     flags.Argument("--once", "Print one update", Switch(&once_));
     flags.Argument("--json", "Print a JSON object per update", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
@@ -75,39 +63,54 @@ class TopCommand : public Command {
     // Keys are read only on a terminal, so a pipe gets plain text.
     Screen screen;
     while (true) {
-      const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
-      const std::vector<Motion> motions = Motions(*directory.tools);
-      screen.Show(Render(cluster, motions));
-      if (once_) return cluster.status();
-      if (!screen.Wait(interval_)) return absl::OkStatus();
+      TopView view;
+      view.cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
+      view.transfers = Transfers(*directory.tools);
+      view.reductions = RunningReductions(view.cluster);
+      // Typed keys change only the order, which needs no new answers.
+      do {
+        SortNodes(node_order_, view.cluster.nodes);
+        SortTransfers(transfer_order_, view.transfers);
+        screen.Show(Render(view, screen));
+        if (once_) return view.cluster.status();
+        if (!screen.Wait(interval_)) return absl::OkStatus();
+      } while (TakeKey(screen.key()));
     }
   }
 
  private:
-  // Objects with transfers in progress; empty while the directory does not answer.
-  static std::vector<Motion> Motions(directory::ToolsClient& tools) {
-    std::vector<Motion> motions;
+  bool TakeKey(char key) {
+    if (key == 'n') node_order_ = Next(NodeOrders(), node_order_);
+    if (key == 't') transfer_order_ = Next(TransferOrders(), transfer_order_);
+    return key == 'n' || key == 't';
+  }
+
+  // The objects that move most bytes or for which most nodes wait; empty while the directory does
+  // not answer.
+  std::vector<Transfer> Transfers(directory::ToolsClient& tools) const {
+    std::vector<Transfer> transfers;
     const absl::StatusOr<v1::ListObjectsResponse> list = tools.List(std::nullopt, kMaxListed);
-    // The status above shows already that a shard does not answer.
-    if (!list.ok()) return motions;
+    // The status shows already that a shard does not answer.
+    if (!list.ok()) return transfers;
     for (const v1::ObjectSummary& object : list->objects()) {
       if (object.partial_copies() == 0 && object.waiting() == 0) continue;
-      // Each description is a request, so their number is limited.
-      if (motions.size() == kMaxShown) break;
-      Motion motion{object, 0, {}};
+      transfers.push_back({object, 0, {}});
+    }
+    // Each description is a request, so their number is limited. A rate is known only after it.
+    SortTransfers(transfer_order_ == "rate" ? "waiting" : transfer_order_, transfers);
+    if (transfers.size() > kMaxShown) transfers.resize(kMaxShown);
+    for (Transfer& transfer : transfers) {
       // The id comes from another process, so its length is checked.
-      const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(object.object_id());
+      const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(transfer.summary.object_id());
       const absl::StatusOr<v1::DescribeObjectResponse> description =
           id.ok() ? tools.Describe(*id) : absl::StatusOr<v1::DescribeObjectResponse>(id.status());
-      if (description.ok()) {
-        motion.bytes_per_second = MovingBytesPerSecond(*description);
-        const std::vector<Holdup> holdups = FindHoldups(*description);
-        if (!holdups.empty()) motion.held_up_by = HoldupText(holdups.front());
-      }
-      // Listed without rates if the object was deleted in the meantime.
-      motions.push_back(std::move(motion));
+      // Listed without a rate if the object was deleted in the meantime.
+      if (!description.ok()) continue;
+      transfer.bytes_per_second = MovingBytesPerSecond(*description);
+      const std::vector<Holdup> holdups = FindHoldups(*description);
+      if (!holdups.empty()) transfer.held_up_by = HoldupText(holdups.front());
     }
-    return motions;
+    return transfers;
   }
 
   static std::vector<v1::RunningReduction> RunningReductions(const ClusterStatus& cluster) {
@@ -122,38 +125,21 @@ class TopCommand : public Command {
     return reductions;
   }
 
-  std::string Render(const ClusterStatus& cluster, const std::vector<Motion>& motions) const {
-    if (!json_) {
-      const std::vector<v1::RunningReduction> reductions = RunningReductions(cluster);
-      return absl::StrCat(
-          StatusAsText(cluster), "\n", motions.empty() ? "no transfers\n" : MotionsAsTable(motions),
-          reductions.empty() ? "" : "\n", reductions.empty() ? "" : ReductionsAsTable(reductions));
+  std::string Render(const TopView& view, const Screen& screen) const {
+    if (json_) return absl::StrCat(TopAsJson(view).dump(), "\n");
+    if (!screen.is_terminal()) return TopAsText(view);
+    const Screen::Size size = screen.size();
+    Pane pane{size.rows, size.columns, HasColours(STDOUT_FILENO)};
+    if (!once_) {
+      pane.footer = absl::StrCat("n: nodes by ", node_order_, "   t: transfers by ",
+                                 transfer_order_, "   q: quit");
     }
-    nlohmann::json json = StatusAsJson(cluster);
-    json["moving"] = nlohmann::json::array();
-    for (const Motion& motion : motions) {
-      nlohmann::json object = SummaryAsJson(motion.summary);
-      object["bytes_per_second"] = motion.bytes_per_second;
-      object["held_up_by"] = nullptr;
-      if (!motion.held_up_by.empty()) object["held_up_by"] = motion.held_up_by;
-      json["moving"].push_back(std::move(object));
-    }
-    // Present even without reductions, so that programs need no check.
-    json["reducing"] = nlohmann::json::array();
-    for (const v1::RunningReduction& reduction : RunningReductions(cluster)) {
-      json["reducing"].push_back({{"id", absl::BytesToHexString(reduction.object_id())},
-                                  {"ready", reduction.ready()},
-                                  {"needed", reduction.needed()},
-                                  {"size_bytes", reduction.size_bytes()},
-                                  {"watermark", reduction.watermark()},
-                                  {"elapsed_s", static_cast<double>(reduction.elapsed_ns()) / 1e9},
-                                  {"state", Printable(reduction.state())}});
-      AddNameTo(json["reducing"].back(), reduction.name());
-    }
-    return absl::StrCat(json.dump(), "\n");
+    return TopAsText(view, pane);
   }
 
   absl::Duration interval_ = absl::Seconds(1);
+  std::string node_order_ = NodeOrders().front();
+  std::string transfer_order_ = TransferOrders().front();
   bool once_ = false;
   bool json_ = false;
   DirectoryFlags directory_;

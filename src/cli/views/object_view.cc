@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "phalanx/object_id.h"
 #include "src/cli/units.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/holdups.h"
 #include "src/cli/views/object_names.h"
 #include "src/cli/views/reduction_drawing.h"
@@ -127,8 +128,8 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   return json;
 }
 
-std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode) {
-  std::string text = DrawTree(object, unicode);
+std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode, bool colours) {
+  std::string text = DrawTree(object, unicode, colours);
   if (object.has_reduction()) {
     absl::StrAppend(&text, "\n", DrawReduction(object.reduction(), unicode));
   }
@@ -136,7 +137,8 @@ std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode)
   const std::vector<Holdup> holdups = FindHoldups(object);
   if (!holdups.empty()) absl::StrAppend(&text, "\n");
   for (const Holdup& holdup : holdups) {
-    absl::StrAppend(&text, "held up by ", HoldupText(holdup), ": ",
+    const std::string cause = absl::StrCat("held up by ", HoldupText(holdup));
+    absl::StrAppend(&text, Painted(cause, Colour::kYellow, colours), ": ",
                     absl::StrJoin(holdup.waiting, ", ",
                                   [](std::string* out, const v1::CopyDescription* copy) {
                                     out->append(Printable(copy->name()));

@@ -26,7 +26,8 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object);
 
 // The drawing of the object's tree. Below it, after empty lines: the tree of the reduction that
 // computes the object, and the hold-ups with the nodes that wait for them.
-std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode);
+std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode,
+                         bool colours = false);
 
 // A heading, and a line per object.
 std::string ObjectsAsTable(const v1::ListObjectsResponse& list);

@@ -19,16 +19,6 @@ namespace {
 constexpr absl::Duration kDrawEvery = absl::Milliseconds(100);
 constexpr int kBarCells = 24;
 
-// Returns the first `cells` characters.
-std::string Cut(absl::string_view text, size_t cells) {
-  size_t end = 0;
-  for (size_t width = 0; end < text.size(); ++end) {
-    const bool starts_character = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
-    if (starts_character && ++width > cells) break;
-  }
-  return std::string(text.substr(0, end));
-}
-
 int TerminalColumns() {
   // No terminal answers in a pipe; 80 columns is the usual width.
   winsize size = {};
@@ -52,7 +42,7 @@ std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t tota
     const double left = static_cast<double>(total - done) / rate;
     absl::StrAppend(&line, "  ", HumanDuration(absl::Seconds(left)), " left");
   }
-  return Cut(line, static_cast<size_t>(std::max(columns, 1)));
+  return CutToWidth(line, static_cast<size_t>(std::max(columns, 1)));
 }
 
 std::string RenderSummary(uint64_t bytes, absl::Duration elapsed) {
@@ -78,8 +68,8 @@ void ProgressBar::Update(uint64_t done, uint64_t total) {
 
 void ProgressBar::Say(absl::string_view text) {
   if (!enabled_) return;
-  Draw(Cut(absl::StrCat(Printable(label_), "  ", Printable(text)),
-           static_cast<size_t>(TerminalColumns() - 1)));
+  Draw(CutToWidth(absl::StrCat(Printable(label_), "  ", Printable(text)),
+                  static_cast<size_t>(TerminalColumns() - 1)));
   // The next Update replaces the text without a delay.
   next_draw_ = Instant();
 }

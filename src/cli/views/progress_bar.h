@@ -29,6 +29,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
+  // Whether this draws.
+  bool shown() const { return enabled_; }
   void Update(uint64_t done, uint64_t total);
   // Shows `text` in place of the bar until the next Update.
   void Say(absl::string_view text);

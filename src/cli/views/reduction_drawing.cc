@@ -253,17 +253,19 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
   return json;
 }
 
-std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions) {
+std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions, bool colours,
+                              size_t columns) {
   const bool any_named =
       std::any_of(reductions.begin(), reductions.end(),
                   [](const v1::RunningReduction& reduction) { return reduction.has_name(); });
   std::vector<std::vector<std::string>> rows = {
-      {"REDUCTION", any_named ? "NAME" : "", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}};
+      Heading({"REDUCTION", any_named ? "NAME" : "", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"},
+              colours)};
   for (const v1::RunningReduction& reduction : reductions) {
     // The size is known only after the first source exists.
     const bool sized = reduction.size_bytes() > 0;
     rows.push_back(
-        {absl::BytesToHexString(reduction.object_id()), NameText(reduction.name()),
+        {FittingId(reduction.object_id(), columns), NameText(reduction.name()),
          sized ? HumanBytes(reduction.size_bytes()) : "-",
          absl::StrCat(reduction.ready(), "/", reduction.needed()),
          sized ? absl::StrFormat("%d %%", static_cast<int>(100.0 * reduction.watermark() /
@@ -271,7 +273,8 @@ std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reduction
                : "-",
          HumanDuration(absl::Nanoseconds(reduction.elapsed_ns())), Printable(reduction.state())});
   }
-  return AlignColumns(rows, {false, false, true, true, true, true, false});
+  return AlignColumns(rows, {false, false, true, true, true, true, false},
+                      {columns, {"STATE", "FOR", "SIZE", "SOURCES", "NAME"}});
 }
 
 }  // namespace phalanx::runtime

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "phalanx/v1/tools.pb.h"
+#include "src/cli/views/text_table.h"
 
 namespace phalanx::runtime {
 
@@ -32,8 +33,9 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
 // version, sources, watermark, bytes_per_second and trouble.
 nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction);
 
-// A heading, and a line for each running reduction.
-std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions);
+// A heading, and a line for each running reduction, which can be narrower.
+std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions,
+                              bool colours = false, size_t columns = TableWidth().cells);
 
 }  // namespace phalanx::runtime
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/units.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/text_table.h"
 #include "src/common/ids/ids.h"
 
@@ -49,12 +50,18 @@ std::string NodeState(const ClusterNode& node, const ClusterStatus& cluster) {
 }
 
 // Numbers are texts here, because the table aligns cells by their width.
-std::vector<std::string> NodeRow(const ClusterNode& node, const ClusterStatus& cluster) {
+std::vector<std::string> NodeRow(const ClusterNode& node, const ClusterStatus& cluster,
+                                 bool colours) {
   const double capacity = static_cast<double>(node.info.capacity_bytes());
   const double used = static_cast<double>(node.info.used_bytes());
+  const std::string state = NodeState(node, cluster);
   return {Printable(node.info.name()),
           Printable(node.info.address()),
-          NodeState(node, cluster),
+          Painted(state,
+                  state == "up"     ? Colour::kGreen
+                  : state == "lost" ? Colour::kRed
+                                    : Colour::kYellow,
+                  colours),
           DrawBar(capacity > 0 ? used / capacity : 0, kBarCells, true),
           HumanBytes(node.info.used_bytes()),
           HumanBytes(node.info.capacity_bytes()),
@@ -171,29 +178,41 @@ nlohmann::json StatusAsJson(const ClusterStatus& cluster) {
   return json;
 }
 
-std::string StatusAsText(const ClusterStatus& cluster) {
+std::string SummaryAsText(const ClusterStatus& cluster, bool colours) {
   std::string text;
-  // The header line sums over the shards that answered.
+  // Sums over the shards that answered.
   uint64_t waiting = 0;
   absl::Duration uptime;
   for (const ClusterShard& shard : cluster.shards) {
     waiting += shard.answer.waiting();
     uptime = std::max(uptime, absl::Nanoseconds(shard.answer.uptime_ns()));
-    if (!shard.status.ok()) {
-      absl::StrAppend(&text, "shard at ", shard.address, ": ", shard.status.message(), "\n");
-    }
+    if (shard.status.ok()) continue;
+    const std::string error =
+        absl::StrCat("shard at ", shard.address, ": ", shard.status.message());
+    absl::StrAppend(&text, Painted(error, Colour::kRed, colours), "\n");
   }
   absl::StrAppend(&text, cluster.answering_shards(), " of ", cluster.shards.size(),
                   " shards up for ", HumanDuration(uptime), ", ", cluster.nodes.size(), " nodes, ",
                   cluster.objects(), " objects, ", waiting, " waiting\n");
-  // A new cluster has no nodes; a table with only a heading would confuse.
-  if (cluster.nodes.empty()) return text;
-  std::vector<std::vector<std::string>> rows = {
-      {"NODE", "ADDRESS", "STATE", "MEMORY", "USED", "OF", "COPIES", "PULLS", "PUSHES", "LABELS"}};
-  for (const ClusterNode& node : cluster.nodes) rows.push_back(NodeRow(node, cluster));
-  absl::StrAppend(&text, "\n",
-                  AlignColumns(rows, {false, false, false, false, true, true, true, true, true}));
   return text;
+}
+
+std::string NodesAsTable(const ClusterStatus& cluster, bool colours, size_t columns) {
+  std::vector<std::vector<std::string>> rows = {Heading(
+      {"NODE", "ADDRESS", "STATE", "MEMORY", "USED", "OF", "COPIES", "PULLS", "PUSHES", "LABELS"},
+      colours)};
+  for (const ClusterNode& node : cluster.nodes) rows.push_back(NodeRow(node, cluster, colours));
+  // A pane without room keeps the name, the state and the memory in use.
+  return AlignColumns(
+      rows, {false, false, false, false, true, true, true, true, true},
+      {columns, {"LABELS", "ADDRESS", "MEMORY", "OF", "PUSHES", "PULLS", "COPIES", "STATE"}});
+}
+
+std::string StatusAsText(const ClusterStatus& cluster, bool colours) {
+  const std::string summary = SummaryAsText(cluster, colours);
+  // A new cluster has no nodes; a table with only a heading would confuse.
+  if (cluster.nodes.empty()) return summary;
+  return absl::StrCat(summary, "\n", NodesAsTable(cluster, colours, TableWidth().cells));
 }
 
 }  // namespace phalanx::runtime

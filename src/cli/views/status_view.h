@@ -50,8 +50,14 @@ ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
 
 nlohmann::json StatusAsJson(const ClusterStatus& cluster);
 
-// Text for people: shards that do not answer, then a line per node.
-std::string StatusAsText(const ClusterStatus& cluster);
+// The first line, after one for each shard that does not answer.
+std::string SummaryAsText(const ClusterStatus& cluster, bool colours);
+
+// A heading, and a line per node, which can be narrower.
+std::string NodesAsTable(const ClusterStatus& cluster, bool colours, size_t columns);
+
+// Text for people: the summary, then the nodes.
+std::string StatusAsText(const ClusterStatus& cluster, bool colours = false);
 
 }  // namespace phalanx::runtime
 

@@ -5,11 +5,19 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "src/cli/views/colour.h"
 
 namespace phalanx::runtime {
 namespace {
+
+// Between two columns.
+constexpr size_t kGap = 2;
+// A narrower pane has ids of this many digits.
+constexpr size_t kPaneOfWholeIds = 100;
+constexpr size_t kShortId = 8;
 
 // Takes the digits at the front, without leading zeros.
 absl::string_view TakeDigits(absl::string_view& text) {
@@ -25,13 +33,54 @@ int Sign(int value) { return value < 0 ? -1 : value > 0 ? 1 : 0; }
 
 void Pad(std::string& line, size_t cells) { line.append(cells, ' '); }
 
+// Continuation bytes of UTF-8 are 10xxxxxx.
+bool BeginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
+// Returns the columns that a table shows: as many of its most important ones as fit.
+std::vector<bool> ColumnsThatFit(const std::vector<std::string>& heading,
+                                 std::vector<size_t> widths, const TableWidth& width) {
+  std::vector<bool> shown(widths.size(), true);
+  for (const std::string& name : width.dispensable) {
+    size_t total = 0;
+    for (const size_t column : widths) total += column == 0 ? 0 : column + kGap;
+    if (total <= width.cells + kGap) break;
+    for (size_t i = 0; i < heading.size(); ++i) {
+      if (heading[i] != name && heading[i] != Painted(name, Colour::kBold, true)) continue;
+      widths[i] = 0;
+      shown[i] = false;
+    }
+  }
+  return shown;
+}
+
 }  // namespace
 
 size_t DisplayWidth(absl::string_view text) {
-  // Continuation bytes of UTF-8 are 10xxxxxx.
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
+  size_t width = 0;
+  while (!text.empty()) {
+    if (const size_t length = ColourLength(text); length > 0) {
+      text.remove_prefix(length);
+      continue;
+    }
+    width += BeginsCharacter(text.front()) ? 1 : 0;
+    text.remove_prefix(1);
+  }
+  return width;
+}
+
+std::string CutToWidth(absl::string_view text, size_t cells) {
+  std::string cut;
+  size_t width = 0;
+  while (!text.empty()) {
+    const size_t colour = ColourLength(text);
+    size_t length = std::max<size_t>(colour, 1);
+    while (colour == 0 && length < text.size() && !BeginsCharacter(text[length])) ++length;
+    if (colour == 0) ++width;
+    // A colour takes no cell, and has to end although its last character is cut off.
+    if (colour > 0 || width <= cells) absl::StrAppend(&cut, text.substr(0, length));
+    text.remove_prefix(length);
+  }
+  return cut;
 }
 
 std::string Printable(absl::string_view text) {
@@ -86,21 +135,33 @@ std::string DrawBar(double fraction, int cells, bool unicode) {
   return bar;
 }
 
+std::vector<std::string> Heading(std::vector<std::string> names, bool colours) {
+  for (std::string& name : names) name = Painted(name, Colour::kBold, colours);
+  return names;
+}
+
+std::string FittingId(absl::string_view id, size_t columns) {
+  const std::string hex = absl::BytesToHexString(id);
+  return columns < kPaneOfWholeIds ? hex.substr(0, kShortId) : hex;
+}
+
 std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
-                         const std::vector<bool>& right) {
+                         const std::vector<bool>& right, const TableWidth& width) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i]));
   }
+  const std::vector<bool> shown =
+      ColumnsThatFit(rows.empty() ? std::vector<std::string>() : rows[0], widths, width);
   std::string text;
   for (const auto& row : rows) {
     std::string line;
     bool first = true;
     for (size_t i = 0; i < row.size(); ++i) {
       // Most notes and rates are empty in small clusters, so their columns would only waste width.
-      if (widths[i] == 0) continue;
-      if (!std::exchange(first, false)) line += "  ";
+      if (widths[i] == 0 || !shown[i]) continue;
+      if (!std::exchange(first, false)) Pad(line, kGap);
       const size_t padding = widths[i] - DisplayWidth(row[i]);
       const bool flush_right = i < right.size() && right[i];
       if (flush_right) Pad(line, padding);

@@ -9,8 +9,11 @@
 
 namespace phalanx::runtime {
 
-// The number of terminal cells of UTF-8 text with one cell per character.
+// The number of terminal cells of UTF-8 text with one cell per character. Colours take none.
 size_t DisplayWidth(absl::string_view text);
+
+// Returns the characters of the first `cells` cells, and every colour.
+std::string CutToWidth(absl::string_view text, size_t cells);
 
 // Makes text from other hosts safe for a terminal: control characters become '?'.
 std::string Printable(absl::string_view text);
@@ -23,11 +26,24 @@ int CompareNaturally(absl::string_view a, absl::string_view b);
 // 1].
 std::string DrawBar(double fraction, int cells, bool unicode);
 
+// The first row of a table, in bold.
+std::vector<std::string> Heading(std::vector<std::string> names, bool colours);
+
+// How a table becomes narrower: it omits the columns with these headings in this order, as many as
+// needed for lines of `cells`.
+struct TableWidth {
+  size_t cells = size_t{1} << 30;
+  std::vector<std::string> dispensable = {};
+};
+
+// Returns the hexadecimal digits of a binary id, only the first ones for a narrow pane.
+std::string FittingId(absl::string_view id, size_t columns);
+
 // Rows of cells in columns two blanks apart. Columns marked in `right` are aligned right; columns
 // that are empty in every row are omitted. Blanks at the end of lines are removed; each line ends
 // with "\n".
 std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
-                         const std::vector<bool>& right);
+                         const std::vector<bool>& right, const TableWidth& width = {});
 
 }  // namespace phalanx::runtime
 

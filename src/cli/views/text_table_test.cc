@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gtest/gtest.h"
+#include "src/cli/views/colour.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -23,6 +24,37 @@ TEST(TextTableTest, ComparisonIsATotalOrder) {
       EXPECT_EQ(CompareNaturally(a, b), -CompareNaturally(b, a)) << a << " " << b;
     }
   }
+}
+
+TEST(TextTableTest, AColourTakesNoCellAndSurvivesACut) {
+  const std::string text = Painted("█bc", Colour::kGreen, true) + "de";
+  EXPECT_EQ(text, "\x1b[32m█bc\x1b[0mde");
+  EXPECT_EQ(DisplayWidth(text), 5u);
+  EXPECT_EQ(CutToWidth(text, 4), "\x1b[32m█bc\x1b[0md");
+  EXPECT_EQ(CutToWidth(text, 1), "\x1b[32m█\x1b[0m");
+  EXPECT_EQ(CutToWidth(text, 9), text);
+  EXPECT_EQ(CutToWidth("", 9), "");
+  // Only a colour is one: another sequence is text, as Printable would show it.
+  EXPECT_EQ(DisplayWidth("\x1b[2Ja"), 5u);
+  EXPECT_EQ(Painted("a", Colour::kRed, false), "a");
+  EXPECT_EQ(Painted("", Colour::kRed, true), "");
+}
+
+TEST(TextTableTest, DispensableColumnsAreOmittedInTheirOrder) {
+  const std::vector<std::vector<std::string>> rows = {Heading({"A", "BB", "CCC"}, true),
+                                                      {"1", "2", "3"}};
+  EXPECT_EQ(AlignColumns({{"A", "BB", "CCC"}}, {}, {10, {"BB", "A"}}), "A  BB  CCC\n");
+  EXPECT_EQ(AlignColumns({{"A", "BB", "CCC"}}, {}, {9, {"BB", "A"}}), "A  CCC\n");
+  EXPECT_EQ(AlignColumns({{"A", "BB", "CCC"}}, {}, {5, {"BB", "A"}}), "CCC\n");
+  EXPECT_EQ(AlignColumns({{"A", "BB", "CCC"}}, {}, {2, {"BB", "A"}}), "CCC\n");
+  EXPECT_EQ(AlignColumns(rows, {true, true}, {9, {"A"}}),
+            "\x1b[1mBB\x1b[0m  \x1b[1mCCC\x1b[0m\n 2  3\n");
+}
+
+TEST(TextTableTest, AnIdIsShortInANarrowPane) {
+  const std::string id(20, '\xab');
+  EXPECT_EQ(FittingId(id, 100).size(), 40u);
+  EXPECT_EQ(FittingId(id, 99), "abababab");
 }
 
 TEST(TextTableTest, ABarHasTheSameWidthAtEveryFraction) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/units.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/object_names.h"
 #include "src/cli/views/text_table.h"
 #include "src/common/ids/ids.h"
@@ -145,7 +146,17 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
   return absl::StrJoin(notes, ", ");
 }
 
-std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all, bool unicode) {
+// The drawn state: green if the copy is complete, red or yellow if something is wrong.
+std::string StateText(const v1::CopyDescription& copy, bool colours) {
+  const std::string state = CopyState(copy);
+  if (state == "complete") return Painted(state, Colour::kGreen, colours);
+  if (state == "lost") return Painted(state, Colour::kRed, colours);
+  if (state == "starved") return Painted(state, Colour::kYellow, colours);
+  return state;
+}
+
+std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all, bool unicode,
+                               bool colours) {
   const v1::CopyDescription& copy = *row.copy;
   // An empty object has no bytes to divide by.
   const double fraction = copy.complete() || size_bytes == 0
@@ -154,7 +165,7 @@ std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all
   // A partial copy never shows 100 %.
   const int percent = copy.complete() ? 100 : std::min(99, static_cast<int>(fraction * 100));
   return {absl::StrCat(Branches(row.more_siblings, unicode), Printable(copy.name())),
-          CopyState(copy),
+          StateText(copy, colours),
           absl::StrFormat("%s %3d %%", DrawBar(fraction, kBarCells, unicode), percent),
           copy.bytes_per_second() > 0 ? HumanRate(copy.bytes_per_second()) : "",
           Notes(row, size_bytes, all)};
@@ -238,12 +249,12 @@ uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes) {
   return copy.bytes_received() > present ? copy.bytes_received() - present : 0;
 }
 
-std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode) {
+std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode, bool colours) {
   const uint64_t size_bytes = object.summary().info().size_bytes();
   std::vector<std::vector<std::string>> rows;
   const bool all = object.copies_left_out() == 0;
   for (const TreeRow& row : LayOutTree(object))
-    rows.push_back(Cells(row, size_bytes, all, unicode));
+    rows.push_back(Cells(row, size_bytes, all, unicode, colours));
   std::vector<std::string> waiting;
   // A node with a partial copy also waits for the object; it is drawn once.
   std::set<NodeKey> with_copy;

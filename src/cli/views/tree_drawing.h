@@ -48,8 +48,8 @@ uint64_t BytesPresent(const v1::CopyDescription& copy, uint64_t size_bytes);
 // The number of bytes that were received more than once.
 uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes);
 
-// Ends with a newline. If `unicode` is false, draws only with ASCII.
-std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode);
+// Ends with a newline. If `unicode` is false, draws only with ASCII. `colours` paints states.
+std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode, bool colours = false);
 
 }  // namespace phalanx::runtime
 
