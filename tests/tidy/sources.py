@@ -34,7 +34,7 @@ class Tree:
             subfolders[:] = [
                 name
                 for name in subfolders
-                if not name.startswith((".", "bazel-")) and name != "__pycache__"
+                if not name.startswith((".", "bazel-")) and name not in ("__pycache__", "dist")
             ]
             for name in names:
                 yield (pathlib.Path(folder) / name).relative_to(self.root).as_posix()
