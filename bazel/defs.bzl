@@ -6,6 +6,7 @@
   phalanx_proto_root                                        their include path
   phalanx_system_library                                    a library from a Debian package
   phalanx_reaches                                           the dependencies of a library, as a file
+  phalanx_archive                                           one archive of a library and its dependencies
   phalanx_py_library, phalanx_py_binary, phalanx_py_test    Python with the system's interpreter
   phalanx_precompiled_header                                common headers, parsed once
 """
@@ -15,14 +16,19 @@ load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@bazel_tools//tools/python:toolchain.bzl", "py_runtime_pair")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 
-# The public headers live in include/phalanx and are included as "phalanx/client.h".
-_COPTS = [
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-iquote",
-    "include",
-]
+def _root():
+    """Returns the folder of this tree where Bazel runs the compiler: "" or, as an external repository, "external/NAME/"."""
+    name = native.repository_name()[1:]
+    return "external/%s/" % name if name else ""
+
+def _copts():
+    """Returns the options of all C++ code.
+
+    The public headers live in include/phalanx and are included as "phalanx/client.h". A workspace that has
+    this tree as an external repository chooses its own warnings, and does not read this tree's .bazelrc.
+    """
+    flags = ["-std=c++20"] if _root() else ["-Wall", "-Wextra", "-Werror"]
+    return flags + ["-iquote", _root() + "include"]
 
 # libphalanx.so must not share a symbol with another library of a process. All code is compiled with this
 # option, because a second build of the same code would have no other difference.
@@ -48,6 +54,8 @@ _PRECOMPILED_COPTS = [
 
 def _precompiled(name):
     """Returns the options and the dependency with which a target uses a phalanx_precompiled_header."""
+    if _root():
+        return struct(copts = _CODE_COPTS, deps = [])
     return struct(
         copts = select({
             "//bazel:no_precompiled_headers": [],
@@ -65,7 +73,7 @@ def phalanx_cc_library(name, srcs = [], copts = [], deps = [], **kwargs):
     cc_library(
         name = name,
         srcs = srcs,
-        copts = _COPTS + copts + precompiled.copts,
+        copts = _copts() + copts + precompiled.copts,
         linkstatic = True,
         deps = deps + precompiled.deps,
         **kwargs
@@ -76,7 +84,7 @@ def phalanx_cc_binary(name, copts = [], deps = [], **kwargs):
     precompiled = _precompiled("precompiled_for_libraries")
     cc_binary(
         name = name,
-        copts = _COPTS + copts + precompiled.copts,
+        copts = _copts() + copts + precompiled.copts,
         deps = deps + precompiled.deps,
         **kwargs
     )
@@ -87,7 +95,7 @@ def phalanx_cc_test(name, copts = [], deps = [], size = "small", gtest_main = Tr
     gtest = "//third_party:gtest_main" if gtest_main else "//third_party:gtest"
     if type(deps) == "list":
         deps = [dep for dep in deps if dep != gtest]
-    copts = _COPTS + copts
+    copts = _copts() + copts
     if gtest_main != None:
         precompiled = _precompiled("precompiled_for_tests")
         copts = copts + _TEST_COPTS + precompiled.copts
@@ -205,7 +213,7 @@ def phalanx_proto_library(name, srcs, deps = [], visibility = None, testonly = F
         srcs = srcs,
         inputs = [name + "_srcs"],
         extension = ".pb",
-        flags = ["--cpp_out=$(BINDIR)/" + _PROTO_ROOT],
+        flags = ["--cpp_out=$(BINDIR)/" + _root() + _PROTO_ROOT],
         deps = deps + ["//third_party:protobuf"],
         visibility = visibility,
         testonly = testonly,
@@ -228,7 +236,7 @@ def phalanx_grpc_library(name, srcs, messages, visibility = None, testonly = Fal
         extension = ".grpc.pb",
         flags = [
             "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
-            "--grpc_out=$(BINDIR)/" + _PROTO_ROOT,
+            "--grpc_out=$(BINDIR)/" + _root() + _PROTO_ROOT,
         ],
         deps = [messages, "//third_party:grpc"],
         visibility = visibility,
@@ -243,12 +251,12 @@ def _protoc_library(name, srcs, inputs, extension, flags, deps, visibility, test
     stems = [src[:-len(".proto")] for src in srcs]
     sources = [stem + extension + ".cc" for stem in stems]
     headers = [stem + extension + ".h" for stem in stems]
-    command = ["/usr/bin/protoc --proto_path=" + _PROTO_ROOT] + flags
+    command = ["/usr/bin/protoc --proto_path=" + _root() + _PROTO_ROOT] + flags
     native.genrule(
         name = name + "_generate",
         srcs = inputs,
         outs = sources + headers,
-        cmd = " ".join(command + ["%s/%s" % (package, src) for src in srcs]),
+        cmd = " ".join(command + ["%s%s/%s" % (_root(), package, src) for src in srcs]),
         testonly = testonly,
         visibility = ["//visibility:private"],
     )
@@ -318,7 +326,7 @@ def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", 
         size = size,
         srcs = srcs,
         args = ["$(rootpath :%s)" % folder],
-        copts = _COPTS + copts + precompiled.copts,
+        copts = _copts() + copts + precompiled.copts,
         data = [":" + folder],
         linkopts = select({
             "//bazel:fuzz": ["-fsanitize=fuzzer"],
@@ -369,6 +377,36 @@ def phalanx_reaches(name, targets, what):
             for index, target in enumerate(targets)
         ]),
     )
+
+def _archive_impl(ctx):
+    objects = []
+    for linked in ctx.attr.of[CcInfo].linking_context.linker_inputs.to_list():
+        for library in linked.libraries:
+            objects += library.pic_objects or library.objects
+    archive = ctx.actions.declare_file(ctx.label.name)
+    arguments = ctx.actions.args()
+
+    # q: objects of two folders can have one name. D: no times, no owners.
+    arguments.add("qcsD", archive)
+    arguments.add_all(objects)
+    ctx.actions.run(
+        executable = find_cpp_toolchain(ctx).ar_executable,
+        arguments = [arguments],
+        inputs = objects,
+        outputs = [archive],
+        mnemonic = "CppWholeArchive",
+    )
+    return [DefaultInfo(files = depset([archive]))]
+
+phalanx_archive = rule(
+    implementation = _archive_impl,
+    doc = "An archive of the objects of a library and of all libraries of this tree that it depends on.",
+    attrs = {
+        "of": attr.label(providers = [CcInfo], mandatory = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
 
 def phalanx_python_toolchain(name, interpreter):
     """The interpreter that the rules above use."""

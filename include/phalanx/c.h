@@ -1,8 +1,9 @@
-/* The client of client.h as C functions, for bindings to other languages. Python calls them
- * through cffi.
+/* The client of client.h as C functions, for programs in C and bindings to other languages. Python
+ * calls them through cffi.
  *
- * The library libphalanx.so exports these functions and nothing else. It links neither gRPC nor
- * protobuf, and can be loaded into one process with any other library.
+ * The libphalanx.so of the Python package exports these functions and nothing else; that of
+ * scripts/sdk also exports those of client.h. Both link neither gRPC nor protobuf, and can be
+ * loaded into one process with any other library.
  *
  * Threads and fork: as client.h. Any thread may call any function. An object of this interface
  * must not be used after, or while, it is freed.
@@ -15,7 +16,8 @@
  *
  * Ids have 20 bytes; lists of ids are contiguous. Times are nanoseconds; a negative time is
  * infinite. Texts end with a zero byte, and the callee copies them, except where a comment says
- * otherwise.
+ * otherwise. If `options` is NULL, a function uses the defaults of client.h; in options that are
+ * given, each field counts, so a timeout of 0 does not wait.
  *
  * cffi reads this file, too: it has declarations and no macros between the two lines.
  */
@@ -227,16 +229,32 @@ void phx_stream_free(phx_stream* stream);
 
 /* ---- reducing */
 
+/* DType and ReduceOp of elements.h. */
+enum {
+  PHX_F16,
+  PHX_BF16,
+  PHX_F32,
+  PHX_F64,
+  PHX_I8,
+  PHX_U8,
+  PHX_I16,
+  PHX_I32,
+  PHX_U32,
+  PHX_I64,
+  PHX_U64
+};
+enum { PHX_SUM, PHX_PROD, PHX_MIN, PHX_MAX, PHX_BIT_AND, PHX_BIT_OR, PHX_BIT_XOR, PHX_MEAN };
+
 /* A run of elements of one type. It begins at the end of the previous run (the first: at 0) and
  * extends to `end`, in bytes of the result. */
 typedef struct {
   uint64_t end;
-  int dtype; /* DType of elements.h */
+  int dtype; /* PHX_F16, ... */
 } phx_element_run;
 
 typedef struct {
-  int dtype; /* DType of elements.h */
-  int op;    /* ReduceOp of elements.h */
+  int dtype; /* PHX_F16, ... */
+  int op;    /* PHX_SUM, ... */
   /* ElementRuns of elements.h, instead of dtype; 0 runs: all elements have one type. */
   const phx_element_run* runs;
   size_t num_runs;

@@ -311,7 +311,8 @@ class Client : public std::enable_shared_from_this<Client> {
  public:
   // Returns Unavailable if there is no daemon, DeadlineExceeded, or the errors above. Returns
   // NotFound if a private cluster is needed and the `phalanx` executable is neither at
-  // PHALANX_BINARY, nor next to this program, nor on PATH.
+  // PHALANX_BINARY, nor next to this program or this library, nor in ../bin of the library's
+  // folder, nor on PATH.
   static absl::StatusOr<std::shared_ptr<Client>> Connect(ClientOptions options = {});
   ~Client();
 

@@ -22,6 +22,7 @@ _interpreter.check()
 
 from phalanx import exceptions
 from phalanx._broadcast import Broadcast, Progress
+from phalanx._building import get_include, get_library
 from phalanx._client import Client
 from phalanx._collectives import Reduction
 from phalanx._default import client as _default_client
@@ -58,6 +59,8 @@ __all__ = [
     "exceptions",
     "gather",
     "get",
+    "get_include",
+    "get_library",
     "init",
     "keep",
     "open_reduction",

@@ -178,6 +178,22 @@ static void Names(phx_client* client) {
   phx_call_free(get);
 }
 
+/* NULL as options: the defaults, which wait. */
+static void Defaults(phx_client* client) {
+  char ids[2][20];
+  phx_id_random(ids[0]);
+  phx_id_random(ids[1]);
+  phx_call* create = phx_create(client, ids[0], kLarge, NULL);
+  CHECK(create != NULL && phx_wait(create, kPatience) == 0);
+  phx_call_free(create);
+  phx_call* put = phx_put(client, ids[1], "hello", 5, NULL);
+  CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+  phx_call_free(put);
+  const phx_view view = GetOne(client, ids[1]);
+  CHECK(view.size == 5 && view.metadata_size == 0);
+  phx_buffer_free(view.buffer);
+}
+
 static void Broadcasting(phx_client* client) {
   char id[20];
   int64_t nodes = 0;
@@ -221,6 +237,7 @@ int main(void) {
   KeptMemory(client, kLarge);
   PrivatePages(client);
   Queue(client);
+  Defaults(client);
   Lifetime(client);
   Broadcasting(client);
   Errors(client);

@@ -19,10 +19,12 @@ const char* phx_version(void) { return phalanx::kRelease; }
 
 phx_client* phx_connect(const phx_connect_options* options) {
   phalanx::ClientOptions to;
-  to.address = TextOf(options->address);
-  to.embedded_executable = TextOf(options->executable);
-  to.connect_timeout = DurationOf(options->connect_timeout);
-  to.embedded_capacity = options->embedded_capacity;
+  if (options != nullptr) {
+    to.address = TextOf(options->address);
+    to.embedded_executable = TextOf(options->executable);
+    to.connect_timeout = DurationOf(options->connect_timeout);
+    to.embedded_capacity = options->embedded_capacity;
+  }
   // Names are hashed by phx_id_from_name, so the client needs no namespace.
   auto client = phalanx::Client::Connect(std::move(to));
   if (!client.ok()) {

@@ -10,8 +10,17 @@ using phalanx::c::IdsOf;
 
 namespace {
 
-phalanx::ReduceOptions OptionsOf(const phx_reduce_options& options) {
+static_assert(PHX_U64 == static_cast<int>(phalanx::DType::kU64) &&
+              PHX_F32 == static_cast<int>(phalanx::DType::kF32) &&
+              phalanx::kAllDTypes.size() == PHX_U64 + 1);
+static_assert(PHX_MEAN == static_cast<int>(phalanx::ReduceOp::kMean) &&
+              PHX_MAX == static_cast<int>(phalanx::ReduceOp::kMax) &&
+              phalanx::kAllReduceOps.size() == PHX_MEAN + 1);
+
+phalanx::ReduceOptions OptionsOf(const phx_reduce_options* given) {
   phalanx::ReduceOptions to;
+  if (given == nullptr) return to;
+  const phx_reduce_options& options = *given;
   to.dtype = static_cast<phalanx::DType>(options.dtype);
   for (size_t i = 0; i < options.num_runs; ++i) {
     const phx_element_run& run = options.runs[i];
@@ -35,18 +44,18 @@ phalanx::ReduceOptions OptionsOf(const phx_reduce_options& options) {
 
 phx_call* phx_reduce(phx_client* client, const char* target, const char* sources, size_t n,
                      const phx_reduce_options* options) {
-  return Handle(client->client->Reduce(IdOf(target), IdsOf(sources, n), OptionsOf(*options)));
+  return Handle(client->client->Reduce(IdOf(target), IdsOf(sources, n), OptionsOf(options)));
 }
 
 phx_call* phx_all_reduce(phx_client* client, const char* target, const char* sources, size_t n,
                          const phx_reduce_options* options) {
-  return Handle(client->client->AllReduce(IdOf(target), IdsOf(sources, n), OptionsOf(*options)));
+  return Handle(client->client->AllReduce(IdOf(target), IdsOf(sources, n), OptionsOf(options)));
 }
 
 phx_call* phx_reduce_scatter(phx_client* client, const char* targets, const char* sources, size_t n,
                              size_t index, uint64_t bytes, const phx_reduce_options* options) {
   return Handle(phalanx::ReduceScatter(*client->client, IdsOf(targets, n), IdsOf(sources, n), index,
-                                       bytes, OptionsOf(*options)));
+                                       bytes, OptionsOf(options)));
 }
 
 phx_call* phx_add_sources(phx_client* client, const char* target, const char* sources, size_t n,

@@ -14,8 +14,10 @@ using phalanx::c::Report;
 
 namespace {
 
-phalanx::PutOptions OptionsOf(const phx_put_options& options) {
+phalanx::PutOptions OptionsOf(const phx_put_options* given) {
   phalanx::PutOptions to;
+  if (given == nullptr) return to;
+  const phx_put_options& options = *given;
   if (options.metadata_size > 0) to.metadata.assign(options.metadata, options.metadata_size);
   // 0 slices means the default.
   to.slices = options.slices == 0 ? 1 : options.slices;
@@ -35,7 +37,7 @@ constexpr size_t kMostCopiers = 4;
 phx_call* phx_put(phx_client* client, const char* id, const void* bytes, size_t size,
                   const phx_put_options* options) {
   return Handle(client->client->Put(
-      IdOf(id), absl::string_view(static_cast<const char*>(bytes), size), OptionsOf(*options)));
+      IdOf(id), absl::string_view(static_cast<const char*>(bytes), size), OptionsOf(options)));
 }
 
 phx_call* phx_create(phx_client* client, const char* id, uint64_t size,
@@ -43,7 +45,7 @@ phx_call* phx_create(phx_client* client, const char* id, uint64_t size,
   // Begin does not block: the caller waits for the node's memory with phx_wait.
   return Handle(phalanx::internal::WriterState::Begin(
       phalanx::internal::Access::ConnectionOf(*client->client), IdOf(id), size,
-      OptionsOf(*options)));
+      OptionsOf(options)));
 }
 
 char* phx_writer_data(phx_writer* writer) { return writer->state->data; }

@@ -254,8 +254,11 @@ std::vector<std::string> ExecutableCandidates(const std::string& executable) {
   }
   Dl_info library{};
   if (dladdr(reinterpret_cast<void*>(&ExecutableCandidates), &library) != 0 &&
-      library.dli_fname != nullptr) {
-    candidates.push_back(absl::StrCat(FolderOf(library.dli_fname), "/phalanx"));
+      library.dli_fname != nullptr && std::strchr(library.dli_fname, '/') != nullptr) {
+    // lib/ of an installation is beside its bin/. (A bare name is this program's, found on PATH.)
+    const std::string folder = FolderOf(library.dli_fname);
+    candidates.push_back(absl::StrCat(folder, "/phalanx"));
+    candidates.push_back(absl::StrCat(folder, "/../bin/phalanx"));
   }
   const char* path = std::getenv("PATH");
   for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {

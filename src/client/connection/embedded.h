@@ -28,7 +28,8 @@ absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint6
                                             absl::Duration timeout);
 
 // The paths that are searched for the executable, in order: only PHALANX_BINARY if it is set, only
-// `executable` if it is not empty, else beside this program, beside this library, and along PATH.
+// `executable` if it is not empty, else beside this program, beside this library, in ../bin
+// of the library's folder, and along PATH.
 std::vector<std::string> ExecutableCandidates(const std::string& executable = "");
 
 }  // namespace phalanx::internal
