@@ -52,7 +52,7 @@ class Progress:
         self.without_room: int = progress.without_room
         self.nbytes: int = progress.bytes
         self.total_nbytes: int = progress.total_bytes
-        self.sticky = bool(progress.sticky)
+        self.sticky: bool = bool(progress.sticky)
 
     def __repr__(self) -> str:
         return (

@@ -13,6 +13,7 @@ from phalanx._collectives import Collectives
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef, made_by
 from phalanx._status import ObjectStatus
+from phalanx._typing import TypeVar, overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx import _tools
+    from phalanx._typing import Layout, OnLost, Writable
     from phalanx._writing import Draft
+
+    T = TypeVar("T")
+    Out = TypeVar("Out")
 
 
 class Client(Collectives):
@@ -76,7 +81,7 @@ class Client(Collectives):
 
     # ---- refs
 
-    def ref(self, name: str | None = None) -> ObjectRef:
+    def ref(self, name: str | None = None) -> ObjectRef[Any]:
         """Return a ref to an object that is not put yet: a new one, or the one with this name."""
         return made_by(self, name)
 
@@ -84,13 +89,13 @@ class Client(Collectives):
 
     def put(
         self,
-        value: Any,
-        ref: ObjectRef | None = None,
+        value: T,
+        ref: ObjectRef[T] | None = None,
         keep: bool | None = None,
         *,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
-    ) -> ObjectRef:
+    ) -> ObjectRef[T]:
         """Put a value as an object, and return its ref when the value is sealed on this node.
 
         Parameters
@@ -137,7 +142,7 @@ class Client(Collectives):
         dtype: Any,
         ref: ObjectRef | None = None,
         *,
-        order: str = "C",
+        order: Layout = "C",
         keep: bool | None = None,
         timeout: float | None = DEFAULT,
     ) -> Draft:
@@ -166,6 +171,48 @@ class Client(Collectives):
 
     # ---- reading
 
+    @overload
+    def get(
+        self,
+        refs: ObjectRef[T],
+        timeout: float | None = ...,
+        *,
+        copy: bool | None = ...,
+        out: None = ...,
+        writable: Writable | None = ...,
+        allow_pickle: bool = ...,
+        on_lost: OnLost = ...,
+        progress: bool = ...,
+    ) -> T: ...
+
+    @overload
+    def get(
+        self,
+        refs: ObjectRef,
+        timeout: float | None = ...,
+        *,
+        copy: bool | None = ...,
+        out: Out,
+        writable: Writable | None = ...,
+        allow_pickle: bool = ...,
+        on_lost: OnLost = ...,
+        progress: bool = ...,
+    ) -> Out: ...
+
+    @overload
+    def get(
+        self,
+        refs: Sequence[ObjectRef[T]],
+        timeout: float | None = ...,
+        *,
+        copy: bool | None = ...,
+        out: None = ...,
+        writable: Writable | None = ...,
+        allow_pickle: bool = ...,
+        on_lost: OnLost = ...,
+        progress: bool = ...,
+    ) -> list[T]: ...
+
     def get(
         self,
         refs: ObjectRef | Sequence[ObjectRef],
@@ -173,9 +220,9 @@ class Client(Collectives):
         *,
         copy: bool | None = None,
         out: Any = None,
-        writable: object = None,
+        writable: Writable | None = None,
         allow_pickle: bool = True,
-        on_lost: str = "raise",
+        on_lost: OnLost = "raise",
         progress: bool = False,
     ) -> Any:
         """Return the value of an object, or a list of values. Blocks until the objects are here.
@@ -216,14 +263,14 @@ class Client(Collectives):
             self, refs, self._seconds(timeout), copy, out, writable, allow_pickle, on_lost, progress
         )
 
-    async def get_async(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> Any:
+    async def get_async(self, ref: ObjectRef[T], timeout: float | None = DEFAULT) -> T:
         """Return the value of an object, awaited in the running event loop.
 
         Cancelling the task ends this wait only. Errors are those of `get`.
         """
         return await _objects.get_async(self, ref, self._seconds(timeout))
 
-    def future(self, ref: ObjectRef) -> concurrent.futures.Future[Any]:
+    def future(self, ref: ObjectRef[T]) -> concurrent.futures.Future[T]:
         """Return a future of the object's value; see `ObjectRef.future`."""
         from phalanx import _futures
 
@@ -258,12 +305,12 @@ class Client(Collectives):
 
     def wait(
         self,
-        refs: Iterable[ObjectRef],
+        refs: Iterable[ObjectRef[T]],
         num_returns: int = 1,
         timeout: float | None = DEFAULT,
         *,
         progress: bool = False,
-    ) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
         """Wait until `num_returns` of the objects are on this node, or the timeout expires.
 
         An object whose Get raises (it was deleted, its producer failed) counts as done. `progress` makes
@@ -277,8 +324,8 @@ class Client(Collectives):
         return _objects.wait(self, list(refs), num_returns, self._seconds(timeout), progress)
 
     def as_completed(
-        self, refs: Iterable[ObjectRef], timeout: float | None = DEFAULT, *, progress: bool = False
-    ) -> Iterator[ObjectRef]:
+        self, refs: Iterable[ObjectRef[T]], timeout: float | None = DEFAULT, *, progress: bool = False
+    ) -> Iterator[ObjectRef[T]]:
         """Iterate over the refs in the order in which their objects arrive on this node.
 
         `progress` makes tqdm draw a bar.
@@ -294,7 +341,7 @@ class Client(Collectives):
 
     # ---- moving
 
-    def gather(self, refs: Sequence[ObjectRef], timeout: float | None = DEFAULT) -> list[Any]:
+    def gather(self, refs: Sequence[ObjectRef[T]], timeout: float | None = DEFAULT) -> list[T]:
         """Return the values of objects in their order. Equivalent to `get` of a list."""
         return self.get(list(refs), timeout)
 
@@ -309,9 +356,9 @@ class Client(Collectives):
     def all_to_all(
         self,
         outgoing: Iterable[tuple[ObjectRef, Any]],
-        incoming: Sequence[ObjectRef],
+        incoming: Sequence[ObjectRef[T]],
         timeout: float | None = DEFAULT,
-    ) -> list[Any]:
+    ) -> list[T]:
         """Put the outgoing values, and return the values of `incoming` in that order."""
         deadline = _waiting.Deadline(self._seconds(timeout))
         for ref, value in outgoing:

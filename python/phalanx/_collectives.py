@@ -16,10 +16,17 @@ from phalanx import _calls, _failures, _native, _objects, _structures, _values, 
 from phalanx._connection import DEFAULT, Connection
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for, ids_for, made_by
+from phalanx._typing import Generic, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from phalanx._typing import Op, Order, Root
+
+    T = TypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
 
 # In the order of ReduceOp in phalanx/elements.h: the index is the number.
 _OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
@@ -275,7 +282,7 @@ def _keep_structure(connection: Connection, target: ObjectRef, timeout: float | 
 # ---- the verbs
 
 
-class Reduction:
+class Reduction(Generic[T]):
     """An open reduction: a reduction that still accepts sources (`Client.open_reduction`).
 
     The reduction continues when this handle is dropped; the result is freed when the last ref to it
@@ -287,13 +294,13 @@ class Reduction:
         The ref of the result.
     """
 
-    def __init__(self, client: Connection, ref: ObjectRef, call: Any) -> None:
+    def __init__(self, client: Connection, ref: ObjectRef[T], call: Any) -> None:
         self.ref = ref
         self._connection = client
         self._call = call
         self._ended = False
 
-    def add(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = 30.0) -> None:
+    def add(self, refs: ObjectRef[T] | Iterable[ObjectRef[T]], timeout: float | None = 30.0) -> None:
         """Add sources.
 
         Raises
@@ -310,7 +317,7 @@ class Reduction:
         )
         connection._finish(call, timeout, "adding sources", self.ref.id)
 
-    def close(self, timeout: float | None = 30.0) -> ObjectRef:
+    def close(self, timeout: float | None = 30.0) -> ObjectRef[T]:
         """Close the reduction to new sources, and return its ref.
 
         A reduction over all sources ends when these sources are folded.
@@ -320,7 +327,7 @@ class Reduction:
         connection._finish(call, timeout, "closing the reduction", self.ref.id)
         return self.ref
 
-    def wait(self, timeout: float | None = None) -> ObjectRef:
+    def wait(self, timeout: float | None = None) -> ObjectRef[T]:
         """Wait until the result is committed, and return its ref. Raises what `Client.reduce` raises."""
         connection = self._connection
         _failures.finish(connection, self._call, timeout, "Reduce", self.ref, [self.ref], cancel=False)
@@ -337,16 +344,16 @@ class Collectives(Connection):
 
     def reduce(
         self,
-        refs: Sequence[ObjectRef],
-        op: Any = "sum",
+        refs: Sequence[ObjectRef[T]],
+        op: Op = "sum",
         *,
         num_objects: int | None = None,
-        order: str = "arrival",
+        order: Order = "arrival",
         dtype: Any = None,
-        ref: ObjectRef | None = None,
-        root: str = "caller",
+        ref: ObjectRef[T] | None = None,
+        root: Root = "caller",
         timeout: float | None = DEFAULT,
-    ) -> ObjectRef:
+    ) -> ObjectRef[T]:
         """Reduce objects into one. Returns its ref when the result is committed.
 
         The sources can be put before or after the call, on any node. The result has the shape and dtype of
@@ -399,14 +406,14 @@ class Collectives(Connection):
 
     def open_reduction(
         self,
-        refs: Sequence[ObjectRef],
-        op: Any = "sum",
+        refs: Sequence[ObjectRef[T]],
+        op: Op = "sum",
         *,
         dtype: Any,
         num_objects: int | None = None,
-        ref: ObjectRef | None = None,
+        ref: ObjectRef[T] | None = None,
         timeout: float | None = DEFAULT,
-    ) -> Reduction:
+    ) -> Reduction[T]:
         """Start a reduction that accepts more sources until it is closed. Arguments are those of `reduce`."""
         call, target = _begin(
             self, "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
@@ -415,15 +422,15 @@ class Collectives(Connection):
 
     def allreduce(
         self,
-        refs: Sequence[ObjectRef],
-        op: Any = "sum",
+        refs: Sequence[ObjectRef[T]],
+        op: Op = "sum",
         *,
-        ref: ObjectRef,
+        ref: ObjectRef[T],
         num_objects: int | None = None,
-        order: str = "arrival",
+        order: Order = "arrival",
         dtype: Any = None,
         timeout: float | None = DEFAULT,
-    ) -> Any:
+    ) -> T:
         """Reduce, and return the result. Every participant makes the same call and gets the same bits.
 
         Parameters
@@ -449,7 +456,7 @@ class Collectives(Connection):
         refs: Sequence[ObjectRef],
         targets: Sequence[ObjectRef],
         index: int,
-        op: Any = "sum",
+        op: Op = "sum",
         *,
         dtype: Any = None,
         timeout: float | None = DEFAULT,
@@ -499,7 +506,7 @@ class Collectives(Connection):
             return np.frombuffer(_native.view_bytes(views[0]), ml_dtypes.bfloat16)
         return np.frombuffer(_native.view_bytes(views[0]), spelled)
 
-    def reduced_from(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> list[ObjectRef]:
+    def reduced_from(self, ref: ObjectRef[T], timeout: float | None = DEFAULT) -> list[ObjectRef[T]]:
         """Return the sources of a result, in the order in which they were folded.
 
         Raises
@@ -520,7 +527,7 @@ class Collectives(Connection):
             ObjectRef(packed[i * size : (i + 1) * size], self.directory, client=self) for i in range(count)
         ]
 
-    def allgather(self, refs: Sequence[ObjectRef], index: int, timeout: float | None = DEFAULT) -> list[Any]:
+    def allgather(self, refs: Sequence[ObjectRef[T]], index: int, timeout: float | None = DEFAULT) -> list[T]:
         """Return the values of n tasks' objects; called by task `index` of the n.
 
         The tasks fetch around a ring, so no two transfers share a link.

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from phalanx import _connection, _native, _values, exceptions
+from phalanx._connection import DEFAULT
 from phalanx._native import ffi, lib
+from phalanx._typing import Generic, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,15 +22,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._typing import OnLost, Writable
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    T_co = TypeVar("T_co")
 
 _LOOPBACKS = ("127.", "localhost:", "[::1]:")
 
 
-class ObjectRef:
+class ObjectRef(Generic[T_co]):
     """The name of an immutable object. The object need not exist yet.
 
     A ref is small, can be pickled, hashed and compared, and means the same object on every host of
-    its cluster. ``await ref`` returns the value. Any thread can use it.
+    its cluster. ``await ref`` returns the value. Any thread can use it. For type checkers,
+    ``ObjectRef[T]`` is the ref of an object whose value is a `T`; `phalanx.put` returns one.
 
     An object is freed when the last ref to it, in all processes, is gone (docs/lifetime.md). Objects
     with a name (`from_name`) and objects that were put with ``keep=True`` stay until they are deleted.
@@ -64,7 +72,7 @@ class ObjectRef:
         self._client = client
 
     @classmethod
-    def from_name(cls, name: str, name_space: str = "default") -> ObjectRef:
+    def from_name(cls, name: str, name_space: str = "default") -> ObjectRef[Any]:
         """Return the ref of a name. The same name gives the same ref everywhere.
 
         Parameters
@@ -77,7 +85,7 @@ class ObjectRef:
         return ref
 
     @classmethod
-    def from_hex(cls, text: str) -> ObjectRef:
+    def from_hex(cls, text: str) -> ObjectRef[Any]:
         """Return the ref whose `hex` is `text`.
 
         Raises
@@ -107,9 +115,28 @@ class ObjectRef:
             return self._client
         return _default_client()
 
-    def get(self, timeout: float | None = ..., **options: Any) -> Any:  # type: ignore[assignment]
+    def get(
+        self,
+        timeout: float | None = DEFAULT,
+        *,
+        copy: bool | None = None,
+        out: Any = None,
+        writable: Writable | None = None,
+        allow_pickle: bool = True,
+        on_lost: OnLost = "raise",
+        progress: bool = False,
+    ) -> T_co:
         """Return the object's value; see `phalanx.get`."""
-        return self._connected().get(self, timeout=timeout, **options)
+        return self._connected().get(
+            self,
+            timeout,
+            copy=copy,
+            out=out,
+            writable=writable,
+            allow_pickle=allow_pickle,
+            on_lost=on_lost,
+            progress=progress,
+        )
 
     def set_exception(self, error: BaseException) -> None:
         """Mark the object as failed: it will not be put.
@@ -124,22 +151,18 @@ class ObjectRef:
         """
         self._connected().set_exception(self, error)
 
-    def future(self) -> concurrent.futures.Future[Any]:
+    def future(self) -> concurrent.futures.Future[T_co]:
         """Return a future of the value. A thread of the client fulfils it.
 
         Cancelling the future ends this wait only. The future's exceptions are those of `get`.
         """
         return self._connected().future(self)
 
-    def stream(
-        self,
-        nbytes: int = 1 << 20,
-        timeout: float | None = ...,  # type: ignore[assignment]
-    ) -> Iterator[memoryview]:
+    def stream(self, nbytes: int = 1 << 20, timeout: float | None = DEFAULT) -> Iterator[memoryview]:
         """Iterate over the bytes of the object while they arrive; see `Client.stream`."""
         return self._connected().stream(self, nbytes, timeout)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         return self._connected().get_async(self).__await__()
 
     # ---- as a value
@@ -181,10 +204,10 @@ class ObjectRef:
         if self._client is not connection and (self._client is None or self._client.ended):
             self._client = connection
 
-    def __copy__(self) -> ObjectRef:
+    def __copy__(self) -> ObjectRef[T_co]:
         return self
 
-    def __deepcopy__(self, memo: Any) -> ObjectRef:
+    def __deepcopy__(self, memo: Any) -> ObjectRef[T_co]:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

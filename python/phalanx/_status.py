@@ -55,18 +55,18 @@ class ObjectStatus:
     )
 
     def __init__(self, status: Any) -> None:
-        self.known = bool(status.known)
-        self.deleted = bool(status.deleted)
-        self.complete = bool(status.complete)
-        self.local = bool(status.local)
+        self.known: bool = bool(status.known)
+        self.deleted: bool = bool(status.deleted)
+        self.complete: bool = bool(status.complete)
+        self.local: bool = bool(status.local)
         self.nbytes: int = status.size
         self.complete_copies: int = status.complete_copies
         self.partial_copies: int = status.partial_copies
         self.waiting: int = status.waiting
         self.conflicts: int = status.conflicts
-        self.owned = bool(status.owned)
+        self.owned: bool = bool(status.owned)
         self.holders: int = status.holders
-        self.sticky = bool(status.sticky)
+        self.sticky: bool = bool(status.sticky)
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._typing import Array, Layout
 
 
 class _Writer:
@@ -127,6 +128,8 @@ class Draft:
         The ref of the object; others can wait for the object already.
     """
 
+    ref: ObjectRef[Array]
+    array: Array
     _writer: _Writer | None = None
     # The call of a seal that was interrupted; the next `seal` waits for it.
     _sealing: Any = None
@@ -137,7 +140,7 @@ class Draft:
         shape: int | tuple[int, ...],
         dtype: Any,
         ref: ObjectRef | None,
-        order: str,
+        order: Layout,
         keep: bool | None,
         seconds: float | None,
     ) -> None:
@@ -182,7 +185,7 @@ class Draft:
             raise
         self._writer = None
 
-    def seal(self) -> ObjectRef:
+    def seal(self) -> ObjectRef[Array]:
         """Seal the draft as an object, and return its ref.
 
         Raises
