@@ -19,6 +19,7 @@ from phalanx import _interpreter
 _interpreter.check()
 
 from phalanx import exceptions
+from phalanx._async_client import AsyncBroadcast, AsyncClient, AsyncReduction
 from phalanx._broadcast import Broadcast, Progress
 from phalanx._client import Client
 from phalanx._collectives import Reduction
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     Out = TypeVar("Out")
 
 __all__ = [
+    "AsyncBroadcast",
+    "AsyncClient",
+    "AsyncReduction",
     "Broadcast",
     "Client",
     "ObjectRef",

@@ -1,6 +1,6 @@
 """The library's calls on objects: Put, Get and the short calls, below structures and failures.
 
-Takes values in encoded form and returns the library's calls and results. `_failures` and
+Takes values in encoded form and returns the library's calls, or the steps to a result. `_failures` and
 `_structures` use this module to store objects of their own; `_objects` adds both to puts and gets.
 Any thread can use it.
 """
@@ -14,6 +14,7 @@ from phalanx import _native, _values, _waiting
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for, ids_for, reading
 from phalanx._status import ObjectStatus
+from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from phalanx._connection import Connection
     from phalanx._values.trees import TreeSpec
+    from phalanx._waiting import Steps
 
     # Returns the structure with a digest (`_structures.find`).
     Find = Callable[[Connection, bytes], TreeSpec]
@@ -36,7 +38,7 @@ def put(
     ref: ObjectRef | None,
     keep: bool | None,
     seconds: float | None,
-) -> ObjectRef:
+) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     if ref is None:
         # A new ref takes no hold before the put: the put itself returns one.
@@ -54,13 +56,16 @@ def put(
             encoded.write_into(memoryview(source))
         options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs)
         with _native.bytes_of(source) as data:
-            call = _waiting.owned(lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options))
+            call = _waiting.owned(
+                lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options), lib.phx_call_forget
+            )
     else:
         from phalanx import _writing
 
-        call = _writing.write(connection, object_id, encoded, seconds, not keep)
-    connection._finish(call, None, "Put", object_id)
+        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep)
+    yield Finish(call, None, "Put", object_id)
     if not keep:
+        _waiting.taken(call)
         ref._counts_with(connection)
     return ref
 
@@ -83,14 +88,6 @@ def get(
     )
 
 
-async def ended(connection: Connection, call: Any) -> None:
-    """Wait in the running event loop until a call has ended, with or without an error."""
-    if lib.phx_wait(call, 0) == _native.PENDING:
-        from phalanx import _asyncio
-
-        await _asyncio.bridge_of(connection).watch(call)
-
-
 def values_of(
     connection: Connection,
     call: Any,
@@ -102,13 +99,31 @@ def values_of(
     allow_pickle: bool = True,
 ) -> list[Any]:
     """Return the values of a Get that has succeeded. None for `find`: they have no structures."""
+    opened = views_of(connection, call, count)
+    return decoded(connection, opened, find, copy, out, writable, allow_pickle)
+
+
+def views_of(connection: Connection, call: Any, count: int) -> list[tuple[Any, bytes, memoryview]]:
+    """Return the views of a Get that has succeeded, with the metadata and the bytes of each."""
     views = ffi.new("phx_view[]", count)
     if lib.phx_result_views(call, 0, count, views) != 0:
         raise _native.last_error(connection._address)
     # Every view gets its owner before the first decode, because a decode that raises would leak
     # the rest.
     owned = [_native.view_bytes(view) for view in views]
-    opened = [(view, _metadata(view), data) for view, data in zip(views, owned)]
+    return [(view, _metadata(view), data) for view, data in zip(views, owned)]
+
+
+def decoded(
+    connection: Connection,
+    opened: Sequence[tuple[Any, bytes, memoryview]],
+    find: Find | None,
+    copy: bool | None = None,
+    out: Any = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+) -> list[Any]:
+    """Return the values of views."""
     if out is not None:
         _, metadata, data = opened[0]
         _values.copy_into(metadata, data, out)
@@ -156,13 +171,13 @@ def _value(
 # ---- managing
 
 
-def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> None:
+def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[None]:
     """Keep an object until it is deleted; see `Client.keep`."""
     call = _waiting.owned(lib.phx_keep(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, "keep", ref._id)
+    yield Finish(call, seconds, "keep", ref._id)
 
 
-def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | None) -> None:
+def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | None) -> Steps[None]:
     """Delete objects in the whole cluster; see `Client.delete`."""
     # All deletes are in flight before the first wait.
     calls = [
@@ -170,23 +185,23 @@ def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | N
         for ref in refs
     ]
     for ref, call in zip(refs, calls):
-        connection._finish(call, seconds, "Delete", ref._id)
+        yield Finish(call, seconds, "Delete", ref._id)
 
 
-def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> bool:
+def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[bool]:
     """Return whether the cluster has a complete copy of an object."""
     call = _waiting.owned(lib.phx_contains(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, "contains", ref._id)
+    yield Finish(call, seconds, "contains", ref._id)
     result = ffi.new("int64_t*")
     if lib.phx_result_number(call, result) != 0:
         raise _native.last_error(connection._address)
-    return result[0] == 1
+    return bool(result[0] == 1)
 
 
-def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> ObjectStatus:
+def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[ObjectStatus]:
     """Return the state of an object in the cluster."""
     call = _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, "stat", ref._id)
+    yield Finish(call, seconds, "stat", ref._id)
     status = ffi.new("phx_object_status*")
     if lib.phx_result_status(call, status) != 0:
         raise _native.last_error(connection._address)

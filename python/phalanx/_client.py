@@ -124,7 +124,7 @@ class Client(Collectives):
         PickleRefusedError, TypeError
             The value cannot be put.
         """
-        return _objects.put(self, value, ref, keep, self._seconds(timeout), allow_pickle)
+        return self._run(_objects.put(self, value, ref, keep, self._seconds(timeout), allow_pickle))
 
     def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`, even if no ref to it is left.
@@ -134,7 +134,7 @@ class Client(Collectives):
         ObjectDeletedError
             The object was never put, or it is gone.
         """
-        _calls.keep(self, ref, self._seconds(timeout))
+        self._run(_calls.keep(self, ref, self._seconds(timeout)))
 
     def create(
         self,
@@ -167,7 +167,7 @@ class Client(Collectives):
 
     def set_exception(self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT) -> None:
         """Mark the object as failed; see `ObjectRef.set_exception`."""
-        _failures.set_exception(self, ref, error, self._seconds(timeout))
+        self._run(_failures.set_exception(self, ref, error, self._seconds(timeout)))
 
     # ---- reading
 
@@ -259,8 +259,10 @@ class Client(Collectives):
         Exception
             The exception of the producer (`ObjectRef.set_exception`).
         """
-        return _objects.get(
-            self, refs, self._seconds(timeout), copy, out, writable, allow_pickle, on_lost, progress
+        return self._run(
+            _objects.get(
+                self, refs, self._seconds(timeout), copy, out, writable, allow_pickle, on_lost, progress
+            )
         )
 
     async def get_async(self, ref: ObjectRef[T], timeout: float | None = DEFAULT) -> T:
@@ -268,7 +270,10 @@ class Client(Collectives):
 
         Cancelling the task ends this wait only. Errors are those of `get`.
         """
-        return await _objects.get_async(self, ref, self._seconds(timeout))
+        from phalanx import _asyncio
+
+        value: T = await _asyncio.run(self, _objects.get(self, ref, self._seconds(timeout)))
+        return value
 
     def future(self, ref: ObjectRef[T]) -> concurrent.futures.Future[T]:
         """Return a future of the object's value; see `ObjectRef.future`."""
@@ -321,7 +326,7 @@ class Client(Collectives):
         done, pending : list of ObjectRef
             In the given order. `done` can have more than `num_returns` refs.
         """
-        return _objects.wait(self, list(refs), num_returns, self._seconds(timeout), progress)
+        return self._run(_objects.wait(self, list(refs), num_returns, self._seconds(timeout), progress))
 
     def as_completed(
         self, refs: Iterable[ObjectRef[T]], timeout: float | None = DEFAULT, *, progress: bool = False
@@ -379,15 +384,15 @@ class Client(Collectives):
             The object was never put.
         """
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
-        _calls.delete(self, wanted, self._seconds(timeout))
+        self._run(_calls.delete(self, wanted, self._seconds(timeout)))
 
     def contains(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> bool:
         """Return whether the cluster has a complete copy of the object."""
-        return _calls.contains(self, ref, self._seconds(timeout))
+        return self._run(_calls.contains(self, ref, self._seconds(timeout)))
 
     def stat(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> ObjectStatus:
         """Return the state of an object in the cluster."""
-        return _calls.stat(self, ref, self._seconds(timeout))
+        return self._run(_calls.stat(self, ref, self._seconds(timeout)))
 
     def broadcast(
         self,

@@ -22,25 +22,15 @@ if TYPE_CHECKING:
 
     from phalanx._connection import Connection
     from phalanx._typing import Array, Layout
+    from phalanx._waiting import Steps
 
 
 class _Writer:
     """The memory of an object that is not sealed yet. One thread at a time."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        object_id: bytes,
-        nbytes: int,
-        metadata: bytes,
-        seconds: float | None,
-        owned: bool,
-        refs: Sequence[bytes] = (),
-    ) -> None:
+    def __init__(self, connection: Connection, nbytes: int, call: Any) -> None:
+        """Take the memory of a Create that has succeeded."""
         self._connection = connection
-        options, _kept = _native.put_options(metadata, seconds, owned, refs)
-        call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
-        _waiting.finish(call, None, f"room for {nbytes} bytes", None, connection.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
         self._nbytes = nbytes
         self._looked_at: Any = lambda: None
@@ -102,16 +92,44 @@ def _let_go(_writer: Any, _pages: Any) -> None:
     """Do nothing; the partial object that calls it owns the writer."""
 
 
-def write(connection: Connection, object_id: bytes, encoded: Any, seconds: float | None, owned: bool) -> Any:
+def _create(
+    connection: Connection,
+    object_id: bytes,
+    nbytes: int,
+    metadata: bytes,
+    seconds: float | None,
+    owned: bool,
+    refs: Sequence[bytes] = (),
+) -> Steps[Any]:
+    """Wait until the node has the memory of an object. Returns the call, whose result is the writer."""
+    options, _kept = _native.put_options(metadata, seconds, owned, refs)
+    call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
+    yield _waiting.Finish(call, None, f"room for {nbytes} bytes", None)
+    return call
+
+
+def write(
+    connection: Connection, object_id: bytes, encoded: Any, seconds: float | None, owned: bool
+) -> Steps[Any]:
     """Write an encoded value as an object. Returns the call that ends when the object is sealed."""
-    writer = _Writer(connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs)
-    try:
-        encoded.write_into(writer.memory)
-    except BaseException:
-        with contextlib.suppress(exceptions.PhalanxError):  # freeing the writer drops the object
-            writer.abort()
-        raise
-    return _waiting.taken(writer.seal())
+    call = yield from _create(
+        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs
+    )
+
+    # Mapping, copying, sealing and unmapping a large object all take long, so all are one step.
+    def work(step: _waiting.Work) -> Any:
+        writer = _Writer(connection, encoded.nbytes, call)
+        try:
+            encoded.write_into(writer.memory)
+            if step.cancelled:
+                raise exceptions.CallCancelledError("the put was cancelled")
+        except BaseException:
+            with contextlib.suppress(exceptions.PhalanxError):  # freeing the writer drops the object
+                writer.abort()
+            raise
+        return writer.seal()
+
+    return (yield _waiting.Work(work))
 
 
 class Draft:
@@ -148,9 +166,9 @@ class Draft:
         self.ref = made_by(client) if ref is None else ref
         self._keep = self.ref._named if keep is None else keep
         self._connection = client
-        self._writer = _Writer(
-            client, id_for(client, self.ref), nbytes, self._metadata, seconds, not self._keep
-        )
+        object_id = id_for(client, self.ref)
+        call = client._run(_create(client, object_id, nbytes, self._metadata, seconds, not self._keep))
+        self._writer = _Writer(client, nbytes, call)
         self._show(self._writer)
 
     def _show(self, writer: _Writer) -> None:

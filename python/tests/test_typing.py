@@ -65,7 +65,7 @@ def test_type_checkers_infer_the_types_of_the_guide(checker, tmp_path):
     # Each of its wrong calls is an error, whose comment `type: ignore` hides.
     program.write_text(re.sub("  # type: ignore.*", "", text))
     refused = check(program, tmp_path)
-    wrong = text[: text.index("def wrong(")].count("\n") + 2
+    wrong = text[: text.index("def wrong_async(")].count("\n") + 2
     lines = {int(line) for line in re.findall(r"program\.py:(\d+):.* error: ", refused.stdout)}
     expected = {
         number
@@ -105,6 +105,8 @@ def _completed(text: str) -> set[str]:
         ("phalanx.init(", {"address=", "timeout=", "connect_timeout=", "capacity="}),
         ("phalanx.init().", {"put", "get", "reduce", "close", "address"}),
         ("phalanx.Client(", {"address=", "timeout=", "connect_timeout=", "capacity="}),
+        ("phalanx.AsyncClient().", {"put", "get", "reduce", "as_completed", "broadcast"}),
+        ("async def f():\n    (await phalanx.AsyncClient().put(1)).", {"get", "hex"}),
         ("phalanx.broadcast(phalanx.ref()).", {"wait", "progress", "stop"}),
         ("phalanx.stat(phalanx.ref()).", {"nbytes", "complete"}),
         ("phalanx.open_reduction([], dtype='f4').", {"add", "close", "wait", "ref"}),

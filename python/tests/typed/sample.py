@@ -74,6 +74,27 @@ async def awaited(ref: phalanx.ObjectRef[int]) -> None:
         assert_type(await client.broadcast(ref), int)
 
 
+async def async_client(ref: Floats) -> None:
+    async with phalanx.AsyncClient(timeout=3) as client:
+        assert_type(client, phalanx.AsyncClient)
+        assert_type(await client.put(1), phalanx.ObjectRef[int])
+        assert_type(await client.get(ref), list[float])
+        assert_type(await client.get([ref], copy=True), list[list[float]])
+        assert_type(await client.wait([ref]), tuple[list[Floats], list[Floats]])
+        async for arrived in client.as_completed([ref]):
+            assert_type(arrived, Floats)
+        assert_type(await client.reduce([ref], "max"), Floats)
+        assert_type(await client.allreduce([ref], ref=ref), list[float])
+        assert_type(await client.contains(ref), bool)
+        assert_type(await client.broadcast(ref), int)
+        sent = client.broadcast(ref, "n1")
+        assert_type(await sent.progress(), phalanx.Progress)
+        growing = await client.open_reduction([ref], dtype=[1.0, 2.0])
+        await growing.add(ref)
+        assert_type(await growing, Floats)
+        assert_type(phalanx.AsyncClient.of(phalanx.init()), phalanx.AsyncClient)
+
+
 def errors(ref: phalanx.ObjectRef) -> None:
     try:
         phalanx.get(ref, timeout=0)
@@ -81,6 +102,13 @@ def errors(ref: phalanx.ObjectRef) -> None:
         as_builtin: TimeoutError = error
         assert_type(error.ref, str | None)
         print(as_builtin, error.node)
+
+
+async def wrong_async(ref: phalanx.ObjectRef[int]) -> None:
+    client = phalanx.AsyncClient()
+    await client.reduce([ref], "plus")  # type: ignore[arg-type]
+    await client.get(ref, progress=True)  # type: ignore[call-overload]
+    client.put(1).hex()  # type: ignore[attr-defined]
 
 
 def wrong(ref: phalanx.ObjectRef[int]) -> None:
