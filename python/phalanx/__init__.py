@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from phalanx._tools import Tree
+    from phalanx._tools import Status, Tree
     from phalanx._typing import Layout, OnLost, Op, Order, Root, Writable
     from phalanx._writing import Draft
 
@@ -314,7 +314,7 @@ def stat(ref: ObjectRef, timeout: float | None = DEFAULT) -> ObjectStatus:
     return _default_client().stat(ref, timeout)
 
 
-def status() -> dict[str, Any]:
+def status() -> Status:
     """Return the state of the cluster, as ``phalanx status --json`` prints it."""
     return _default_client().status()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from phalanx._collectives import Reduction
     from phalanx._connection import Connection
     from phalanx._status import ObjectStatus
-    from phalanx._tools import Tree
+    from phalanx._tools import Status, Tree
     from phalanx._typing import OnLost, Op, Order, Root, Writable
     from phalanx._waiting import Steps
 
@@ -495,7 +495,7 @@ class AsyncClient:
 
     # ---- the cluster
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> Status:
         """Return the state of the cluster; as `Client.status`."""
         import asyncio
 

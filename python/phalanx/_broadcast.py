@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from phalanx import _native, _waiting, exceptions
+from phalanx import _display, _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
 from phalanx._waiting import Finish
@@ -62,6 +62,15 @@ class Progress:
             f"nbytes={self.nbytes}, total_nbytes={self.total_nbytes}, sticky={self.sticky})"
         )
 
+    def _repr_html_(self) -> str:
+        rows = [
+            ("nodes", f"{self.complete} of {self.nodes} complete"),
+            ("bytes", f"{_display.size(self.nbytes)} of {_display.size(self.total_nbytes)}"),
+            ("without room", self.without_room),
+            ("sticky", self.sticky),
+        ]
+        return _display.table("Progress of a broadcast", rows)
+
 
 class Broadcast:
     """A broadcast that has started (`Client.broadcast`); ``await broadcast`` waits for it.
@@ -90,6 +99,15 @@ class Broadcast:
                 client._ptr, id_for(client, ref), self._names, self._count, sticky, nanos(timeout)
             )
         )
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._names.decode().split("\0")[:-1])
+        nodes = "all nodes" if names == "*" else names or "no nodes"
+        state = "ended" if lib.phx_call_ended(self._call) else "under way"
+        return f"<phalanx.Broadcast of {self.ref!r} to {nodes}: {state}>"
+
+    def _repr_html_(self) -> str:
+        return _display.code(repr(self))
 
     @property
     def done(self) -> bool:

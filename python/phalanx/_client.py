@@ -426,10 +426,10 @@ class Client(Collectives):
         """
         return _broadcast.Broadcast(self, ref, nodes, sticky, timeout)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> _tools.Status:
         """Return the state of the cluster, as ``phalanx status --json`` prints it.
 
-        It has the shards, and the nodes with their memory and objects.
+        A dict with the shards, and the nodes with their memory and objects. A notebook shows a table.
         """
         from phalanx import _tools
 
@@ -437,6 +437,8 @@ class Client(Collectives):
 
     def tree(self, ref: ObjectRef) -> _tools.Tree:
         """Return a drawing of an object's copies and transfers, as ``phalanx describe`` draws it.
+
+        In a notebook, ``tree(ref).follow()`` draws it again until the broadcast or reduction has ended.
 
         Raises
         ------

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from phalanx import _connection, _native, _values, exceptions
+from phalanx import _connection, _display, _native, _values, exceptions
 from phalanx._connection import DEFAULT
 from phalanx._native import ffi, lib
 from phalanx._typing import Generic, TypeVar
@@ -178,6 +178,9 @@ class ObjectRef(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"ObjectRef({self.hex()})"
+
+    def _repr_html_(self) -> str:
+        return _display.code(repr(self))
 
     # ---- lifetime
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx import _display
 from phalanx._native import ffi
 
 TYPE_CHECKING = False
@@ -69,6 +70,13 @@ class ObjectStatus:
         self.sticky: bool = bool(status.sticky)
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
 
+    def _fields(self) -> list[tuple[str, object]]:
+        # Metadata has up to 4 KiB.
+        fields = [(name, getattr(self, name)) for name in sorted(self.__slots__) if name != "metadata"]
+        return [*fields, ("metadata", f"<{len(self.metadata)} bytes>")]
+
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(self.__slots__))
-        return f"ObjectStatus({fields})"
+        return f"ObjectStatus({', '.join(f'{name}={value}' for name, value in self._fields())})"
+
+    def _repr_html_(self) -> str:
+        return _display.table("ObjectStatus", self._fields())

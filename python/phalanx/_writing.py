@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from phalanx import _native, _values, _waiting, exceptions
+from phalanx import _display, _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib
 from phalanx._ref import ObjectRef, id_for, made_by
 
@@ -170,6 +170,15 @@ class Draft:
         call = client._run(_create(client, object_id, nbytes, self._metadata, seconds, not self._keep))
         self._writer = _Writer(client, nbytes, call)
         self._show(self._writer)
+
+    def __repr__(self) -> str:
+        state = "sealing" if self._sealing is not None else "sealed or dropped"
+        if self._writer is not None:
+            state = f"{self.array.dtype} {self.array.shape}, not sealed"
+        return f"<phalanx.Draft of {self.ref!r}: {state}>"
+
+    def _repr_html_(self) -> str:
+        return _display.code(repr(self))
 
     def _show(self, writer: _Writer) -> None:
         self.array = _values.decode(self._metadata, writer.memory)
