@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from phalanx import _display, _native, _waiting, exceptions
+from phalanx import _native, _status, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
 from phalanx._waiting import Finish
@@ -65,11 +65,11 @@ class Progress:
     def _repr_html_(self) -> str:
         rows = [
             ("nodes", f"{self.complete} of {self.nodes} complete"),
-            ("bytes", f"{_display.size(self.nbytes)} of {_display.size(self.total_nbytes)}"),
+            ("bytes", f"{_status.size(self.nbytes)} of {_status.size(self.total_nbytes)}"),
             ("without room", self.without_room),
             ("sticky", self.sticky),
         ]
-        return _display.table("Progress of a broadcast", rows)
+        return _status.table("Progress of a broadcast", rows)
 
 
 class Broadcast:
@@ -107,7 +107,7 @@ class Broadcast:
         return f"<phalanx.Broadcast of {self.ref!r} to {nodes}: {state}>"
 
     def _repr_html_(self) -> str:
-        return _display.code(repr(self))
+        return _status.code(repr(self))
 
     @property
     def done(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from phalanx import _calls, _display, _failures, _native, _objects, _structures, _values, _waiting, exceptions
+from phalanx import _calls, _failures, _native, _objects, _status, _structures, _values, _waiting, exceptions
 from phalanx._connection import DEFAULT, Connection
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for, ids_for, made_by
@@ -309,7 +309,7 @@ class Reduction(Generic[T]):
         return f"<phalanx.Reduction into {self.ref!r}: {state}>"
 
     def _repr_html_(self) -> str:
-        return _display.code(repr(self))
+        return _status.code(repr(self))
 
     def add(self, refs: ObjectRef[T] | Iterable[ObjectRef[T]], timeout: float | None = 30.0) -> None:
         """Add sources.

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from phalanx import _connection, _display, _native, _values, exceptions
+from phalanx import _connection, _native, _status, _values, exceptions
 from phalanx._connection import DEFAULT
 from phalanx._native import ffi, lib
 from phalanx._typing import Generic, TypeVar
@@ -180,7 +180,7 @@ class ObjectRef(Generic[T_co]):
         return f"ObjectRef({self.hex()})"
 
     def _repr_html_(self) -> str:
-        return _display.code(repr(self))
+        return _status.code(repr(self))
 
     # ---- lifetime
 

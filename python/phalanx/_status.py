@@ -1,13 +1,44 @@
-"""`ObjectStatus`: the state of an object in the cluster, copied out of the library's result."""
+"""`ObjectStatus`, the state of an object in the cluster, and the HTML in which notebooks show states.
+
+Nothing here asks a node.
+"""
 
 from __future__ import annotations
 
-from phalanx import _display
 from phalanx._native import ffi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
+
+
+def code(text: str) -> str:
+    """Return one line of HTML."""
+    import html
+
+    return f"<code>{html.escape(text)}</code>"
+
+
+def table(title: str, rows: Iterable[Sequence[object]], head: Sequence[str] = ()) -> str:
+    """Return an HTML table with a title above its rows."""
+    import html
+
+    def cells(kind: str, row: Sequence[object]) -> str:
+        return "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in row)
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    heading = f"<tr>{cells('th', head)}</tr>" if head else ""
+    return f"<table><caption>{html.escape(title)}</caption>{heading}{body}</table>"
+
+
+def size(nbytes: int) -> str:
+    """Return a number of bytes as the ``phalanx`` command prints it."""
+    value, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{nbytes} B" if units[0] == "B" else f"{value:.2f} {units[0]}"
 
 
 class ObjectStatus:
@@ -79,4 +110,4 @@ class ObjectStatus:
         return f"ObjectStatus({', '.join(f'{name}={value}' for name, value in self._fields())})"
 
     def _repr_html_(self) -> str:
-        return _display.table("ObjectStatus", self._fields())
+        return table("ObjectStatus", self._fields())

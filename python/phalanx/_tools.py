@@ -12,7 +12,7 @@ import os
 import subprocess
 from functools import partial
 
-from phalanx import _display, _native, exceptions
+from phalanx import _native, _status, exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Status(dict[str, "Any"]):
             (
                 node["name"],
                 node["address"],
-                _display.size(node["used_bytes"]),
-                _display.size(node["capacity_bytes"]),
+                _status.size(node["used_bytes"]),
+                _status.size(node["capacity_bytes"]),
                 node["copies"],
                 node["pulls"],
                 node["pushes"],
@@ -50,7 +50,7 @@ class Status(dict[str, "Any"]):
         shards = self["shards"]
         answering = sum(shard["ok"] for shard in shards)
         title = f"{len(rows)} nodes, {answering} of {len(shards)} shards, {self['objects']} objects"
-        return _display.table(title, rows, head)
+        return _status.table(title, rows, head)
 
 
 class Tree:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from phalanx import _display, _native, _values, _waiting, exceptions
+from phalanx import _native, _status, _values, _waiting, exceptions
 from phalanx._native import ffi, lib
 from phalanx._ref import ObjectRef, id_for, made_by
 
@@ -178,7 +178,7 @@ class Draft:
         return f"<phalanx.Draft of {self.ref!r}: {state}>"
 
     def _repr_html_(self) -> str:
-        return _display.code(repr(self))
+        return _status.code(repr(self))
 
     def _show(self, writer: _Writer) -> None:
         self.array = _values.decode(self._metadata, writer.memory)
