@@ -257,6 +257,7 @@ phx_call* phx_reduced_from(phx_client* client, const char* target, int64_t timeo
 /* Gets of the object end with `code` and `why`. */
 phx_call* phx_fail(phx_client* client, const char* id, int code, const char* why, size_t why_size,
                    int64_t timeout);
+/* A name is for one barrier; AlreadyExists (6) if this participant has passed it. */
 phx_call* phx_barrier(phx_client* client, const char* name, size_t name_size, size_t participants,
                       size_t index, int64_t timeout);
 

@@ -95,10 +95,12 @@ Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
 // ---- waiting
 
 // Ends when all `participants` have called it with the same name, each with its own index. A name
-// is valid for one barrier. A task that is run again and repeats the call passes at once if the
-// barrier has passed. The barrier leaves one empty object (BarrierObject) for such tasks; delete it
-// when no task can repeat the call. Returns InvalidArgument if `index` is out of range, or
-// DeadlineExceeded.
+// is for one barrier: add a number to it for each round. A call that ended before the barrier did
+// (its deadline passed, its process died) can be repeated, and then passes, also if the others have
+// passed meanwhile. The barrier leaves one empty object (BarrierObject), by which a second use of
+// the name is seen; delete it when there can be none. Returns AlreadyExists if this participant has
+// passed the barrier (a task that runs again can ignore that: all have arrived), InvalidArgument
+// if `index` is out of range, or DeadlineExceeded.
 Future<Done> Barrier(Client& client, absl::string_view name, size_t participants, size_t index,
                      absl::Duration timeout = absl::InfiniteDuration());
 ObjectId BarrierObject(const Client& client, absl::string_view name);

@@ -7,8 +7,8 @@
 array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 
 The functions here use one client per process. It connects at the first use: to
-``PHALANX_ADDRESS``, or to a private cluster that ends with the process. Use `Client` for
-several clusters at once.
+``PHALANX_ADDRESS``, or to a private cluster that ends with the process. Child processes use the
+cluster of their parent. Use `Client` for several clusters at once.
 NumPy, torch and cloudpickle are imported when a value first needs them.
 """
 

@@ -155,8 +155,8 @@ def _value(
     if copy is None and (private or _values.wants_private_pages(metadata)):
         data = _native.private_bytes(view, data)
     # Arrays beside tensors in one tree stay read-only, although the tensors make all pages
-    # private.
-    how = None if private else False if writable is None else writable
+    # private. A copy belongs to the caller.
+    how = None if private or (copy and writable is None) else False if writable is None else writable
     with reading(connection):
         return _values.decode(
             metadata,

@@ -38,8 +38,9 @@ class Client(Collectives):
     Parameters
     ----------
     address
-        "unix:PATH" or PATH of a node's socket. None: ``PHALANX_ADDRESS``. If that is empty too,
-        the client starts a private cluster, which ends with this process.
+        "unix:PATH" or PATH of a node's socket. None: in a child process, the node of its parent;
+        else ``PHALANX_ADDRESS``. If that is empty too, the client starts a private cluster, which
+        ends with this process.
     timeout
         Seconds; the limit of every call without a timeout of its own. Default:
         ``PHALANX_TIMEOUT``; if that is empty, no limit.
@@ -234,7 +235,8 @@ class Client(Collectives):
         timeout
             Seconds. 0: only objects that are on this node already. None: no limit.
         copy
-            True: return writable copies that belong to the caller.
+            True: return values that are writable throughout and belong to the caller. Costs private
+            memory of the object's size and one pass over its bytes.
         out
             An array or tensor of the object's shape and dtype. The value is copied into it, and it is
             returned.

@@ -10,7 +10,8 @@ Owns the options and elements of reductions, and `Reduction`, the handle of an o
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx import _calls, _failures, _native, _objects, _status, _structures, _values, _waiting, exceptions
 from phalanx._connection import DEFAULT, Connection
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._typing import Op, Order, Root
+    from phalanx._values.trees import TreeSpec
     from phalanx._waiting import Steps
 
     T = TypeVar("T", default=Any)
@@ -115,12 +117,32 @@ def _elements_in(metadata: bytes, nbytes: int) -> _Elements:
     return [(_number_of(name), 0)]
 
 
-def _elements_like(dtype: Any) -> _Elements:
+def _elements_like(dtype: Any, op: Any) -> _Elements:
     """Return the elements that a caller's `dtype` argument describes: a dtype, or a tree of arrays."""
     if isinstance(dtype, (dict, list, tuple)):
         like = _values.encode(dtype)
-        return _elements_in(like.metadata, like.nbytes)
+        elements = _elements_in(like.metadata, like.nbytes)
+        _check_op(op, elements, like.metadata, lambda _: like.structure)
+        return elements
     return [(_dtype_number(dtype), 0)]
+
+
+def _check_op(op: Any, elements: _Elements, metadata: bytes, find: Callable[[bytes], TreeSpec]) -> None:
+    """Raise InvalidArgumentError if a leaf of a tree does not support the op; the error has its place.
+
+    The library makes the same check, but knows no leaves.
+    """
+    name = _OPS[_op_number(op)]
+    for number, _ in elements:
+        dtype = list(_reduced_names().values())[number]
+        is_float = dtype[0] in "fb"
+        if is_float if name.startswith("bit-") else not is_float and name == "mean":
+            leaf = None
+            # If the structure of the tree is gone, the library's error has to do.
+            with contextlib.suppress(exceptions.ObjectLostError):
+                leaf = _values.leaf_of(metadata, dtype, find)
+            if leaf is not None:
+                raise exceptions.InvalidArgumentError(f"no {name} of {dtype}, and {leaf}")
 
 
 # ---- the steps of a reduction
@@ -149,9 +171,10 @@ def _begin(
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
+        _check_op(op, elements, metadata, functools.partial(_structures.find, connection))
         yield from _structures.keep(connection, metadata, deadline.left())
     else:
-        elements = _elements_like(dtype)
+        elements = _elements_like(dtype, op)
     options, kept = _reduce_options(elements, op, num_objects, order, root, deadline.left(), is_open)
     options.owned = not target._named
     target_id, ids = id_for(connection, target), ids_for(connection, wanted)
@@ -235,11 +258,20 @@ def _alike(
             first = (found, ref)
         elif found != first[0]:
             raise exceptions.InvalidArgumentError(
-                f"sources {first[1].hex()} and {ref.hex()} differ in dtype, shape or order",
+                f"sources {first[1].hex()} and {ref.hex()} differ: "
+                f"{_difference(connection, first[0][0], found[0])}",
                 ref.hex(),
                 connection.address,
             )
     return first and first[0]
+
+
+def _difference(connection: Connection, one: bytes, other: bytes) -> str:
+    """Return the difference of two sources by their metadata, for errors."""
+    try:
+        return _values.difference(one, other, functools.partial(_structures.find, connection))
+    except exceptions.PhalanxError as error:  # the structure of a tree is gone
+        return str(error)
 
 
 def _reduce_options(
@@ -521,15 +553,15 @@ class Collectives(Connection):
     ) -> ObjectRef[T]:
         """Reduce objects into one. Returns its ref when the result is committed.
 
-        The sources can be put before or after the call, on any node. The result has the shape and dtype of
-        the first source that was folded.
+        The sources can be put before or after the call, on any node. The result has the structure, shapes
+        and types of the first source in the list that was folded: an int stays an int.
 
         Parameters
         ----------
         refs
-            Refs of arrays, tensors or trees of them, all of the same structure, size and dtypes. A
-            tree is reduced leaf by leaf, each in its own dtype, and every dtype must support the op:
-            "mean" needs floats.
+            Refs of arrays, tensors, numbers or trees of them, all of the same structure, size and
+            dtypes. A tree is reduced leaf by leaf, each in its own dtype, and every dtype must support
+            the op: "mean" needs floats. An int is an int64, which wraps around, and a float a float64.
         op
             "sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor" (integers), "mean" (floats), or
             the NumPy ufunc (`numpy.add`).
@@ -553,7 +585,11 @@ class Collectives(Connection):
         Raises
         ------
         InvalidArgumentError
-            A source has another size, is given twice, or cannot be reduced this way.
+            A source has another size, is given twice, or cannot be reduced this way. Or sources that
+            exist when the call is made differ in shape or dtype; with `dtype`, or later, only the
+            sizes are compared.
+        TypeError
+            A value, or a leaf, which is named, has no elements that can be folded.
         ObjectExistsError
             `ref` belongs to another object or reduction.
         GetTimeoutError
@@ -638,6 +674,15 @@ class Collectives(Connection):
     def barrier(self, name: str, participants: int, index: int, timeout: float | None = DEFAULT) -> None:
         """Return when all `participants` have called it with the same name, each with its own index.
 
-        Use a name for one barrier only.
+        A name is for one barrier: use ``f"step/{k}"`` for round k. A call that ended before all had
+        arrived, such as by its timeout, can be repeated until it returns.
+
+        Raises
+        ------
+        ObjectExistsError
+            This participant has passed the barrier. A task that runs again can ignore the error: all
+            have arrived.
+        GetTimeoutError
+            Not all have arrived in time.
         """
         self._run(barrier(self, name, participants, index, self._seconds(timeout)))

@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 
-from phalanx import _native, _waiting, exceptions
+from phalanx import _inheritance, _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 
 TYPE_CHECKING = False
@@ -41,14 +41,30 @@ class Connection:
     ) -> None:
         self._closed = True  # __init__ can raise before it connects
         self._timeout = _timeout_setting() if timeout is DEFAULT else timeout
+        received = None if address else _inheritance.received()
+        if received is not None:
+            address = received.address
         spelled = ffi.new("char[]", (address or "").encode())
         executable = ffi.new("char[]", _native.EXECUTABLE.encode())
         options = ffi.new("phx_connect_options*", (spelled, executable, nanos(connect_timeout), capacity))
         where = address or os.environ.get("PHALANX_ADDRESS")
         node = f"unix:{where.removeprefix('unix:')}" if where else None
-        self._ptr = ffi.gc(_native.checked(lib.phx_connect(options), node), lib.phx_client_free)
+        try:
+            self._ptr = ffi.gc(_native.checked(lib.phx_connect(options), node), lib.phx_client_free)
+        except exceptions.DisconnectedError as error:
+            if received is None:
+                raise
+            raise exceptions.DisconnectedError(
+                f"{error}; this process has the address from process {received.pid}, and a private cluster ends "
+                "with the process that started it: keep that one running, or set PHALANX_ADDRESS (empty: a "
+                "private cluster of this process)",
+                None,
+                node,
+            ) from None
         self._closed = False
         self._address = _native.text(lib.phx_client_address(self._ptr))
+        if not where:
+            _inheritance.offer(self._address, private=True)
         self._node = _native.text(lib.phx_client_node(self._ptr))
         self._directory = _native.text(lib.phx_client_directory(self._ptr))
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 
-from phalanx import _ref, exceptions
+from phalanx import _inheritance, _ref, exceptions
 from phalanx._client import Client
 from phalanx._connection import DEFAULT
 
@@ -68,6 +68,9 @@ def init(
             )
         _client = Client(address, **options)
         _options = options
+        # Children inherit the environment and private clusters anyway.
+        if address:
+            _inheritance.offer(_client.address, private=False)
         return _client
 
 
@@ -91,4 +94,6 @@ def shutdown() -> None:
     with _lock:
         closing, _client = _client, None
     if closing is not None:
+        if not closing.closed and not closing.forked:
+            _inheritance.withdraw()
         closing.close()

@@ -266,7 +266,11 @@ def id_for(connection: Connection, ref: ObjectRef) -> bytes:
     # error.
     if theirs and theirs != ours and _tells_clusters_apart(theirs, ours):
         raise exceptions.ForeignRefError(
-            f"{ref!r} belongs to the cluster of {theirs}, this client to that of {ours}",
+            f"{ref!r} belongs to the cluster whose directory is at {theirs}; this client is connected to "
+            f"{connection._address}, in the cluster whose directory is at {ours}. Use a client of that cluster, "
+            "phalanx.Client(address), with the `address` of a client there. Child processes use their parent's "
+            "cluster if they start after its first call, or phalanx.init(), which is under "
+            "`if __name__ == \"__main__\"` if they are spawned",
             ref.hex(),
             connection._address,
         )

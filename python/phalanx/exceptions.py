@@ -47,7 +47,7 @@ class ObjectLostError(PhalanxError, KeyError):
 
 
 class ObjectExistsError(PhalanxError, ValueError):
-    """Another object, or another reduction, has this id."""
+    """Another object or reduction has this id, or the barrier has been passed."""
 
 
 class InvalidArgumentError(PhalanxError, ValueError):

@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import time
+import typing
 
 import numpy as np
 import pytest
@@ -66,6 +67,90 @@ def test_copy_and_out(client):
     assert np.array_equal(out, np.arange(4.0))
     with pytest.raises(ValueError):
         client.get(ref, out=np.empty(5))
+
+
+class Model:
+    def __init__(self, size: int) -> None:
+        self.name = "m"
+        self.w = np.ones(size)
+
+
+class Pair(typing.NamedTuple):
+    left: object
+    right: object
+
+
+def _frame(size):
+    frame = pytest.importorskip("pandas").DataFrame({"i": np.arange(size), "f": np.ones(size)})
+    return frame.assign(s="text")
+
+
+def _add_to_frame(frame):
+    frame.loc[0, "i"] = 41
+    frame["f"] += 1
+    frame.iloc[1, 1] = 7.0
+    return [float(frame["i"][0]), float(frame["f"][0]), float(frame["f"][1])]
+
+
+def _add_to_series(series):
+    # Since pandas 3, to_numpy() is read-only in any case.
+    series.iloc[0] += 1
+    return [float(series.iloc[0])]
+
+
+def _add_to_arrow(table):
+    for column in table.columns:
+        for buffer in column.chunk(0).buffers():
+            if buffer is not None:
+                np.frombuffer(buffer, np.uint8)[:] = 0
+    return [table["a"][1].as_py()]
+
+
+def _add(array):
+    array += 1
+    return array.ravel()[:2].tolist()
+
+
+# By kind: the value of a size, and a write that returns what it made of the value.
+WRITES = {
+    "array": (np.ones, _add),
+    "fortran": (lambda size: np.ones((size, 2), order="F"), _add),
+    "dict": (lambda size: {"w": np.ones(size), "n": 1}, lambda value: _add(value["w"])),
+    "list": (lambda size: [np.ones(size), {"b": np.ones(2)}], lambda value: _add(value[0]) + _add(value[1]["b"])),
+    "tuple": (lambda size: Pair(np.ones(size), None), lambda value: _add(value.left)),
+    "many": (
+        lambda size: {f"{i:0100}": np.ones(size // 64) for i in range(300)},
+        lambda value: [x for leaf in value.values() for x in _add(leaf)],
+    ),
+    "pickled dict": (lambda size: {"w": np.ones(size), "s": "text"}, lambda value: _add(value["w"])),
+    "instance": (Model, lambda value: _add(value.w)),
+    "masked": (lambda size: np.ma.ones(size), _add),
+    "record": (lambda size: np.ones(size, "i4,f4").view(np.recarray), lambda value: _add(value["f0"])),
+    "memoryview": (lambda size: memoryview(bytes(size)), lambda value: _add(np.asarray(value))),
+    "bytearray": (bytearray, lambda value: _add(np.frombuffer(value, np.uint8))),
+    "data frame": (_frame, _add_to_frame),
+    "series": (lambda size: _frame(size)["f"], _add_to_series),
+    "arrow": (lambda size: pytest.importorskip("pyarrow").table({"a": np.arange(size)}), _add_to_arrow),
+    "tensor": (lambda size: pytest.importorskip("torch").ones(size), lambda value: _add(value)),
+    "state dict": (
+        lambda size: {"t": pytest.importorskip("torch").ones(size), "a": np.ones(3)},
+        lambda value: _add(value["t"]) + _add(value["a"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRITES)
+@pytest.mark.parametrize("size", [64, LARGE])
+def test_a_copy_of_any_value_is_writable(client, kind, size):
+    make, write = WRITES[kind]
+    ref = client.put(make(size))
+    expected = write(client.get(ref, copy=True))
+    # Nobody else sees the writes, and a value that was read can be put and copied again.
+    assert write(client.get(client.put(client.get(ref)), copy=True)) == expected
+    assert ref.get(copy=True) is not None
+    if kind not in ("bytearray", "tensor", "state dict"):
+        with pytest.raises((ValueError, TypeError)):
+            write(client.get(ref))
 
 
 def test_several_at_once_in_order(client):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pathlib
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from test_structures import tree
 
 import phalanx
-from phalanx import _collectives, _objects, exceptions
+from phalanx import _collectives, _objects, _structures, _values, exceptions
 from phalanx._values import dtypes
 
 LARGE = 1 << 19
@@ -139,13 +141,139 @@ def test_open_reductions_of_trees_of_several_dtypes(client):
 
 def test_each_dtype_of_a_tree_must_have_the_op(client):
     refs = [client.put(_mixed(10, i)) for i in range(2)]
-    with pytest.raises(exceptions.InvalidArgumentError, match="no mean of i64"):
+    with pytest.raises(exceptions.InvalidArgumentError, match=r"no mean of i64, and value\['steps'\] is"):
         client.reduce(refs, "mean", timeout=60)
     flags = client.put({"a": np.ones(3), "b": np.ones(3, bool)})
     with pytest.raises(TypeError, match="bool"):
         client.reduce([flags], timeout=60)
     with pytest.raises(TypeError, match="several dtypes"):
         client.reduce_scatter(refs, [client.ref(), client.ref()], 0, timeout=60)
+
+
+def _step(size, i):
+    """The gradients and the numbers of a training step; all of them are `i` times those of 1."""
+    return {
+        "grad": np.full(size, i, np.float32),
+        "metrics": {"loss": 0.5 * i, "seen": 32 * i, "norm": np.float32(i), "best": np.int16(-i)},
+        "opt": [np.float64(i), (i, None)],
+    }
+
+
+def _assert_step(got, size, i):
+    want = _step(size, i)
+    np.testing.assert_array_equal(got["grad"], want["grad"], strict=True)
+    for one, other in ((got["metrics"], want["metrics"]), (got["opt"], want["opt"])):
+        # The repr has the type: of an int, a float, or a NumPy scalar.
+        assert repr(one) == repr(other)
+    assert [type(leaf) for leaf in got["metrics"].values()] == [float, int, np.float32, np.int16]
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+@pytest.mark.parametrize("order", ["arrival", "fixed"])
+def test_numbers_in_trees_are_folded(nodes, size, order):
+    clients, _, _ = nodes
+    refs = [c.put(_step(size, i)) for i, c in enumerate(clients, 1)]
+    result = clients[0].reduce(refs, order=order, timeout=60)
+    _assert_step(clients[1].get(result, timeout=60), size, 6)
+    _assert_step(clients[2].get(result, timeout=60, copy=True), size, 6)
+    target = clients[0].ref()
+    with ThreadPoolExecutor() as pool:
+        for got in pool.map(lambda c: c.allreduce(refs, ref=target, timeout=60), clients):
+            _assert_step(got, size, 6)
+    late = [*refs, clients[0].ref()]
+    _assert_step(clients[1].get(clients[1].reduce(late, num_objects=3, order=order, timeout=60)), size, 6)
+    reduction = clients[2].open_reduction(refs[:1], dtype=_step(size, 0))
+    reduction.add(refs[1:])
+    reduction.close()
+    _assert_step(clients[2].get(reduction.wait(timeout=60)), size, 6)
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [("sum", (6, 3.0)), ("prod", (6, 0.75)), ("min", (1, 0.5)), ("max", (3, 1.5)), ("bit-or", (3, None)), ("mean", (None, 1.0))],
+)
+def test_each_op_folds_numbers(client, op, expected):
+    numbers, fractions = [1, 2, 3], [0.5, 1.0, 1.5]
+    for values, want in zip((numbers, fractions), expected):
+        if want is None:
+            continue
+        for wrap, unwrap in ((lambda x: x, lambda x: x), (lambda x: {"x": x}, lambda x: x["x"])):
+            refs = [client.put(wrap(value)) for value in values]
+            got = unwrap(client.get(client.reduce(refs, op, timeout=60)))
+            assert got == want and type(got) is type(want)
+
+
+def test_ints_wrap_around(client):
+    refs = [client.put({"n": 2**62}) for _ in range(2)]
+    assert client.get(client.reduce(refs, timeout=60)) == {"n": -(2**63)}
+
+
+def test_a_leaf_that_cannot_be_folded_is_named(client):
+    ref = client.ref()
+    for value, what in (
+        ({"opt": [1, {"name": "adam"}]}, r"value\['opt'\]\[1\]\['name'\] is a str"),
+        ({"w": np.ones(3), "mask": np.ones(3, bool)}, r"value\['mask'\] is an array of bool"),
+        ({"n": 2**64}, r"value\['n'\] is an int of more than 64 bits"),
+    ):
+        source = client.put(value)
+        for call in (
+            lambda source=source: client.reduce([source], timeout=60),
+            lambda source=source: client.allreduce([source], ref=ref, timeout=60),
+            lambda value=value: client.open_reduction([], dtype=value),
+        ):
+            with pytest.raises(TypeError, match=f"{what}.* cannot be reduced"):
+                call()
+    # The structure of the second tree is an object of its own.
+    for more in ({}, tree(9)):
+        refs = [client.put({"w": np.ones(3), "steps": 3, **more}) for _ in range(2)]
+        assert (_values.structure_elsewhere(client.stat(refs[0]).metadata) is not None) == bool(more)
+        _structures._known.clear()
+        for dtype in (None, {"w": np.ones(3), "steps": 3, **more}):
+            with pytest.raises(exceptions.InvalidArgumentError, match=r"no mean of i64, and value\['steps'\] is an int"):
+                client.reduce(refs, "mean", dtype=dtype, timeout=60)
+        with pytest.raises(exceptions.InvalidArgumentError, match=r"no bit-or of f64, and value\['w'\] is an array of float64"):
+            client.reduce(refs, np.bitwise_or, timeout=60)
+
+
+def test_sources_that_exist_are_compared(client):
+    """Other dtypes and shapes of equally many bytes are refused, too."""
+    first = client.put(np.ones((2, 3), np.float32))
+    others = {
+        "int32": np.ones((2, 3), np.int32),
+        r"shape \(3, 2\)": np.ones((3, 2), np.float32),
+        "order of their axes": np.ones((2, 3), np.float32, order="F"),
+        "a tree": {"w": np.ones((2, 3), np.float32)},
+        "sizes|float64": np.ones((2, 3)),
+    }
+    for what, value in others.items():
+        refs = [first, client.put(value)]
+        for call in (
+            lambda refs=refs: client.reduce(refs, timeout=60),
+            lambda refs=refs: client.allreduce(refs, ref=client.ref(), timeout=60),
+            lambda refs=refs: client.reduce_scatter(refs, [client.ref(), client.ref()], 0, timeout=60),
+            lambda refs=refs: client.reduce([*refs, client.ref()], num_objects=1, timeout=60),
+        ):
+            with pytest.raises(exceptions.InvalidArgumentError, match=f"differ.*({what})"):
+                call()
+    pair = [client.put({"n": 1}), client.put({"n": 1.0})]
+    with pytest.raises(exceptions.InvalidArgumentError, match=r"value\['n'\] is an int in the one and a float in the other"):
+        client.reduce(pair, timeout=60)
+
+
+def test_sources_that_come_later_are_compared_by_size_only(client):
+    """As the guide says: their elements are folded as those of the first source."""
+    first, later = client.put(np.ones(3, np.int32)), client.ref()
+    with ThreadPoolExecutor() as pool:
+        reduced = pool.submit(client.reduce, [first, later], dtype=np.int32, timeout=60)
+        client.put(np.ones(3, np.float32), later)
+        got = client.get(reduced.result())
+    assert got.dtype == np.int32 and np.all(got == 1 + np.float32(1).view(np.int32))
+    larger = client.ref()
+    with ThreadPoolExecutor() as pool:
+        reduced = pool.submit(client.reduce, [first, larger], dtype=np.int32, timeout=60)
+        client.put(np.ones(4, np.float32), larger)
+        with pytest.raises(exceptions.InvalidArgumentError):
+            reduced.result()
 
 
 def test_state_dicts_with_counters_reduce(nodes):
@@ -197,6 +325,46 @@ def test_moving(nodes):
         for i, (gathered, exchanged) in enumerate(pool.map(task, range(3))):
             assert gathered == [0, 1, 2]
             assert exchanged == [f"{j} to {i}" for j in range(3)]
+
+
+def test_a_barrier_is_passed_once(nodes):
+    clients, _, _ = nodes
+
+    def arrive(i, name="epoch", timeout=60):
+        clients[i].barrier(name, 3, i, timeout)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(arrive, range(3)))
+        for i in range(3):
+            with pytest.raises(exceptions.ObjectExistsError, match='"epoch" has been passed.*each round'):
+                arrive(i)
+            # From another process, too.
+            with phalanx.Client(clients[0].address) as other, pytest.raises(exceptions.ObjectExistsError):
+                other.barrier("epoch", 3, i, timeout=60)
+        for k in range(3):
+            list(pool.map(arrive, range(3), [f"epoch/{k}"] * 3))
+
+
+def test_a_barrier_whose_call_timed_out_is_repeated(nodes):
+    clients, _, _ = nodes
+
+    def repeat(name, i, timed_out):
+        while True:
+            try:
+                return clients[i].barrier(name, 3, i, timeout=0.2)
+            except exceptions.GetTimeoutError:
+                timed_out.set()
+
+    for late in range(3):
+        timeouts = [threading.Event() for _ in range(2)]
+        with ThreadPoolExecutor() as pool:
+            early = [i for i in range(3) if i != late]
+            calls = [pool.submit(repeat, f"late {late}", *each) for each in zip(early, timeouts)]
+            for timed_out in timeouts:
+                assert timed_out.wait(60)
+            clients[late].barrier(f"late {late}", 3, late, timeout=60)
+            for call in calls:
+                assert call.result() is None
 
 
 def test_reduce_scatter_and_scatter(nodes):

@@ -168,18 +168,36 @@ def test_arrays_inside_are_aligned_read_only_views_of_the_object():
     assert not any(bytes(data)[i : i + 8] == b"\xaa" * 8 for i in range(len(data) - 8))
 
 
-def test_private_pages_keep_writable_arrays_writable():
+def test_the_reader_decides_whether_arrays_inside_are_writable():
+    """Also of arrays that were read-only when they were put, such as those of an earlier get."""
     frozen = np.arange(3)
     frozen.flags.writeable = False
-    encoded = values.encode([np.arange(5), frozen, "x"])
+    value = [np.arange(5), frozen, np.asfortranarray(np.ones((2, 3)))[:, ::2], np.zeros((0, 2)), "x"]
+    encoded = values.encode(value)
     pages = private_pages(encoded)
-    free, kept, _ = values.decode(encoded.metadata, pages)
-    free[0] = 9
-    assert not kept.flags.writeable
-    assert values.decode(encoded.metadata, pages)[0][0] == 9
-    assert not values.decode(encoded.metadata, pages, writable=False)[0].flags.writeable
-    copied = values.decode(encoded.metadata, stored(encoded), copy=True)
-    copied[0][0] = 4
+    free = values.decode(encoded.metadata, pages)
+    for array in free[:-1]:
+        array += 1
+    assert_same_array(values.decode(encoded.metadata, pages)[1], np.arange(1, 4))
+    for data, how in ((pages, {"writable": False}), (stored(encoded), {})):
+        back = values.decode(encoded.metadata, data, **how)
+        assert not any(array.flags.writeable for array in back[:-1] if array.size)
+    data = stored(encoded)
+    copied = values.decode(encoded.metadata, data, copy=True)
+    for expected, array in zip(value[:-1], copied):
+        assert array.size == 0 or not is_inside(array, data)
+        array += 1
+        assert_same_array(array, np.ascontiguousarray(expected) + 1)
+    assert frozen.tolist() == [0, 1, 2] and not frozen.flags.writeable
+
+
+def test_a_copy_of_a_value_without_views_is_not_copied_twice(monkeypatch):
+    copies = []
+    monkeypatch.setattr(values._wire, "private_copy", lambda data: copies.append(data.nbytes) or bytearray(data))
+    for value in ("text", b"bytes", 5, {"a": ["text", {1}]}, ValueError("why")):
+        encoded = values.encode(value)
+        assert repr(values.decode(encoded.metadata, stored(encoded), copy=True)) == repr(value)
+    assert copies == []
 
 
 def test_views_inside_hold_the_memory():
@@ -399,6 +417,13 @@ def test_an_arrow_table_has_its_buffers_in_the_object():
             assert buffer is None or begin <= buffer.address < begin + data.nbytes
     del data
     assert back["a"][4999].as_py() == 4999
+    copied = values.decode(encoded.metadata, stored(encoded), copy=True)
+    assert all(b is None or b.is_mutable for b in copied["a"].chunk(0).buffers() + copied["s"].chunk(0).buffers())
+    # A table that was read from an object, whose buffers are read-only, is put again.
+    again = values.encode(back)
+    assert not any(b and b.is_mutable for b in values.decode(again.metadata, stored(again))["a"].chunk(0).buffers())
+    second = values.decode(again.metadata, stored(again), copy=True)
+    assert second.equals(table) and all(b is None or b.is_mutable for b in second["s"].chunk(0).buffers())
     assert round_trip(pa.array([1, 2, 3])).equals(pa.array([1, 2, 3]))
 
 

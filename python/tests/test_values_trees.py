@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import json
 import sys
 import types
@@ -46,6 +47,8 @@ def assert_same_tree(expected, actual):
         assert len(actual) == len(expected)
         for one, other in zip(expected, actual):
             assert_same_tree(one, other)
+    elif isinstance(expected, (int, float, np.generic)):
+        assert repr(actual) == repr(expected)
     elif expected is not None:
         assert_same_array(expected, actual)
 
@@ -61,6 +64,12 @@ TREES = [
     {None: np.zeros(1), True: np.ones(1), -(2**62): np.zeros(0), "": np.zeros((0, 3))},
     {"s": np.zeros(2, [("a", "i4")]), "d": np.array(["2020"], "M8[D]"), "u": np.array(["é"])},
     layers(20),
+    {"loss": 0.5, "step": 3},
+    [-(2**63), 2**63 - 1, 0, -0.0, float("nan"), float("inf")],
+    Point(np.float32(1.5), [np.int8(-1), (np.uint64(2**64 - 1), np.complex128(1j))]),
+    {"w": np.arange(5, dtype="i1"), "n": np.int8(3), "m": [np.int8(4), np.arange(3, dtype="i1")]},
+    {"b": np.bool_(True), "d": np.datetime64("2020-01-01"), "f": np.float16(2), "l": np.longdouble(1)},
+    list(range(256)),
 ]
 
 
@@ -94,8 +103,11 @@ def test_leaves_are_aligned_read_only_views_with_zeros_between():
         {},
         [],
         [None],
-        [np.zeros(2), 3],
-        {"a": np.zeros(2), "b": np.float32(1)},
+        [np.zeros(2), True],
+        [np.zeros(2), 2**63],
+        [np.str_("text")],
+        [np.zeros(1, "i4,f4")[0]],
+        [enum.IntEnum("Colour", "RED").RED],
         {"a": np.array([None])},
         {1.5: np.zeros(2)},
         {2**64: np.zeros(2)},
@@ -158,6 +170,78 @@ def test_a_large_structure_is_compressed_into_the_metadata():
     assert encoded.nbytes == values.flatten(tree)[0].nbytes
 
 
+def test_numbers_are_folded_beside_arrays():
+    """Ints fold as int64 and floats as float64, in the ranges of such arrays."""
+    tree = {"w": np.arange(3.0), "n": 3, "x": 0.5, "i": np.int64(4), "v": np.arange(5), "h": np.float16(2)}
+    encoded = values.encode(tree)
+    runs = values.reduce_runs(encoded.metadata)
+    assert [run.dtype for run in runs] == ["f64", "i64", "f16"]
+    # The numbers lie close behind the arrays, the next range begins at 64 bytes.
+    assert [run.end for run in runs] == [64, 192, 194]
+    data = bytearray(stored(encoded))
+    begin = 0
+    for run, kind in zip(runs, ("f8", "i8", "f2")):
+        data[begin : run.end] = fold([bytes(data[begin : run.end])] * 3, kind)
+        begin = run.end
+    back = values.decode(encoded.metadata, memoryview(data))
+    assert_same_tree({key: type(leaf)(leaf * 3) if np.isscalar(leaf) else leaf * 3 for key, leaf in tree.items()}, back)
+    assert values.reduce_dtype(values.encode([1, 2]).metadata) == "i64"
+    assert values.reduce_dtype(values.encode({"loss": 0.5, "all": np.ones(3)}).metadata) == "f64"
+
+
+def test_numbers_are_read_one_by_one():
+    encoded = values.encode({"a": np.arange(3), "n": 5, "deep": {"x": np.float32(2)}})
+    lazy = values.open_tree(encoded.metadata, stored(encoded))
+    assert lazy["n"] == 5 and type(lazy["n"]) is int
+    assert type(lazy["deep"]["x"]) is np.float32
+
+
+class Step(typing.NamedTuple):
+    name: object
+    rate: object
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ({"opt": [1, 2, np.ones(2), Step("adam", 3)]}, r"\(value\['opt'\]\[3\]\.name is a str\)"),
+        ({"opt": [1, Step(np.ones(2, bool), 3)]}, r"value\['opt'\]\[1\]\.name is an array of bool and shape"),
+        ([{"a": 1}, {(1, "b"): np.uint16(3)}], r"value\[1\]\[\(1, 'b'\)\] is a NumPy scalar of uint16,"),
+        ({"n": 2**64}, r"value\['n'\] is an int of more than 64 bits"),
+        ([{"flag": True}], r"value\[0\]\['flag'\] is a bool"),
+        (list(range(257)), "more than 256 numbers"),
+        ([np.ones(1), *range(257)], "more than 256 numbers"),
+        (set(), r"it is a builtins\.set"),
+        ({"long" * 1000: "x"}, r"^a pickled value \(value\['longlong"),
+    ],
+)
+def test_the_leaf_that_cannot_be_folded_is_named(value, what):
+    encoded = values.encode(value)
+    assert len(encoded.metadata) < 300
+    with pytest.raises(TypeError, match=what) as error:
+        values.reduce_dtype(encoded.metadata)
+    assert "cannot be reduced" in str(error.value)
+    assert repr(round_trip(value)) == repr(value)
+
+
+def test_the_difference_of_two_values_is_named():
+    def difference(one, other):
+        return values.difference(values.encode(one).metadata, values.encode(other).metadata, None)
+
+    tree = {"w": np.ones(3), "opt": [Step(1, 0.5)]}
+    assert difference(tree, {**tree, "opt": [Step(1, 3)]}) == (
+        "value['opt'][0].rate is a float in the one and an int in the other"
+    )
+    assert difference(tree, {**tree, "w": np.ones(4)}) == (
+        "value['w'] is an array of float64 and shape (3,) in the one and an array of float64 and shape (4,) in the other"
+    )
+    assert difference(tree, {**tree, "more": 1}) == difference(tree, {"v": np.ones(4)}) == "the trees have other keys"
+    assert difference(np.ones(3), tree) == "the one is an array of float64 and shape (3,), the other a tree"
+    assert difference(1, 1.5) == "the one is an int, the other a float"
+    assert difference(np.ones(3), "text") == "the one is an array of float64 and shape (3,), the other a str"
+    assert "order of their axes" in difference(np.ones((2, 2)), np.asfortranarray(np.ones((2, 2))))
+
+
 def random_keys(count: int) -> dict[str, np.ndarray]:
     noise = np.random.default_rng(1)
     return {noise.bytes(30).hex(): np.full(3, i, "f4") for i in range(count)}
@@ -183,12 +267,12 @@ def test_a_structure_that_does_not_fit_is_stored_beside_the_leaves():
 def test_a_structure_that_does_not_fit_stands_in_the_payload_if_it_cannot_be_reduced():
     tree = {**random_keys(300), "n": np.arange(3), "m": np.zeros(2, bool)}
     encoded = values.encode(tree)
-    assert len(encoded.metadata) < 50
+    assert len(encoded.metadata) < 100
     assert_same_tree(tree, round_trip(tree, allow_pickle=False))
     data = stored(encoded)
     for leaf in values.decode(encoded.metadata, data).values():
         assert address(leaf) % 64 == 0
-    with pytest.raises(TypeError, match="no sums"):
+    with pytest.raises(TypeError, match=r"value\['m'\] is an array of bool"):
         values.reduce_runs(encoded.metadata)
 
 
@@ -246,8 +330,8 @@ def test_another_structure_is_an_error():
             values.check_spec(spec, values.flatten(other)[1].metadata)
     with pytest.raises(exceptions.ValueFormatError, match="no tree"):
         values.check_spec(spec, values.encode(np.zeros(2)).metadata)
-    with pytest.raises(TypeError, match=r"value\['a'\] is a int"):
-        values.flatten({"a": 1})
+    with pytest.raises(TypeError, match=r"value\['a'\] is a bool"):
+        values.flatten({"a": True})
 
 
 def test_mixed_dtypes_stand_in_one_range_each():
@@ -366,6 +450,10 @@ LEAF = ["<f4", [2]]
         (0, [["<f4", [2], "X"]]),
         (0, [["t:nothing", [2]]]),
         (0, [[None, [2]]]),
+        (0, ["s"]),
+        (0, ["s:|O"]),
+        (0, ["int:<i8"]),
+        (0, ["bool"]),
         (0, 3),
     ],
 )

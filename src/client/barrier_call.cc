@@ -1,5 +1,6 @@
 #include "src/client/barrier_call.h"
 
+#include "absl/strings/str_cat.h"
 #include "src/common/time/clock.h"
 
 namespace phalanx::internal {
@@ -11,24 +12,53 @@ constexpr absl::Duration kDeleteTimeout = absl::Seconds(30);
 
 void BarrierCall::Begin(absl::Duration timeout) {
   deadline_ = MonotonicNow() + timeout;
-  // One Get of the root, one Get for each child, the Put and the Delete; they share a row of
-  // numbers so that a cancel of the call cancels all of them.
-  const size_t requests = below_.size() + 3;
-  first_ = connection().NewRequests(requests);
-  // The Get of the root goes first: a participant that repeats a finished barrier passes without
-  // the children, whose objects are deleted by then.
-  connection().Start(shared_from_this(), first_, requests, deadline_, GetOf(top_, first_));
+  stats_left_ = is_top() ? 1 : 2;
+  // The requests share a row of numbers so that a cancel of the call cancels all of them.
+  first_ = connection().NewRequests(requests());
+  // The answers come before this participant arrives: afterwards the root's object can exist
+  // because of this call.
+  connection().Start(shared_from_this(), first_, requests(), deadline_, StatOf(top_, StatTop()));
+  if (is_top()) return;
   connection().Update([this] {
-    for (size_t i = 0; i < below_.size() && !done(); ++i) {
-      const uint64_t number = GetBelow(i);
-      connection().SendPart(shared_from_this(), GetOf(below_[i], number), number);
-    }
-    if (below_.empty() && !done()) Arrive();
+    if (!done()) connection().SendPart(shared_from_this(), StatOf(id(), StatOwn()), StatOwn());
   });
+}
+
+local::Request BarrierCall::StatOf(const ObjectId& id, uint64_t number) const {
+  return local::Stat{number, id, false, false, deadline_ - MonotonicNow()};
 }
 
 local::Request BarrierCall::GetOf(const ObjectId& id, uint64_t number) const {
   return local::Get{number, id, false, deadline_ - MonotonicNow(), 0, UINT64_MAX};
+}
+
+void BarrierCall::OnStat(uint64_t request, const local::Answer& answer) {
+  const auto described = Expect<local::Described>(answer);
+  if (!described.ok()) {
+    connection().CancelRequests(*this);
+    return Set(described.status());
+  }
+  const bool deleted = (*described)->deleted;
+  (request == StatTop() ? top_known_ : own_known_) = {(*described)->known && !deleted, deleted};
+  if (--stats_left_ > 0) return;
+  const bool was_passed = top_known_.deleted || own_known_.deleted ||
+                          (top_known_.exists && (is_top() || !own_known_.exists));
+  if (was_passed) {
+    return Set(Explain(absl::StatusCode::kAlreadyExists,
+                       absl::StrCat("the barrier \"", name_,
+                                    "\" has been passed; a name is for "
+                                    "one barrier, so add a number to it for each round")));
+  }
+  if (top_known_.exists) return Pass();
+  Enter();
+}
+
+void BarrierCall::Enter() {
+  connection().SendPart(shared_from_this(), GetOf(top_, GetTop()), GetTop());
+  for (size_t i = 0; i < below_.size(); ++i) {
+    connection().SendPart(shared_from_this(), GetOf(below_[i], GetBelow(i)), GetBelow(i));
+  }
+  if (below_.empty()) Arrive();
 }
 
 void BarrierCall::Arrive() {
@@ -40,15 +70,16 @@ void BarrierCall::Arrive() {
 }
 
 void BarrierCall::Pass() {
-  // The root exists only after this object was read by the parent. A participant that calls the
-  // barrier a second time finds the root, so this object can go.
-  if (id() != top_) connection().Send(local::Delete{put() + 1, id(), kDeleteTimeout});
+  // The root exists only after the parent has read this object, so the object can go. A second use
+  // of the name is known by its absence.
+  if (!is_top()) connection().Send(local::Delete{put() + 1, id(), kDeleteTimeout});
   connection().CancelRequests(*this);
   Set(Done());
 }
 
 void BarrierCall::OnAnswer(uint64_t request, const local::Answer& answer) {
   connection().EndPart(request);
+  if (request == StatTop() || request == StatOwn()) return OnStat(request, answer);
   const bool succeeded = std::holds_alternative<local::Object>(answer) ||
                          std::holds_alternative<local::PutDone>(answer);
   if (!succeeded) {
@@ -57,7 +88,7 @@ void BarrierCall::OnAnswer(uint64_t request, const local::Answer& answer) {
     // completes.
     return Set(Refusal(answer));
   }
-  if (request == first_) return Pass();
+  if (request == GetTop()) return Pass();
   if (request != put() && ++arrived_ == below_.size()) Arrive();
 }
 

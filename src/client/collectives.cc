@@ -193,7 +193,7 @@ Future<Done> Barrier(Client& client, absl::string_view name, size_t participants
   for (size_t i = first; i < std::min(participants, first + internal::kBarrierFanIn); ++i) {
     below.push_back(id(i));
   }
-  auto call = std::make_shared<internal::BarrierCall>(Access::ConnectionOf(client), id(0),
+  auto call = std::make_shared<internal::BarrierCall>(Access::ConnectionOf(client), name, id(0),
                                                       id(index), std::move(below));
   call->Begin(timeout);
   return Future<Done>(std::move(call));

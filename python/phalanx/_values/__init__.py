@@ -31,8 +31,10 @@ __all__ = [
     "collecting",
     "copy_into",
     "decode",
+    "difference",
     "encode",
     "flatten",
+    "leaf_of",
     "metadata_for",
     "open_tree",
     "reduce_dtype",
@@ -144,7 +146,7 @@ def encode(value: Any, *, allow_pickle: bool = True) -> Encoded:
         )
     from phalanx._values import pickled
 
-    return pickled.encode(value)
+    return pickled.encode(value, why)
 
 
 # ---- decoding
@@ -199,7 +201,7 @@ def decode(
     kind = _wire.parse_kind(metadata) if metadata else _wire.NOTHING
     if kind == _wire.PICKLE and not allow_pickle:
         raise exceptions.PickleRefusedError("the object is a pickled value, and allow_pickle=False")
-    if copy and kind != _wire.ARRAY and kind not in _COPIED_ANYWAY:
+    if copy and kind != _wire.ARRAY and not _owns_its_memory(kind, metadata):
         data = _wire.private_copy(data)
     elif writable and data.readonly and not copy:
         raise ValueError("the object's pages are read-only: copy=True gives writable memory")
@@ -229,7 +231,15 @@ def decode_array(metadata: bytes, data: memoryview) -> Any:
     return decoder(metadata, data)
 
 
-# The values of these kinds own their memory, so decoding copies anyway.
+def _owns_its_memory(kind: int, metadata: bytes) -> bool:
+    """Whether decoding copies anyway, because no part of the value is a view."""
+    if kind == _wire.PICKLE:
+        from phalanx._values import pickled
+
+        return not pickled.has_buffers(metadata)
+    return kind in _COPIED_ANYWAY
+
+
 _COPIED_ANYWAY = (_wire.BYTES, _wire.BYTEARRAY, _wire.STR, _wire.PYARRAY, _wire.PLAIN)
 
 _decoders: dict[int, _Decoder] = {
@@ -480,6 +490,10 @@ def reduce_dtype(metadata: bytes) -> str | None:
         code = _wire.parse_layout(metadata).code
         name = dtypes.reduced_name(code, kind == _wire.TENSOR)
         what = f"dtype {dtypes.spoken_name(code)}"
+    elif kind == _wire.PICKLE:
+        from phalanx._values import pickled
+
+        name, what = None, f"a pickled value ({pickled.reason_of(metadata)})"
     else:
         name, what = None, _KIND_NAMES.get(kind, f"kind {kind} of value")
     if name is None:
@@ -487,8 +501,62 @@ def reduce_dtype(metadata: bytes) -> str | None:
     return name
 
 
+def leaf_of(metadata: bytes, dtype: str, find: Find | None) -> str | None:
+    """Return the place and the type of a tree's first leaf whose elements have a type, for errors.
+
+    Parameters
+    ----------
+    dtype
+        The reductions' name of the type.
+
+    Returns
+    -------
+    str or None
+        As in "value['opt'][3].name is an int". None if the object is not a tree.
+    """
+    if not metadata or _wire.parse_kind(metadata) != _wire.TREE:
+        return None
+    from phalanx._values import packed_trees
+
+    return packed_trees.leaf_of(metadata, dtype, find)
+
+
+def difference(one: bytes, other: bytes, find: Find | None) -> str:
+    """Return why two objects cannot be sources of one reduction, for errors.
+
+    The metadata are different, or the sizes.
+    """
+    kinds = [_wire.parse_kind(each) if each else _wire.NOTHING for each in (one, other)]
+    if kinds == [_wire.TREE, _wire.TREE]:
+        from phalanx._values import packed_trees
+
+        return packed_trees.difference(one, other, find)
+    spoken = [_spoken(kind, each) for kind, each in zip(kinds, (one, other))]
+    if spoken[0] != spoken[1]:
+        return f"the one is {spoken[0]}, the other {spoken[1]}"
+    return "in their sizes, or in the order of their axes"
+
+
+def _spoken(kind: int, metadata: bytes) -> str:
+    from phalanx._values import trees
+
+    if kind == _wire.PLAIN:
+        return {b"d": "a float", b"q": "an int"}.get(metadata[_wire.HEAD.size :], "a Python value")
+    if kind in _LEAVES:
+        layout = _wire.parse_layout(metadata)
+        return str(trees.Leaf(layout, getattr(trees, _LEAVES[kind]), 0, 0))
+    return _KIND_NAMES.get(kind, "an object of another kind")
+
+
+_LEAVES = {_wire.ARRAY: "OF_ARRAY", _wire.SCALAR: "OF_SCALAR", _wire.TENSOR: "OF_TENSOR"}
+
+
 _KIND_NAMES = {
+    _wire.NOTHING: "an object without metadata",
     _wire.PICKLE: "a pickled value",
+    _wire.TREE: "a tree",
+    _wire.MEMORYVIEW: "a memoryview",
+    _wire.PYARRAY: "an array.array",
     _wire.BYTES: "a bytes object",
     _wire.BYTEARRAY: "a bytearray",
     _wire.STR: "a str",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_METADATA_BYTES = 4096
 # The alignment of each part of a payload. It suffices for vector instructions and cache lines.
 ALIGNMENT = 64
+# The longest text in metadata, which each copy of the object has.
+_MAX_TEXT_BYTES = 200
 # A smaller copy ends before releasing the GIL pays off.
 LARGE_COPY_BYTES = 64 * 1024
 
@@ -48,6 +50,8 @@ TREE = 11
 
 # A flag in the byte behind the head of PICKLE and TREE: the value contains torch tensors.
 HAS_TENSORS = 0x10
+# A flag of PICKLE: the reason for the pickle is at the end of the metadata.
+HAS_REASON = 0x20
 
 
 class NotATree(Exception):
@@ -79,6 +83,11 @@ def parse_kind(metadata: bytes) -> int:
     if version != VERSION:
         raise malformed(f"value format {version}; this package reads format {VERSION}")
     return kind
+
+
+def short(text: str) -> bytes:
+    """Return text for metadata, cut off."""
+    return text.encode("utf-8", "replace")[:_MAX_TEXT_BYTES]
 
 
 def malformed(what: str) -> exceptions.ValueFormatError:

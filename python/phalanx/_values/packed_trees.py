@@ -3,7 +3,8 @@
 Metadata is flags, then one of these:
 
 - the structure, as JSON or compressed;
-- its length in bytes, if it does not fit: it is at the head of the payload, padded to 64 bytes;
+- its length in bytes, if it does not fit: it is at the head of the payload, padded to 64 bytes; then
+  a leaf that keeps such a tree from being reduced;
 - its digest, if the payload has leaves only and readers find the structure elsewhere; then the size
   of the payload and, if the tree can be reduced, the name of the one element type, or the name and
   end of each run of several ("f32:128,i64:136").
@@ -31,6 +32,7 @@ from phalanx._values._wire import (
     malformed,
     pack_head,
     private_copy,
+    short,
     write_parts,
 )
 from phalanx._values.trees import Leaf, Node, Run, TreeSpec
@@ -77,7 +79,8 @@ def encode(value: Any) -> Encoded:
         encoded.structure = spec
         return encoded
     text = spec.to_bytes()
-    return _encoded(_pack(_IN_PAYLOAD, spec, _LENGTH.pack(len(text))), spec, leaves, text)
+    why = short(_spoken_leaf(spec, None))
+    return _encoded(_pack(_IN_PAYLOAD, spec, _LENGTH.pack(len(text)) + why), spec, leaves, text)
 
 
 def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
@@ -134,10 +137,12 @@ def _encoded(metadata: bytes, spec: TreeSpec, leaves: list[Any], text: bytes = b
 
 
 def _writer_of(leaf: Leaf, value: Any) -> Callable[[memoryview], None]:
+    if leaf.is_number:
+        return lambda target: trees.write_number(leaf, value, target)
     codec: Any = tensors if leaf.is_tensor else arrays
 
     def write(target: memoryview) -> None:
-        if leaf.layout.order == "C" and not leaf.is_tensor:
+        if codec is arrays and leaf.layout.order == "C":
             flat = arrays.flat_bytes(value)
             if flat is not None:
                 copy_bytes(target, flat, leaf.nbytes)
@@ -175,7 +180,6 @@ def spec_in(metadata: bytes, read: Read | None, find: Find | None = None) -> tup
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _IN_PAYLOAD and read is not None:
         (length,) = reader.unpack(_LENGTH)
-        reader.end()
         return TreeSpec.from_bytes(bytes(read(0, length))), aligned(length)
     if where == _ELSEWHERE and find is not None:
         return find(bytes(reader.take(_DIGEST_BYTES))), 0
@@ -220,11 +224,17 @@ def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: boo
     def leaf(index: int) -> Any:
         described = spec.leaves[index]
         end = described.offset + described.nbytes
-        if described.is_tensor:
-            return tensors.view(described.layout, data[described.offset : end])
-        return arrays.view(described.layout, array_data[described.offset : end])
+        source = data if described.kind == trees.OF_TENSOR else array_data
+        return _view(described, source[described.offset : end])
 
     return trees.build(spec.root, leaf, allow_pickle)
+
+
+def _view(leaf: Leaf, data: memoryview) -> Any:
+    """Return an array or tensor over `data`, or a number."""
+    if leaf.kind == trees.OF_ARRAY:
+        return arrays.view(leaf.layout, data)
+    return tensors.view(leaf.layout, data) if leaf.is_tensor else trees.read_number(leaf, data)
 
 
 def unflatten(
@@ -253,7 +263,8 @@ def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
     reader = Reader(metadata)
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _IN_PAYLOAD:
-        raise TypeError("a tree with elements of a dtype that has no sums cannot be reduced")
+        reader.take(_LENGTH.size)
+        raise TypeError(f"{reader.rest().decode('utf-8', 'replace')}, which cannot be reduced")
     if where == _ELSEWHERE:
         reader.take(_DIGEST_BYTES)
         (nbytes,) = reader.unpack(_LENGTH)
@@ -263,9 +274,34 @@ def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
         return runs
     spec = spec_in(metadata, None)[0]
     if not spec.runs:
-        names = ", ".join(group.name for group in spec.groups if group.dtype is None)
-        raise TypeError(f"a tree with elements of dtype {names} cannot be reduced")
+        raise TypeError(f"{_spoken_leaf(spec, None)}, which cannot be reduced")
     return spec.runs
+
+
+def _spoken_leaf(spec: TreeSpec, dtype: str | None) -> str:
+    """Return the place and the type of the first leaf with elements of a type; None: not reducible."""
+    for index, leaf in enumerate(spec.leaves):
+        if leaf.dtype == dtype:
+            return f"{spec.path_of(index)} is {leaf}"
+    return "the tree has another structure"
+
+
+def leaf_of(metadata: bytes, dtype: str, find: Find | None) -> str:
+    """Return the place and the type of the first leaf with elements of this type, for errors."""
+    return _spoken_leaf(spec_in(metadata, None, find)[0], dtype)
+
+
+def difference(one: bytes, other: bytes, find: Find | None) -> str:
+    """Return the first difference of two trees, for errors."""
+    first, second = spec_in(one, None, find)[0], spec_in(other, None, find)[0]
+    for index, (left, right) in enumerate(zip(first.leaves, second.leaves)):
+        if left._replace(offset=0) == right._replace(offset=0):
+            continue
+        place = first.path_of(index)
+        if place != second.path_of(index):
+            break
+        return f"{place} is {left} in the one and {right} in the other"
+    return "the trees have other keys"
 
 
 def _parse_runs(described: bytes, nbytes: int) -> tuple[Run, ...]:
@@ -334,7 +370,7 @@ class LazyTree(Mapping[Any, Any]):
         data = as_bytes_view(self._read(leaf.offset, leaf.nbytes))
         if self._copy:
             data = private_copy(data)
-        return (tensors if leaf.is_tensor else arrays).view(leaf.layout, data)
+        return _view(leaf, data)
 
     def load(self) -> Any:
         """Return the whole value, as it was put."""

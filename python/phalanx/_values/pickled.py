@@ -2,7 +2,7 @@
 
 Payload: a table with one pair (offset, length) of 64-bit numbers for each buffer; the stream; the
 buffers, each at a multiple of 64 bytes, with zeros between. Metadata: flags, the length of the
-stream, the number of buffers.
+stream, the number of buffers; and, for errors of reductions, the reason why the value was pickled.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import cloudpickle
 
 from phalanx._values import reducers
 from phalanx._values._wire import (
+    HAS_REASON,
     HAS_TENSORS,
     PICKLE,
     Collecting,
@@ -26,6 +27,7 @@ from phalanx._values._wire import (
     copy_bytes,
     malformed,
     pack_head,
+    short,
     write_parts,
 )
 
@@ -53,8 +55,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-def encode(value: Any) -> Encoded:
-    """Pickle a value. Raises the errors of pickle."""
+def encode(value: Any, why: str) -> Encoded:
+    """Pickle a value, which has no form of its own because of `why`. Raises the errors of pickle."""
     stream = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     with Collecting() as refs:
@@ -72,8 +74,9 @@ def encode(value: Any) -> Encoded:
         parts.append((at, view.nbytes, _copier_of(view)))
         at += view.nbytes
     parts.insert(0, (0, len(table), _copier_of(memoryview(table))))
-    flags = HAS_TENSORS if pickler.has_tensors else 0
-    metadata = pack_head(PICKLE) + _BODY.pack(flags, stream_view.nbytes, len(views))
+    flags = HAS_REASON | (HAS_TENSORS if pickler.has_tensors else 0)
+    body = _BODY.pack(flags, stream_view.nbytes, len(views))
+    metadata = pack_head(PICKLE) + body + short(why)
     # Without buffers the stream is the whole payload, and needs no copy.
     whole = None if views else stream_view
     return Encoded(metadata, at, whole, lambda target: write_parts(target, parts), refs)
@@ -81,6 +84,25 @@ def encode(value: Any) -> Encoded:
 
 def _copier_of(source: memoryview) -> Callable[[memoryview], None]:
     return lambda target: copy_bytes(target, source, source.nbytes)
+
+
+def _parse(metadata: bytes) -> tuple[int, int, str]:
+    """Return the length of the stream, the number of buffers, and the reason for the pickle."""
+    reader = Reader(metadata)
+    flags, stream_length, count = reader.unpack(_BODY)
+    reason = reader.rest() if flags & HAS_REASON else b""
+    reader.end()
+    return stream_length, count, reason.decode("utf-8", "replace")
+
+
+def reason_of(metadata: bytes) -> str:
+    """Return why the value was pickled; empty if the metadata does not have the reason."""
+    return _parse(metadata)[2]
+
+
+def has_buffers(metadata: bytes) -> bool:
+    """Whether parts of the value are views of the object."""
+    return _parse(metadata)[1] > 0
 
 
 def decode(metadata: bytes, data: memoryview) -> Any:
@@ -91,9 +113,7 @@ def decode(metadata: bytes, data: memoryview) -> Any:
     ValueFormatError
         The frame is corrupt, or the stream is incomplete. Other errors come from the value.
     """
-    reader = Reader(metadata)
-    _, stream_length, count = reader.unpack(_BODY)
-    reader.end()
+    stream_length, count, _ = _parse(metadata)
     begin = count * _ENTRY.size
     end = begin + stream_length
     if end > data.nbytes:

@@ -42,6 +42,8 @@ def _find(kind: type) -> Reducer | None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None and kind in (arrow.Table, arrow.RecordBatch):
         return reduce_arrow
+    if arrow is not None and issubclass(kind, arrow.Buffer):
+        return reduce_buffer
     return None
 
 
@@ -73,7 +75,28 @@ def _leave_out(array: Any) -> tuple[Any, ...] | None:
         plain = plain.copy(order="K")
         flat = arrays.flat_array(plain)
     assert flat is not None
-    return plain.dtype, plain.shape, arrays.order_in(plain), pickle.PickleBuffer(flat)
+    return plain.dtype, plain.shape, arrays.order_in(plain), _out_of_band(flat)
+
+
+class _Memory:
+    """The memory of a read-only array, as NumPy reads it: writable."""
+
+    def __init__(self, array: Any) -> None:
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self._owner = array
+
+
+def _out_of_band(flat: Any) -> pickle.PickleBuffer:
+    """Return the bytes of an array as a buffer outside the stream.
+
+    Pickle would mark the buffer of a read-only array, and so the array that any reader gets. The
+    reader decides whether its array is writable (`copy=True`), not the array that was put. Only the
+    pickler reads this memory.
+    """
+    if not flat.flags.writeable:
+        flat = sys.modules["numpy"].asarray(_Memory(flat))
+    return pickle.PickleBuffer(flat)
 
 
 def reduce_array(array: Any) -> tuple[Any, ...] | None:
@@ -89,7 +112,8 @@ def rebuild_array(kind: type, dtype: Any, shape: tuple[int, ...], order: Any, bu
     from phalanx._values._wire import strides_of
 
     # Unlike ndarray(), frombuffer() keeps an export of the buffer.
-    flat = buffer if buffer == b"" else np.frombuffer(buffer, np.uint8)
+    # No element of an empty array can be written, but `array += 1` must work.
+    flat = np.frombuffer(buffer, np.uint8) if len(buffer) else bytearray()
     strides = strides_of(Layout("", shape, order), dtype.itemsize)
     return np.ndarray.__new__(kind, shape, dtype, flat, 0, strides)
 
@@ -153,6 +177,15 @@ def rebuild_tensor(
         plain = tensors.view(Layout(code, shape, order), data)
         return sys.modules["torch"].nn.Parameter(plain, requires_grad)
     return tensors.view(Layout(code, shape, order, requires_grad), data)
+
+
+def reduce_buffer(buffer: Any) -> tuple[Any, ...] | None:
+    """Move the bytes of an Arrow buffer out of the stream, as those of an array."""
+    if buffer.size == 0 or not buffer.is_cpu:
+        return None
+    import numpy as np
+
+    return sys.modules["pyarrow"].py_buffer, (_out_of_band(np.frombuffer(buffer, np.uint8)),)
 
 
 def reduce_arrow(table: Any) -> tuple[Any, ...] | None:

@@ -1,13 +1,14 @@
 """Trees of arrays as one object: the leaves one after the other, and their structure.
 
 A tree is a nest of exact dicts, OrderedDicts, lists, tuples, namedtuples and Nones with at least
-one leaf. All leaves are exact ndarrays, exact CPU tensors or arrays of DLPack. If the tree has
-anything else, or a key that is not a plain scalar (or a tuple of scalars), the whole value is
-pickled.
+one leaf. All leaves are exact ndarrays, exact CPU tensors, arrays of DLPack, or numbers: NumPy
+scalars, and exact floats and ints of 64 bits. If the tree has anything else, or a key that is not a
+plain scalar (or a tuple of scalars), the whole value is pickled.
 
 Leaves are sorted in the payload by the type of their elements (in the order in which the types
-first occur), each at a multiple of 64 bytes with zeros between. So each type is one range, and a
-tree of one type is one block that folds element by element, including padding.
+first occur), with zeros between: arrays and tensors at multiples of 64 bytes, numbers at multiples
+of their size. So each type is one range, and a tree of one type is one block that folds element by
+element, including padding.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import struct
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 from phalanx import exceptions
@@ -26,6 +28,9 @@ from phalanx._values import dlpack, dtypes
 from phalanx._values._wire import Layout, NotATree, aligned, check_order, malformed
 
 _MAX_DEPTH = 64
+# A tree with more numbers is pickled: each of them is a leaf, which costs more than its pickle.
+MAX_NUMBERS = 256
+_TOO_MANY = f"it has more than {MAX_NUMBERS} numbers: put them as an array"
 
 LEAF, NONE, DICT, ORDERED, LIST, TUPLE, NAMED = "xzdoltn"
 
@@ -40,13 +45,42 @@ class Node(NamedTuple):
     extra: Any = None
 
 
+# Kinds of leaves.
+OF_ARRAY, OF_TENSOR, OF_SCALAR, OF_INT, OF_FLOAT = "", "t", "s", "int", "float"
+# The leaf of a Python number has the dtype that NumPy gives it.
+_NUMBERS = {OF_INT: Layout("<i8", (), "C"), OF_FLOAT: Layout("<f8", (), "C")}
+_PACKED = {OF_INT: struct.Struct("<q"), OF_FLOAT: struct.Struct("<d")}
+
+
 class Leaf(NamedTuple):
-    """One array or tensor of a tree, and the range of its bytes."""
+    """One array, tensor or number of a tree, and the range of its bytes."""
 
     layout: Layout
-    is_tensor: bool
+    kind: str
     offset: int
     nbytes: int
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.kind == OF_TENSOR
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the leaf is a NumPy scalar, an int or a float."""
+        return self.kind not in (OF_ARRAY, OF_TENSOR)
+
+    @property
+    def dtype(self) -> str | None:
+        """The reductions' name of the type of the elements; None if it cannot be reduced."""
+        return dtypes.reduced_name(self.layout.code, self.is_tensor)
+
+    def __str__(self) -> str:
+        if self.kind in (OF_INT, OF_FLOAT):
+            return f"{'an' if self.kind == OF_INT else 'a'} {self.kind}"
+        what = {OF_ARRAY: "an array", OF_TENSOR: "a tensor", OF_SCALAR: "a NumPy scalar"}[self.kind]
+        name = self.layout.code if self.is_tensor else dtypes.spoken_name(self.layout.code)
+        shape = "" if self.kind == OF_SCALAR else f" and shape {self.layout.shape}"
+        return f"{what} of {name}{shape}"
 
 
 class Group(NamedTuple):
@@ -122,6 +156,10 @@ class TreeSpec:
         """Whether some leaves are torch tensors."""
         return any(leaf.is_tensor for leaf in self.leaves)
 
+    def path_of(self, index: int) -> str:
+        """Return the place of a leaf in the tree, as Python code: "value['opt'][3].name"."""
+        return _spoken(_path_of(self.root, index))
+
     @property
     def digest(self) -> bytes:
         """16 bytes that are equal only for equal structures."""
@@ -162,24 +200,23 @@ _MAX_CACHED_BYTES = 64 << 10
 _specs: dict[bytes, TreeSpec] = {}
 
 
-def _lay_out(
-    leaves: Sequence[tuple[Layout, bool, int]],
-) -> tuple[tuple[Leaf, ...], tuple[Group, ...], int]:
+def _lay_out(leaves: Sequence[Leaf]) -> tuple[tuple[Leaf, ...], tuple[Group, ...], int]:
+    """Return the leaves with their offsets, the groups, and the size of the payload."""
     by_element: dict[str, list[int]] = {}
-    for index, (layout, is_tensor, _) in enumerate(leaves):
-        element = dtypes.reduced_name(layout.code, is_tensor) or layout.code
-        by_element.setdefault(element, []).append(index)
+    for index, leaf in enumerate(leaves):
+        by_element.setdefault(leaf.dtype or leaf.layout.code, []).append(index)
     placed: dict[int, Leaf] = {}
     groups = []
     end = 0
     for element, indices in by_element.items():
         begin = end = aligned(end)
         for index in indices:
-            offset = aligned(end)
-            placed[index] = Leaf(*leaves[index][:2], offset, leaves[index][2])
-            end = offset + leaves[index][2]
-        layout, is_tensor, _ = leaves[indices[0]]
-        dtype = dtypes.reduced_name(layout.code, is_tensor)
+            leaf = leaves[index]
+            # Numbers lie close together; 64 bytes for each would be eight times their size.
+            offset = -(-end // leaf.nbytes) * leaf.nbytes if leaf.is_number else aligned(end)
+            placed[index] = leaf._replace(offset=offset)
+            end = offset + leaf.nbytes
+        dtype = leaves[indices[0]].dtype
         groups.append(Group(dtype, dtype or dtypes.spoken_name(element), begin, end - begin))
     return tuple(placed[index] for index in range(len(leaves))), tuple(groups), end
 
@@ -200,22 +237,36 @@ def scan(value: Any) -> tuple[TreeSpec, list[Any]]:
     scanner = _Scanner()
     structure = scanner.visit(value, None, 0)
     if not scanner.values:
-        raise NotATree("no array in it")
+        raise NotATree("no array and no number in it")
     document = [structure, scanner.described]
     text = json.dumps(document, separators=(",", ":")).encode()
     return TreeSpec.from_bytes(text), scanner.values
 
 
-# The place of a value in its tree: the place of its container, and its key there.
-Path = Union["tuple[Path, Any]", None]
+# The place of a value in its tree: the place of its container, its key there, and whether the key
+# is the name of a field.
+Path = Union["tuple[Path, Any, bool]", None]
 
 
 def _spoken(path: Path) -> str:
     keys = []
     while path is not None:
-        path, key = path
-        keys.append(f"[{key!r}]")
+        path, key, is_field = path
+        keys.append(f".{key}" if is_field else f"[{key!r}]")
     return "value" + "".join(reversed(keys))
+
+
+def _path_of(root: Node, index: int) -> Path:
+    """Return the place of the leaf with this index; a linear search, for errors."""
+    open_nodes: list[tuple[Node, Path]] = [(root, None)]
+    while open_nodes:
+        node, path = open_nodes.pop()
+        if node.kind == LEAF and node.extra == index:
+            return path
+        keys = node.keys or range(len(node.children))
+        is_field = node.kind == NAMED
+        open_nodes.extend((child, (path, key, is_field)) for key, child in zip(keys, node.children))
+    return None
 
 
 class _Scanner:
@@ -224,6 +275,7 @@ class _Scanner:
     def __init__(self) -> None:
         np = sys.modules.get("numpy")
         self._ndarray = None if np is None else np.ndarray
+        self._numbers = 0
         self.values: list[Any] = []
         self.described: list[Any] = []
 
@@ -234,21 +286,32 @@ class _Scanner:
             return self._add_array(value, path)
         if value is None:
             return None
+        if kind is float or kind is int:
+            if kind is int and not -(2**63) <= value < 2**63:
+                raise NotATree(f"{_spoken(path)} is an int of more than 64 bits")
+            return self._add_number(value, OF_INT if kind is int else OF_FLOAT)
         if depth > _MAX_DEPTH:
             raise NotATree(f"nested more than {_MAX_DEPTH} deep")
         if kind is dict or kind is OrderedDict:
             keys = [_key_document(key, path) for key in value]
-            children = [self.visit(child, (path, key), depth + 1) for key, child in value.items()]
+            children = [self.visit(child, (path, key, False), depth + 1) for key, child in value.items()]
             extra = None if kind is dict else _attributes_of(value, path)
             document = [DICT if kind is dict else ORDERED, keys, children]
             return document if extra is None else [*document, extra]
         if kind is list or kind is tuple or is_named_tuple(kind):
+            if len(value) > MAX_NUMBERS:
+                # The usual long list: found out without a visit of each number.
+                kinds = list(map(type, value[: MAX_NUMBERS + 1]))
+                if kinds.count(int) + kinds.count(float) > MAX_NUMBERS:
+                    raise NotATree(_TOO_MANY)
+            named = kind is not list and kind is not tuple
+            places: Iterable[Any] = kind._fields if named else range(len(value))
             children = [
-                self.visit(child, (path, index), depth + 1) for index, child in enumerate(value)
+                self.visit(child, (path, key, named), depth + 1) for key, child in zip(places, value)
             ]
-            if kind is list or kind is tuple:
-                return [LIST if kind is list else TUPLE, children]
-            return [NAMED, list(kind._fields), children, _name_of(kind, path)]
+            if named:
+                return [NAMED, list(kind._fields), children, _name_of(kind, path)]
+            return [LIST if kind is list else TUPLE, children]
         return self._add_other(value, kind, path)
 
     def _add_array(self, array: Any, path: Path) -> int:
@@ -274,10 +337,24 @@ class _Scanner:
             return 0
         ours = tensors.is_tensor_subclass(kind)
         if self._ndarray is not None:
-            ours = ours or issubclass(kind, (self._ndarray, sys.modules["numpy"].generic))
+            np = sys.modules["numpy"]
+            # Text and records have other forms than one element: NumPy cuts zeros off text.
+            if issubclass(kind, np.generic) and not issubclass(kind, (np.character, np.void)):
+                spelled = dtypes.code_of(leaf.dtype)
+                if spelled is not None:
+                    return self._add_number(leaf, f"{OF_SCALAR}:{spelled}")
+            ours = ours or issubclass(kind, (self._ndarray, np.generic))
         if ours or not dlpack.speaks(kind):
             raise NotATree(f"{_spoken(path)} is a {kind.__name__}")
         return self._add_array(dlpack.as_array(leaf), path)
+
+    def _add_number(self, leaf: Any, described: str) -> int:
+        self._numbers += 1
+        if self._numbers > MAX_NUMBERS:
+            raise NotATree(_TOO_MANY)
+        self.values.append(leaf)
+        self.described.append(described)
+        return 0
 
 
 def _leaf_document(code: str, layout: Layout) -> list[Any]:
@@ -339,7 +416,7 @@ def _look_up(module: str, qualname: str) -> Any:
 # ---- from JSON: the structure with leaves in order, then the leaves
 
 
-def _parse(text: bytes) -> tuple[Node, list[tuple[Layout, bool, int]]]:
+def _parse(text: bytes) -> tuple[Node, list[Leaf]]:
     try:
         structure, described = json.loads(text)
         leaves = [_parse_leaf(each) for each in described]
@@ -396,9 +473,24 @@ def _parse_node(document: Any, counter: Iterator[int], depth: int) -> Node:
     )
 
 
-def _parse_leaf(document: Any) -> tuple[Layout, bool, int]:
+def _parse_number(described: str) -> Leaf:
+    from phalanx._values import arrays
+
+    layout = _NUMBERS.get(described)
+    if layout is not None:
+        return Leaf(layout, described, 0, 8)
+    kind, _, code = described.partition(":")
+    if kind != OF_SCALAR:
+        raise ValueError(f"a leaf {described!r}")
+    layout = Layout(code, (), "C")
+    return Leaf(layout, OF_SCALAR, 0, arrays.size_of(layout))
+
+
+def _parse_leaf(document: Any) -> Leaf:
     from phalanx._values import arrays, tensors
 
+    if type(document) is str:
+        return _parse_number(document)
     code, lengths, *more = document
     (order,) = more or ["C"]
     shape = tuple(lengths)
@@ -408,7 +500,8 @@ def _parse_leaf(document: Any) -> tuple[Layout, bool, int]:
     check_order(order, len(shape))
     is_tensor = code[:2] in ("t:", "g:")
     layout = Layout(code[2:] if is_tensor else code, shape, order, code[:2] == "g:")
-    return layout, is_tensor, (tensors if is_tensor else arrays).size_of(layout)
+    size = (tensors if is_tensor else arrays).size_of(layout)
+    return Leaf(layout, OF_TENSOR if is_tensor else OF_ARRAY, 0, size)
 
 
 def compress(text: bytes) -> bytes:
@@ -429,6 +522,25 @@ def decompress(packed: bytes) -> bytes:
     if not machine.eof or machine.unused_data:
         raise malformed("corrupt structure of a tree: it does not end where it should")
     return text
+
+
+# ---- numbers
+
+
+def write_number(leaf: Leaf, value: Any, target: memoryview) -> None:
+    """Write the element of a number."""
+    packed = _PACKED.get(leaf.kind)
+    target[:] = value.tobytes() if packed is None else packed.pack(value)
+
+
+def read_number(leaf: Leaf, data: memoryview) -> Any:
+    """Return a number: a NumPy scalar, an int or a float."""
+    packed = _PACKED.get(leaf.kind)
+    if packed is not None:
+        return packed.unpack(data)[0]
+    from phalanx._values import arrays
+
+    return arrays.view(leaf.layout, data)[()]
 
 
 # ---- to a value

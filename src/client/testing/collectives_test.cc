@@ -226,13 +226,54 @@ TEST_F(CollectivesTest, NoParticipantPassesABarrierBeforeTheLastArrives) {
   EXPECT_TRUE(left);
 }
 
-TEST_F(CollectivesTest, ARepeatedBarrierPassesAtOnce) {
+TEST_F(CollectivesTest, NoParticipantPassesABarrierTwice) {
+  const auto used = StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("\"again\""));
   const Future<Done> second = Barrier(*client_, "again", 2, 1);
   PHALANX_ASSERT_OK(Barrier(*client_, "again", 2, 0).Wait());
   PHALANX_ASSERT_OK(second.Wait());
   for (const size_t index : {0, 1}) {
-    PHALANX_ASSERT_OK(Barrier(*client_, "again", 2, index).Wait());
+    EXPECT_THAT(Barrier(*client_, "again", 2, index).Wait(), used);
   }
+  PHALANX_ASSERT_OK(client_->Delete(BarrierObject(*client_, "again")).Wait());
+  for (const size_t index : {0, 1}) {
+    EXPECT_THAT(Barrier(*client_, "again", 2, index).Wait(), used);
+  }
+  ExpectNothingWaits();
+}
+
+TEST_F(CollectivesTest, AParticipantWhoseCallEndedEarlyPassesABarrierLater) {
+  // Index 33 is below index 1, which is below the root.
+  constexpr size_t kTasks = 34;
+  for (const size_t early : {1, 2, 33}) {
+    const std::string name = absl::StrCat("early ", early);
+    std::vector<Future<Done>> others;
+    for (size_t i = 1; i < kTasks; ++i) {
+      if (i != early) others.push_back(Barrier(*client_, name, kTasks, i));
+    }
+    const Future<Done> cancelled = Barrier(*client_, name, kTasks, early);
+    const ObjectId own = client_->Id(absl::StrCat("barrier/", early, "/", name));
+    PHALANX_ASSERT_OK(client_->Get(own).Wait());
+    cancelled.Cancel();
+    EXPECT_THAT(cancelled.Wait(), StatusIs(absl::StatusCode::kCancelled));
+    PHALANX_ASSERT_OK(Barrier(*client_, name, kTasks, 0).Wait());
+    for (const Future<Done>& other : others) PHALANX_ASSERT_OK(other.Wait());
+    PHALANX_ASSERT_OK(Barrier(*client_, name, kTasks, early).Wait());
+    EXPECT_THAT(Barrier(*client_, name, kTasks, early).Wait(),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+  }
+  ExpectNothingWaits();
+}
+
+TEST_F(CollectivesTest, AParticipantThatRunsAgainArrivesOnce) {
+  const Future<Done> first = Barrier(*client_, "rerun", 3, 1);
+  const Future<Done> again = Barrier(*client_, "rerun", 3, 1);
+  const Future<Done> other = Barrier(*client_, "rerun", 3, 2);
+  PHALANX_ASSERT_OK(client_->Get(client_->Id("barrier/2/rerun")).Wait());
+  EXPECT_FALSE(first.ready());
+  PHALANX_ASSERT_OK(Barrier(*client_, "rerun", 3, 0).Wait());
+  PHALANX_ASSERT_OK(first.Wait());
+  PHALANX_ASSERT_OK(again.Wait());
+  PHALANX_ASSERT_OK(other.Wait());
 }
 
 TEST_F(CollectivesTest, ABarrierEndsAtItsDeadlineAndWhenItIsCancelled) {
