@@ -80,6 +80,10 @@ void phx_poll(phx_client* client, int64_t timeout);
 void phx_id_random(char* id);
 void phx_id_from_name(const char* name_space, size_t name_space_size, const char* name,
                       size_t name_size, char* id);
+/* phx_id_from_name; the client remembers the name, sends it along with what it puts, gets and
+ * reduces under the id, and shows it in errors (Client::Id in client.h). */
+void phx_client_id(phx_client* client, const char* name_space, size_t name_space_size,
+                   const char* name, size_t name_size, char* id);
 
 /* ---- calls */
 
@@ -133,6 +137,10 @@ typedef struct {
   int sticky;
   size_t metadata_size;
   char metadata[4096];
+  size_t name_size; /* 0 if the cluster knows no name */
+  char name[255];
+  size_t name_space_size;
+  char name_space[255];
 } phx_object_status;
 
 typedef struct {

@@ -218,6 +218,9 @@ struct ObjectStatus {
   bool owned = false;   // freed when its last hold ends
   int holders = 0;      // nodes that hold it, even if it does not exist
   bool sticky = false;  // nodes that join later get a copy
+  // The name that the id was derived from and its namespace; empty if the cluster knows none.
+  std::string name;
+  std::string name_space;
 };
 
 // What a reduction computes. Element i of the result is the op over the elements i of all sources.
@@ -437,7 +440,13 @@ class Client : public std::enable_shared_from_this<Client> {
   Future<Buffer> Pin(const ObjectId& id, GetOptions options = {}) { return Get(id, options); }
 
   // ---- names
+  // Returns the id of a name in the client's namespace, or in another one: the same id in every
+  // process (ObjectId::FromName). The client remembers its last 65,536 names. A Put, Create, Reduce
+  // or Get of such an id sends the name along, which stays with the object on every node: Stat and
+  // the command show it, and so do the errors of this client. Names and namespaces of more than 255
+  // bytes, with control characters or not in UTF-8 derive ids as well, but are not kept.
   ObjectId Id(absl::string_view name) const;
+  ObjectId Id(absl::string_view name_space, absl::string_view name) const;
 
   // ---- driving
   // Readable if Poll has something to do. Watch it for reading (level-triggered).

@@ -257,11 +257,14 @@ def put(
     ref: ObjectRef[T] | None = None,
     keep: bool | None = None,
     *,
+    exist_ok: bool = False,
     timeout: float | None = DEFAULT,
     allow_pickle: bool = True,
 ) -> ObjectRef[T]:
     """Put a value as an object, and return its ref when the value is sealed on this node."""
-    return _default_client().put(value, ref, keep, timeout=timeout, allow_pickle=allow_pickle)
+    return _default_client().put(
+        value, ref, keep, exist_ok=exist_ok, timeout=timeout, allow_pickle=allow_pickle
+    )
 
 
 def reduce(

@@ -252,6 +252,7 @@ class AsyncClient:
         ref: ObjectRef[Result] | None = None,
         keep: bool | None = None,
         *,
+        exist_ok: bool = False,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[Result]:
@@ -260,9 +261,8 @@ class AsyncClient:
         The value must not change before the call ends.
         """
         client = self._client
-        return await _run(
-            client, _objects.put(client, value, ref, keep, client._seconds(timeout), allow_pickle)
-        )
+        seconds = client._seconds(timeout)
+        return await _run(client, _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok))
 
     async def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`; as `Client.keep`."""

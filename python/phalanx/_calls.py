@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from phalanx import _native, _values, _waiting
+from phalanx import _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for, ids_for, reading
 from phalanx._status import ObjectStatus
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _values.use_copier(_native.copy)
 
+# The bytes that are compared at once.
+_PIECE = 1 << 20
+
 # ---- writing
 
 
@@ -38,8 +41,11 @@ def put(
     ref: ObjectRef | None,
     keep: bool | None,
     seconds: float | None,
+    exist_ok: bool = True,
 ) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
+    # Another node can have the object: only the directory knows all of them.
+    check = not exist_ok and ref is not None and ref._named
     if ref is None:
         # A new ref takes no hold before the put: the put itself returns one.
         ref = ObjectRef(_native.random_id(), connection._directory, client=connection)
@@ -54,7 +60,7 @@ def put(
         if source is None:
             source = bytearray(encoded.nbytes)
             encoded.write_into(memoryview(source))
-        options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs)
+        options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs, check)
         with _native.bytes_of(source) as data:
             call = _waiting.owned(
                 lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options), lib.phx_call_forget
@@ -62,12 +68,55 @@ def put(
     else:
         from phalanx import _writing
 
-        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep)
+        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check)
     yield Finish(call, None, "Put", object_id)
+    if check and _number(connection, call) == 1:
+        yield from _check_same(connection, ref, encoded, seconds)
     if not keep:
         _waiting.taken(call)
         ref._counts_with(connection)
     return ref
+
+
+def _check_same(
+    connection: Connection, ref: ObjectRef, encoded: _values.Encoded, seconds: float | None
+) -> Steps[None]:
+    """Check that an object which exists is the one that an encoded value makes.
+
+    Raises
+    ------
+    ObjectExistsError
+        It has other bytes or other metadata.
+    """
+    call = get(connection, [ref], seconds, free=_waiting.abandon)
+    yield Finish(call, None, "Get", ref._id)
+    view = ffi.new("phx_view*")
+    if lib.phx_result_views(call, 0, 1, view) != 0:
+        raise _native.last_error(connection._address)
+    there = _native.view_bytes(view[0])
+    same = _metadata(view[0]) == encoded.metadata and len(there) == encoded.nbytes
+    if same and encoded.nbytes < _native.OWN_FILE_BYTES:
+        same = _equal(encoded, there)
+    elif same:
+        same = yield _waiting.Work(lambda _: _equal(encoded, there))
+    if not same:
+        raise exceptions.ObjectExistsError(
+            f"Put of {_native.shown(ref._id)}: another value exists under this name, and stays: delete it"
+            " first, or put with exist_ok=True",
+            ref.hex(),
+            connection._address,
+        )
+
+
+def _equal(encoded: _values.Encoded, there: memoryview) -> bool:
+    """Whether an encoded value has the bytes of an object of its size."""
+    ours = encoded.buffer
+    if ours is None:
+        ours = memoryview(bytearray(encoded.nbytes))
+        encoded.write_into(ours)
+    # In pieces: a comparison of memoryviews is slow, and one of whole copies takes their memory.
+    pieces = range(0, encoded.nbytes, _PIECE)
+    return all(bytes(ours[at : at + _PIECE]) == bytes(there[at : at + _PIECE]) for at in pieces)
 
 
 # ---- reading
@@ -171,6 +220,14 @@ def _value(
 # ---- managing
 
 
+def _number(connection: Connection, call: Any) -> int:
+    """Return the number that is the result of a call which has succeeded."""
+    result = ffi.new("int64_t*")
+    if lib.phx_result_number(call, result) != 0:
+        raise _native.last_error(connection._address)
+    return int(result[0])
+
+
 def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[None]:
     """Keep an object until it is deleted; see `Client.keep`."""
     call = _waiting.owned(lib.phx_keep(connection._ptr, id_for(connection, ref), nanos(seconds)))
@@ -192,10 +249,7 @@ def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> S
     """Return whether the cluster has a complete copy of an object."""
     call = _waiting.owned(lib.phx_contains(connection._ptr, id_for(connection, ref), nanos(seconds)))
     yield Finish(call, seconds, "contains", ref._id)
-    result = ffi.new("int64_t*")
-    if lib.phx_result_number(call, result) != 0:
-        raise _native.last_error(connection._address)
-    return bool(result[0] == 1)
+    return _number(connection, call) == 1
 
 
 def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[ObjectStatus]:

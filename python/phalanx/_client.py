@@ -94,6 +94,7 @@ class Client(Collectives):
         ref: ObjectRef[T] | None = None,
         keep: bool | None = None,
         *,
+        exist_ok: bool = False,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[T]:
@@ -105,14 +106,19 @@ class Client(Collectives):
             Any value. Arrays, tensors, trees of them, bytes and text keep their own form; all other
             values are pickled.
         ref
-            The ref of the object; None: a new one. If the object exists with the same size (a task
-            that runs again), the object stays and this value is dropped.
+            The ref of the object; None: a new one. If the object exists (a task that runs again), the
+            object stays and this value is dropped.
         keep
             True: the object stays until `delete`, as named objects do. False: the object is freed
             when the last ref to it is gone. None: True for a named ref, else False. The object holds
             the refs inside the value.
+        exist_ok
+            For a named ref whose object exists. False: the put waits for the directory, and compares
+            the value with the object; if they differ, it raises. True, and for refs without a name:
+            only the size is compared, and on this node without waiting.
         timeout
-            Seconds to wait for memory if the node is full.
+            Seconds to wait for memory if the node is full; for a named ref without `exist_ok`, also for
+            the directory.
         allow_pickle
             Whether pickle can be used.
 
@@ -121,11 +127,12 @@ class Client(Collectives):
         StoreFullError
             The node had no memory within `timeout`, or can never have enough.
         ObjectExistsError
-            An object of another size exists under this ref.
+            Another value exists under this named ref, or an object of another size under the ref.
         PickleRefusedError, TypeError
             The value cannot be put.
         """
-        return self._run(_objects.put(self, value, ref, keep, self._seconds(timeout), allow_pickle))
+        seconds = self._seconds(timeout)
+        return self._run(_objects.put(self, value, ref, keep, seconds, allow_pickle, exist_ok))
 
     def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`, even if no ref to it is left.

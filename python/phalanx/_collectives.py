@@ -258,7 +258,7 @@ def _alike(
             first = (found, ref)
         elif found != first[0]:
             raise exceptions.InvalidArgumentError(
-                f"sources {first[1].hex()} and {ref.hex()} differ: "
+                f"sources {_native.shown(first[1].id)} and {_native.shown(ref.id)} differ: "
                 f"{_difference(connection, first[0][0], found[0])}",
                 ref.hex(),
                 connection.address,

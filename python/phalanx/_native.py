@@ -53,6 +53,10 @@ _errors: dict[int, type[exceptions.PhalanxError]] = {
 
 _ID = re.compile(r"\b[0-9a-f]{40}\b")
 
+# The names of ids that this process has derived or received, for the texts of errors.
+_names: dict[bytes, str] = {}
+_MAX_NAMES = 1 << 16
+
 
 def error_of(code: int, message: str, node: str | None = None) -> exceptions.PhalanxError:
     """Return the exception for a status of the library."""
@@ -91,13 +95,17 @@ def nanos(seconds: float | None) -> int:
 
 
 def put_options(
-    metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = ()
+    metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = (), adopted: bool = False
 ) -> tuple[Any, Any]:
-    """Return the library's options of a Put, and the memory they point to; keep it while they are used."""
+    """Return the library's options of a Put, and the memory they point to; keep it while they are used.
+
+    `adopted`: the Put waits until the directory has adopted the object, or knows another one.
+    """
     options = ffi.new("phx_put_options*")
     options.metadata = kept = ffi.from_buffer(metadata)
     options.metadata_size = len(metadata)
     options.owned = owned
+    options.wait_for_adoption = adopted
     options.timeout = nanos(seconds)
     if not refs:
         return options, kept
@@ -164,3 +172,26 @@ def id_from_name(name_space: str, name: str) -> bytes:
     space, spelled = name_space.encode(), name.encode()
     lib.phx_id_from_name(space, len(space), spelled, len(spelled), made)
     return ffi.buffer(made, ID_BYTES)[:]
+
+
+def send_name(client: Any, name_space: str, name: str) -> None:
+    """Make a client of the library send this name along with the id that is derived from it."""
+    made = ffi.new("char[20]")
+    space, spelled = name_space.encode(), name.encode()
+    lib.phx_client_id(client, space, len(space), spelled, len(spelled), made)
+
+
+def note_name(object_id: bytes, name_space: str, name: str) -> None:
+    """Remember the name of an id, for `shown`. The oldest of many names are forgotten."""
+    # A control character would change the terminal that shows the error.
+    if object_id in _names or not (name_space + name).isprintable():
+        return
+    if len(_names) >= _MAX_NAMES:
+        _names.pop(next(iter(_names)), None)
+    _names[object_id] = name if name_space == "default" else f"{name_space}:{name}"
+
+
+def shown(object_id: bytes) -> str:
+    """Return an id as errors show it: after its name, if this process knows one."""
+    name = _names.get(object_id)
+    return object_id.hex() if name is None else f'"{name}" ({object_id.hex()})'

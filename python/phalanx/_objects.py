@@ -30,6 +30,7 @@ def put(
     keep: bool | None,
     seconds: float | None,
     allow_pickle: bool,
+    exist_ok: bool = True,
 ) -> Steps[ObjectRef]:
     """Put a value as an object; see `Client.put`."""
     encoded = _values.encode(value, allow_pickle=allow_pickle)
@@ -39,7 +40,7 @@ def put(
         structure = yield from _structures.put(connection, encoded.structure, seconds)
         encoded.refs = [*encoded.refs, structure.id]
         seconds = deadline.left()
-    return (yield from _calls.put(connection, encoded, ref, keep, seconds))
+    return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok))
 
 
 def get(

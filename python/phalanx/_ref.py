@@ -54,16 +54,28 @@ class ObjectRef(Generic[T_co]):
     phalanx.ref : A ref to an object that will be put later.
     """
 
-    __slots__ = ("__weakref__", "_client", "_cluster", "_held", "_id", "_named", "_reason", "_token")
+    __slots__ = (
+        "__weakref__",
+        "_client",
+        "_cluster",
+        "_held",
+        "_id",
+        "_name",
+        "_named",
+        "_reason",
+        "_token",
+    )
 
     def __init__(self, object_id: bytes, cluster: str = "", *, client: Connection | None = None) -> None:
         if len(object_id) != _native.ID_BYTES:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        # By connection that has used this ref: its hold, which ends with the ref.
+        # By connection that has used this ref: its hold, which ends with the ref. None: no hold.
         self._held: dict[Connection, Any] = {}
         self._named = False
+        # The namespace and the name.
+        self._name: tuple[str, str] | None = None
         # The object with a producer's long exception: it lives as long as this ref.
         self._reason: ObjectRef | None = None
         self._token: bytes | None = None
@@ -78,10 +90,12 @@ class ObjectRef(Generic[T_co]):
         Parameters
         ----------
         name, name_space
-            Any text. C++ programs and ``phalanx put --name`` find the same object.
+            Any text. C++ programs and ``phalanx put --name`` find the same object. Up to 255 bytes
+            of UTF-8 each, without control characters, are kept with the object: `name` and
+            `Client.stat`, ``phalanx ls`` and errors show them.
         """
         ref = cls(_native.id_from_name(name_space, name))
-        ref._named = True
+        ref._have_name(name_space, name)
         return ref
 
     @classmethod
@@ -106,6 +120,21 @@ class ObjectRef(Generic[T_co]):
     def hex(self) -> str:
         """Return the id as 40 hexadecimal digits, as ``phalanx describe`` takes it."""
         return self._id.hex()
+
+    @property
+    def name(self) -> str | None:
+        """The name that the ref was made from; None: the ref has no name."""
+        return self._name and self._name[1]
+
+    @property
+    def name_space(self) -> str | None:
+        """The namespace of the name; None: the ref has no name."""
+        return self._name and self._name[0]
+
+    def _have_name(self, name_space: str, name: str) -> None:
+        self._named = True
+        self._name = (name_space, name)
+        _native.note_name(self._id, name_space, name)
 
     # ---- the object, through the client that made this ref, or else the default one
 
@@ -177,7 +206,10 @@ class ObjectRef(Generic[T_co]):
         return self._id < other._id if isinstance(other, ObjectRef) else NotImplemented
 
     def __repr__(self) -> str:
-        return f"ObjectRef({self.hex()})"
+        if self._name is None:
+            return f"ObjectRef({self.hex()})"
+        space = "" if self._name[0] == "default" else f", name_space={self._name[0]!r}"
+        return f"ObjectRef({self.hex()}, name={self._name[1]!r}{space})"
 
     def _repr_html_(self) -> str:
         return _status.code(repr(self))
@@ -186,7 +218,13 @@ class ObjectRef(Generic[T_co]):
 
     def _hold(self, connection: Connection) -> None:
         """Take a hold with this connection, unless this ref has one already or is named."""
-        if connection in self._held or self._named:
+        if connection in self._held:
+            return
+        if self._named:
+            if self._name is not None:
+                # From now on this connection sends the name with the id.
+                self._held[connection] = None
+                _native.send_name(connection._ptr, *self._name)
             return
         # A token keeps the object alive in transit. It is claimed once; later connections take a
         # plain hold.
@@ -218,15 +256,16 @@ class ObjectRef(Generic[T_co]):
         if met is not None:
             # The object that will contain this ref holds it.
             met.append(self._id)
-            return _received, (self._id, self._cluster, None, self._named)
+            return _received, (self._id, self._cluster, None, self._name or self._named)
         # In a message nothing holds the object, so a token keeps it until the receiver claims it.
         token = None
-        holder = next((client for client in list(self._held) if not client.ended), None)
+        held = list(self._held.items())
+        holder = next((client for client, hold in held if hold is not None and not client.ended), None)
         if holder is not None:
             place = ffi.new("char[24]")
             if lib.phx_transit(holder._ptr, self._id, place) == 0:
                 token = ffi.buffer(place, 24)[:]
-        return _received, (self._id, self._cluster, token, self._named)
+        return _received, (self._id, self._cluster, token, self._name or self._named)
 
 
 # Returns the default client. `use_default_client` sets it before a program can have a ref.
@@ -246,7 +285,8 @@ def made_by(connection: Connection, name: str | None = None) -> ObjectRef:
     """Return a new ref, or the ref of a name, that counts with a connection; see `Client.ref`."""
     made = _native.random_id() if name is None else _native.id_from_name("default", name)
     ref = ObjectRef(made, connection._directory, client=connection)
-    ref._named = name is not None
+    if name is not None:
+        ref._have_name("default", name)
     ref._hold(connection)
     return ref
 
@@ -309,11 +349,19 @@ def reading(connection: Connection) -> Iterator[None]:
         _reading.connection = outer
 
 
-def _received(object_id: bytes, cluster: str, token: bytes | None, named: bool) -> ObjectRef:
-    """Rebuild a ref from a message or from an object. Pickles name this function."""
+def _received(
+    object_id: bytes, cluster: str, token: bytes | None, named: bool | tuple[str, str]
+) -> ObjectRef:
+    """Rebuild a ref from a message or from an object. Pickles name this function.
+
+    `named` is the namespace and the name, or whether the ref is one of a name that is not known.
+    """
     ref = ObjectRef(object_id, cluster)
     ref._token = token
-    ref._named = named
+    if isinstance(named, tuple):
+        ref._have_name(*named)
+    else:
+        ref._named = named
     connection = getattr(_reading, "connection", None)
     if connection is None:
         connection = _connection.of_cluster(cluster)

@@ -68,6 +68,9 @@ class ObjectStatus:
         Nodes that join later get a copy (`Client.broadcast`).
     metadata : bytes
         The metadata, as the store has it.
+    name, name_space : str or None
+        The name from which the id was derived, and its namespace. None: the object has no name, or
+        only programs that did not know it have used the object.
     """
 
     __slots__ = (
@@ -79,6 +82,8 @@ class ObjectStatus:
         "known",
         "local",
         "metadata",
+        "name",
+        "name_space",
         "nbytes",
         "owned",
         "partial_copies",
@@ -100,6 +105,11 @@ class ObjectStatus:
         self.holders: int = status.holders
         self.sticky: bool = bool(status.sticky)
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
+        self.name: str | None = None
+        self.name_space: str | None = None
+        if status.name_size:
+            self.name = ffi.buffer(status.name, status.name_size)[:].decode()
+            self.name_space = ffi.buffer(status.name_space, status.name_space_size)[:].decode()
 
     def _fields(self) -> list[tuple[str, object]]:
         # Metadata has up to 4 KiB.

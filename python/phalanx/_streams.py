@@ -39,7 +39,7 @@ def pieces(
     opened = ffi.new("phx_stream**")
 
     def describe() -> str:
-        return f"the stream of {ref.hex()}"
+        return f"the stream of {_native.shown(ref.id)}"
 
     def open_it(left: int) -> int:
         return lib.phx_stream_open(connection._ptr, object_id, left, opened)

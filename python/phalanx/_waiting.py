@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator
 from functools import partial
 
-from phalanx._native import DEADLINE, PENDING, error_of, ffi, lib, nanos, text
+from phalanx._native import DEADLINE, PENDING, error_of, ffi, lib, nanos, shown, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def abandon(call: Any, _cancel: Any = lib.phx_cancel, _free: Any = lib.phx_call_
 
 
 def _described(what: str, object_id: bytes | None) -> str:
-    return what if object_id is None else f"{what} of {object_id.hex()}"
+    return what if object_id is None else f"{what} of {shown(object_id)}"
 
 
 def finish(

@@ -100,20 +100,29 @@ def _create(
     seconds: float | None,
     owned: bool,
     refs: Sequence[bytes] = (),
+    adopted: bool = False,
 ) -> Steps[Any]:
     """Wait until the node has the memory of an object. Returns the call, whose result is the writer."""
-    options, _kept = _native.put_options(metadata, seconds, owned, refs)
+    options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted)
     call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
     yield _waiting.Finish(call, None, f"room for {nbytes} bytes", None)
     return call
 
 
 def write(
-    connection: Connection, object_id: bytes, encoded: Any, seconds: float | None, owned: bool
+    connection: Connection,
+    object_id: bytes,
+    encoded: Any,
+    seconds: float | None,
+    owned: bool,
+    adopted: bool = False,
 ) -> Steps[Any]:
-    """Write an encoded value as an object. Returns the call that ends when the object is sealed."""
+    """Write an encoded value as an object. Returns the call that ends when the object is sealed.
+
+    `adopted`: the call ends when the directory has adopted the object, or knows another one.
+    """
     call = yield from _create(
-        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs
+        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted
     )
 
     # Mapping, copying, sealing and unmapping a large object all take long, so all are one step.
@@ -186,7 +195,7 @@ class Draft:
     def _open(self) -> _Writer:
         if self._writer is None:
             raise exceptions.ClosedError(
-                f"the draft of {self.ref.hex()} is sealed or dropped", self.ref.hex()
+                f"the draft of {_native.shown(self.ref.id)} is sealed or dropped", self.ref.hex()
             )
         return self._writer
 
@@ -271,5 +280,5 @@ class Draft:
             import logging
 
             logging.getLogger("phalanx").warning(
-                "the draft of %s is still there: %s", self.ref.hex(), refused
+                "the draft of %s is still there: %s", _native.shown(self.ref.id), refused
             )

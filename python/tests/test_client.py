@@ -58,6 +58,109 @@ def test_private_pages_are_this_callers_alone(client, size):
     assert mine.sum() == 5 * size
 
 
+# ---- names
+
+
+def test_an_object_keeps_the_name_of_its_ref(client):
+    name = f"job/größe/{os.getpid()}"
+    ref = client.ref(name)
+    assert (ref.name, ref.name_space) == (name, "default")
+    assert repr(ref) == f"ObjectRef({ref.hex()}, name={name!r})"
+    client.put(np.zeros(LARGE), ref)
+    status = client.stat(phalanx.ObjectRef.from_hex(ref.hex()))
+    assert (status.name, status.name_space) == (name, "default")
+    assert f"name={name!r}" in repr(status)
+    client.delete(ref)
+
+
+def test_a_pickled_ref_takes_its_name_along(client):
+    ref = phalanx.ObjectRef.from_name("x", "batch")
+    assert repr(ref) == f"ObjectRef({ref.hex()}, name='x', name_space='batch')"
+    again = pickle.loads(pickle.dumps(ref))
+    assert (again.name, again.name_space) == ("x", "batch")
+    inner = client.get(client.put({"inner": ref}))["inner"]
+    assert inner == ref and inner.name == "x"
+    client.put(1, again)
+    assert client.stat(ref).name_space == "batch"
+    client.delete(again)
+
+
+def test_a_ref_without_a_name_has_none(client):
+    ref = client.put(1)
+    assert ref.name is None and ref.name_space is None
+    assert repr(ref) == f"ObjectRef({ref.hex()})"
+    assert client.stat(ref).name is None and client.stat(ref).name_space is None
+
+
+def test_any_text_names_a_ref_but_only_printable_names_are_kept(client):
+    for name in ("two\nlines", "x" * 256, ""):
+        ref = client.ref(name)
+        assert ref.name == name
+        assert client.get(client.put(5, ref)) == 5
+        assert client.stat(ref).name is None
+        client.delete(ref)
+
+
+def test_errors_show_names(client):
+    ref = client.ref("never put")
+    shown = f'"never put" ({ref.hex()})'
+    with raises(exceptions.GetTimeoutError, after=0.1) as caught:
+        client.get(ref, timeout=0.1)
+    assert shown in str(caught.value) and caught.value.ref == ref.hex()
+    with raises(exceptions.ObjectDeletedError) as caught:
+        client.delete(ref)
+    assert shown in str(caught.value) and caught.value.ref == ref.hex()
+    client.put(np.zeros(LARGE), ref)
+    with raises(exceptions.ObjectExistsError) as caught:
+        client.put(np.zeros(2 * LARGE), ref)
+    assert str(caught.value).count("never put") == 1
+    client.delete(ref)
+
+
+@pytest.mark.parametrize("size", [4, LARGE])
+def test_another_value_under_a_name_is_an_error(client, size):
+    ref = client.ref(f"once/{size}")
+    client.put(np.full(size, 1.0), ref)
+    client.put(np.full(size, 1.0), ref)  # a task that runs again
+    with pytest.raises(exceptions.ObjectExistsError, match="exist_ok") as caught:
+        client.put(np.full(size, 2.0), ref)
+    assert caught.value.ref == ref.hex() and "once/" in str(caught.value)
+    # As many bytes of another dtype or shape are another value, too.
+    with pytest.raises(exceptions.ObjectExistsError):
+        client.put(np.full(size, 1.0).view(np.int64), ref)
+    with pytest.raises(exceptions.ObjectExistsError):
+        client.put(np.full((size // 2, 2), 1.0), ref)
+    assert client.put(np.full(size, 2.0), ref, exist_ok=True) == ref
+    assert client.get(ref)[0] == 1.0
+    client.delete(ref)
+    client.put(np.full(size, 2.0), ref)
+    assert client.get(ref)[0] == 2.0
+    client.delete(ref)
+
+
+@pytest.mark.parametrize("value", [b"bytes", "text", 7, {"a": [1, 2]}, [np.ones(3), np.zeros(LARGE)], None])
+def test_the_same_value_under_a_name_is_no_error(client, value):
+    ref = client.ref("again")
+    client.put(value, ref)
+    client.put(value, ref)
+    with pytest.raises(exceptions.ObjectExistsError):
+        client.put("another", ref)
+    client.delete(ref)
+
+
+def test_another_value_under_a_ref_without_a_name_is_dropped(client):
+    ref = client.put(np.ones(3))
+    client.put(np.zeros(3), ref)
+    assert client.get(ref).sum() == 3
+
+
+def test_the_target_of_a_reduction_keeps_its_name(client):
+    sources = [client.put(np.full(4, i)) for i in range(3)]
+    total = client.reduce(sources, ref=client.ref("total"))
+    assert client.stat(phalanx.ObjectRef.from_hex(total.hex())).name == "total"
+    client.delete(total)
+
+
 def test_copy_and_out(client):
     ref = client.put(np.arange(4.0))
     mine = client.get(ref, copy=True)

@@ -45,6 +45,8 @@ struct StatCall final : public FutureState<ObjectStatus> {
     status.waiting = static_cast<int>(described.waiting);
     status.conflicts = static_cast<int>(described.conflicts);
     status.owned = described.owned;
+    status.name = std::string(described.name.name());
+    status.name_space = std::string(described.name.name_space());
     status.holders = static_cast<int>(described.holders);
     status.sticky = described.sticky;
     Set(std::move(status));
@@ -169,7 +171,7 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
   // Before the request, so that the object cannot be deleted before the client holds it.
   if (options.owned) call->HoldFirst();
   return StartOne<PutResult>(call, deadline, [&](uint64_t request) {
-    return local::Put{request, internal::Describe(id, options), bytes};
+    return local::Put{request, internal::Describe(*connection_, id, options), bytes};
   });
 }
 
@@ -191,7 +193,8 @@ Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
   call->offset = options.offset;
   call->length = options.length;
   return StartOne<Buffer>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
-    return internal::GetMessage(request, id, options, options.timeout);
+    return internal::GetMessage(request, id, options, options.timeout,
+                                connection_->names().Find(id));
   });
 }
 
@@ -240,8 +243,9 @@ absl::StatusOr<ObjectStream> Client::GetStream(const ObjectId& id, absl::Duratio
   const uint64_t request = connection_->NewRequests(1);
   // The stream lives longer than the wait for its first bytes, so only this client enforces the
   // deadline.
-  connection_->Start(call, request, 1, Instant::Infinite(),
-                     local::Get{request, id, true, absl::InfiniteDuration(), 0, UINT64_MAX});
+  local::Get get{request, id, true, absl::InfiniteDuration(), 0, UINT64_MAX};
+  get.name = connection_->names().Find(id);
+  connection_->Start(call, request, 1, Instant::Infinite(), get);
   PHALANX_RETURN_IF_ERROR(call->WaitForView(MonotonicNow() + timeout));
   return ObjectStream(std::move(state));
 }
@@ -315,7 +319,13 @@ Future<BroadcastProgress> Client::ProgressOf(const ObjectId& id, std::vector<std
 // ---------------------------------------------------------------------------- names, driving
 
 // Names are hashed here, so no request is needed and the id is known before the object exists.
-ObjectId Client::Id(absl::string_view name) const { return ObjectId::FromName(name_space_, name); }
+ObjectId Client::Id(absl::string_view name) const { return Id(name_space_, name); }
+
+ObjectId Client::Id(absl::string_view name_space, absl::string_view name) const {
+  // A thread that does not exist in a child of fork can hold the lock of the names.
+  if (connection_->forked()) return ObjectId::FromName(name_space, name);
+  return connection_->names().Derive(name_space, name);
+}
 
 int Client::fd() const { return connection_->fd(); }
 int Client::Poll(absl::Duration timeout) { return connection_->Poll(timeout); }

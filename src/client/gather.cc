@@ -67,7 +67,8 @@ class GatherCall final : public FutureState<T> {
     const uint64_t number = first_ + sent_;
     const ObjectId& id = ids_[sent_++];
     ++unanswered_;
-    return GetMessage(number, id, options_, deadline_ - MonotonicNow(), near_);
+    return GetMessage(number, id, options_, deadline_ - MonotonicNow(),
+                      this->connection().names().Find(id), near_);
   }
 
   void Continue() {
@@ -125,11 +126,16 @@ Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
 }
 
 local::Get GetMessage(uint64_t request, const ObjectId& id, const GetOptions& options,
-                      absl::Duration timeout, const ObjectId& near) {
-  return {request,        id,
-          false,          timeout,
-          options.offset, options.length,
-          near,           options.on_lost == GetOptions::OnLost::kFail};
+                      absl::Duration timeout, const ObjectName& name, const ObjectId& near) {
+  return {request,
+          id,
+          false,
+          timeout,
+          options.offset,
+          options.length,
+          near,
+          options.on_lost == GetOptions::OnLost::kFail,
+          name};
 }
 
 void GetCall::OnAnswer(uint64_t, const local::Answer& answer) {

@@ -31,7 +31,8 @@ Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
                                      const ObjectId& near = ObjectId());
 
 local::Get GetMessage(uint64_t request, const ObjectId& id, const GetOptions& options,
-                      absl::Duration timeout, const ObjectId& near = ObjectId());
+                      absl::Duration timeout, const ObjectName& name,
+                      const ObjectId& near = ObjectId());
 
 // A Get of one object.
 struct GetCall final : public FutureState<Buffer> {

@@ -50,7 +50,7 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
   // Before the request, so that the target cannot be deleted before the client holds it.
   if (options.owned) call->HoldFirst();
   return StartOne<Done>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
-    return internal::ReduceMessage(request, target, sources, options);
+    return internal::ReduceMessage(*connection_, request, target, sources, options);
   });
 }
 

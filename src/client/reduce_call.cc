@@ -92,7 +92,7 @@ absl::Status CheckReduce(const ObjectId& target, absl::Span<const ObjectId> sour
   return About(target, CheckArguments(target, sources, options));
 }
 
-local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
+local::Reduce ReduceMessage(Connection& connection, uint64_t request, const ObjectId& target,
                             absl::Span<const ObjectId> sources, const ReduceOptions& options) {
   local::Reduce message;
   message.request = request;
@@ -100,6 +100,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
   // The node knows its own key, so the message only says whether the caller wants the result there.
   message.target.root_here = options.root == ReduceOptions::Root::kCaller;
   message.target.owned = options.owned;
+  message.target.name = connection.names().Find(target);
   message.timeout = options.timeout;
   ReduceSpec& spec = message.spec;
   spec.elements = ElementTypes(options.dtype, options.runs);
@@ -118,8 +119,9 @@ void MakeAndGetCall::SendGet(absl::Duration timeout) {
   // The reduction can have failed before the Get is sent.
   if (done()) return;
   const uint64_t number = first_ + 1;
-  connection().SendPart(shared_from_this(), local::Get{number, id(), false, timeout, 0, UINT64_MAX},
-                        number);
+  local::Get get{number, id(), false, timeout, 0, UINT64_MAX};
+  get.name = connection().names().Find(id());
+  connection().SendPart(shared_from_this(), get, number);
 }
 
 void MakeAndGetCall::Fail(absl::Status why) {
@@ -154,7 +156,7 @@ Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* 
   auto call = std::make_shared<MakeAndGetCall>(std::move(connection), verb, target);
   if (options.owned) call->HoldFirst();
   call->Begin(options.timeout, [&](uint64_t request) {
-    local::Reduce message = ReduceMessage(request, target, sources, options);
+    local::Reduce message = ReduceMessage(call->connection(), request, target, sources, options);
     message.target.everybody = everybody;
     return message;
   });

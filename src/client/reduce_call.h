@@ -24,7 +24,7 @@ absl::Status CheckReduce(const ObjectId& target, absl::Span<const ObjectId> sour
 // The same check for sources that are added to a reduction.
 absl::Status CheckAdded(const ObjectId& target, absl::Span<const ObjectId> sources);
 
-local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
+local::Reduce ReduceMessage(Connection& connection, uint64_t request, const ObjectId& target,
                             absl::Span<const ObjectId> sources, const ReduceOptions& options);
 
 // Ends with the object when the request that creates it has succeeded too, or with the first error.

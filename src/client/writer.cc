@@ -75,14 +75,15 @@ absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& optio
   return absl::OkStatus();
 }
 
-local::Description Describe(const ObjectId& id, const PutOptions& options) {
+local::Description Describe(Connection& connection, const ObjectId& id, const PutOptions& options) {
   return {id,
           options.wait_for_adoption,
           static_cast<uint8_t>(options.slices),
           options.timeout,
           options.metadata,
           options.owned,
-          options.refers_to};
+          options.refers_to,
+          connection.names().Find(id)};
 }
 
 void CreateCall::OnAnswer(uint64_t, const local::Answer& answer) {
@@ -132,7 +133,7 @@ std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> conne
   if (options.owned) call->HoldFirst();
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, MonotonicNow() + options.timeout,
-                    local::Create{request, Describe(id, options), size});
+                    local::Create{request, Describe(*connection, id, options), size});
   return call;
 }
 

@@ -74,7 +74,7 @@ struct WriterState {
 // Checks options and size of a Put. Fails with InvalidArgument, naming the object.
 absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& options);
 
-local::Description Describe(const ObjectId& id, const PutOptions& options);
+local::Description Describe(Connection& connection, const ObjectId& id, const PutOptions& options);
 
 // The node's grant, with the file that it is in.
 struct Grant {

@@ -37,6 +37,7 @@ namespace phalanx {
   X(kStarvedCountedAsStalled, "starved-counted-as-stalled")         \
   X(kCopyListKeepsDeadNode, "copy-list-keeps-dead-node")            \
   X(kWaiterDroppedAtRestart, "waiter-dropped-at-restart")           \
+  X(kNameNotRegistered, "name-not-registered")                      \
   /* Adoption: the generation of an object. */                      \
   X(kAckBeforeAdoption, "ack-before-adoption")                      \
   X(kStandbyAdoptedEarly, "standby-adopted-early")                  \

@@ -10,6 +10,7 @@
 
 #include "phalanx/object_id.h"
 #include "src/common/elements.h"
+#include "src/common/ids/object_name.h"
 
 namespace phalanx {
 
@@ -47,6 +48,7 @@ struct ReduceTarget {
   bool everybody = false;
   // The target is freed when its last hold ends; the caller holds it already.
   bool owned = false;
+  ObjectName name = {};
 };
 
 }  // namespace phalanx

@@ -21,6 +21,7 @@ constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 //   U8 U32 U64 Flag  numbers          Id  an object's id     Code  a status code
 //   Node  a node's key                Span  a timeout        Choice  one of an enum's values
 //   Text  a bounded string            Bytes  a view          Ids Names Numbers Runs  lists
+//   Flags  up to 8 flags in a byte    Name  an object's name, if there is one
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -28,6 +29,17 @@ class Writer {
   void U32(uint32_t v) { out_.U32(v); }
   void U64(uint64_t v) { out_.U64(v); }
   void Flag(bool v) { out_.U8(v ? 1 : 0); }
+  template <typename... Bool>
+  void Flags(Bool... flags) {
+    uint8_t byte = 0;
+    int bit = 0;
+    ((byte |= static_cast<uint8_t>(flags ? 1 << bit : 0), ++bit), ...);
+    out_.U8(byte);
+  }
+  void Name(const ObjectName& name) {
+    out_.Bytes(name.name_space());
+    out_.Bytes(name.name());
+  }
   void Id(const ObjectId& id) { out_.Raw(id.binary()); }
   void Node(const NodeKey& node) {
     out_.U64(node.node);
@@ -87,6 +99,19 @@ class Reader {
     // Any other byte means that the two ends disagree about the fields.
     if (byte > 1) in_.Fail("a flag is 0 or 1");
     v = byte == 1;
+  }
+  template <typename... Bool>
+  void Flags(Bool&... flags) {
+    const uint8_t byte = in_.U8();
+    if (byte >> sizeof...(flags) != 0) in_.Fail("a flag that there is not is set");
+    int bit = 0;
+    ((flags = (byte >> bit++ & 1) != 0), ...);
+  }
+  void Name(ObjectName& name) {
+    const absl::string_view name_space = in_.Bytes(kMaxObjectNameBytes);
+    name = ObjectName::Of(name_space, in_.Bytes(kMaxObjectNameBytes));
+    // Users see names in terminals, where control characters would have an effect.
+    if (name.empty()) in_.Fail("a name is UTF-8 without control characters");
   }
   void Id(ObjectId& id) {
     const absl::StatusOr<ObjectId> read = ObjectId::FromBinary(in_.Raw(ObjectId::kSize));
@@ -152,13 +177,14 @@ class Reader {
 
 template <typename A, typename M>
 void VisitDescription(A& a, M& m) {
+  bool named = !m.name.empty();
   a.Id(m.id);
-  a.Flag(m.wait_for_adoption);
+  a.Flags(m.wait_for_adoption, m.owned, named);
   a.U8(m.slices, 1, kMaxSlices);
   a.Span(m.timeout);
   a.Bytes(m.metadata, kMaxMetadataBytes);
-  a.Flag(m.owned);
   a.Ids(m.refers_to);
+  if (named) a.Name(m.name);
 }
 
 // The fields of every message, for Writer (const messages) and Reader alike. The null pointer
@@ -209,14 +235,15 @@ struct Fields {
   }
   template <typename M>
   void Visit(Get*, M& m) {
+    bool named = !m.name.empty();
     a.U64(m.request);
     a.Id(m.id);
-    a.Flag(m.streaming);
+    a.Flags(m.streaming, m.fail_when_lost, named);
     a.Span(m.timeout);
     a.U64(m.offset);
     a.U64(m.length);
     a.Id(m.near);
-    a.Flag(m.fail_when_lost);
+    if (named) a.Name(m.name);
   }
   template <typename M>
   void Visit(Cancel*, M& m) {
@@ -254,6 +281,7 @@ struct Fields {
   }
   template <typename M>
   void Visit(Reduce*, M& m) {
+    bool named = !m.target.name.empty();
     a.U64(m.request);
     a.Id(m.target.id);
     a.Choice(m.spec.elements.dtype, kAllDTypes);
@@ -263,12 +291,11 @@ struct Fields {
     a.U32(m.spec.num_objects);
     a.U64(m.spec.range_offset);
     a.U64(m.spec.range_bytes);
-    a.Flag(m.target.root_here);
-    a.Flag(m.target.everybody);
-    a.Flag(m.target.owned);
+    a.Flags(m.target.root_here, m.target.everybody, m.target.owned, named);
     a.Span(m.timeout);
     a.Ids(m.spec.sources);
     a.Runs(m.spec.elements.runs);
+    if (named) a.Name(m.target.name);
   }
   template <typename M>
   void Visit(Extend*, M& m) {
@@ -390,11 +417,9 @@ struct Fields {
   }
   template <typename M>
   void Visit(Described*, M& m) {
+    bool has_name = !m.name.empty();
     a.U64(m.request);
-    a.Flag(m.known);
-    a.Flag(m.deleted);
-    a.Flag(m.complete);
-    a.Flag(m.local);
+    a.Flags(m.known, m.deleted, m.complete, m.local, m.owned, m.sticky, has_name);
     a.U64(m.size);
     a.U32(m.complete_copies);
     a.U32(m.partial_copies);
@@ -402,9 +427,8 @@ struct Fields {
     a.U32(m.conflicts);
     a.Bytes(m.metadata, kMaxMetadataBytes);
     a.Ids(m.reduced_from);
-    a.Flag(m.owned);
     a.U32(m.holders);
-    a.Flag(m.sticky);
+    if (has_name) a.Name(m.name);
     a.U32(m.named);
     a.U32(m.named_complete);
     a.U32(m.named_without_room);

@@ -41,6 +41,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/elements.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/io/wire.h"
 #include "src/common/reduce_spec.h"
 #include "src/object_store/memory/shared_memory.h"
@@ -48,7 +49,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 8;
+inline constexpr uint32_t kVersion = 9;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -88,6 +89,9 @@ struct Description {
   bool owned = false;
   // At most kMaxReferences.
   std::vector<ObjectId> refers_to = {};
+  // The name from which the client derived the id, if it knows one. It takes no bytes if it does
+  // not.
+  ObjectName name = {};
 };
 
 // A whole object of fewer than kOwnFileBytes. Answered by PutDone or Failed.
@@ -144,6 +148,7 @@ struct Get {
   ObjectId near = {};
   // Answered by Failed with DataLoss if no copy is left.
   bool fail_when_lost = false;
+  ObjectName name = {};  // as in Description
 };
 
 // Ends a Get, Create, Broadcast or Reduce without an answer, unless the answer was sent before.
@@ -382,6 +387,7 @@ struct Described {
   bool owned = false;
   uint32_t holders = 0;
   bool sticky = false;
+  ObjectName name = {};  // if the directory knows one
   // Of the nodes that the request names.
   uint32_t named = 0;
   uint32_t named_complete = 0;

@@ -22,9 +22,12 @@ std::vector<ObjectId> Sources(int count) {
   return ids;
 }
 
+ObjectName Name() { return ObjectName::Of("batch", "job/7"); }
+
 // One message of each kind, with no field at its default.
 std::vector<Request> EveryRequest() {
-  Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]", true, Sources(2)};
+  Description object{Id(),         true, 64,         absl::Milliseconds(1500),
+                     "float32[3]", true, Sources(2), Name()};
   return {
       ClientHello{7, 9},
       Put{1, object, "bytes"},
@@ -32,7 +35,7 @@ std::vector<Request> EveryRequest() {
       Publish{3, 65536, "more"},
       Seal{4, 3, true, "rest"},
       Abort{3},
-      Get{5, Id(), true, absl::InfiniteDuration(), 10, 20, Id(), true},
+      Get{5, Id(), true, absl::InfiniteDuration(), 10, 20, Id(), true, Name()},
       Cancel{5},
       Release{77, false},
       Delete{6, Id(), absl::Seconds(30)},
@@ -40,7 +43,7 @@ std::vector<Request> EveryRequest() {
       Forget{11, true},
       Leave{true, {1, 2, 3}},
       Reduce{9,
-             {Id(), false, true, true},
+             {Id(), false, true, true, Name()},
              {ElementTypes(DType::kU8, {{64, DType::kBf16}, {72, DType::kF64}}), ReduceOp::kMean,
               ReduceSpec::Order::kFixed, 2, true, Sources(3), 64, 72},
              absl::Seconds(2)},
@@ -67,8 +70,8 @@ std::vector<Answer> EveryAnswer() {
       Mapped{5, 77, 12, 64, 1 << 20, 100, true, "meta"},
       Progress{5, 200, true},
       Void{5, "its writer died"},
-      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta", Sources(2), true, 5, true, 6, 7,
-                8, 9},
+      Described{6,      true,       true, true, true, 9,      1, 2, 3, 4,
+                "meta", Sources(2), true, 5,    true, Name(), 6, 7, 8, 9},
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},
@@ -115,7 +118,41 @@ TEST(LocalProtocol, ValuesOfFieldsSurvive) {
   EXPECT_EQ(put.object.slices, 64);
   EXPECT_EQ(put.object.timeout, absl::Milliseconds(1500));
   EXPECT_EQ(put.object.metadata, "float32[3]");
+  EXPECT_EQ(put.object.name, Name());
+  EXPECT_TRUE(put.object.owned);
   EXPECT_EQ(put.bytes, "bytes");
+}
+
+TEST(LocalProtocol, ANameTakesNoBytesIfThereIsNone) {
+  Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]", true, Sources(2)};
+  const size_t unnamed = Encoded(Request(Put{1, object, "bytes"})).size();
+  object.name = Name();
+  // Two lengths and the texts.
+  EXPECT_EQ(Encoded(Request(Put{1, object, "bytes"})).size(), unnamed + 8 + Name().size());
+}
+
+TEST(LocalProtocol, RejectsANameThatCannotBeKept) {
+  Description object{Id(), false, 1, absl::ZeroDuration(), ""};
+  object.name = Name();
+  const std::string frame = Encoded(Request(Put{1, object, ""}));
+  const size_t at = frame.find("job/7");
+  ASSERT_NE(at, std::string::npos);
+  for (const char bad : {'\n', '\x1b', '\x7f', '\xff'}) {
+    std::string broken = frame;
+    broken[at] = bad;
+    EXPECT_THAT(DecodeRequest(absl::string_view(broken).substr(4)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  }
+}
+
+TEST(LocalProtocol, RejectsAFlagThatThereIsNot) {
+  std::string frame = Encoded(Request(Put{1, {Id(), false, 1, absl::ZeroDuration(), ""}, ""}));
+  // After the length, the kind, the request and the id.
+  const size_t flags = 4 + 1 + 8 + ObjectId::kSize;
+  ASSERT_EQ(frame[flags], 0);
+  frame[flags] = 8;
+  EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("flag")));
 }
 
 TEST(LocalProtocol, RejectsEveryShorterFrame) {

@@ -140,6 +140,29 @@ TEST(LocalService, AnswersAPutAndAGet) {
   EXPECT_EQ(node.store_stats().pins, 0u) << "an inline answer pins nothing";
 }
 
+TEST(LocalService, ANameThatIsNotTheObjectsClosesTheClient) {
+  LocalNode node;
+  local::Put put = SmallPut(1, Id(1), "bytes");
+  put.object.name = ObjectName::Of("default", "somebody else's");
+  local::Get get{1, Id(1)};
+  get.name = put.object.name;
+  local::Create create{1, put.object, 10};
+  local::Reduce reduce;
+  reduce.target.id = Id(1);
+  reduce.target.name = put.object.name;
+  for (const local::Request& request :
+       {local::Request(put), local::Request(get), local::Request(create), local::Request(reduce)}) {
+    RawClient client(node);
+    client.Send(request);
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value() && std::holds_alternative<local::Goodbye>(*answer));
+    EXPECT_THAT(std::string(std::get<local::Goodbye>(*answer).message),
+                ::testing::HasSubstr("somebody else's"));
+  }
+  EXPECT_EQ(node.store_stats().objects, 0u);
+  ExpectServes(node);
+}
+
 TEST(LocalService, OnlyTheOwnerCanUseTheSocket) {
   LocalNode node;
   struct stat found {};

@@ -43,6 +43,13 @@ absl::Status CheckNames(absl::Span<const absl::string_view> names) {
 
 }  // namespace
 
+absl::Status LocalSession::CheckName(const ObjectName& name, const ObjectId& id) {
+  if (name.empty() || name.Names(id)) return absl::OkStatus();
+  // Other users would see an object under the name of another one.
+  return absl::InvalidArgumentError(
+      absl::StrCat("object ", id.hex(), " does not have the name \"", name.ToString(), "\""));
+}
+
 LocalSession::LocalSession(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
                            const LocalGreeting& greeting, int socket,
                            absl::AnyInvocable<void(const absl::Status&)> ended)
@@ -214,6 +221,7 @@ PutOptions LocalSession::OptionsOf(const local::Description& object) const {
   options.slices = object.slices;
   options.wait_for_adoption = object.wait_for_adoption;
   options.owned = object.owned;
+  options.name = object.name;
   for (const ObjectId& id : object.refers_to) {
     options.refers_to.append(id.binary().data(), ObjectId::kSize);
   }
@@ -222,6 +230,7 @@ PutOptions LocalSession::OptionsOf(const local::Description& object) const {
 }
 
 absl::Status LocalSession::On(const local::Put& put) {
+  PHALANX_RETURN_IF_ERROR(CheckName(put.object.name, put.object.id));
   const uint64_t size = put.bytes.size();
   const absl::Status admitted = writes_.AdmitPut(size);
   if (!admitted.ok()) {
@@ -241,6 +250,7 @@ absl::Status LocalSession::On(const local::Create& create) {
   if (requests_.contains(create.request)) {
     return absl::InvalidArgumentError(absl::StrCat("request ", create.request, " is used twice"));
   }
+  PHALANX_RETURN_IF_ERROR(CheckName(create.object.name, create.object.id));
   requests_[create.request] = store_.Create(
       client_, OptionsOf(create.object), create.size,
       [this, request = create.request, size = create.size](absl::StatusOr<WriteGrant> grant) {
@@ -274,6 +284,7 @@ absl::Status LocalSession::On(const local::Get& get) {
   if (requests_.contains(get.request)) {
     return absl::InvalidArgumentError(absl::StrCat("request ", get.request, " is used twice"));
   }
+  PHALANX_RETURN_IF_ERROR(CheckName(get.name, get.id));
   GetEvents events;
   events.on_view = [this, get](absl::StatusOr<View> view) { OnView(get, std::move(view)); };
   // The view of any other Get is final, so it cannot become void.
@@ -283,10 +294,10 @@ absl::Status LocalSession::On(const local::Get& get) {
       Answer(local::Void{request, why.message()});
     };
   }
-  requests_[get.request] = store_.Get(
-      client_,
-      GetOptions{get.id, Deadline(get.timeout), get.streaming, get.near, get.fail_when_lost},
-      std::move(events));
+  requests_[get.request] = store_.Get(client_,
+                                      GetOptions{get.id, Deadline(get.timeout), get.streaming,
+                                                 get.near, get.fail_when_lost, get.name},
+                                      std::move(events));
   return absl::OkStatus();
 }
 

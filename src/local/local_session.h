@@ -111,6 +111,9 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Claim& claim);
   absl::Status On(const local::Keep& keep);
 
+  // Fails if there is a name and the id was not derived from it.
+  static absl::Status CheckName(const ObjectName& name, const ObjectId& id);
+
   // Whether a call about reductions can be made that names so many ids; if not, the client
   // gets the error.
   bool AdmitReduce(uint64_t request, size_t ids);

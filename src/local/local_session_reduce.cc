@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/io/utf8.h"
+#include "src/common/status_macros.h"
 #include "src/local/local_session.h"
 
 namespace phalanx::object_store {
@@ -38,6 +39,7 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
           found.owned,
           found.holders,
           found.sticky,
+          found.name,
           found.named,
           found.named_complete,
           found.named_without_room,
@@ -67,6 +69,7 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   if (requests_.contains(reduce.request) || reductions_.Contains(reduce.request)) {
     return absl::InvalidArgumentError(absl::StrCat("request ", reduce.request, " is used twice"));
   }
+  PHALANX_RETURN_IF_ERROR(CheckName(reduce.target.name, reduce.target.id));
   const size_t ids = reduce.spec.sources.size();
   if (!AdmitReduce(reduce.request, ids)) return absl::OkStatus();
   auto done = [weak = weak_from_this(), request = reduce.request,

@@ -52,9 +52,10 @@ class ToolsTest(ClusterTest):
         for object_id in ids:
             self.cluster.put("n0", path, object_id, "--wait")
         directory = f"--directory={self.cluster.directory}"
-        lines = self.cluster.run("ls", "--json", directory).splitlines()
+        lines = self.cluster.run("ls", "--json", "--sort=id", directory).splitlines()
         self.assertEqual([json.loads(line)["id"] for line in lines], ids)
-        lines = self.cluster.run("ls", "--json", "--limit=7", f"--after={ids[4]}", directory).splitlines()
+        page = ["--sort=id", "--limit=7", f"--after={ids[4]}"]
+        lines = self.cluster.run("ls", "--json", *page, directory).splitlines()
         self.assertEqual([json.loads(line)["id"] for line in lines], ids[5:12])
         table = self.cluster.run("ls", node="n0").splitlines()
         self.assertIn("COMPLETE", table[0])
@@ -90,6 +91,151 @@ class ToolsTest(ClusterTest):
         self.assertIn(object_id, self.cluster.run("describe", "--name=model", node="n1"))
         self.cluster.run("rm", "--name=model", node="n1")
         self.cluster.run("get", "--name=model", "-o", out, "--timeout=10s", node="n1", expect=3)
+
+    def put_named(self, *names):
+        """Put objects of 1000, 2000, ... bytes under these names, and return their ids."""
+        ids = []
+        for index, name in enumerate(names):
+            path = self.cluster.make_file("file", 1000 * (index + 1))
+            put = self.cluster.run("put", path, f"--name={name}", "--wait", "-q", node="n0")
+            ids.append(put.strip())
+        return ids
+
+    def listed(self, *arguments):
+        lines = self.cluster.run("ls", "--json", *arguments, node="n0").splitlines()
+        return [json.loads(line)["name"] for line in lines]
+
+    def test_lists_are_sorted_and_leave_out_deleted_objects(self):
+        self.start(1, shards=2)
+        self.put_named("b", "a", "step/10", "step/9")
+        self.assertEqual(self.listed(), ["step/9", "step/10", "a", "b"])
+        self.assertEqual(self.listed("--reverse"), ["b", "a", "step/10", "step/9"])
+        self.assertEqual(self.listed("--sort=size"), ["step/9", "step/10", "a", "b"])
+        self.assertEqual(self.listed("--sort=size", "-r", "--limit=2"), ["b", "a"])
+        self.assertEqual(self.listed("--sort=name"), ["a", "b", "step/9", "step/10"])
+        self.assertEqual(self.listed("--name=step/*", "--sort=name"), ["step/9", "step/10"])
+        self.assertEqual(self.listed("--name=step/?"), ["step/9"])
+        self.assertEqual(self.listed("--name=*", "--namespace=other"), [])
+        self.cluster.run("rm", "--name=a", node="n0")
+        self.assertEqual(self.listed("--sort=name"), ["b", "step/9", "step/10"])
+        self.assertEqual(self.listed("--sort=name", "--all"), ["a", "b", "step/9", "step/10"])
+        self.assertIn("deleted", self.cluster.run("ls", "--all", node="n0"))
+        table = self.cluster.run("ls", "--limit=1", node="n0").splitlines()
+        self.assertEqual(table[0].split()[:4], ["ID", "NAME", "SIZE", "AGE"])
+        self.assertEqual(len(table), 2)
+        self.cluster.run("ls", f"--after={ID_A}", node="n0", expect=USAGE)
+
+    def test_another_file_under_a_name_is_an_error(self):
+        self.start(2)
+        for size in (1000, 3 * MIB):
+            first = self.cluster.make_file("first", size, seed=1)
+            other = self.cluster.make_file("other", size, seed=2)
+            name = f"--name=once/{size}"
+            object_id = self.cluster.run("put", first, name, "-q", node="n0").strip()
+            # The same bytes are accepted on every node, from a file or a pipe.
+            self.assertEqual(self.cluster.run("put", first, name, "-q", node="n1").strip(), object_id)
+            with open(first, "rb") as pipe:
+                self.cluster.finish(self.cluster.begin("put", "-", name, "-q", node="n1", stdin=pipe))
+            error = self.cluster.run("put", other, name, "-q", node="n1", expect=ERROR)
+            self.assertIn("--exist-ok", error)
+            self.assertIn(f'"once/{size}" ({object_id})', error)
+            self.cluster.run("put", first, name, "--metadata=x", node="n0", expect=ERROR)
+            self.cluster.run("put", other, name, "--exist-ok", "-q", node="n0")
+            out = self.cluster.path("out")
+            self.cluster.run("get", name, "-o", out, node="n0")
+            self.assertEqual(sha256(out), sha256(first))
+
+    def test_patterns_of_names_delete_what_they_match(self):
+        self.start(1, shards=2)
+        self.put_named("job/1", "job/2", "job/2/grad[0]", "jobs")
+        waiting = self.cluster.begin("get", "--name=job/later", "-o", "/dev/null", node="n0")
+        self.cluster.follow(lambda look: look["waiting"] == 1, "describe", "--name=job/later")
+        dry = self.cluster.run("rm", "--name=job/?", "--dry-run", node="n0")
+        self.assertEqual(sorted(line.split()[1] for line in dry.splitlines()), ["job/1", "job/2"])
+        self.assertEqual(self.cluster.run("rm", "--name=job/*", node="n0"), "deleted 3 objects\n")
+        self.assertEqual([name for name in self.listed() if name != "job/later"], ["jobs"])
+        error = self.cluster.run("rm", "--name=job/*", node="n0", expect=3)
+        self.assertIn('has a name like "job/*"', error)
+        self.assertEqual(self.cluster.run("rm", "--name=job/*", "--force", node="n0"), "deleted 0 objects\n")
+        self.cluster.discard(waiting)
+        # What is no pattern is the name itself.
+        self.put_named("grad[0]")
+        self.cluster.run("rm", "--name=grad[0]", node="n0")
+        self.assertNotIn("grad[0]", self.listed())
+
+    def test_the_first_digits_stand_for_an_id(self):
+        self.start(1, shards=3)
+        path = self.cluster.make_file("file", 1000)
+        ids = ["abcd12" + "0" * 34, "abcd12" + "1" * 34, "f" * 40, "0000" + "1" * 36]
+        for object_id in ids:
+            self.cluster.put("n0", path, object_id, "--wait")
+        for typed, object_id in (("abcd121", ids[1]), ("ABCD120", ids[0]), ("ffff", ids[2]), ("0000", ids[3])):
+            described = json.loads(self.cluster.run("describe", typed, "--json", node="n0"))
+            self.assertEqual(described["id"], object_id)
+        self.cluster.run("get", "ffff", "-o", "/dev/null", "-q", node="n0")
+        error = self.cluster.run("get", "abcd12", "-o", "/dev/null", node="n0", expect=USAGE)
+        self.assertIn(ids[0], error)
+        self.assertIn(ids[1], error)
+        self.cluster.run("rm", "abc", node="n0", expect=USAGE)
+        self.cluster.run("rm", "12345", node="n0", expect=3)
+        self.cluster.run("put", path, "--id=abcd", node="n0", expect=USAGE)
+        # With one of the two deleted, the other is meant; with both deleted, either could be.
+        self.cluster.run("rm", "abcd120", node="n0")
+        described = json.loads(self.cluster.run("describe", "abcd12", "--json", node="n0"))
+        self.assertEqual(described["id"], ids[1])
+        self.cluster.run("rm", "abcd12", node="n0")
+        self.assertIn("deleted", self.cluster.run("describe", "abcd12", node="n0", expect=USAGE))
+
+    def test_names_stay_with_objects_through_the_loss_of_the_primary_and_a_restart(self):
+        self.start(2)
+        path = self.cluster.make_file("file", 3 * MIB)
+        object_id = self.cluster.run("put", path, "--name=job/größe", "-q", node="n0").strip()
+        self.cluster.run("get", "--name=job/größe", "-o", "/dev/null", node="n1")
+        self.assertIn(f'{object_id}  "job/größe"  3', self.cluster.run("describe", object_id, node="n1"))
+        table = self.cluster.run("ls", node="n0").splitlines()
+        self.assertEqual([line.split()[1] for line in table], ["NAME", "job/größe"])
+        self.cluster.nodes["n0"].kill()
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        look = self.cluster.follow(lambda look: look["complete_copies"] == 1, "describe", object_id)
+        self.assertEqual((look["name"], look["namespace"]), ("job/größe", "default"))
+        self.assertEqual([copy["node"] for copy in look["copies"]], ["n1"])
+
+    def test_an_object_that_is_waited_for_is_shown_by_its_name(self):
+        self.start(1)
+        waiting = self.cluster.begin("get", "--name=later", "--namespace=x", "-o", "/dev/null", node="n0")
+        look = self.cluster.follow(lambda look: look["waiting"] == 1, "describe", "--name=later", "--namespace=x")
+        self.assertEqual((look["name"], look["namespace"]), ("later", "x"))
+        self.assertIn("x:later", self.cluster.run("ls", node="n0"))
+        self.assertIn("x:later", self.cluster.run("top", "--once", node="n0"))
+        path = self.cluster.make_file("file", 1000)
+        self.cluster.run("put", path, "--name=later", "--namespace=x", "-q", node="n0")
+        self.cluster.finish(waiting)
+
+    def test_reductions_are_shown_with_the_names_of_their_objects(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 4096)
+        self.cluster.run("put", path, "--name=grad/0", "-q", node="n0")
+        reduce = self.cluster.begin("reduce", "sum", "grad/0", "grad/1", "--names", node="n0")
+        look = self.cluster.follow(
+            lambda look: look["reduction"] and look["reduction"]["ready"] == 1, "describe", "--name=sum"
+        )
+        self.assertEqual(look["name"], "sum")
+        names = {name["name"] for name in look["reduction"]["names"].values()}
+        self.assertEqual(names, {"sum", "grad/0"})
+        [reduction] = json.loads(self.cluster.run("top", "--once", "--json", node="n0"))["reducing"]
+        self.assertEqual(reduction["name"], "sum")
+        self.assertIn(" sum ", self.cluster.run("top", "--once", node="n0"))
+        self.cluster.run("put", path, "--name=grad/1", "-q", node="n0")
+        self.cluster.finish(reduce)
+        self.assertIn('"sum"', self.cluster.run("describe", "--name=sum", node="n0"))
+
+    def test_errors_name_what_was_asked_for(self):
+        self.start(1)
+        for command in (["get", "-o", "/dev/null", "--timeout=100ms"], ["rm"], ["broadcast", "-q"]):
+            expect = TIMED_OUT if command[0] == "get" else 3
+            get = self.cluster.begin(*command, "--name=absent", node="n0")
+            self.assertIn('"absent" (', self.cluster.finish(get, expect))
 
     def test_bytes_pass_through_pipes(self):
         self.start(1)

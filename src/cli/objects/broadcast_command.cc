@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "src/cli/objects/node_connection.h"
+#include "src/cli/tools/object_lookup.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
 
@@ -25,7 +25,8 @@ class BroadcastCommand : public Command {
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
+    flags.Positional("ID", "40 hexadecimal digits, or the first of them", Text(&object_.id),
+                     /*required=*/false);
     flags.Argument("-n,--name", "The object's name, instead of its id",
                    Text(&object_.name, "NAME"));
     flags.Argument("--to", "Only these nodes", TextList(&nodes_, "NODE"));
@@ -35,7 +36,7 @@ class BroadcastCommand : public Command {
                    TimeSpan(&timeout_));
     flags.Argument("--json", "Print a JSON object when done", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
-    AddNodeFlags(flags, &node_);
+    AddDirectoryFlags(flags, &directory_);
   }
 
   absl::Status Run() override {
@@ -43,8 +44,9 @@ class BroadcastCommand : public Command {
     if (stop_ && (sticky_ || !nodes_.empty())) {
       return absl::InvalidArgumentError("--stop goes with neither --sticky nor --to");
     }
-    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
-    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    ObjectId id;
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client,
+                             ConnectFor(object_, directory_, &id));
     if (stop_) return client->StopBroadcast(id).Wait().status();
     BroadcastOptions options;
     // The default of the options stands for all nodes.
@@ -81,7 +83,7 @@ class BroadcastCommand : public Command {
   bool stop_ = false;
   bool json_ = false;
   bool quiet_ = false;
-  NodeFlags node_;
+  DirectoryFlags directory_;
 };
 
 }  // namespace

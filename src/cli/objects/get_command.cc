@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/cli/objects/node_connection.h"
 #include "src/cli/objects/output_file.h"
+#include "src/cli/tools/object_lookup.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
 
@@ -27,14 +27,15 @@ class GetCommand : public Command {
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
+    flags.Positional("ID", "40 hexadecimal digits, or the first of them", Text(&object_.id),
+                     /*required=*/false);
     flags.Argument("-n,--name", "The object's name, instead of its id",
                    Text(&object_.name, "NAME"));
     flags.Argument("-o,--output", "The output file; - is standard output", Text(&output_, "FILE"));
     flags.Argument("--timeout", "Stop waiting after this time", TimeSpan(&timeout_));
     flags.Argument("--json", "Print a JSON object when done (not with -o -)", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
-    AddNodeFlags(flags, &node_);
+    AddDirectoryFlags(flags, &directory_);
   }
 
   absl::Status Run() override {
@@ -42,8 +43,9 @@ class GetCommand : public Command {
     if (json_ && output_ == "-") {
       return absl::InvalidArgumentError("--json needs an output file: -o FILE");
     }
-    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
-    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    ObjectId id;
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client,
+                             ConnectFor(object_, directory_, &id));
     PHALANX_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(output_));
     // JSON output is for programs, so it disables the bar.
     ProgressBar bar(absl::StrCat("get ", id.ShortHex()), !json_ && !quiet_);
@@ -111,7 +113,7 @@ class GetCommand : public Command {
   absl::Duration timeout_ = absl::InfiniteDuration();
   bool json_ = false;
   bool quiet_ = false;
-  NodeFlags node_;
+  DirectoryFlags directory_;
   uint64_t size_ = 0;
 };
 

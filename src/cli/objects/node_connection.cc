@@ -38,15 +38,4 @@ absl::StatusOr<std::shared_ptr<Client>> ConnectToNode(const NodeFlags& flags) {
   return Client::Connect(std::move(options));
 }
 
-absl::StatusOr<ObjectId> ResolveObject(const ObjectFlags& flags, const std::string& name_space) {
-  if (flags.id.empty() == flags.name.empty()) {
-    return absl::InvalidArgumentError("give either the object's id or --name");
-  }
-  if (!flags.name.empty()) return ObjectId::FromName(name_space, flags.name);
-  absl::StatusOr<ObjectId> id = ObjectId::FromHex(flags.id);
-  // The nil id is reserved, so the node would refuse it with a less clear text.
-  if (id.ok() && id->nil()) return absl::InvalidArgumentError("the id of zeros names no object");
-  return id;
-}
-
 }  // namespace phalanx::runtime

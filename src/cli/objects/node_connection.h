@@ -1,5 +1,4 @@
-// The connection to a node, and the choice of an object, that `put`, `get` and similar commands
-// share. Main's thread only.
+// The connection to a node that `put`, `get` and similar commands share. Main's thread only.
 #ifndef PHALANX_CLI_OBJECTS_NODE_CONNECTION_H_
 #define PHALANX_CLI_OBJECTS_NODE_CONNECTION_H_
 
@@ -9,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "phalanx/client.h"
-#include "phalanx/object_id.h"
 #include "src/cli/flags.h"
 
 namespace phalanx::runtime {
@@ -25,15 +23,6 @@ void AddNodeFlags(Flags& flags, NodeFlags* target);
 // cluster, because objects put there would end with the command. Returns Unavailable, with the
 // remedy, if no node runs; otherwise as Client::Connect.
 absl::StatusOr<std::shared_ptr<Client>> ConnectToNode(const NodeFlags& flags);
-
-// An object by its id or by its name within the namespace.
-struct ObjectFlags {
-  std::string id;
-  std::string name;
-};
-// Exactly one of both must be set. Returns InvalidArgument otherwise, and for a text that is not an
-// id.
-absl::StatusOr<ObjectId> ResolveObject(const ObjectFlags& flags, const std::string& name_space);
 
 }  // namespace phalanx::runtime
 

@@ -15,10 +15,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "src/cli/objects/node_connection.h"
 #include "src/cli/objects/pipe_spool.h"
+#include "src/cli/tools/object_lookup.h"
 #include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
+#include "src/common/ids/digest.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
@@ -74,6 +75,10 @@ class PutCommand : public Command {
                    "Number of bytes, if FILE is a pipe; others can get them while they arrive. "
                    "Another number is an error",
                    std::move(size));
+    flags.Argument(
+        "--exist-ok",
+        "With --name, keep another object that exists under it; by default it is an error",
+        Switch(&exist_ok_));
     flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory on the node",
@@ -87,7 +92,7 @@ class PutCommand : public Command {
     // Without a name every put is a new object, so repeated puts of a file do not conflict.
     ObjectId id = ObjectId::Random();
     if (!object_.id.empty() || !object_.name.empty()) {
-      PHALANX_ASSIGN_OR_RETURN(id, ResolveObject(object_, node_.name_space));
+      PHALANX_ASSIGN_OR_RETURN(id, NewObject(object_, node_.name_space));
     }
     int fd = STDIN_FILENO;
     if (path_ != "-") fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
@@ -104,6 +109,11 @@ class PutCommand : public Command {
     }
     // The file is open by now, so a wrong path does not need a node to be reported.
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    // From here on the client sends the name with the object.
+    if (!object_.name.empty()) id = client->Id(object_.name);
+    compares_ = !object_.name.empty() && !exist_ok_;
+    // Another node can have the object: only the directory knows all of them.
+    options_.wait_for_adoption = options_.wait_for_adoption || compares_;
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
     // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
@@ -112,6 +122,7 @@ class PutCommand : public Command {
                                            ? PutSized(*client, id, fd, regular, bar)
                                            : PutUnsized(*client, id, fd, bar);
     if (!result.ok()) return result.status();
+    if (compares_ && result->already_existed) PHALANX_RETURN_IF_ERROR(Compare(*client, id));
     bar.Clear();
     Report(id, *result, bar.elapsed());
     return absl::OkStatus();
@@ -147,6 +158,7 @@ class PutCommand : public Command {
       PHALANX_ASSIGN_OR_RETURN(const size_t got,
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
+      if (compares_) read_.Append(absl::string_view(buffer.span().data() + done - got, got));
       // The writer's destructor aborts the object.
       if (got < chunk) {
         return WrongSize(id, absl::StrCat(" ended early, after ", done), regular);
@@ -178,6 +190,7 @@ class PutCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(size_t got, ReadFully(fd, path_, bytes));
     if (got < bytes.size()) {
       size_ = got;
+      if (compares_) read_.Append(absl::string_view(memory.get(), got));
       return client.Put(id, absl::string_view(memory.get(), got), options_).Wait();
     }
     PHALANX_ASSIGN_OR_RETURN(PipeSpool spool, PipeSpool::Make(client, options_));
@@ -191,6 +204,20 @@ class PutCommand : public Command {
     return PutSized(client, id, file, /*regular=*/true, bar);
   }
 
+  // Returns AlreadyExists unless the object that exists has the bytes that were read.
+  absl::Status Compare(Client& client, const ObjectId& id) const {
+    GetOptions options;
+    options.timeout = options_.timeout;
+    PHALANX_ASSIGN_OR_RETURN(const Buffer there, client.Get(id, options).Wait());
+    if (there.metadata() == options_.metadata && DigestOf(there.view()) == read_.digest()) {
+      return absl::OkStatus();
+    }
+    return absl::AlreadyExistsError(absl::StrCat(
+        "put of \"", object_.name, "\" (", id.hex(),
+        "): another object exists under this name, and stays: remove it first (phalanx "
+        "rm --name), or put with --exist-ok"));
+  }
+
   void Report(const ObjectId& id, const PutResult& result, absl::Duration elapsed) const {
     if (json_) {
       std::cout << nlohmann::json{{"id", id.hex()},
@@ -202,7 +229,9 @@ class PutCommand : public Command {
     }
     std::cout << id.hex() << std::endl;
     if (result.already_existed) {
-      std::cerr << "An object of this size already exists; it was kept." << std::endl;
+      std::cerr << (compares_ ? "The object already exists."
+                              : "An object of this size already exists; it was kept.")
+                << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
       std::cerr << RenderSummary(size_, elapsed) << std::endl;
     }
@@ -214,6 +243,10 @@ class PutCommand : public Command {
   // Of --size, and later of the object.
   uint64_t size_ = 0;
   bool size_given_ = false;
+  bool exist_ok_ = false;
+  // An object that exists is compared by the digest of what was read.
+  bool compares_ = false;
+  DigestStream read_;
   bool json_ = false;
   bool quiet_ = false;
   NodeFlags node_;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "phalanx/elements.h"
-#include "src/cli/objects/node_connection.h"
+#include "src/cli/tools/object_lookup.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
@@ -53,21 +53,28 @@ class ReduceCommand : public Command {
     flags.Argument("--reduced-from", "Reduce nothing; print the sources of TARGET",
                    Switch(&reduced_from_));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
-    AddNodeFlags(flags, &node_);
+    AddDirectoryFlags(flags, &directory_);
   }
 
   absl::Status Run() override {
-    PHALANX_ASSIGN_OR_RETURN(const ObjectId target, Resolve(target_));
-    std::vector<ObjectId> sources;
+    // All arguments are checked before the node is asked for anything.
+    PHALANX_RETURN_IF_ERROR(CheckObject(FlagsOf(target_)));
     for (const std::string& source : sources_) {
-      PHALANX_ASSIGN_OR_RETURN(sources.emplace_back(), Resolve(source));
+      PHALANX_RETURN_IF_ERROR(CheckObject(FlagsOf(source)));
     }
     // With sources the caller probably meant to reduce; running neither is safer.
-    if (reduced_from_ && !sources.empty()) {
+    if (reduced_from_ && !sources_.empty()) {
       return absl::InvalidArgumentError("--reduced-from takes no sources");
     }
     PHALANX_RETURN_IF_ERROR(SetOptions());
-    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId target,
+                             FindObject(FlagsOf(target_), directory_, client.get()));
+    std::vector<ObjectId> sources;
+    for (const std::string& source : sources_) {
+      PHALANX_ASSIGN_OR_RETURN(sources.emplace_back(),
+                               FindObject(FlagsOf(source), directory_, client.get()));
+    }
     // Waits for the commit, so that the sources below are final.
     if (!reduced_from_) {
       PHALANX_RETURN_IF_ERROR(client->Reduce(target, sources, options_).Wait().status());
@@ -81,8 +88,8 @@ class ReduceCommand : public Command {
 
  private:
   // --names applies to all objects of the call; mixing ids and names would be ambiguous.
-  absl::StatusOr<ObjectId> Resolve(const std::string& text) const {
-    return ResolveObject(names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""}, node_.name_space);
+  ObjectFlags FlagsOf(const std::string& text) const {
+    return names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""};
   }
 
   // The choices are checked by the flags, so only the types can fail here.
@@ -121,7 +128,7 @@ class ReduceCommand : public Command {
   absl::Duration timeout_ = absl::InfiniteDuration();
   bool reduced_from_ = false;
   bool json_ = false;
-  NodeFlags node_;
+  DirectoryFlags directory_;
 };
 
 }  // namespace

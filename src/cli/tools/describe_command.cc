@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/cli/tools/directory_connection.h"
+#include "absl/strings/str_replace.h"
+#include "src/cli/tools/object_lookup.h"
 #include "src/cli/tools/screen.h"
+#include "src/cli/views/object_names.h"
 #include "src/cli/views/object_view.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
@@ -26,7 +28,8 @@ class DescribeCommand : public Command {
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
+    flags.Positional("ID", "40 hexadecimal digits, or the first of them", Text(&object_.id),
+                     /*required=*/false);
     flags.Argument("-n,--name", "The object's name, instead of its id",
                    Text(&object_.name, "NAME"));
     flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
@@ -40,13 +43,15 @@ class DescribeCommand : public Command {
   }
 
   absl::Status Run() override {
-    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, directory_.node.name_space));
+    PHALANX_RETURN_IF_ERROR(CheckObject(object_));
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId id,
+                             FindObject(object_, directory_.node.name_space, *directory.tools));
     // Without --follow an unknown object is an error; with it, the object can still appear.
     if (follow_ || until_copies_ > 0) return Follow(*directory.tools, id);
-    PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse object,
-                             directory.tools->Describe(id));
-    std::cout << Render(object) << std::flush;
+    const absl::StatusOr<v1::DescribeObjectResponse> object = directory.tools->Describe(id);
+    if (!object.ok()) return WithName(id, object.status());
+    std::cout << Render(*object) << std::flush;
     return absl::OkStatus();
   }
 
@@ -54,6 +59,15 @@ class DescribeCommand : public Command {
   // Without --json the text ends with a newline already.
   std::string Render(const v1::DescribeObjectResponse& object) const {
     return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
+  }
+
+  // The directory knows the object, if at all, by its id.
+  absl::Status WithName(const ObjectId& id, const absl::Status& status) const {
+    v1::ObjectName name;
+    name.set_name_space(directory_.node.name_space);
+    name.set_name(object_.name);
+    const std::string shown = IdWithName(id.binary(), name);
+    return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{id.hex(), shown}}));
   }
 
   absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {
@@ -73,9 +87,10 @@ class DescribeCommand : public Command {
       }
       // Checked after the look, so that a timeout of 0 still looks once.
       if (MonotonicNow() - start >= timeout_) {
-        return absl::DeadlineExceededError(
-            absl::StrCat("timed out following object ", id.hex(), ": ",
-                         object.ok() ? "too few complete copies" : object.status().message()));
+        return WithName(id,
+                        absl::DeadlineExceededError(absl::StrCat(
+                            "timed out following object ", id.hex(), ": ",
+                            object.ok() ? "too few complete copies" : object.status().message())));
       }
       if (!screen.Wait(interval_)) return absl::OkStatus();
     }

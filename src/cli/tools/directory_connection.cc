@@ -33,6 +33,11 @@ std::string SecretFileBeside(const std::string& socket_address) {
 }
 
 absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& flags) {
+  return ConnectToDirectory(flags, nullptr);
+}
+
+absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& flags,
+                                                       const Client* client) {
   directory::ToolsClientOptions options;
   options.cluster_id = flags.cluster_id;
   options.timeout = flags.timeout;
@@ -41,7 +46,11 @@ absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& fla
   connection.shards = flags.directory;
   // The node knows its shards, so on a node's host no flag is needed.
   if (connection.shards.empty()) {
-    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(flags.node));
+    std::shared_ptr<Client> own;
+    if (client == nullptr) {
+      PHALANX_ASSIGN_OR_RETURN(own, ConnectToNode(flags.node));
+      client = own.get();
+    }
     // In the order of the shards, as the node was configured.
     connection.shards = absl::StrSplit(client->directory(), ',', absl::SkipEmpty());
     if (connection.shards.empty()) {

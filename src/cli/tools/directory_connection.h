@@ -34,6 +34,9 @@ struct DirectoryConnection {
 // cluster, reads the secret from the file beside its socket. Errors as ConnectToNode and
 // ReadClusterSecret.
 absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& flags);
+// The same; asks this client of the node for the shards, unless it is null.
+absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& flags,
+                                                       const Client* client);
 
 // The path of the file in which a private cluster keeps its secret, beside its node's socket.
 std::string SecretFileBeside(const std::string& socket_address);

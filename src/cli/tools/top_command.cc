@@ -10,6 +10,7 @@
 #include "src/cli/tools/screen.h"
 #include "src/cli/units.h"
 #include "src/cli/views/holdups.h"
+#include "src/cli/views/object_names.h"
 #include "src/cli/views/object_view.h"
 #include "src/cli/views/reduction_drawing.h"
 #include "src/cli/views/status_view.h"
@@ -39,17 +40,19 @@ double MovingBytesPerSecond(const v1::DescribeObjectResponse& object) {
 }
 
 std::string MotionsAsTable(const std::vector<Motion>& motions) {
-  std::vector<std::vector<std::string>> rows = {
-      {"OBJECT", "SIZE", "COMPLETE", "PULLING", "WAITING", "RATE", "HELD UP BY"}};
+  const bool named = std::any_of(motions.begin(), motions.end(),
+                                 [](const Motion& motion) { return motion.summary.has_name(); });
+  std::vector<std::vector<std::string>> rows = {{"OBJECT", named ? "NAME" : "", "SIZE", "COMPLETE",
+                                                 "PULLING", "WAITING", "RATE", "HELD UP BY"}};
   for (const Motion& motion : motions) {
     const v1::ObjectSummary& object = motion.summary;
-    rows.push_back({absl::BytesToHexString(object.object_id()),
+    rows.push_back({absl::BytesToHexString(object.object_id()), NameText(object.name()),
                     object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
                     absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
                     absl::StrCat(object.waiting()), HumanRate(motion.bytes_per_second),
                     motion.held_up_by});
   }
-  return AlignColumns(rows, {false, true, true, true, true, true, false});
+  return AlignColumns(rows, {false, false, true, true, true, true, true, false});
 }
 
 class TopCommand : public Command {
@@ -145,6 +148,7 @@ class TopCommand : public Command {
                                   {"watermark", reduction.watermark()},
                                   {"elapsed_s", static_cast<double>(reduction.elapsed_ns()) / 1e9},
                                   {"state", Printable(reduction.state())}});
+      AddNameTo(json["reducing"].back(), reduction.name());
     }
     return absl::StrCat(json.dump(), "\n");
   }

@@ -1,5 +1,6 @@
 #include "src/cli/views/object_view.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "phalanx/object_id.h"
 #include "src/cli/units.h"
 #include "src/cli/views/holdups.h"
+#include "src/cli/views/object_names.h"
 #include "src/cli/views/reduction_drawing.h"
 #include "src/cli/views/text_table.h"
 #include "src/cli/views/tree_drawing.h"
@@ -24,6 +26,13 @@ double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 std::string GenerationText(const v1::Generation& generation) {
   const NodeKey creator{generation.creator().node(), generation.creator().incarnation()};
   return Generation{creator, generation.sequence()}.ToString();
+}
+
+// Parts of a second do not matter in a list.
+std::string AgeText(uint64_t nanos) {
+  const uint64_t seconds = nanos / 1'000'000'000;
+  if (seconds < 60) return absl::StrCat(seconds, "s");
+  return HumanDuration(absl::Seconds(seconds));
 }
 
 // The hold-up of each waiting copy.
@@ -73,22 +82,25 @@ nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
 
 nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
   // Keys are an interface for scripts: add new ones, but do not rename them.
-  return {{"id", absl::BytesToHexString(summary.object_id())},
-          {"generation", GenerationText(summary.generation())},
-          {"size_bytes", summary.info().size_bytes()},
-          {"slices", summary.info().slices()},
-          {"metadata", absl::BytesToHexString(summary.info().metadata())},
-          {"complete_copies", summary.complete_copies()},
-          {"partial_copies", summary.partial_copies()},
-          {"waiting", summary.waiting()},
-          {"deleted", summary.deleted()},
-          {"inline_cached", summary.inline_cached()},
-          {"conflicts", summary.conflicts()},
-          {"owned", summary.info().owned()},
-          {"holders", summary.holders()},
-          {"sticky", summary.has_sticky()},
-          {"refers_to", IdsAsJson(summary.info().refers_to())},
-          {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
+  nlohmann::json json = {{"id", absl::BytesToHexString(summary.object_id())},
+                         {"generation", GenerationText(summary.generation())},
+                         {"size_bytes", summary.info().size_bytes()},
+                         {"slices", summary.info().slices()},
+                         {"metadata", absl::BytesToHexString(summary.info().metadata())},
+                         {"complete_copies", summary.complete_copies()},
+                         {"partial_copies", summary.partial_copies()},
+                         {"waiting", summary.waiting()},
+                         {"age_s", Seconds(summary.age_ns())},
+                         {"deleted", summary.deleted()},
+                         {"inline_cached", summary.inline_cached()},
+                         {"conflicts", summary.conflicts()},
+                         {"owned", summary.info().owned()},
+                         {"holders", summary.holders()},
+                         {"sticky", summary.has_sticky()},
+                         {"refers_to", IdsAsJson(summary.info().refers_to())},
+                         {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
+  AddNameTo(json, summary.name());
+  return json;
 }
 
 nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
@@ -135,8 +147,11 @@ std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode)
 }
 
 std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
+  // A column without any text is left out.
+  const bool named = std::any_of(list.objects().begin(), list.objects().end(),
+                                 [](const v1::ObjectSummary& object) { return object.has_name(); });
   std::vector<std::vector<std::string>> rows = {
-      {"ID", "SIZE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
+      {"ID", named ? "NAME" : "", "SIZE", "AGE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
     // A waiting node makes an object known before its Put.
@@ -146,12 +161,13 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
     if (object.conflicts() > 0) {
       absl::StrAppend(&notes, notes.empty() ? "" : ", ", object.conflicts(), " conflicts");
     }
-    rows.push_back({absl::BytesToHexString(object.object_id()),
+    rows.push_back({absl::BytesToHexString(object.object_id()), NameText(object.name()),
                     object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
-                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
-                    absl::StrCat(object.waiting()), std::move(notes)});
+                    AgeText(object.age_ns()), absl::StrCat(object.complete_copies()),
+                    absl::StrCat(object.partial_copies()), absl::StrCat(object.waiting()),
+                    std::move(notes)});
   }
-  return AlignColumns(rows, {false, true, true, true, true});
+  return AlignColumns(rows, {false, false, true, true, true, true, true});
 }
 
 }  // namespace phalanx::runtime

@@ -13,6 +13,7 @@ v1::DescribeObjectResponse Object() {
   summary.mutable_info()->set_slices(1);
   summary.mutable_info()->set_metadata("\x01\xff");
   summary.set_complete_copies(1);
+  summary.set_age_ns(90'000'000'000);
   summary.set_partial_copies(1);
   v1::CopyDescription& root = *object.add_copies();
   root.mutable_node()->set_node(1);
@@ -51,6 +52,32 @@ TEST(ObjectViewTest, JsonHasTheSenderOfEachCopy) {
   EXPECT_EQ(json["copies"][1]["elapsed_s"], 2.0);
 }
 
+TEST(ObjectViewTest, NamesAreShown) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsJson(object)["name"], nullptr);
+  EXPECT_EQ(ObjectAsJson(object)["namespace"], nullptr);
+  object.mutable_summary()->mutable_name()->set_name_space("default");
+  object.mutable_summary()->mutable_name()->set_name("job/7");
+  EXPECT_EQ(ObjectAsJson(object)["name"], "job/7");
+  EXPECT_EQ(ObjectAsJson(object)["namespace"], "default");
+  EXPECT_NE(ObjectAsText(object, true).find("abab  \"job/7\"  1000 B"), std::string::npos)
+      << ObjectAsText(object, true);
+  v1::ListObjectsResponse list;
+  *list.add_objects() = object.summary();
+  *list.add_objects() = Object().summary();
+  list.mutable_objects(0)->mutable_name()->set_name_space("batch");
+  EXPECT_EQ(ObjectsAsTable(list),
+            "ID                                        NAME           SIZE    AGE  COMPLETE  "
+            "PARTIAL  WAITING  NOTES\n"
+            "abababababababababababababababababababab  batch:job/7  1000 B  1m30s         1  "
+            "      1        0\n"
+            "abababababababababababababababababababab               1000 B  1m30s         1  "
+            "      1        0\n");
+  // Whatever a shard sends, it does not control the terminal.
+  list.mutable_objects(0)->mutable_name()->set_name("\x1b[2J");
+  EXPECT_EQ(ObjectsAsTable(list).find('\x1b'), std::string::npos);
+}
+
 TEST(ObjectViewTest, JsonAndDrawingShowHoldups) {
   v1::DescribeObjectResponse object = Object();
   EXPECT_EQ(ObjectAsText(object, true).find("held up"), std::string::npos);
@@ -76,13 +103,14 @@ TEST(ObjectViewTest, AListHasALinePerObject) {
   deleted.set_object_id(std::string(20, '\xef'));
   deleted.set_deleted(true);
   deleted.set_conflicts(2);
-  EXPECT_EQ(
-      ObjectsAsTable(list),
-      "ID                                          SIZE  COMPLETE  PARTIAL  WAITING  NOTES\n"
-      "abababababababababababababababababababab  1000 B         1        1        0\n"
-      "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd       -         0        0       12  not put yet\n"
-      "efefefefefefefefefefefefefefefefefefefef       -         0        0        0  deleted, 2 "
-      "conflicts\n");
+  EXPECT_EQ(ObjectsAsTable(list),
+            "ID                                          SIZE    AGE  COMPLETE  PARTIAL  WAITING  "
+            "NOTES\n"
+            "abababababababababababababababababababab  1000 B  1m30s         1        1        0\n"
+            "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd       -     0s         0        0       12  "
+            "not put yet\n"
+            "efefefefefefefefefefefefefefefefefefefef       -     0s         0        0        0  "
+            "deleted, 2 conflicts\n");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/units.h"
+#include "src/cli/views/object_names.h"
 #include "src/cli/views/text_table.h"
 #include "src/common/elements.h"
 
@@ -28,12 +29,25 @@ std::string VersionText(const v1::Generation& version) {
   return absl::StrFormat("%016x%016x", version.creator().incarnation(), version.creator().node());
 }
 
+using Names = std::map<std::string, v1::ObjectName>;
+
+Names NamesIn(const v1::ReductionDescription& reduction) {
+  Names names;
+  for (const v1::NamedObject& named : reduction.names()) names[named.object_id()] = named.name();
+  return names;
+}
+
+std::string SourceText(const Names& names, const std::string& id) {
+  const auto found = names.find(id);
+  return IdWithName(id, found == names.end() ? v1::ObjectName() : found->second);
+}
+
 std::string OrderName(uint32_t order) { return order == 0 ? "arrival" : "fixed"; }
 
 class Drawing {
  public:
-  Drawing(const v1::ReductionDescription& reduction, bool unicode)
-      : reduction_(reduction), unicode_(unicode) {
+  Drawing(const v1::ReductionDescription& reduction, const Names& names, bool unicode)
+      : reduction_(reduction), names_(names), unicode_(unicode) {
     for (const Slot& slot : reduction.slots()) {
       // A shard of another version could send a slot twice; the first one counts.
       if (!by_number_.emplace(slot.slot(), &slot).second) continue;
@@ -116,6 +130,8 @@ class Drawing {
     }
     if (slot.source_ids_size() > 1) {
       notes.push_back(absl::StrCat(slot.source_ids_size(), " sources"));
+    } else if (slot.source_ids_size() == 1 && names_.contains(slot.source_ids(0))) {
+      notes.push_back(absl::StrCat("\"", NameText(names_.at(slot.source_ids(0))), "\""));
     }
     return {absl::StrCat(prefix, placed ? Printable(slot.node_name()) : "no node"),
             absl::StrCat("slot ", slot.slot()),
@@ -128,6 +144,7 @@ class Drawing {
   }
 
   const v1::ReductionDescription& reduction_;
+  const Names& names_;
   const bool unicode_;
   std::map<int64_t, const Slot*> by_number_;
   std::map<int, std::vector<const Slot*>> below_;
@@ -148,6 +165,7 @@ std::string NameOfElements(const v1::Reduction& spec) {
 
 std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicode) {
   const v1::Reduction& spec = reduction.reduction();
+  const Names names = NamesIn(reduction);
   std::string text =
       absl::StrCat(ReduceOpName(static_cast<ReduceOp>(spec.op())), " of ", NameOfElements(spec),
                    ", ", spec.order() == 0 ? "in order of arrival" : "in the listed order", ": ",
@@ -162,19 +180,18 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
             : absl::StrCat("tree of degree ", reduction.degree(), " over ", reduction.slots_size(),
                            " slots, version ", reduction.epoch(), " of its root");
     absl::StrAppend(&text, shape, reduction.committed() ? ", committed" : "", "\n\n");
-    absl::StrAppend(&text, AlignColumns(Drawing(reduction, unicode).Rows(),
+    absl::StrAppend(&text, AlignColumns(Drawing(reduction, names, unicode).Rows(),
                                         {false, false, false, true, false}));
   }
   // The shard omits slots of a large reduction, so a cut drawing says so.
   if (reduction.slots_left_out() > 0) {
     absl::StrAppend(&text, "not shown: ", reduction.slots_left_out(), " slots\n");
   }
-  // Ids and not names: the shard knows only ids.
   if (reduction.missing_source_ids_size() > 0) {
     absl::StrAppend(&text, "missing: ",
                     absl::StrJoin(reduction.missing_source_ids(), ", ",
-                                  [](std::string* out, const std::string& id) {
-                                    out->append(absl::BytesToHexString(id));
+                                  [&names](std::string* out, const std::string& id) {
+                                    out->append(SourceText(names, id));
                                   }),
                     "\n");
   }
@@ -206,7 +223,12 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
       {"elapsed_s", static_cast<double>(reduction.elapsed_ns()) / 1e9},
       {"slots_left_out", reduction.slots_left_out()},
       {"missing", nlohmann::json::array()},
+      {"names", nlohmann::json::object()},
       {"slots", nlohmann::json::array()}};
+  // By id, because "missing" and "sources" are lists of ids.
+  for (const v1::NamedObject& named : reduction.names()) {
+    AddNameTo(json["names"][absl::BytesToHexString(named.object_id())], named.name());
+  }
   for (const std::string& id : reduction.missing_source_ids()) {
     json["missing"].push_back(absl::BytesToHexString(id));
   }
@@ -232,13 +254,16 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
 }
 
 std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions) {
+  const bool any_named =
+      std::any_of(reductions.begin(), reductions.end(),
+                  [](const v1::RunningReduction& reduction) { return reduction.has_name(); });
   std::vector<std::vector<std::string>> rows = {
-      {"REDUCTION", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}};
+      {"REDUCTION", any_named ? "NAME" : "", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}};
   for (const v1::RunningReduction& reduction : reductions) {
     // The size is known only after the first source exists.
     const bool sized = reduction.size_bytes() > 0;
     rows.push_back(
-        {absl::BytesToHexString(reduction.object_id()),
+        {absl::BytesToHexString(reduction.object_id()), NameText(reduction.name()),
          sized ? HumanBytes(reduction.size_bytes()) : "-",
          absl::StrCat(reduction.ready(), "/", reduction.needed()),
          sized ? absl::StrFormat("%d %%", static_cast<int>(100.0 * reduction.watermark() /
@@ -246,7 +271,7 @@ std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reduction
                : "-",
          HumanDuration(absl::Nanoseconds(reduction.elapsed_ns())), Printable(reduction.state())});
   }
-  return AlignColumns(rows, {false, true, true, true, true, false});
+  return AlignColumns(rows, {false, false, true, true, true, true, false});
 }
 
 }  // namespace phalanx::runtime

@@ -84,6 +84,37 @@ TEST(ReductionDrawingTest, ShowsTheReasonWhyASlotWaits) {
   EXPECT_THAT(text, HasSubstr("missing: 0101"));
 }
 
+TEST(ReductionDrawingTest, ShowsTheNamesOfSources) {
+  v1::ReductionDescription reduction = Described(1);
+  Add(reduction, -1, "n0");
+  reduction.add_missing_source_ids(std::string(20, '\x01'));
+  reduction.add_missing_source_ids(std::string(20, '\x02'));
+  const auto name = [&reduction](char id, const std::string& as) {
+    v1::NamedObject& named = *reduction.add_names();
+    named.set_object_id(std::string(20, id));
+    named.mutable_name()->set_name_space("default");
+    named.mutable_name()->set_name(as);
+  };
+  name('x', "grad/0");
+  name('\x02', "grad/2");
+  const std::string text = DrawReduction(reduction, /*unicode=*/true);
+  EXPECT_THAT(text, HasSubstr("forwards its source, \"grad/0\"\n"));
+  EXPECT_THAT(text,
+              HasSubstr("missing: 0101010101010101010101010101010101010101, \"grad/2\" (0202"));
+  const nlohmann::json json = ReductionAsJson(reduction);
+  EXPECT_EQ(json["names"].size(), 2);
+  EXPECT_EQ(json["names"]["0202020202020202020202020202020202020202"]["name"], "grad/2");
+}
+
+TEST(ReductionDrawingTest, ListsNamesOfRunningReductionsIfThereAreAny) {
+  v1::RunningReduction unnamed;
+  unnamed.set_object_id(std::string(20, '\x01'));
+  v1::RunningReduction named = unnamed;
+  named.mutable_name()->set_name("sum");
+  EXPECT_EQ(ReductionsAsTable({unnamed}).find("NAME"), std::string::npos);
+  EXPECT_THAT(ReductionsAsTable({unnamed, named}), HasSubstr("  sum  "));
+}
+
 TEST(ReductionDrawingTest, DrawsCyclesUnknownParentsAndDuplicatesOnce) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "a");

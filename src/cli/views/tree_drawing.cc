@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/units.h"
+#include "src/cli/views/object_names.h"
 #include "src/cli/views/text_table.h"
 #include "src/common/ids/ids.h"
 
@@ -163,6 +164,7 @@ std::string Headline(const v1::DescribeObjectResponse& object) {
   const v1::ObjectSummary& summary = object.summary();
   const v1::Generation& generation = summary.generation();
   std::string text = absl::BytesToHexString(summary.object_id());
+  if (summary.has_name()) absl::StrAppend(&text, "  \"", NameText(summary.name()), "\"");
   if (summary.deleted()) return absl::StrCat(text, "  deleted\n");
   if (!summary.has_info()) {
     return absl::StrCat(text, object.has_reduction() ? "  being reduced\n" : "  not put yet\n");

@@ -155,6 +155,29 @@ static void Errors(phx_client* client) {
   phx_call_free(get);
 }
 
+static void Names(phx_client* client) {
+  char id[20];
+  char same[20];
+  const phx_put_options options = PutOptions();
+  phx_client_id(client, "batch", 5, "job/7", 5, id);
+  phx_id_from_name("batch", 5, "job/7", 5, same);
+  CHECK(memcmp(id, same, sizeof(id)) == 0);
+  phx_call* put = phx_put(client, id, "x", 1, &options);
+  CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+  phx_call_free(put);
+  phx_call* stat = phx_stat(client, id, kPatience);
+  phx_object_status status;
+  CHECK(stat != NULL && phx_wait(stat, kPatience) == 0 && phx_result_status(stat, &status) == 0);
+  CHECK(status.name_size == 5 && memcmp(status.name, "job/7", 5) == 0);
+  CHECK(status.name_space_size == 5 && memcmp(status.name_space, "batch", 5) == 0);
+  phx_call_free(stat);
+  phx_client_id(client, "batch", 5, "never put", 9, id);
+  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, 0, 0);
+  CHECK(get != NULL && phx_wait(get, kPatience) == 4);
+  CHECK(strstr(phx_error(), "\"batch:never put\" (") != NULL);
+  phx_call_free(get);
+}
+
 static void Broadcasting(phx_client* client) {
   char id[20];
   int64_t nodes = 0;
@@ -201,6 +224,7 @@ int main(void) {
   Lifetime(client);
   Broadcasting(client);
   Errors(client);
+  Names(client);
   phx_close(client);
   phx_client_free(client);
   return 0;

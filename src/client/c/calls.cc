@@ -160,6 +160,10 @@ int phx_result_status(const phx_call* call, phx_object_status* status) {
   status->sticky = result->sticky;
   status->metadata_size = std::min(result->metadata.size(), sizeof(status->metadata));
   std::memcpy(status->metadata, result->metadata.data(), status->metadata_size);
+  status->name_size = std::min(result->name.size(), sizeof(status->name));
+  std::memcpy(status->name, result->name.data(), status->name_size);
+  status->name_space_size = std::min(result->name_space.size(), sizeof(status->name_space));
+  std::memcpy(status->name_space, result->name_space.data(), status->name_space_size);
   return 0;
 }
 

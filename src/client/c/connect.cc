@@ -63,6 +63,13 @@ void phx_id_random(char* id) {
   std::memcpy(id, made.binary().data(), phalanx::ObjectId::kSize);
 }
 
+void phx_client_id(phx_client* client, const char* name_space, size_t name_space_size,
+                   const char* name, size_t name_size, char* id) {
+  const phalanx::ObjectId made = client->client->Id(absl::string_view(name_space, name_space_size),
+                                                    absl::string_view(name, name_size));
+  std::memcpy(id, made.binary().data(), phalanx::ObjectId::kSize);
+}
+
 void phx_id_from_name(const char* name_space, size_t name_space_size, const char* name,
                       size_t name_size, char* id) {
   const phalanx::ObjectId made = phalanx::ObjectId::FromName(

@@ -100,7 +100,10 @@ struct FutureState : public Call {
   // Lock held. Ends the call with this result.
   void Set(Result value) {
     result.emplace(std::move(value));
-    if (!result->ok()) LetGo();
+    if (!result->ok()) {
+      *result = connection().names().WithNames(result->status());
+      LetGo();
+    }
     for (auto& callback : callbacks) connection().AddReady(Bind(std::move(callback)));
     callbacks.clear();
     connection().Finish(*this);
@@ -119,6 +122,10 @@ struct FutureState : public Call {
                                             const char* verb, const ObjectId& id, Value&& value) {
     auto state = std::make_shared<FutureState>(std::move(connection), verb, id);
     state->result.emplace(std::forward<Value>(value));
+    const absl::Status& status = state->result->status();
+    if (!status.ok() && !state->connection().forked()) {
+      *state->result = state->connection().names().WithNames(status);
+    }
     state->connection().MarkEnded(*state);
     return state;
   }

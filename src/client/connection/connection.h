@@ -43,6 +43,7 @@
 #include "absl/time/time.h"
 #include "src/client/connection/call_table.h"
 #include "src/client/connection/file_mapping.h"
+#include "src/client/connection/name_table.h"
 #include "src/client/connection/node_memory.h"
 #include "src/client/connection/put_window.h"
 #include "src/client/connection/wait_queue.h"
@@ -178,6 +179,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string& node_name() const { return identity_.name; }
   const std::string& directory() const { return identity_.directory; }
   const NodeKey& node() const { return identity_.node; }
+  // Its lock cannot be taken in a child of fork.
+  NameTable& names() { return names_; }
 
  private:
   friend class HeldPin;
@@ -235,6 +238,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   NodeIdentity identity_;
 
   std::atomic<uint64_t> next_request_{1};
+  NameTable names_;
   AnswerReader in_;  // the leader's
 
   Mutex mu_;

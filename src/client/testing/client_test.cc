@@ -618,6 +618,51 @@ TEST_F(ClientTest, AFutureWithoutACallReturnsAnError) {
   EXPECT_FALSE(Future<Buffer>().ready());
 }
 
+// ---------------------------------------------------------------------------- names
+
+TEST_F(ClientTest, AnObjectKeepsTheNameOfItsId) {
+  const ObjectId id = client_->Id("job/7");
+  PHALANX_ASSERT_OK(client_->Put(id, "x").Wait());
+  const auto other = ConnectTo(node_);
+  PHALANX_ASSERT_OK_AND_ASSIGN(const ObjectStatus status, other->Stat(id).Wait());
+  EXPECT_EQ(status.name, "job/7");
+  EXPECT_EQ(status.name_space, "default");
+  const ObjectId large = client_->Id("batch", "large");
+  EXPECT_EQ(large, ObjectId::FromName("batch", "large"));
+  PHALANX_ASSERT_OK(client_->Put(large, Content(2 << 20)).Wait());
+  EXPECT_EQ(other->Stat(large).Wait()->name, "large");
+  EXPECT_EQ(other->Stat(large).Wait()->name_space, "batch");
+}
+
+TEST_F(ClientTest, AnObjectWhoseIdWasNotDerivedHasNoName) {
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "x").Wait());
+  EXPECT_EQ(client_->Stat(Id(1)).Wait()->name, "");
+  // The id is that of a name, but the name cannot be kept.
+  const ObjectId id = client_->Id("two\nlines");
+  PHALANX_ASSERT_OK(client_->Put(id, "x").Wait());
+  EXPECT_EQ(client_->Stat(id).Wait()->name, "");
+}
+
+TEST_F(ClientTest, ErrorsShowNames) {
+  const ObjectId id = client_->Id("job/7");
+  const std::string shown = absl::StrCat("Get of \"job/7\" (", id.hex(), ") at unix:");
+  GetOptions options;
+  options.timeout = absl::ZeroDuration();
+  EXPECT_THAT(client_->Get(id, options).Wait(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr(shown)));
+  // Refused before anything is sent.
+  PutOptions bad;
+  bad.slices = 0;
+  EXPECT_THAT(client_->Put(id, "x", bad).Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"job/7\" (")));
+  // From inside another call: the name is there once.
+  PHALANX_ASSERT_OK(client_->Put(id, Content(2 << 20)).Wait());
+  const auto differs = client_->Put(id, Content(3 << 20)).Wait();
+  EXPECT_THAT(differs, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("\"job/7\" (")));
+  EXPECT_EQ(std::string(differs.status().message()).find("(\"job/7\""), std::string::npos)
+      << differs.status();
+}
+
 // ---------------------------------------------------------------------------- connecting
 
 TEST(Connect, FailsIfNoNodeListens) {

@@ -36,6 +36,7 @@ PutOptions Fold::TargetOptions() const {
   target.owned = order_.owned;
   target.metadata = order_.metadata;
   target.asked_for = order_.asked_for;
+  target.name = order_.name;
   return target;
 }
 

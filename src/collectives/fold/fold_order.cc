@@ -158,6 +158,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.owned = fold.owned();
   order.metadata = fold.metadata();
   order.asked_for = fold.asked_for();
+  order.name = directory::NameOf(fold);
   PHALANX_ASSIGN_OR_RETURN(order.number, directory::ParseReductionId(fold));
   // Before anything is allocated for them.
   if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");

@@ -36,6 +36,7 @@ struct FoldOrder : directory::FoldTask {
   // Without the sources: each input of the kinds kSource and kInline is one.
   ReduceSpec spec;
   bool owned = false;     // the target is
+  ObjectName name;        // the target's
   std::string asked_for;  // the record of the reduction that the target answers
   // The reduction's.
   ReductionId number;

@@ -433,6 +433,7 @@ RequestId Reducer::Reduce(ClientId client, const ReduceTarget& target, const Red
   directory::ToProto(spec, target.root_here ? impl_->options_.self : NodeKey(),
                      request->mutable_reduction());
   request->mutable_reduction()->set_everybody(target.everybody);
+  directory::SetName(target.name, request->mutable_reduction());
   return impl_->requests_.Ask(client, target.id, std::move(message), deadline, std::move(done));
 }
 

@@ -7,6 +7,7 @@
 #define PHALANX_COMMON_IDS_DIGEST_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/strings/string_view.h"
 
@@ -21,6 +22,23 @@ struct Digest128 {
 
 // Returns the digest of a description that is encoded as `bytes`.
 Digest128 DigestOf(absl::string_view bytes);
+
+// The same digest of bytes that are there one part after the other. One thread at a time.
+class DigestStream {
+ public:
+  DigestStream();
+  ~DigestStream();
+  DigestStream(const DigestStream&) = delete;
+  DigestStream& operator=(const DigestStream&) = delete;
+
+  void Append(absl::string_view bytes);
+  // Returns the digest of all bytes so far.
+  Digest128 digest() const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
 
 }  // namespace phalanx
 

@@ -78,6 +78,11 @@ TEST(VersionTest, OfTwoReductionsTheOneWithTheGreaterCountBeganLater) {
 TEST(DigestTest, TheSameDescriptionHasTheSameDigest) {
   EXPECT_EQ(DigestOf("a list of ids"), DigestOf("a list of ids"));
   EXPECT_NE(DigestOf("a list of ids"), DigestOf("another list"));
+  DigestStream parts;
+  parts.Append("a list");
+  parts.Append("");
+  parts.Append(" of ids");
+  EXPECT_EQ(parts.digest(), DigestOf("a list of ids"));
 }
 
 }  // namespace

@@ -62,9 +62,9 @@ absl::Status DirectoryCore::Describe(const ObjectId& id, Instant now,
                                      v1::DescribeObjectResponse* out) const {
   return impl_->report.Describe(id, now, out);
 }
-absl::Status DirectoryCore::List(const v1::ListObjectsRequest& request,
+absl::Status DirectoryCore::List(const v1::ListObjectsRequest& request, Instant now,
                                  v1::ListObjectsResponse* out) const {
-  return impl_->report.List(request, out);
+  return impl_->report.List(request, now, out);
 }
 void DirectoryCore::FillStatus(Instant now, v1::GetStatusResponse* out) const {
   impl_->report.FillStatus(now, out);

@@ -76,7 +76,8 @@ class DirectoryCore {
   // neither the shard nor a node knows the id; List returns InvalidArgument if after_object_id is
   // not an id.
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
-  absl::Status List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
+  absl::Status List(const v1::ListObjectsRequest& request, Instant now,
+                    v1::ListObjectsResponse* out) const;
   void FillStatus(Instant now, v1::GetStatusResponse* out) const;
 
   // OK, or Internal with the invariant that does not hold.

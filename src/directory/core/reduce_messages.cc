@@ -73,6 +73,8 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   if (reduction.order() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("order: ", reduction.order(), " is none"));
   }
+  // Not a part of the spec: requests with and without it are the same.
+  PHALANX_RETURN_IF_ERROR(ParseNameOf(reduction).status());
   PHALANX_ASSIGN_OR_RETURN(spec.elements, ParseElements(reduction.dtype(), reduction.runs()));
   spec.op = static_cast<ReduceOp>(reduction.op());
   spec.order = reduction.order() == 0 ? ReduceSpec::Order::kArrival : ReduceSpec::Order::kFixed;

@@ -31,7 +31,7 @@ absl::StatusOr<ElementTypes> ParseElements(
 uint32_t ToProto(const ElementTypes& elements,
                  google::protobuf::RepeatedPtrField<v1::ElementRun>* runs);
 
-// Checks each field by itself. ValidateReduceSpec checks whether the fields agree.
+// Checks each field by itself, also the name. ValidateReduceSpec checks whether the fields agree.
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
 // Writes the sources from index `first_source` on.
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out,

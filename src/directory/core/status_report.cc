@@ -24,12 +24,15 @@ uint64_t NanosBetween(Instant from, Instant to) {
 
 }  // namespace
 
-void StatusReport::Summarize(const Object& object, v1::ObjectSummary* out) const {
+void StatusReport::Summarize(const Object& object, Instant now, v1::ObjectSummary* out) const {
   out->set_object_id(object.id.binary().data(), ObjectId::kSize);
   if (object.adopted()) {
     ToProto(object.generation, out->mutable_generation());
     ToProto(object.info, out->mutable_info());
+    out->mutable_info()->clear_name();
   }
+  SetName(object.info.name, out);
+  out->set_age_ns(NanosBetween(object.since, now));
   out->set_complete_copies(object.copies.complete());
   out->set_partial_copies(object.copies.size() - object.copies.complete());
   out->set_waiting(object.waiting.size());
@@ -43,11 +46,14 @@ void StatusReport::Summarize(const Object& object, v1::ObjectSummary* out) const
   }
 }
 
-void StatusReport::Summarize(const ObjectId& id, const Tombstone& tombstone,
+void StatusReport::Summarize(const ObjectId& id, const Tombstone& tombstone, Instant now,
                              v1::ObjectSummary* out) {
   out->set_object_id(id.binary().data(), ObjectId::kSize);
   ToProto(tombstone.generations.front(), out->mutable_generation());
   ToProto(tombstone.info, out->mutable_info());
+  out->mutable_info()->clear_name();
+  SetName(tombstone.info.name, out);
+  out->set_age_ns(NanosBetween(tombstone.since, now));
   out->set_deleted(true);
 }
 
@@ -80,6 +86,29 @@ void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const 
   out->set_repairs(pull.repairs);
 }
 
+void StatusReport::AddNames(const Reduction& reduction, v1::ReductionDescription* out) const {
+  size_t bytes = 0;
+  const auto add = [out, &bytes](const ObjectId& id, const ObjectName& name) {
+    if (name.empty() || bytes >= kMaxDescribedBytes) return;
+    v1::NamedObject& named = *out->add_names();
+    ToProto(id, named.mutable_object_id());
+    ToProto(name, named.mutable_name());
+    bytes += named.ByteSizeLong();
+  };
+  const auto add_source = [this, &reduction, &add](const std::string& id_bytes) {
+    const ObjectId id = *ObjectId::FromBinary(id_bytes);
+    // A source belongs to this shard, or its own shard reports its name with its state.
+    if (const Object* object = parts_.objects.Find(id)) return add(id, object->info.name);
+    const auto foreign = reduction.sources.foreign.find(id);
+    if (foreign != reduction.sources.foreign.end()) add(id, NameOf(foreign->second));
+  };
+  add(reduction.target, reduction.name);
+  for (const v1::ReductionDescription::Slot& slot : out->slots()) {
+    for (const std::string& source : slot.source_ids()) add_source(source);
+  }
+  for (const std::string& source : out->missing_source_ids()) add_source(source);
+}
+
 absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
                                     v1::DescribeObjectResponse* out) const {
   const Object* const found = parts_.objects.Find(id);
@@ -87,24 +116,26 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   const bool live = found != nullptr && found->adopted();
   // An object that exists only because nodes wait for it does not hide the deletion.
   if (!live && tombstone != nullptr) {
-    Summarize(id, *tombstone, out->mutable_summary());
+    Summarize(id, *tombstone, now, out->mutable_summary());
     return absl::OkStatus();
   }
   const Reduction* const reduction = parts_.reductions.catalog().Find(id);
   if (reduction != nullptr) {
     DescribeReduction(*reduction, parts_.nodes, now, out->mutable_reduction());
+    AddNames(*reduction, out->mutable_reduction());
   }
   // The target exists only when the root announces it.
   if (found == nullptr && reduction != nullptr) {
     out->mutable_summary()->set_object_id(id.binary().data(), ObjectId::kSize);
     out->mutable_summary()->set_reducing(true);
+    SetName(reduction->name, out->mutable_summary());
     return absl::OkStatus();
   }
   if (found == nullptr) {
     return absl::NotFoundError(absl::StrCat("object ", id.hex(), ": no node has or wants it"));
   }
   const Object& object = *found;
-  Summarize(object, out->mutable_summary());
+  Summarize(object, now, out->mutable_summary());
   // Bounded by bytes, not by entries: names and labels have any length.
   size_t bytes = 0;
   for (const auto& [key, copy] : object.copies) {
@@ -123,14 +154,14 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   return absl::OkStatus();
 }
 
-absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
+absl::Status StatusReport::List(const v1::ListObjectsRequest& request, Instant now,
                                 v1::ListObjectsResponse* out) const {
   const uint32_t limit =
       request.limit() == 0 ? kDefaultListed : std::min(request.limit(), kMaxListed);
   const auto& objects = parts_.objects.all();
   const auto& tombstones = parts_.tombstones.ids();
   auto object = objects.begin();
-  auto deleted = tombstones.begin();
+  auto deleted = request.without_deleted() ? tombstones.end() : tombstones.begin();
   if (!request.after_object_id().empty()) {
     const auto after = ObjectId::FromBinary(request.after_object_id());
     if (!after.ok()) {
@@ -138,7 +169,7 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
           absl::StrCat("after_object_id: ", after.status().message()));
     }
     object = objects.upper_bound(*after);
-    deleted = tombstones.upper_bound(*after);
+    if (!request.without_deleted()) deleted = tombstones.upper_bound(*after);
   }
   size_t bytes = 0;
   // Two ordered lists merged; an id with both is alive again.
@@ -156,9 +187,9 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
     out->set_listed_to(id.binary().data(), ObjectId::kSize);
     const Tombstone* tombstone = deleted_first ? parts_.tombstones.FindDeleted(id) : nullptr;
     if (!deleted_first) {
-      Summarize(*object->second, out->add_objects());
+      Summarize(*object->second, now, out->add_objects());
     } else if (tombstone != nullptr) {
-      Summarize(id, *tombstone, out->add_objects());
+      Summarize(id, *tombstone, now, out->add_objects());
     }
     if (!deleted_first || tombstone != nullptr)
       bytes += out->objects(out->objects_size() - 1).ByteSizeLong();

@@ -35,14 +35,18 @@ class StatusReport {
   // NotFound if nothing is known of the id.
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
   // InvalidArgument if after_object_id is not an id.
-  absl::Status List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
+  absl::Status List(const v1::ListObjectsRequest& request, Instant now,
+                    v1::ListObjectsResponse* out) const;
   void FillStatus(Instant now, v1::GetStatusResponse* out) const;
 
  private:
-  void Summarize(const Object& object, v1::ObjectSummary* out) const;
-  static void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out);
+  void Summarize(const Object& object, Instant now, v1::ObjectSummary* out) const;
+  static void Summarize(const ObjectId& id, const Tombstone& tombstone, Instant now,
+                        v1::ObjectSummary* out);
   void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
                     v1::CopyDescription* out) const;
+  // The names of the objects in the description.
+  void AddNames(const Reduction& reduction, v1::ReductionDescription* out) const;
   void FillCounters(StatusCounters counters) const;
 
   const Parts parts_;

@@ -52,7 +52,7 @@ class StatusReportTest : public ObjectFixture {
     request.set_limit(limit);
     request.set_after_object_id(after);
     v1::ListObjectsResponse out;
-    PHALANX_EXPECT_OK(report_.List(request, &out));
+    PHALANX_EXPECT_OK(report_.List(request, context_.now, &out));
     return out;
   }
   v1::GetStatusResponse Status() {
@@ -141,6 +141,34 @@ TEST_F(StatusReportTest, APageListsLiveAndDeletedIdsInOrder) {
   }
 }
 
+TEST_F(StatusReportTest, AListWithoutDeletedObjectsHasTheOthers) {
+  Create(kA, /*complete=*/true);
+  for (const char* name : {"x", "y", "z"})
+    tombstones_.Add(ObjectId::FromName("test", name), Gen(kA));
+  v1::ListObjectsRequest request;
+  request.set_without_deleted(true);
+  v1::ListObjectsResponse out;
+  PHALANX_ASSERT_OK(report_.List(request, context_.now, &out));
+  ASSERT_EQ(out.objects_size(), 1);
+  EXPECT_EQ(out.objects(0).object_id(), Bytes(id_));
+  EXPECT_FALSE(out.more());
+  request.set_after_object_id(Bytes(id_));
+  out.Clear();
+  PHALANX_ASSERT_OK(report_.List(request, context_.now, &out));
+  EXPECT_EQ(out.objects_size(), 0);
+}
+
+TEST_F(StatusReportTest, TheAgeCountsFromTheAdoption) {
+  Want(kB);
+  Advance(absl::Seconds(3));
+  EXPECT_EQ(Describe().summary().age_ns(), 3000000000u) << "waited for";
+  Create(kA, /*complete=*/true);
+  EXPECT_EQ(Describe().summary().age_ns(), 0u);
+  Advance(absl::Seconds(2));
+  EXPECT_EQ(Describe().summary().age_ns(), 2000000000u);
+  EXPECT_EQ(List().objects(0).age_ns(), 2000000000u);
+}
+
 TEST_F(StatusReportTest, AnIdThatWasPutAgainIsListedOnceAndAlive) {
   tombstones_.Add(id_, Gen(kB));
   Create(kA, /*complete=*/true);
@@ -153,7 +181,8 @@ TEST_F(StatusReportTest, APageBehindSomethingElseThanAnIdIsInvalid) {
   v1::ListObjectsRequest request;
   request.set_after_object_id("short");
   v1::ListObjectsResponse out;
-  EXPECT_THAT(report_.List(request, &out), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(report_.List(request, context_.now, &out),
+              HasCode(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(StatusReportTest, TheStatusHasTheNodesAndTheCounters) {

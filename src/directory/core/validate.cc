@@ -1,6 +1,7 @@
 #include "src/directory/core/validate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
@@ -110,8 +111,18 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
   if (info.asked_for().size() > kMaxAskedForBytes) {
     return TooLong("info.asked_for", info.asked_for().size(), kMaxAskedForBytes);
   }
-  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata(), info.reduced_from(),
-                    info.refers_to(),  info.owned(),  info.asked_for()};
+  PHALANX_ASSIGN_OR_RETURN(ObjectName name, ParseNameOf(info));
+  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata(),  info.reduced_from(),
+                    info.refers_to(),  info.owned(),  info.asked_for(), std::move(name)};
+}
+
+absl::StatusOr<ObjectName> ParseObjectName(const v1::ObjectName& name) {
+  ObjectName parsed = ObjectName::Of(name.name_space(), name.name());
+  if (!parsed.empty()) return parsed;
+  // Terminals show names.
+  return absl::InvalidArgumentError(absl::StrCat(
+      "name: ", name.name_space().size(), " and ", name.name().size(),
+      " bytes are no UTF-8 without control characters of 1 to ", kMaxObjectNameBytes, " bytes"));
 }
 
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
@@ -202,6 +213,12 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   if (!info.refers_to.empty()) out->set_refers_to(info.refers_to);
   if (info.owned) out->set_owned(true);
   if (!info.asked_for.empty()) out->set_asked_for(info.asked_for);
+  SetName(info.name, out);
+}
+
+void ToProto(const ObjectName& name, v1::ObjectName* out) {
+  out->set_name_space(name.name_space().data(), name.name_space().size());
+  out->set_name(name.name().data(), name.name().size());
 }
 
 NodeKey FromProto(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }

@@ -20,6 +20,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/types.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/ids/version.h"
 
 namespace phalanx::directory {
@@ -38,6 +39,9 @@ struct ObjectInfo {
   bool owned = false;
   // The request that the result belongs to, as reduce_result.h encodes it; can be empty.
   std::string asked_for = {};
+  // The object's name, if the creator knew it. Not part of equality, because a name belongs to the
+  // id: an object keeps it from the first message that has one.
+  ObjectName name = {};
 
   friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
     return a.size_bytes == b.size_bytes && a.slices == b.slices && a.metadata == b.metadata &&
@@ -66,6 +70,14 @@ absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
 // As ParseGeneration; a version can have any other numbers.
 absl::StatusOr<SlotVersion> ParseVersion(const v1::Generation& version);
 absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
+// Rejects a name that cannot be kept (ObjectName::Of).
+absl::StatusOr<ObjectName> ParseObjectName(const v1::ObjectName& name);
+// The same for a field that can be absent: no name then. The message is one with a field `name`.
+template <typename Message>
+absl::StatusOr<ObjectName> ParseNameOf(const Message& message) {
+  if (!message.has_name()) return ObjectName();
+  return ParseObjectName(message.name());
+}
 
 // Rejects inline bytes if the object is incomplete, if they are longer than kMaxInlineBytes, or if
 // their length is not the object's.
@@ -88,6 +100,20 @@ void ToProto(const ObjectId& id, std::string* out);
 void ToProto(const NodeKey& key, v1::NodeKey* out);
 void ToProto(const Generation& generation, v1::Generation* out);
 void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
+// REQUIRES: there is a name.
+void ToProto(const ObjectName& name, v1::ObjectName* out);
+// Returns the name in the field `name`, or no name if the field is absent or malformed; for
+// messages of a shard, which has checked it.
+template <typename Message>
+ObjectName NameOf(const Message& message) {
+  if (!message.has_name()) return ObjectName();
+  return ObjectName::Of(message.name().name_space(), message.name().name());
+}
+// Sets the field `name` of the message, unless there is no name.
+template <typename Message>
+void SetName(const ObjectName& name, Message* message) {
+  if (!name.empty()) ToProto(name, message->mutable_name());
+}
 // Copies the fields; for messages that were checked already.
 NodeKey FromProto(const v1::NodeKey& key);
 Generation FromProto(const v1::Generation& generation);

@@ -72,6 +72,29 @@ TEST(ValidateTest, ReducedArgumentsHaveAtMost64Bytes) {
   EXPECT_THAT(ParseObjectInfo(info), StatusIs(kInvalid, HasSubstr("asked_for")));
 }
 
+TEST(ValidateTest, ANameIsBoundedPrintableUtf8) {
+  v1::ObjectInfo info = Info(1, 1);
+  EXPECT_TRUE(ParseObjectInfo(info)->name.empty());
+  info.mutable_name()->set_name_space("default");
+  info.mutable_name()->set_name(std::string(kMaxObjectNameBytes, 'n'));
+  ASSERT_THAT(ParseObjectInfo(info), IsOk());
+  EXPECT_EQ(ParseObjectInfo(info)->name.size(), kMaxObjectNameBytes + 7);
+  v1::ObjectInfo back;
+  ToProto(*ParseObjectInfo(info), &back);
+  EXPECT_EQ(back.name().name(), info.name().name());
+  for (const std::string& bad : {std::string(kMaxObjectNameBytes + 1, 'n'), std::string(),
+                                 std::string("a\x1b[2J"), std::string("\xff")}) {
+    info.mutable_name()->set_name(bad);
+    EXPECT_THAT(ParseObjectInfo(info), StatusIs(kInvalid, HasSubstr("name"))) << bad.size();
+  }
+}
+
+TEST(ValidateTest, ANameIsNoPartOfTheIdentityOfAGeneration) {
+  ObjectInfo named{1, 1, ""};
+  named.name = ObjectName::Of("default", "n");
+  EXPECT_EQ(named, (ObjectInfo{1, 1, ""}));
+}
+
 TEST(ValidateTest, InlineBytesAreTheWholeOfACompleteSmallObject) {
   EXPECT_THAT(ValidateInline(3, true, true, "abc"), IsOk());
   EXPECT_THAT(ValidateInline(0, true, true, ""), IsOk());

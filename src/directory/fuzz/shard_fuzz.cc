@@ -343,7 +343,7 @@ class World {
       v1::GetStatusResponse status;
       shard_->FillStatus(&status);
       v1::ListObjectsResponse list;
-      PHALANX_CHECK(shard_->core().List({}, &list).ok(), "a list needs nothing");
+      PHALANX_CHECK(shard_->core().List({}, loop_.Now(), &list).ok(), "a list needs nothing");
       if (listener_) listener_("list", list);
       for (const char id : {'a', 'b'}) {
         v1::DescribeObjectResponse description;

@@ -194,10 +194,11 @@ absl::StatusOr<v1::DescribeObjectResponse> ToolsClient::Describe(const ObjectId&
 }
 
 absl::StatusOr<v1::ListObjectsResponse> ToolsClient::List(const std::optional<ObjectId>& after,
-                                                          uint32_t limit) {
+                                                          uint32_t limit, bool with_deleted) {
   v1::ListObjectsRequest request;
   if (after.has_value()) request.set_after_object_id(std::string(after->binary()));
   request.set_limit(limit);
+  request.set_without_deleted(!with_deleted);
   auto answers = impl_->AskAll<v1::ListObjectsRequest, v1::ListObjectsResponse>(
       "ListObjects", &AsyncStub::ListObjects, request);
   std::vector<v1::ListObjectsResponse> lists;

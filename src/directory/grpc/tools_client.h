@@ -55,8 +55,8 @@ class ToolsClient {
   // `more` is true if others can follow; `listed_to` is the `after` of the next call. A page can
   // have fewer than `limit` objects, even none, although others follow. The call
   // fails with the error of the first shard that fails.
-  absl::StatusOr<v1::ListObjectsResponse> List(const std::optional<ObjectId>& after,
-                                               uint32_t limit);
+  absl::StatusOr<v1::ListObjectsResponse> List(const std::optional<ObjectId>& after, uint32_t limit,
+                                               bool with_deleted = true);
 
  private:
   struct Impl;

@@ -119,7 +119,7 @@ class Answers {
 
   absl::Status Fill(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return shard_->core().List(request, response);
+    return shard_->core().List(request, executor_.Now(), response);
   }
 
   absl::Status Fill(const v1::DescribeObjectRequest& request, v1::DescribeObjectResponse* response)

@@ -1,5 +1,7 @@
 #include "src/directory/objects/object.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace phalanx::directory {
@@ -52,6 +54,12 @@ Node* Object::FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const {
     if (node != nullptr && node->connected && !node->draining && !node->registering) return node;
   }
   return nullptr;
+}
+
+void Object::SetInfo(ObjectInfo other) {
+  ObjectName known = std::move(info.name);
+  info = std::move(other);
+  if (!known.empty()) info.name = std::move(known);
 }
 
 Standby* Object::FindStandby(const Generation& standby_generation, const NodeKey& node) {

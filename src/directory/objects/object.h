@@ -199,7 +199,7 @@ enum class ObjectPhase {
 };
 
 struct Object {
-  explicit Object(const ObjectId& object_id) : id(object_id) {}
+  Object(const ObjectId& object_id, Instant now) : id(object_id), since(now) {}
 
   ObjectPhase phase() const { return phase_; }
   bool adopted() const { return phase_ != ObjectPhase::kAbsent; }
@@ -214,6 +214,10 @@ struct Object {
   Node* FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const;
   // Returns true if the want's node has no memory for the object's generation.
   bool LacksRoom(const Want& want) const { return adopted() && want.no_room_for == generation; }
+  // The first name that a message has for the id is kept, whatever becomes of the generation.
+  void LearnName(const ObjectName& name) {
+    if (info.name.empty()) info.name = name;
+  }
   // Returns nullptr if the generation does not stand by on the node.
   Standby* FindStandby(const Generation& standby_generation, const NodeKey& node);
   void EraseStandby(const Generation& standby_generation, const NodeKey& node);
@@ -221,9 +225,12 @@ struct Object {
   const ObjectId id;
 
   // ---- written by ObjectTable
-  // `generation` and `info` are those of the adopted generation.
+  // `generation` and `info` are those of the adopted generation; info.name is the object's.
   Generation generation;
   ObjectInfo info;
+  // When the generation was adopted or registered here; before that, when the object was first
+  // wanted.
+  Instant since;
   // Adopted from absence in the first lease after a start: gives way to a generation that was
   // adopted before the start.
   bool provisional = false;
@@ -258,6 +265,9 @@ struct Object {
 
  private:
   friend class ObjectTable;
+  // Replaces `info`, but keeps a name that is known.
+  void SetInfo(ObjectInfo other);
+
   ObjectPhase phase_ = ObjectPhase::kAbsent;
 };
 

@@ -65,6 +65,7 @@ absl::Status ObjectTable::OnRegisterCopy(Node& node, const v1::RegisterCopy& m, 
   if (current && !(object.info == r.info)) {
     return absl::InvalidArgumentError("info: another node registered another one");
   }
+  object.LearnName(r.info.name);
   if (!object.adopted() && r.adopted && !gate_.learning() &&
       DefectActive(Defect::kFencedDropsSoleCopy)) {
     outbox_.SendVerdict(node.key, id, r.generation, v1::Verdict::SUPERSEDED, object.generation,
@@ -85,7 +86,8 @@ bool ObjectTable::AdoptRegistered(Object& object, const Registration& r) {
   object.phase_ =
       losses_.Contains(object.id, r.generation) ? ObjectPhase::kSealed : ObjectPhase::kWriting;
   object.generation = r.generation;
-  object.info = r.info;
+  object.SetInfo(r.info);
+  object.since = context_.now;
   // Before the loss is forgotten: it has the policy that is restored.
   listeners_.placements->OnReturned(object);
   losses_.Erase(object.id);

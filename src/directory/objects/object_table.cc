@@ -30,7 +30,7 @@ Object* ObjectTable::Find(const ObjectId& id) {
 
 Object& ObjectTable::GetOrCreate(const ObjectId& id) {
   auto [at, added] = objects_.try_emplace(id);
-  if (added) at->second = std::make_unique<Object>(id);
+  if (added) at->second = std::make_unique<Object>(id, context_.now);
   return *at->second;
 }
 
@@ -123,7 +123,8 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   object.provisional = gate_.learning();
   object.first_plan = context_.NewPlan();
   object.generation = generation;
-  object.info = std::move(info);
+  object.SetInfo(std::move(info));
+  object.since = context_.now;
   ++context_.counters.adopted;
   // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
   failures_.Erase(object.id);
@@ -548,6 +549,7 @@ absl::Status ObjectTable::FinishCreate(Object& object, Node& node, Announcement 
   if (current && !(object.info == announced.info)) {
     return absl::InvalidArgumentError("info: it differs from what was announced");
   }
+  object.LearnName(announced.info.name);
   if (current) {
     ReportAdopted(object);
     if (announced.complete && object.copies.contains(node.key)) CompleteCopy(object, node.key);

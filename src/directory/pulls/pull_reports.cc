@@ -247,8 +247,10 @@ void PullScheduler::MoveToBetterSender(Object& object, RelayTree::Member* receiv
 
 absl::Status PullScheduler::OnRegisterWant(Node& node, const v1::RegisterWant& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const ObjectName name, ParseNameOf(m));
   if (DefectActive(Defect::kWaiterDroppedAtRestart)) return absl::OkStatus();
   Object& object = objects_.GetOrCreate(id);
+  object.LearnName(name);
   Want asked;
   asked.number = m.number();
   asked.keep = m.keep();

@@ -51,9 +51,11 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   if (m.has_no_room_for()) {
     PHALANX_ASSIGN_OR_RETURN(asked.no_room_for, ParseGeneration(m.no_room_for()));
   }
+  PHALANX_ASSIGN_OR_RETURN(const ObjectName name, ParseNameOf(m));
   // Nothing is changed before this line: a Want with a bad field must leave no object behind.
   ++context_.counters.wants;
   Object& object = objects_.GetOrCreate(id);
+  object.LearnName(name);
   AddWant(object, node, asked);
   // A node that waits for memory neither sends its partial copy nor occupies a sender.
   if (object.LacksRoom(asked)) {

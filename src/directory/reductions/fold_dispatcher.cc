@@ -81,6 +81,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   out->set_metadata(task.metadata);
   // The arguments travel with the object: a restarted shard compares repeated requests with them.
   out->set_asked_for(ReduceRecord(spec).Encode());
+  SetName(reduction.name, out);
 }
 
 void FoldDispatcher::SendDrop(const NodeKey& to, const ObjectId& target,

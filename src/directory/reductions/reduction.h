@@ -19,6 +19,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/ids/version.h"
 #include "src/common/time/instant.h"
 #include "src/directory/reductions/ring_plan/ring_plan.h"
@@ -146,6 +147,7 @@ struct Reduction {
   ReductionPhase phase = ReductionPhase::kCollecting;
   // Every requester wants the target to be owned.
   bool owned = false;
+  ObjectName name;  // the target's, if a requester knows it
   Instant started;
   Instant deadline = Instant::Infinite();
   Instant timer = Instant::Infinite();

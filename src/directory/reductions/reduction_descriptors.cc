@@ -253,6 +253,7 @@ void ReductionDescriptors::FillKeep(const Reduction& reduction, size_t first,
   out->mutable_reduction()->set_closed(reduction.plan.closed());
   ToProto(reduction.identity.id, out->mutable_reduction()->mutable_begun());
   out->set_owned(reduction.owned);
+  SetName(reduction.name, out->mutable_reduction());
   if (reduction.deadline.infinite()) return;
   // At least 1: 0 would mean no deadline.
   out->set_timeout_ms(static_cast<uint64_t>(

@@ -125,7 +125,9 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
   }
   // Owned only if all requesters agree: one that did not ask for it need not hold the result.
   reduction.owned = m.owned() && (first || reduction.owned);
+  if (reduction.name.empty()) reduction.name = NameOf(m.reduction());
   Object* result = objects_.Find(reduction.target);
+  if (result != nullptr) result->LearnName(reduction.name);
   const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
   if (stays) objects_.ClearOwned(*result);
   if (!m.again()) reduction.requests.has_new = true;

@@ -87,6 +87,7 @@ void ListReductions(const ReductionCatalog& catalog, Instant now, v1::GetStatusR
     to.set_elapsed_ns(
         static_cast<uint64_t>(std::max<int64_t>(0, now.nanos() - reduction->started.nanos())));
     to.set_state(DescribeWaiting(*reduction));
+    SetName(reduction->name, &to);
     const auto root =
         reduction->placed.find({reduction->plan.RootNode(), reduction->plan.RootVersion()});
     if (root != reduction->placed.end()) to.set_watermark(root->second.watermark);

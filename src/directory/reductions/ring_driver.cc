@@ -168,6 +168,7 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
   fold.set_owned(reduction.owned);
   fold.set_metadata(ring.metadata());
   fold.set_asked_for(ReduceRecord(spec).Encode());
+  SetName(reduction.name, &fold);
   v1::Fold::Ring& way = *fold.mutable_ring();
   ToProto(ring.generation(), way.mutable_generation());
   ToProto(ring.Before(place), way.mutable_before());

@@ -177,6 +177,7 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source) {
   v1::SourceState state;
   state.set_source_id(source.binary().data(), ObjectId::kSize);
   Object* object = objects_.Find(source);
+  if (object != nullptr) SetName(object->info.name, &state);
   // A generation that was put after the failure or the Delete may still be registered.
   const bool sure = gate_.MayAdoptFromAbsence();
   if (const absl::Status* failed = failures_.Find(source); sure && failed != nullptr) {
@@ -258,6 +259,7 @@ absl::Status SourceWatcher::OnSourceState(Node& node, const v1::SourceState& m) 
       m.holders_size() > kMaxHolders || m.metadata().size() > kMaxMetadataBytes) {
     return absl::InvalidArgumentError("source_state: it is larger than any there is");
   }
+  PHALANX_RETURN_IF_ERROR(ParseNameOf(m).status());
   for (const v1::SourceState::Holder& holder : m.holders()) {
     PHALANX_RETURN_IF_ERROR(ParseNodeKey(holder.node()).status());
   }

@@ -64,7 +64,7 @@ TEST(ToolsTest, ListsPageInOrderOfIds) {
   std::vector<std::string> seen;
   while (true) {
     v1::ListObjectsResponse page;
-    PHALANX_ASSERT_OK(h.core().List(request, &page));
+    PHALANX_ASSERT_OK(h.core().List(request, h.now(), &page));
     for (const auto& object : page.objects()) seen.push_back(object.object_id());
     if (!page.more()) break;
     EXPECT_EQ(page.objects_size(), 4);
@@ -81,7 +81,7 @@ TEST(ToolsTest, AListFromAnInvalidIdIsRefused) {
   v1::ListObjectsRequest request;
   request.set_after_object_id("short");
   v1::ListObjectsResponse page;
-  EXPECT_THAT(h.core().List(request, &page),
+  EXPECT_THAT(h.core().List(request, h.now(), &page),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("after_object_id")));
   EXPECT_EQ(page.objects_size(), 0);
 }
@@ -95,13 +95,13 @@ TEST(ToolsTest, AListWithManyBytesHasManyPages) {
   }
   v1::ListObjectsRequest request;
   v1::ListObjectsResponse page;
-  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  PHALANX_ASSERT_OK(h.core().List(request, h.now(), &page));
   EXPECT_TRUE(page.more());
   EXPECT_LT(page.ByteSizeLong(), (2 << 20) + 5000);
   const int first = page.objects_size();
   request.set_after_object_id(page.listed_to());
   page.Clear();
-  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  PHALANX_ASSERT_OK(h.core().List(request, h.now(), &page));
   EXPECT_FALSE(page.more());
   EXPECT_EQ(first + page.objects_size(), 1000);
 }
@@ -120,12 +120,12 @@ TEST(ToolsTest, AListDoesNotExamineAllUnlistedIds) {
   }
   v1::ListObjectsRequest request;
   v1::ListObjectsResponse page;
-  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  PHALANX_ASSERT_OK(h.core().List(request, h.now(), &page));
   EXPECT_EQ(page.objects_size(), 0);
   ASSERT_TRUE(page.more()) << "all " << kIds << " ids were looked at in one turn";
   request.set_after_object_id(page.listed_to());
   page.Clear();
-  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  PHALANX_ASSERT_OK(h.core().List(request, h.now(), &page));
   EXPECT_FALSE(page.more());
 }
 

@@ -17,6 +17,7 @@ void Describe(const Copy& copy, v1::ObjectInfo* out) {
   if (!copy.traits.refers_to.empty()) out->set_refers_to(copy.traits.refers_to);
   if (copy.traits.owned) out->set_owned(true);
   if (!copy.traits.asked_for.empty()) out->set_asked_for(copy.traits.asked_for);
+  directory::SetName(copy.traits.name, out);
 }
 
 }  // namespace
@@ -91,6 +92,7 @@ v1::RegisterCopy CopyReporter::Registration(const Copy& copy) {
   v1::RegisterCopy out;
   SetSubject(copy.id, copy.generation, &out);
   Describe(copy, out.mutable_info());
+  if (DefectActive(Defect::kNameNotRegistered)) out.mutable_info()->clear_name();
   out.set_primary(copy.primary);
   out.set_adopted(copy.standing == Standing::kAdopted);
   out.set_complete(copy.state == CopyState::kComplete);

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "src/common/ids/object_name.h"
+
 namespace phalanx::object_store {
 
 struct CopyTraits {
@@ -15,6 +17,7 @@ struct CopyTraits {
   std::string refers_to;
   // Freed when no node holds it. A Keep ends that, as soon as this node knows of the Keep.
   bool owned = false;
+  ObjectName name = {};
   int slices = 1;
 };
 

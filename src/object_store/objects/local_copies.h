@@ -23,8 +23,8 @@
 namespace phalanx::object_store {
 
 inline CopyTraits TraitsOf(const PutOptions& options) {
-  return {options.metadata, options.reduced_from, options.asked_for, options.refers_to,
-          options.owned};
+  return {options.metadata,  options.reduced_from, options.asked_for,
+          options.refers_to, options.owned,        options.name};
 }
 
 class LocalCopies {

@@ -16,11 +16,11 @@ enum class Memory : uint8_t { kNone, kWaiting, kHere };
 
 // Returns nullopt if the message is malformed.
 std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info) {
-  PullTarget target{
-      directory::FromProto(generation),
-      info.size_bytes(),
-      static_cast<int>(info.slices()),
-      {info.metadata(), info.reduced_from(), info.asked_for(), info.refers_to(), info.owned()}};
+  PullTarget target{directory::FromProto(generation),
+                    info.size_bytes(),
+                    static_cast<int>(info.slices()),
+                    {info.metadata(), info.reduced_from(), info.asked_for(), info.refers_to(),
+                     info.owned(), directory::NameOf(info)}};
   const bool sane = target.generation.valid() && target.generation.creator.valid() &&
                     info.size_bytes() <= kMaxObjectBytes && info.slices() >= 1 &&
                     info.slices() <= static_cast<uint32_t>(kMaxSlices) &&
@@ -46,6 +46,7 @@ struct PullManager::Pull {
   bool keep = false;
   bool want_open = false;  // at the shard
   ObjectId near;
+  ObjectName name;
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
   PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
@@ -102,6 +103,7 @@ void PullManager::SendWant(const ObjectId& id, Pull& pull) {
   // known.
   want->set_number(pull.want = next_want_++);
   if (!pull.near.nil()) want->set_near_id(IdBytes(pull.near));
+  directory::SetName(pull.name, want);
   if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
 }
 
@@ -140,9 +142,10 @@ void PullManager::Report(const ObjectId& id, const Pull& pull, const PullEnd& en
 
 // ---------------------------------------------------------------------------------- who wants
 
-void PullManager::Want(const ObjectId& id, const ObjectId& near) {
+void PullManager::Want(const ObjectId& id, const ObjectId& near, const ObjectName& name) {
   Pull& pull = FindOrMake(id);
   pull.near = near;
+  pull.name = name;
   pull.wanted = true;
   // A Deliver has closed the want at the shard; its bytes answer this one too.
   if (!pull.delivered) SendWant(id, pull);
@@ -489,6 +492,7 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
     want.set_object_id(IdBytes(id));
     want.set_keep(pull.keep);
     want.set_number(pull.want = next_want_++);
+    directory::SetName(pull.name, &want);
     wants.push_back(std::move(want));
   }
   return wants;

@@ -124,8 +124,8 @@ class PullManager {
 
   // ---- wants of this node
   // Clients here want the object. `near`: preferably from the node that created this object
-  // (v1::Want.near_id). Idempotent.
-  void Want(const ObjectId& id, const ObjectId& near = ObjectId());
+  // (v1::Want.near_id). `name`: the object's, for the tools. Idempotent.
+  void Want(const ObjectId& id, const ObjectId& near = ObjectId(), const ObjectName& name = {});
   // No client wants the object any more. The bytes that were fetched so far are dropped, unless the
   // node fetches the object on its own account.
   void Unwant(const ObjectId& id);

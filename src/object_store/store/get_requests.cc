@@ -78,6 +78,7 @@ void GetRequests::Join(Request& request) {
     gets = std::make_unique<Gets>();
     // The first Get decides, because the node sends one Want for all of them.
     gets->near = std::get<GetPart>(request.part).near;
+    gets->name = std::get<GetPart>(request.part).name;
   }
   gets->list.PushBack(&request);
   CountWaiting(*gets, request, 1);
@@ -153,7 +154,11 @@ void GetRequests::UpdateWant(const ObjectId& id) {
     }
   }
   if (needed) {
-    pulls_.Want(id, it == gets_.end() ? ObjectId() : it->second->near);
+    if (it == gets_.end()) {
+      pulls_.Want(id);
+    } else {
+      pulls_.Want(id, it->second->near, it->second->name);
+    }
   } else {
     pulls_.Unwant(id);
     if (!pulls_.Wants(id)) ForgetLost(id);
@@ -286,6 +291,7 @@ RequestId GetRequests::Get(ClientId client, GetOptions options, GetEvents events
   GetPart part;
   part.streaming = options.streaming;
   part.near = options.near;
+  part.name = std::move(options.name);
   part.fail_when_lost = options.fail_when_lost;
   part.events = std::move(events);
   Request& request = requests_.New(client, options.id, options.deadline, std::move(part));

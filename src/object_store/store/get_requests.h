@@ -83,6 +83,7 @@ class GetRequests {
     size_t waiting = 0;            // those not attached
     size_t waiting_streaming = 0;  // of these, those that can stream a partial copy
     ObjectId near;                 // of the first of them
+    ObjectName name;               // likewise
   };
 
   View MakeView(Request& request, Copy* copy);

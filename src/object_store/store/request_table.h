@@ -55,6 +55,7 @@ struct GetPart {
   bool streaming = false;
   bool fail_when_lost = false;
   ObjectId near;
+  ObjectName name;
   GetEvents events;
   // The copy that the Get is answered from, or streams. The pin is the client's.
   Copy* copy = nullptr;

@@ -95,6 +95,7 @@ ObjectStat ShardRequests::LocalStat(const ObjectId& id) const {
   // At least this one.
   stat.complete_copies = 1;
   stat.owned = copy->traits.owned;
+  stat.name = copy->traits.name;
   return stat;
 }
 
@@ -114,6 +115,8 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
     stat.metadata = reply.info().metadata();
     stat.reduced_from = reply.info().reduced_from();
   }
+  // A name that the shard cannot have sent is no name.
+  if (stat.name.empty()) stat.name = directory::NameOf(reply.info());
   // A Keep from another client reaches the shard first.
   if (reply.known()) stat.owned = reply.info().owned();
   stat.holders = reply.holders();

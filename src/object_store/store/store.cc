@@ -528,7 +528,8 @@ std::vector<Store::CopyInfo> Store::Copies() const {
                       copy->primary,
                       copy->buffer->bytes_present(),
                       copy->buffer,
-                      {}});
+                      {},
+                      copy->traits.name});
     const v1::StickyMark* sticky = impl_->stickies_.Find(copy->id, copy->generation);
     if (sticky != nullptr) copies.back().sticky = *sticky;
   }

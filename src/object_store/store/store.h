@@ -154,6 +154,7 @@ class Store {
     uint64_t bytes_present;
     std::shared_ptr<net::TransferBuffer> buffer;
     v1::StickyMark sticky;
+    ObjectName name;
   };
   std::vector<CopyInfo> Copies() const;
 

@@ -1,4 +1,5 @@
-// What a node sends in a new session with a shard, when it takes several turns; drains.
+// What a node sends in a new session with a shard, when it takes several turns; drains; the names
+// of objects.
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,17 +8,23 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/directory/core/validate.h"
 #include "src/object_store/testing/store_world.h"
 
 namespace phalanx::object_store {
 namespace {
 
+using directory::NameOf;
 using phalanx::testing::IsOk;
 using phalanx::testing::StatusIs;
+using testing::Assign;
+using testing::Deliver;
 using testing::Gone;
 using ::testing::HasSubstr;
 using testing::Id;
+using testing::kPeer;
 using testing::StoreWorld;
 
 class StoreRegisterTest : public ::testing::Test {
@@ -144,6 +151,101 @@ TEST(StoreDrainTest, AnOverdueDrainNamesTheObjectsLeftAndAnotherCanBegin) {
   w.Shard(status);
   ASSERT_TRUE(drained.has_value());
   EXPECT_THAT(*drained, IsOk());
+}
+
+const ObjectName kName = ObjectName::Of("default", "job/7");
+constexpr Generation kForeign{kPeer, 7};
+
+// ---- names: announced, asked for, registered, and kept with pulled copies
+
+class StoreNameTest : public ::testing::Test {
+ protected:
+  void Register() {
+    w_.ForgetSent();
+    w_.Run([&] { w_.channel().OnSession(0); });
+  }
+  // The name that the only registered copy has.
+  ObjectName RegisteredName() {
+    Register();
+    const auto copies = w_.Sent<v1::RegisterCopy>();
+    EXPECT_EQ(copies.size(), 1u);
+    return copies.empty() ? ObjectName() : NameOf(copies[0].info());
+  }
+  ObjectStat Stat() {
+    ObjectStat found;
+    w_.Run([&] {
+      w_.store().Stat(w_.client(), Id(1), Instant::Infinite(),
+                      [&found](const absl::StatusOr<ObjectStat>& stat) { found = *stat; }, {});
+    });
+    v1::ShardMessage reply;
+    reply.mutable_query_reply()->set_request_id(w_.Sent<v1::QueryRequest>()[0].request_id());
+    w_.Shard(reply);
+    return found;
+  }
+
+  StoreWorld w_;
+};
+
+TEST_F(StoreNameTest, APutAnnouncesAndRegistersItsName) {
+  PutOptions options;
+  options.id = Id(1);
+  options.name = kName;
+  ASSERT_THAT(**w_.StartPut(options, "bytes"), IsOk());
+  EXPECT_EQ(NameOf(w_.Sent<v1::AnnounceCreate>()[0].info()), kName);
+  EXPECT_EQ(RegisteredName(), kName);
+  EXPECT_EQ(Stat().name, kName);
+}
+
+TEST_F(StoreNameTest, AWriterAnnouncesItsName) {
+  PutOptions options;
+  options.id = Id(1);
+  options.name = kName;
+  ASSERT_TRUE((*w_.StartCreate(options, 100))->ok());
+  EXPECT_EQ(NameOf(w_.Sent<v1::AnnounceCreate>()[0].info()), kName);
+}
+
+TEST_F(StoreNameTest, WithoutANameNothingIsSent) {
+  ASSERT_THAT(w_.Put(Id(1), "bytes"), IsOk());
+  EXPECT_FALSE(w_.Sent<v1::AnnounceCreate>()[0].info().has_name());
+  w_.Get(Id(2));
+  EXPECT_FALSE(w_.Sent<v1::Want>()[0].has_name());
+}
+
+TEST_F(StoreNameTest, AWantHasTheNameAlsoInANewSession) {
+  GetOptions options{Id(1)};
+  options.name = kName;
+  w_.Get(options);
+  ASSERT_EQ(w_.Sent<v1::Want>().size(), 1u);
+  EXPECT_EQ(NameOf(w_.Sent<v1::Want>()[0]), kName);
+  Register();
+  ASSERT_EQ(w_.Sent<v1::RegisterWant>().size(), 1u);
+  EXPECT_EQ(NameOf(w_.Sent<v1::RegisterWant>()[0]), kName);
+}
+
+TEST_F(StoreNameTest, ADeliveredCopyKeepsTheName) {
+  w_.Get(Id(1));
+  v1::ShardMessage deliver = Deliver(Id(1), kForeign, "bytes");
+  directory::ToProto(kName, deliver.mutable_deliver()->mutable_info()->mutable_name());
+  w_.Shard(deliver);
+  EXPECT_EQ(w_.store().Copies().at(0).name, kName);
+  EXPECT_EQ(RegisteredName(), kName);
+}
+
+TEST_F(StoreNameTest, APulledCopyKeepsTheName) {
+  w_.Get(Id(1));
+  v1::ShardMessage assign = Assign(Id(1), kForeign, {.size = 800});
+  directory::ToProto(kName, assign.mutable_assign()->mutable_info()->mutable_name());
+  w_.Shard(assign);
+  EXPECT_EQ(RegisteredName(), kName);
+}
+
+TEST_F(StoreNameTest, AMalformedNameOfAShardIsNone) {
+  w_.Get(Id(1));
+  v1::ShardMessage deliver = Deliver(Id(1), kForeign, "bytes");
+  deliver.mutable_deliver()->mutable_info()->mutable_name()->set_name("a\nb");
+  w_.Shard(deliver);
+  ASSERT_EQ(w_.store().Copies().size(), 1u);
+  EXPECT_TRUE(w_.store().Copies()[0].name.empty());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/ids/version.h"
 #include "src/common/time/instant.h"
 #include "src/net/pull/transfer_buffer.h"
@@ -90,6 +91,8 @@ struct PutOptions {
   // them. At most kMaxReferences.
   std::string refers_to = {};
   std::string asked_for = {};
+  // Kept with the object, on every node that has a copy.
+  ObjectName name = {};
   // Of an object that several nodes make together, a slice each: the generation that the shard has
   // named. If it is not valid, this node mints one. Aborted if bytes of it are here already.
   Generation generation = {};
@@ -143,6 +146,8 @@ struct GetOptions {
   ObjectId near = {};
   // Ends with DataLoss if the last copy of the object is lost, instead of waiting for a new Put.
   bool fail_when_lost = false;
+  // Shown by the tools, also before the object exists.
+  ObjectName name = {};
 };
 // Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (the node cannot make room
 // before the deadline), DataLoss (`fail_when_lost`), Cancelled, InvalidArgument, Unavailable (the
@@ -166,6 +171,7 @@ struct ObjectStat {
   uint32_t waiting = 0;
   uint32_t conflicts = 0;
   bool owned = false;
+  ObjectName name;
   uint32_t holders = 0;  // nodes that hold it
   // Nodes that join later get a copy, too.
   bool sticky = false;

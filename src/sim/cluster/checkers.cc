@@ -61,6 +61,7 @@ void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
   };
   // Checked before the bytes, which are indexed by this size.
   if (copy.size_bytes != attempt.size_bytes || copy.id != attempt.id) return breach("its size");
+  if (copy.name != cluster_.history().ObjectNameOf(copy.id)) return breach("its name");
   net::TransferBuffer& buffer = *copy.buffer;
   Verified& verified = verified_[{cluster_.node(n)->key(), copy.generation}];
   if (verified.buffer != &buffer) {
@@ -272,6 +273,11 @@ absl::Status Checkers::ObjectMatchesCopies(const ObjectId& id) {
         history.NameOf(id), " (", id.ShortHex(), "), adopted attempt ", history.AttemptOf(adopted),
         deleted ? ", deleted" : "", ": ", what..., "; ", cluster_.DescribeEverywhere(id)));
   };
+  // A shard that restarted with an object has its name from the nodes.
+  const ObjectName name = directory::NameOf(described.summary());
+  if (adopted.valid() && !deleted && name != history.ObjectNameOf(id)) {
+    return wrong("its name is \"", name.ToString(), "\"");
+  }
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     const NodeKey key = cluster_.node(n)->key();
     for (const CopyInfo& copy : cluster_.store(n)->Copies()) {

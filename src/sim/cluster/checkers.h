@@ -11,14 +11,15 @@
 //     writes it.
 //  4. The last complete copy of an adopted generation stays while its node lives, unless it was
 //     deleted, replaced (3), or granted for eviction because of a copy on a node that died.
+//  5. A copy has the name of its object.
 // At rest (Settled, polled until it is OK)
-//  5. Every node is in contact with every shard; no fetch, send or decision is pending.
-//  6. The directory lists exactly the existing copies.
-//  7. A deleted object is nowhere, as long as the shard's life or a node remembers the deletion. A
+//  6. Every node is in contact with every shard; no fetch, send or decision is pending.
+//  7. The directory lists exactly the existing copies, and knows the names of the objects.
+//  8. A deleted object is nowhere, as long as the shard's life or a node remembers the deletion. A
 //     superseded generation is nowhere.
-//  8. No request waits except Gets of objects without a copy.
+//  9. No request waits except Gets of objects without a copy.
 // When everything was deleted and released (Empty)
-//  9. No memory, pins, references, requests, pulls or pushes; no state in the shards.
+// 10. No memory, pins, references, requests, pulls or pushes; no state in the shards.
 #ifndef PHALANX_SIM_CLUSTER_CHECKERS_H_
 #define PHALANX_SIM_CLUSTER_CHECKERS_H_
 

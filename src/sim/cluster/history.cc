@@ -36,6 +36,11 @@ std::string History::NameOf(const ObjectId& id) {
   return absl::StrCat("o", it->second);
 }
 
+ObjectName History::ObjectNameOf(const ObjectId& id) const {
+  const auto it = object_names_.find(id);
+  return it == object_names_.end() ? ObjectName() : it->second;
+}
+
 // ------------------------------------------------------------------------------------ attempts
 
 Attempt& History::Begin(const ObjectId& id, uint64_t size_bytes, int slices, size_t metadata_bytes,

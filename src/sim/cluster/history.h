@@ -29,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/time/instant.h"
 #include "src/sim/cluster/journal.h"
 #include "src/sim/seams/sim_executor.h"
@@ -122,6 +123,12 @@ class History {
   // Returns a short name for logs: "o3" is the third object of the world.
   std::string NameOf(const ObjectId& id);
 
+  // Every Put and Get of an id that was derived from a name sends the name, so wherever the object
+  // is, its name is known. Call it before the first use of the id.
+  void SetObjectName(const ObjectId& id, const ObjectName& name) { object_names_[id] = name; }
+  // Returns no name if none was set.
+  ObjectName ObjectNameOf(const ObjectId& id) const;
+
   // ---- attempts
   Attempt& Begin(const ObjectId& id, uint64_t size_bytes, int slices, size_t metadata_bytes,
                  const NodeKey& creator);
@@ -164,6 +171,7 @@ class History {
   const SimScheduler& scheduler_;
   Journal& journal_;
   std::map<ObjectId, int> names_;
+  std::map<ObjectId, ObjectName> object_names_;
   std::vector<Attempt> attempts_;      // by number - 1
   std::vector<Operation> operations_;  // by number - 1
   std::vector<Deletion> deletions_;    // by number - 1

@@ -86,6 +86,7 @@ object_store::PutOptions SimClient::OptionsOf(const PutShape& shape, const Attem
   options.id = shape.id;
   options.metadata = attempt.metadata;
   options.slices = shape.slices;
+  options.name = history_.ObjectNameOf(shape.id);
   options.wait_for_adoption = shape.wait_for_adoption;
   options.deadline = After(shape.timeout);
   return options;
@@ -249,6 +250,7 @@ uint64_t SimClient::Get(const ObjectId& id, absl::Duration timeout, bool streami
   options.deadline = After(timeout);
   options.streaming = streaming;
   options.near = near;
+  options.name = history_.ObjectNameOf(id);
   object_store::GetEvents events;
   events.on_view = [this, operation, streaming](absl::StatusOr<View> result) {
     OnView(operation, streaming, std::move(result));

@@ -86,7 +86,9 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   // A list has a limited size, so it is read in parts.
   do {
     response.Clear();
-    PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list continues from its end");
+    const Instant now = shards_[static_cast<size_t>(s)].control->Now();
+    PHALANX_CHECK(shard(s)->core().List(request, now, &response).ok(),
+                  "a list continues from its end");
     objects.insert(objects.end(), response.objects().begin(), response.objects().end());
     request.set_after_object_id(response.listed_to());
   } while (response.more());

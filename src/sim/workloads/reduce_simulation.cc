@@ -79,6 +79,7 @@ class ReduceSimulation final : public ClientSimulation {
   };
   struct Round {
     ObjectId target;
+    ObjectName name;
     std::vector<int> sources;
     std::vector<int> added;  // to an open reduction
     // The added sources that were acknowledged before any call had ended; with the adder's node.
@@ -111,6 +112,7 @@ class ReduceSimulation final : public ClientSimulation {
     }
     Await("for reductions to end", [this] { return CallsEnded(); });
     for (const Round& round : rounds_) CheckEnds(round);
+    for (const Round& round : rounds_) CheckName(round);
     Probe();
   }
 
@@ -146,6 +148,16 @@ class ReduceSimulation final : public ClientSimulation {
       cluster_.journal().Violation(
           absl::StrCat("the reduction of ", NameOf(round), " ended with ", call.status.ToString()));
     }
+  }
+
+  // Every request for the target has its name.
+  void CheckName(const Round& round) {
+    const v1::ObjectSummary summary = cluster_.Describe(round.target).summary();
+    if (!summary.has_generation() || summary.deleted()) return;
+    const ObjectName name = directory::NameOf(summary);
+    if (name == round.name) return;
+    cluster_.journal().Violation(
+        absl::StrCat("the result of ", NameOf(round), " has the name \"", name.ToString(), "\""));
   }
 
   void Probe() {
@@ -287,7 +299,8 @@ class ReduceSimulation final : public ClientSimulation {
 
   void StartReduction(int n) {
     Round round;
-    round.target = ObjectId::FromName("target", absl::StrCat(rounds_.size()));
+    round.name = ObjectName::Of("target", absl::StrCat(rounds_.size()));
+    round.target = ObjectId::FromName("target", round.name.name());
     for (size_t i = 0; i < sources_.size(); ++i) {
       if (random_.Chance(0.7)) round.sources.push_back(static_cast<int>(i));
     }
@@ -357,6 +370,7 @@ class ReduceSimulation final : public ClientSimulation {
     ReduceTarget target{round.target};
     target.root_here = random_.Chance(0.7) && !round.everybody;
     target.everybody = round.everybody;
+    target.name = round.name;
     const absl::Duration timeout = AnyTimeout();
     const Instant deadline = cluster_.NowAt(n) + timeout;
     const size_t index = round.calls.size();

@@ -99,7 +99,12 @@ SimClient& Workload::AnyClient(int n) {
 const ObjectId& Workload::AnyId() { return AnyOf(ids_, random_); }
 
 const ObjectId& Workload::NewId() {
-  all_ids_.push_back(ObjectId::FromName("simulation", absl::StrCat(all_ids_.size() + 1)));
+  const std::string name = absl::StrCat(all_ids_.size() + 1);
+  all_ids_.push_back(ObjectId::FromName("simulation", name));
+  // Names must cost objects without one nothing, so half of them have none.
+  if (all_ids_.size() % 2 == 1) {
+    cluster_.history().SetObjectName(all_ids_.back(), ObjectName::Of("simulation", name));
+  }
   return all_ids_.back();
 }
 

@@ -98,6 +98,60 @@ TEST_F(ResultMetadata, OfARangeThereIsNone) {
   EXPECT_EQ(AtRoot(), "") << "a part is something else";
 }
 
+TEST_F(ResultMetadata, TheNameOfTheTargetGoesToTheRoot) {
+  AddNodes(2);
+  v1::NodeMessage message = Request(2);
+  ToProto(ObjectName::Of("default", "sum"), In(message).mutable_name());
+  // A request without the name changes nothing.
+  Reduce(0, 2);
+  Send(1, message);
+  EXPECT_EQ(NameOf(h_.Describe(kTarget).summary()), ObjectName::Of("default", "sum"));
+  PutWith(0, 0, "");
+  PutWith(1, 1, "");
+  const int root = RootAt();
+  ASSERT_GE(root, 0);
+  EXPECT_EQ(NameOf(*FoldAt(root)), ObjectName::Of("default", "sum"));
+  EXPECT_FALSE(FoldAt(1 - root)->has_name()) << "the root's alone";
+  Announce(root, *FoldAt(root));
+  EXPECT_EQ(NameOf(h_.Describe(kTarget).summary()), ObjectName::Of("default", "sum"));
+}
+
+TEST_F(ResultMetadata, TheNameOfTheTargetIsKeptWithTheDescription) {
+  AddNodes(3);
+  v1::NodeMessage message = Request(3);
+  ToProto(ObjectName::Of("default", "sum"), In(message).mutable_name());
+  Send(2, message);
+  PutWith(0, 0, "");
+  PutWith(1, 1, "");
+  int kept = 0;
+  for (int node = 0; node < 3; ++node) {
+    const auto keep = h_.Last(nodes_[node], v1::ShardMessage::kKeepReduction);
+    if (!keep.has_value()) continue;
+    ++kept;
+    EXPECT_EQ(NameOf(keep->keep_reduction().reduction()), ObjectName::Of("default", "sum"));
+  }
+  EXPECT_GT(kept, 0);
+}
+
+TEST_F(ResultMetadata, ADescriptionHasTheNamesOfItsObjects) {
+  AddNodes(2);
+  Reduce(0, 2);
+  const Generation generation = h_.NewGeneration(nodes_[1]);
+  v1::NodeMessage message;
+  v1::AnnounceCreate& create = *message.mutable_announce_create();
+  ToProto(Source(1), create.mutable_object_id());
+  ToProto(generation, create.mutable_generation());
+  create.mutable_info()->set_size_bytes(kSize);
+  create.mutable_info()->set_slices(1);
+  ToProto(ObjectName::Of("default", "grad/1"), create.mutable_info()->mutable_name());
+  create.set_complete(true);
+  Send(1, message);
+  const v1::ReductionDescription reduction = h_.Describe(kTarget).reduction();
+  ASSERT_EQ(reduction.names_size(), 1);
+  EXPECT_EQ(reduction.names(0).object_id(), Bytes(Source(1)));
+  EXPECT_EQ(NameOf(reduction.names(0)), ObjectName::Of("default", "grad/1"));
+}
+
 TEST_F(ResultMetadata, EveryMemberOfARingGetsTheSame) {
   AddNodes(3);
   PutWith(2, 2, "third");

@@ -87,6 +87,7 @@ class ReduceTest : public ::testing::Test {
     info.set_reduced_from(fold.reduced_from());
     info.set_asked_for(fold.asked_for());
     info.set_owned(fold.owned());
+    if (fold.has_name()) *info.mutable_name() = fold.name();
     return info;
   }
   // The root begins to write the target.
