@@ -223,8 +223,9 @@ def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None)
         if first is None:
             first = (found, ref)
         elif found != first[0]:
+            one, other = _native.shown(first[1].id), _native.shown(ref.id)
             raise exceptions.InvalidArgumentError(
-                f"sources {_native.shown(first[1].id)} and {_native.shown(ref.id)} differ in dtype, shape or order",
+                f"sources {one} and {other} differ in dtype, shape or order",
                 ref.hex(),
                 connection.address,
             )
