@@ -257,9 +257,9 @@ def _alike(
         if first is None:
             first = (found, ref)
         elif found != first[0]:
+            one, other = _native.shown(first[1].id), _native.shown(ref.id)
             raise exceptions.InvalidArgumentError(
-                f"sources {_native.shown(first[1].id)} and {_native.shown(ref.id)} differ: "
-                f"{_difference(connection, first[0][0], found[0])}",
+                f"sources {one} and {other} differ: {_difference(connection, first[0][0], found[0])}",
                 ref.hex(),
                 connection.address,
             )

@@ -71,7 +71,7 @@ class ObjectRef(Generic[T_co]):
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        # By connection that has used this ref: its hold, which ends with the ref. None: no hold.
+        # By connection that has used this ref: its hold, which ends with the ref.
         self._held: dict[Connection, Any] = {}
         self._named = False
         # The namespace and the name.
@@ -217,13 +217,12 @@ class ObjectRef(Generic[T_co]):
     # ---- lifetime
 
     def _hold(self, connection: Connection) -> None:
-        """Take a hold with this connection, unless this ref has one already or is named."""
+        """Take a hold with this connection, unless this ref has one already; or send its name."""
         if connection in self._held:
             return
         if self._named:
             if self._name is not None:
-                # From now on this connection sends the name with the id.
-                self._held[connection] = None
+                # Each time: a connection remembers a limited number of names.
                 _native.send_name(connection._ptr, *self._name)
             return
         # A token keeps the object alive in transit. It is claimed once; later connections take a
@@ -259,8 +258,7 @@ class ObjectRef(Generic[T_co]):
             return _received, (self._id, self._cluster, None, self._name or self._named)
         # In a message nothing holds the object, so a token keeps it until the receiver claims it.
         token = None
-        held = list(self._held.items())
-        holder = next((client for client, hold in held if hold is not None and not client.ended), None)
+        holder = next((client for client in list(self._held) if not client.ended), None)
         if holder is not None:
             place = ffi.new("char[24]")
             if lib.phx_transit(holder._ptr, self._id, place) == 0:
