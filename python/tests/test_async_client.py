@@ -486,6 +486,9 @@ def _calls_that_fail(client):
     client.delete(deleted)
     client.set_exception(failed, LookupError("no data"))
     numbers, texts = client.put(np.ones(3)), client.put("text")
+    named, large = client.ref("async/errors"), client.ref("async/errors/large")
+    client.put("value", named, exist_ok=True)
+    client.put(np.zeros(MIB), large, exist_ok=True)
     return {
         "deleted": ("get", [deleted], {}),
         "of_many": ("get", [[numbers, deleted]], {}),
@@ -498,6 +501,8 @@ def _calls_that_fail(client):
         "on_lost": ("get", [numbers], {"on_lost": "never"}),
         "put_pickle": ("put", [{1, 2}], {"allow_pickle": False}),
         "put_exists": ("put", [np.ones(9), numbers], {}),
+        "put_name": ("put", ["other", named], {}),
+        "put_large_name": ("put", [np.ones(MIB), large], {}),
         "put_full": ("put", [np.ones(1 << 26), client.ref()], {"timeout": 0}),
         "wait_count": ("wait", [[numbers], 2], {}),
         "keep": ("keep", [absent], {}),
