@@ -101,9 +101,9 @@ class ObjectStatus:
         self.sticky: bool = bool(status.sticky)
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
 
-    def _fields(self) -> list[tuple[str, object]]:
+    def _fields(self) -> list[tuple[str, str]]:
         # Metadata has up to 4 KiB.
-        fields = [(name, getattr(self, name)) for name in sorted(self.__slots__) if name != "metadata"]
+        fields = [(name, repr(getattr(self, name))) for name in sorted(self.__slots__) if name != "metadata"]
         return [*fields, ("metadata", f"<{len(self.metadata)} bytes>")]
 
     def __repr__(self) -> str:
