@@ -111,9 +111,9 @@ class ObjectStatus:
             self.name = ffi.buffer(status.name, status.name_size)[:].decode()
             self.name_space = ffi.buffer(status.name_space, status.name_space_size)[:].decode()
 
-    def _fields(self) -> list[tuple[str, object]]:
+    def _fields(self) -> list[tuple[str, str]]:
         # Metadata has up to 4 KiB.
-        fields = [(name, getattr(self, name)) for name in sorted(self.__slots__) if name != "metadata"]
+        fields = [(name, repr(getattr(self, name))) for name in sorted(self.__slots__) if name != "metadata"]
         return [*fields, ("metadata", f"<{len(self.metadata)} bytes>")]
 
     def __repr__(self) -> str:
