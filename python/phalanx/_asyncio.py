@@ -1,4 +1,4 @@
-"""Calls of a client as futures of an event loop, without a thread.
+"""Steps of calls in an event loop, without a thread for waits.
 
 The loop watches two descriptors while calls are pending: the client's, to drive the client, and a
 queue's, to learn which calls have ended, whichever thread drove them. The loop owns the pending
@@ -8,21 +8,35 @@ each loop:
 connection ──► bridge ┄┄(weak)┄┄► pending ──► futures ──► loop
                  ▲                   ▲                     │
                  └───────────────────┴── readers ◄─────────┘
+
+Large copies (`_waiting.Work`) would stop the loop, so worker threads of the connection make them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextvars
 import weakref
+from collections.abc import AsyncIterator
 from functools import partial
 
-from phalanx._native import ffi, lib
+from phalanx import _calls, _waiting, exceptions
+from phalanx._native import PENDING, ffi, lib
+from phalanx._waiting import Finish, Some, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     from phalanx._connection import Connection
+    from phalanx._ref import ObjectRef
+    from phalanx._waiting import Step, Steps
+
+    _T = TypeVar("_T")
+
+# The most copies of one connection at the same time. The library uses several threads for each.
+_WORKERS = 2
 
 
 class _Pending(dict[int, "tuple[asyncio.Future[None], Any]"]):
@@ -45,8 +59,11 @@ class Bridge:
         self._pending: Any = _nothing
         self._tag = 0
 
-    def watch(self, call: Any) -> asyncio.Future[None]:
-        """Return a future that ends with None when the call ends. Cancelling it cancels the call."""
+    def watch(self, call: Any, cancel: bool = True) -> asyncio.Future[None]:
+        """Return a future that ends with None when the call ends.
+
+        Cancelling the future cancels the call, unless `cancel` is false.
+        """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         pending = self._pending()
@@ -57,7 +74,7 @@ class Bridge:
             loop.add_reader(self._fds[1], self._collect, pending)
         self._tag += 1
         pending[self._tag] = (future, call)
-        future.add_done_callback(partial(self._drop, self._tag, call))
+        future.add_done_callback(partial(self._drop, self._tag, call, cancel))
         lib.phx_call_notify(call, self._queue, self._tag)
         # The answer can be here already, because the request itself set it off.
         self._drive(pending)
@@ -77,11 +94,12 @@ class Bridge:
                     entry[0].set_result(None)
         self._rest(pending)
 
-    def _drop(self, tag: int, call: Any, future: asyncio.Future[None]) -> None:
+    def _drop(self, tag: int, call: Any, cancel: bool, future: asyncio.Future[None]) -> None:
         if not future.cancelled():
             return
         # The call holds the object for its waiter until it is cancelled.
-        lib.phx_cancel(call)
+        if cancel:
+            lib.phx_cancel(call)
         pending = self._pending()
         if pending is not None:
             pending.pop(tag, None)
@@ -107,3 +125,148 @@ def bridge_of(connection: Connection) -> Bridge:
         if bridge is None:
             bridge = connection._bridges[loop] = Bridge(connection._ptr)
         return bridge
+
+
+# ---- steps
+
+
+async def run(connection: Connection, steps: Steps[_T]) -> _T:
+    """Return the result of a call's steps; await each in the running event loop.
+
+    If the task is cancelled, the step is cancelled, and the steps raise CancelledError.
+    """
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await _ended(connection, step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        return stop.value
+
+
+async def _ended(connection: Connection, step: Step) -> Any:
+    if isinstance(step, Finish):
+        return await _finish(connection, step)
+    if isinstance(step, Some):
+        return await _some(connection, step)
+    return await _work(connection, step)
+
+
+async def _finish(connection: Connection, step: Finish) -> None:
+    if lib.phx_wait(step.call, 0) == PENDING and step.seconds != 0:
+        ended = bridge_of(connection).watch(step.call, step.cancel)
+        try:
+            await _within(ended, step.seconds)
+        finally:
+            _unwatch(ended)
+    step.check(connection.address)
+
+
+async def _some(connection: Connection, step: Some) -> list[bool]:
+    enough = asyncio.get_running_loop().create_future()
+    missing = step.count - lib.phx_wait_some(
+        ffi.new("phx_call*[]", step.calls), len(step.calls), step.count, 0
+    )
+    watched: list[asyncio.Future[None]] = []
+
+    def count(_: asyncio.Future[None]) -> None:
+        nonlocal missing
+        missing -= 1
+        if missing == 0:
+            enough.set_result(None)
+
+    if missing > 0 and step.seconds != 0:
+        bridge = bridge_of(connection)
+        try:
+            for call in step.calls:
+                if not lib.phx_call_ended(call):
+                    watched.append(bridge.watch(call, cancel=False))
+                    watched[-1].add_done_callback(count)
+            await _within(enough, step.seconds)
+        finally:
+            for future in watched:
+                future.remove_done_callback(count)
+                _unwatch(future)
+    return [bool(lib.phx_call_ended(call)) for call in step.calls]
+
+
+def _unwatch(future: asyncio.Future[None]) -> None:
+    # A closed loop has freed its pending calls, and runs no callbacks.
+    if not future.get_loop().is_closed():
+        future.cancel()
+
+
+async def _within(future: asyncio.Future[None], seconds: float | None) -> None:
+    """Wait until a future ends or the time is up."""
+    if seconds is None:
+        await future
+    else:
+        await asyncio.wait((future,), timeout=seconds)
+
+
+async def _work(connection: Connection, step: Work) -> Any:
+    with connection._lock:
+        if connection._workers is None:
+            connection._workers = concurrent.futures.ThreadPoolExecutor(_WORKERS, "phalanx-copies")
+    # The function can decode a value, whose code sees the context of its task.
+    job = connection._workers.submit(contextvars.copy_context().run, step.function, step)
+    done = asyncio.wrap_future(job)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        # The thread cannot be stopped, and uses memory of the object and of the caller.
+        step.cancelled = True
+        while not job.cancel() and not done.done():
+            try:
+                await asyncio.wait((done,))
+            except asyncio.CancelledError:  # cancelled again: the wait is the same
+                continue
+        if done.done() and not done.cancelled():
+            done.exception()  # the task ends by the cancellation, not by an error of the function
+        raise
+
+
+def as_completed(
+    connection: Connection, refs: list[ObjectRef[_T]], seconds: float | None
+) -> AsyncIterator[ObjectRef[_T]]:
+    """Iterate over refs in the order in which their objects arrive; see `AsyncClient.as_completed`."""
+    return _completed(connection, refs, _waiting.Deadline(seconds))
+
+
+async def _completed(
+    connection: Connection, refs: list[ObjectRef[_T]], deadline: _waiting.Deadline
+) -> AsyncIterator[ObjectRef[_T]]:
+    bridge = bridge_of(connection)
+    arrived: asyncio.Queue[int | None] = asyncio.Queue()
+    pending: dict[int, asyncio.Future[None]] = {}
+    left = deadline.left()
+    timer = left and asyncio.get_running_loop().call_later(left, arrived.put_nowait, None)
+    try:
+        for index, ref in enumerate(refs):
+            pending[index] = bridge.watch(_calls.get(connection, [ref], None, free=_waiting.abandon))
+            pending[index].add_done_callback(partial(_arrive, arrived, index))
+        if left == 0:
+            arrived.put_nowait(None)
+        while pending:
+            index = await arrived.get()
+            if index is None:
+                raise exceptions.GetTimeoutError(
+                    f"{len(pending)} of {len(refs)} objects are not there within {deadline.seconds} s",
+                    refs[next(iter(pending))].hex(),
+                    connection.address,
+                )
+            del pending[index]
+            yield refs[index]
+    finally:
+        if timer:
+            timer.cancel()
+        for future in pending.values():
+            _unwatch(future)
+
+
+def _arrive(arrived: asyncio.Queue[int | None], index: int, _: asyncio.Future[None]) -> None:
+    arrived.put_nowait(index)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from phalanx import _native, _waiting, exceptions
+from phalanx import _native, _status, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
+from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._waiting import Steps
 
 
 def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
@@ -52,13 +54,22 @@ class Progress:
         self.without_room: int = progress.without_room
         self.nbytes: int = progress.bytes
         self.total_nbytes: int = progress.total_bytes
-        self.sticky = bool(progress.sticky)
+        self.sticky: bool = bool(progress.sticky)
 
     def __repr__(self) -> str:
         return (
             f"Progress(nodes={self.nodes}, complete={self.complete}, without_room={self.without_room}, "
             f"nbytes={self.nbytes}, total_nbytes={self.total_nbytes}, sticky={self.sticky})"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("nodes", f"{self.complete} of {self.nodes} complete"),
+            ("bytes", f"{_status.size(self.nbytes)} of {_status.size(self.total_nbytes)}"),
+            ("without room", self.without_room),
+            ("sticky", self.sticky),
+        ]
+        return _status.table("Progress of a broadcast", rows)
 
 
 class Broadcast:
@@ -89,6 +100,15 @@ class Broadcast:
             )
         )
 
+    def __repr__(self) -> str:
+        names = ", ".join(self._names.decode().split("\0")[:-1])
+        nodes = "all nodes" if names == "*" else names or "no nodes"
+        state = "ended" if lib.phx_call_ended(self._call) else "under way"
+        return f"<phalanx.Broadcast of {self.ref!r} to {nodes}: {state}>"
+
+    def _repr_html_(self) -> str:
+        return _status.code(repr(self))
+
     @property
     def done(self) -> bool:
         """Whether it has ended, with or without an error, as far as this client knows."""
@@ -114,27 +134,20 @@ class Broadcast:
             The object was never put, or it is gone; or the broadcast is not sticky and a named node
             does not exist.
         """
-        self._connection._finish(self._call, timeout, "broadcast", self.ref._id, cancel=False)
-        return self._arrived()
+        return self._connection._run(self._wait(timeout))
 
     def __await__(self) -> Generator[Any, None, int]:
-        return self._wait_async().__await__()
+        from phalanx import _asyncio
 
-    async def _wait_async(self) -> int:
-        import asyncio
+        return _asyncio.run(self._connection, self._wait(None)).__await__()
 
-        if lib.phx_wait(self._call, 0) == _native.PENDING:
-            from phalanx import _asyncio
-
-            # Cancelling this waiter must not cancel the call: other waiters can share it.
-            await asyncio.shield(_asyncio.bridge_of(self._connection).watch(self._call))
-        return self.wait(0)
-
-    def _arrived(self) -> int:
+    def _wait(self, timeout: float | None) -> Steps[int]:
+        # A waiter that ends must not cancel the call: other waiters can share it.
+        yield Finish(self._call, timeout, "broadcast", self.ref._id, cancel=False)
         number = ffi.new("int64_t*")
         if lib.phx_result_number(self._call, number) != 0:
             raise _native.last_error(self._connection._address)
-        return number[0]
+        return int(number[0])
 
     def progress(self, timeout: float | None = 30.0) -> Progress:
         """Return the progress of the broadcast on the nodes that are connected now.
@@ -144,6 +157,9 @@ class Broadcast:
         ObjectDeletedError
             The object is gone.
         """
+        return self._connection._run(self._progress(timeout))
+
+    def _progress(self, timeout: float | None) -> Steps[Progress]:
         connection = self._connection
         object_id = id_for(connection, self.ref)
         call = _waiting.owned(
@@ -151,7 +167,7 @@ class Broadcast:
                 connection._ptr, object_id, self._names, self._count, nanos(timeout)
             )
         )
-        connection._finish(call, timeout, "progress of the broadcast", object_id)
+        yield Finish(call, timeout, "progress of the broadcast", object_id)
         progress = ffi.new("phx_broadcast_progress*")
         if lib.phx_result_progress(call, progress) != 0:
             raise _native.last_error(connection._address)
@@ -165,6 +181,9 @@ class Broadcast:
         ObjectDeletedError
             The object is gone.
         """
+        self._connection._run(self._stop(timeout))
+
+    def _stop(self, timeout: float | None) -> Steps[None]:
         object_id = id_for(self._connection, self.ref)
         call = _waiting.owned(lib.phx_broadcast_stop(self._connection._ptr, object_id, nanos(timeout)))
-        self._connection._finish(call, timeout, "stopping the broadcast", object_id)
+        yield Finish(call, timeout, "stopping the broadcast", object_id)

@@ -1,6 +1,6 @@
 """The library's calls on objects: Put, Get and the short calls, below structures and failures.
 
-Takes values in encoded form and returns the library's calls and results. `_failures` and
+Takes values in encoded form and returns the library's calls, or the steps to a result. `_failures` and
 `_structures` use this module to store objects of their own; `_objects` adds both to puts and gets.
 Any thread can use it.
 """
@@ -14,6 +14,7 @@ from phalanx import _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for, ids_for, reading
 from phalanx._status import ObjectStatus
+from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from phalanx._connection import Connection
     from phalanx._values.trees import TreeSpec
+    from phalanx._waiting import Steps
 
     # Returns the structure with a digest (`_structures.find`).
     Find = Callable[[Connection, bytes], TreeSpec]
@@ -40,7 +42,7 @@ def put(
     keep: bool | None,
     seconds: float | None,
     exist_ok: bool = True,
-) -> ObjectRef:
+) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     # Another node can have the object: only the directory knows all of them.
     check = not exist_ok and ref is not None and ref._named
@@ -60,22 +62,25 @@ def put(
             encoded.write_into(memoryview(source))
         options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs, check)
         with _native.bytes_of(source) as data:
-            call = _waiting.owned(lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options))
+            call = _waiting.owned(
+                lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options), lib.phx_call_forget
+            )
     else:
         from phalanx import _writing
 
-        call = _writing.write(connection, object_id, encoded, seconds, not keep, check)
-    connection._finish(call, None, "Put", object_id)
+        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check)
+    yield Finish(call, None, "Put", object_id)
     if check and _number(connection, call) == 1:
-        _check_same(connection, ref, encoded, seconds)
+        yield from _check_same(connection, ref, encoded, seconds)
     if not keep:
+        _waiting.taken(call)
         ref._counts_with(connection)
     return ref
 
 
 def _check_same(
     connection: Connection, ref: ObjectRef, encoded: _values.Encoded, seconds: float | None
-) -> None:
+) -> Steps[None]:
     """Check that an object which exists is the one that an encoded value makes.
 
     Raises
@@ -83,21 +88,17 @@ def _check_same(
     ObjectExistsError
         It has other bytes or other metadata.
     """
-    call = get(connection, [ref], seconds)
-    connection._finish(call, None, "Get", ref._id)
+    call = get(connection, [ref], seconds, free=_waiting.abandon)
+    yield Finish(call, None, "Get", ref._id)
     view = ffi.new("phx_view*")
     if lib.phx_result_views(call, 0, 1, view) != 0:
         raise _native.last_error(connection._address)
     there = _native.view_bytes(view[0])
     same = _metadata(view[0]) == encoded.metadata and len(there) == encoded.nbytes
-    if same:
-        ours = encoded.buffer
-        if ours is None:
-            ours = memoryview(bytearray(encoded.nbytes))
-            encoded.write_into(ours)
-        # In pieces: a comparison of memoryviews is slow, and one of whole copies takes their memory.
-        pieces = range(0, encoded.nbytes, _PIECE)
-        same = all(bytes(ours[at : at + _PIECE]) == bytes(there[at : at + _PIECE]) for at in pieces)
+    if same and encoded.nbytes < _native.OWN_FILE_BYTES:
+        same = _equal(encoded, there)
+    elif same:
+        same = yield _waiting.Work(lambda _: _equal(encoded, there))
     if not same:
         raise exceptions.ObjectExistsError(
             f"Put of {_native.shown(ref._id)}: another value exists under this name, and stays: delete it"
@@ -105,6 +106,17 @@ def _check_same(
             ref.hex(),
             connection._address,
         )
+
+
+def _equal(encoded: _values.Encoded, there: memoryview) -> bool:
+    """Whether an encoded value has the bytes of an object of its size."""
+    ours = encoded.buffer
+    if ours is None:
+        ours = memoryview(bytearray(encoded.nbytes))
+        encoded.write_into(ours)
+    # In pieces: a comparison of memoryviews is slow, and one of whole copies takes their memory.
+    pieces = range(0, encoded.nbytes, _PIECE)
+    return all(bytes(ours[at : at + _PIECE]) == bytes(there[at : at + _PIECE]) for at in pieces)
 
 
 # ---- reading
@@ -125,14 +137,6 @@ def get(
     )
 
 
-async def ended(connection: Connection, call: Any) -> None:
-    """Wait in the running event loop until a call has ended, with or without an error."""
-    if lib.phx_wait(call, 0) == _native.PENDING:
-        from phalanx import _asyncio
-
-        await _asyncio.bridge_of(connection).watch(call)
-
-
 def values_of(
     connection: Connection,
     call: Any,
@@ -144,13 +148,31 @@ def values_of(
     allow_pickle: bool = True,
 ) -> list[Any]:
     """Return the values of a Get that has succeeded. None for `find`: they have no structures."""
+    opened = views_of(connection, call, count)
+    return decoded(connection, opened, find, copy, out, writable, allow_pickle)
+
+
+def views_of(connection: Connection, call: Any, count: int) -> list[tuple[Any, bytes, memoryview]]:
+    """Return the views of a Get that has succeeded, with the metadata and the bytes of each."""
     views = ffi.new("phx_view[]", count)
     if lib.phx_result_views(call, 0, count, views) != 0:
         raise _native.last_error(connection._address)
     # Every view gets its owner before the first decode, because a decode that raises would leak
     # the rest.
     owned = [_native.view_bytes(view) for view in views]
-    opened = [(view, _metadata(view), data) for view, data in zip(views, owned)]
+    return [(view, _metadata(view), data) for view, data in zip(views, owned)]
+
+
+def decoded(
+    connection: Connection,
+    opened: Sequence[tuple[Any, bytes, memoryview]],
+    find: Find | None,
+    copy: bool | None = None,
+    out: Any = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+) -> list[Any]:
+    """Return the values of views."""
     if out is not None:
         _, metadata, data = opened[0]
         _values.copy_into(metadata, data, out)
@@ -203,16 +225,16 @@ def _number(connection: Connection, call: Any) -> int:
     result = ffi.new("int64_t*")
     if lib.phx_result_number(call, result) != 0:
         raise _native.last_error(connection._address)
-    return result[0]
+    return int(result[0])
 
 
-def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> None:
+def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[None]:
     """Keep an object until it is deleted; see `Client.keep`."""
     call = _waiting.owned(lib.phx_keep(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, "keep", ref._id)
+    yield Finish(call, seconds, "keep", ref._id)
 
 
-def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | None) -> None:
+def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | None) -> Steps[None]:
     """Delete objects in the whole cluster; see `Client.delete`."""
     # All deletes are in flight before the first wait.
     calls = [
@@ -220,20 +242,20 @@ def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | N
         for ref in refs
     ]
     for ref, call in zip(refs, calls):
-        connection._finish(call, seconds, "Delete", ref._id)
+        yield Finish(call, seconds, "Delete", ref._id)
 
 
-def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> bool:
+def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[bool]:
     """Return whether the cluster has a complete copy of an object."""
     call = _waiting.owned(lib.phx_contains(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, "contains", ref._id)
+    yield Finish(call, seconds, "contains", ref._id)
     return _number(connection, call) == 1
 
 
-def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> ObjectStatus:
+def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[ObjectStatus]:
     """Return the state of an object in the cluster."""
     call = _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, "stat", ref._id)
+    yield Finish(call, seconds, "stat", ref._id)
     status = ffi.new("phx_object_status*")
     if lib.phx_result_status(call, status) != 0:
         raise _native.last_error(connection._address)

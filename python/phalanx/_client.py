@@ -13,6 +13,7 @@ from phalanx._collectives import Collectives
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef, made_by
 from phalanx._status import ObjectStatus
+from phalanx._typing import TypeVar, overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx import _tools
+    from phalanx._typing import Layout, OnLost, Writable
     from phalanx._writing import Draft
+
+    T = TypeVar("T")
+    Out = TypeVar("Out")
 
 
 class Client(Collectives):
@@ -77,7 +82,7 @@ class Client(Collectives):
 
     # ---- refs
 
-    def ref(self, name: str | None = None) -> ObjectRef:
+    def ref(self, name: str | None = None) -> ObjectRef[Any]:
         """Return a ref to an object that is not put yet: a new one, or the one with this name."""
         return made_by(self, name)
 
@@ -85,14 +90,14 @@ class Client(Collectives):
 
     def put(
         self,
-        value: Any,
-        ref: ObjectRef | None = None,
+        value: T,
+        ref: ObjectRef[T] | None = None,
         keep: bool | None = None,
         *,
         exist_ok: bool = False,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
-    ) -> ObjectRef:
+    ) -> ObjectRef[T]:
         """Put a value as an object, and return its ref when the value is sealed on this node.
 
         Parameters
@@ -126,7 +131,8 @@ class Client(Collectives):
         PickleRefusedError, TypeError
             The value cannot be put.
         """
-        return _objects.put(self, value, ref, keep, self._seconds(timeout), allow_pickle, exist_ok)
+        seconds = self._seconds(timeout)
+        return self._run(_objects.put(self, value, ref, keep, seconds, allow_pickle, exist_ok))
 
     def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`, even if no ref to it is left.
@@ -136,7 +142,7 @@ class Client(Collectives):
         ObjectDeletedError
             The object was never put, or it is gone.
         """
-        _calls.keep(self, ref, self._seconds(timeout))
+        self._run(_calls.keep(self, ref, self._seconds(timeout)))
 
     def create(
         self,
@@ -144,7 +150,7 @@ class Client(Collectives):
         dtype: Any,
         ref: ObjectRef | None = None,
         *,
-        order: str = "C",
+        order: Layout = "C",
         keep: bool | None = None,
         timeout: float | None = DEFAULT,
     ) -> Draft:
@@ -169,9 +175,51 @@ class Client(Collectives):
 
     def set_exception(self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT) -> None:
         """Mark the object as failed; see `ObjectRef.set_exception`."""
-        _failures.set_exception(self, ref, error, self._seconds(timeout))
+        self._run(_failures.set_exception(self, ref, error, self._seconds(timeout)))
 
     # ---- reading
+
+    @overload
+    def get(
+        self,
+        refs: ObjectRef[T],
+        timeout: float | None = ...,
+        *,
+        copy: bool | None = ...,
+        out: None = ...,
+        writable: Writable | None = ...,
+        allow_pickle: bool = ...,
+        on_lost: OnLost = ...,
+        progress: bool = ...,
+    ) -> T: ...
+
+    @overload
+    def get(
+        self,
+        refs: ObjectRef,
+        timeout: float | None = ...,
+        *,
+        copy: bool | None = ...,
+        out: Out,
+        writable: Writable | None = ...,
+        allow_pickle: bool = ...,
+        on_lost: OnLost = ...,
+        progress: bool = ...,
+    ) -> Out: ...
+
+    @overload
+    def get(
+        self,
+        refs: Sequence[ObjectRef[T]],
+        timeout: float | None = ...,
+        *,
+        copy: bool | None = ...,
+        out: None = ...,
+        writable: Writable | None = ...,
+        allow_pickle: bool = ...,
+        on_lost: OnLost = ...,
+        progress: bool = ...,
+    ) -> list[T]: ...
 
     def get(
         self,
@@ -180,9 +228,9 @@ class Client(Collectives):
         *,
         copy: bool | None = None,
         out: Any = None,
-        writable: object = None,
+        writable: Writable | None = None,
         allow_pickle: bool = True,
-        on_lost: str = "raise",
+        on_lost: OnLost = "raise",
         progress: bool = False,
     ) -> Any:
         """Return the value of an object, or a list of values. Blocks until the objects are here.
@@ -220,18 +268,23 @@ class Client(Collectives):
         Exception
             The exception of the producer (`ObjectRef.set_exception`).
         """
-        return _objects.get(
-            self, refs, self._seconds(timeout), copy, out, writable, allow_pickle, on_lost, progress
+        return self._run(
+            _objects.get(
+                self, refs, self._seconds(timeout), copy, out, writable, allow_pickle, on_lost, progress
+            )
         )
 
-    async def get_async(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> Any:
+    async def get_async(self, ref: ObjectRef[T], timeout: float | None = DEFAULT) -> T:
         """Return the value of an object, awaited in the running event loop.
 
         Cancelling the task ends this wait only. Errors are those of `get`.
         """
-        return await _objects.get_async(self, ref, self._seconds(timeout))
+        from phalanx import _asyncio
 
-    def future(self, ref: ObjectRef) -> concurrent.futures.Future[Any]:
+        value: T = await _asyncio.run(self, _objects.get(self, ref, self._seconds(timeout)))
+        return value
+
+    def future(self, ref: ObjectRef[T]) -> concurrent.futures.Future[T]:
         """Return a future of the object's value; see `ObjectRef.future`."""
         from phalanx import _futures
 
@@ -266,12 +319,12 @@ class Client(Collectives):
 
     def wait(
         self,
-        refs: Iterable[ObjectRef],
+        refs: Iterable[ObjectRef[T]],
         num_returns: int = 1,
         timeout: float | None = DEFAULT,
         *,
         progress: bool = False,
-    ) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
         """Wait until `num_returns` of the objects are on this node, or the timeout expires.
 
         An object whose Get raises (it was deleted, its producer failed) counts as done. `progress` makes
@@ -282,11 +335,11 @@ class Client(Collectives):
         done, pending : list of ObjectRef
             In the given order. `done` can have more than `num_returns` refs.
         """
-        return _objects.wait(self, list(refs), num_returns, self._seconds(timeout), progress)
+        return self._run(_objects.wait(self, list(refs), num_returns, self._seconds(timeout), progress))
 
     def as_completed(
-        self, refs: Iterable[ObjectRef], timeout: float | None = DEFAULT, *, progress: bool = False
-    ) -> Iterator[ObjectRef]:
+        self, refs: Iterable[ObjectRef[T]], timeout: float | None = DEFAULT, *, progress: bool = False
+    ) -> Iterator[ObjectRef[T]]:
         """Iterate over the refs in the order in which their objects arrive on this node.
 
         `progress` makes tqdm draw a bar.
@@ -302,7 +355,7 @@ class Client(Collectives):
 
     # ---- moving
 
-    def gather(self, refs: Sequence[ObjectRef], timeout: float | None = DEFAULT) -> list[Any]:
+    def gather(self, refs: Sequence[ObjectRef[T]], timeout: float | None = DEFAULT) -> list[T]:
         """Return the values of objects in their order. Equivalent to `get` of a list."""
         return self.get(list(refs), timeout)
 
@@ -317,9 +370,9 @@ class Client(Collectives):
     def all_to_all(
         self,
         outgoing: Iterable[tuple[ObjectRef, Any]],
-        incoming: Sequence[ObjectRef],
+        incoming: Sequence[ObjectRef[T]],
         timeout: float | None = DEFAULT,
-    ) -> list[Any]:
+    ) -> list[T]:
         """Put the outgoing values, and return the values of `incoming` in that order."""
         deadline = _waiting.Deadline(self._seconds(timeout))
         for ref, value in outgoing:
@@ -340,15 +393,15 @@ class Client(Collectives):
             The object was never put.
         """
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
-        _calls.delete(self, wanted, self._seconds(timeout))
+        self._run(_calls.delete(self, wanted, self._seconds(timeout)))
 
     def contains(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> bool:
         """Return whether the cluster has a complete copy of the object."""
-        return _calls.contains(self, ref, self._seconds(timeout))
+        return self._run(_calls.contains(self, ref, self._seconds(timeout)))
 
     def stat(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> ObjectStatus:
         """Return the state of an object in the cluster."""
-        return _calls.stat(self, ref, self._seconds(timeout))
+        return self._run(_calls.stat(self, ref, self._seconds(timeout)))
 
     def broadcast(
         self,
@@ -382,10 +435,10 @@ class Client(Collectives):
         """
         return _broadcast.Broadcast(self, ref, nodes, sticky, timeout)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> _tools.Status:
         """Return the state of the cluster, as ``phalanx status --json`` prints it.
 
-        It has the shards, and the nodes with their memory and objects.
+        A dict with the shards, and the nodes with their memory and objects. A notebook shows a table.
         """
         from phalanx import _tools
 
@@ -393,6 +446,8 @@ class Client(Collectives):
 
     def tree(self, ref: ObjectRef) -> _tools.Tree:
         """Return a drawing of an object's copies and transfers, as ``phalanx describe`` draws it.
+
+        In a notebook, ``tree(ref).follow()`` draws it again until the broadcast or reduction has ended.
 
         Raises
         ------

@@ -13,16 +13,24 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
-from phalanx import _calls, _failures, _native, _objects, _structures, _values, _waiting, exceptions
+from phalanx import _calls, _failures, _native, _objects, _status, _structures, _values, _waiting, exceptions
 from phalanx._connection import DEFAULT, Connection
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for, ids_for, made_by
+from phalanx._typing import Generic, TypeVar
+from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from phalanx._typing import Op, Order, Root
     from phalanx._values.trees import TreeSpec
+    from phalanx._waiting import Steps
+
+    T = TypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
 
 # In the order of ReduceOp in phalanx/elements.h: the index is the number.
 _OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
@@ -152,19 +160,19 @@ def _begin(
     root: str,
     timeout: float | None,
     is_open: bool,
-) -> tuple[Any, ObjectRef]:
+) -> Steps[tuple[Any, ObjectRef]]:
     wanted = list(refs)
     deadline = _waiting.Deadline(connection._seconds(timeout))
     target = made_by(connection) if ref is None else ref
     if dtype is None:
         if not wanted:
             raise exceptions.InvalidArgumentError("a reduction of no sources")
-        metadata, nbytes = _first_of(connection, wanted, deadline, num_objects)
+        metadata, nbytes = yield from _first_of(connection, wanted, deadline, num_objects)
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
         _check_op(op, elements, metadata, functools.partial(_structures.find, connection))
-        _structures.keep(connection, metadata, deadline.left())
+        yield from _structures.keep(connection, metadata, deadline.left())
     else:
         elements = _elements_like(dtype, op)
     options, kept = _reduce_options(elements, op, num_objects, order, root, deadline.left(), is_open)
@@ -174,10 +182,10 @@ def _begin(
     return _waiting.owned(call, lib.phx_call_forget), target
 
 
-def _committed(connection: Connection, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> Any:
+def _committed(connection: Connection, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> Steps[Any]:
     """Wait until the result of a call is committed, count its hold, and return the call."""
     # The cluster keeps the deadline: its error names the missing sources.
-    _failures.finish(connection, call, None, "Reduce", target, refs)
+    yield from _failures.finish(connection, call, None, "Reduce", target, refs)
     return _counted(connection, call, target)
 
 
@@ -192,7 +200,7 @@ def _counted(connection: Connection, call: Any, target: ObjectRef) -> Any:
 
 def _first_of(
     connection: Connection, refs: list[ObjectRef], deadline: _waiting.Deadline, needed: int | None = None
-) -> tuple[bytes, int]:
+) -> Steps[tuple[bytes, int]]:
     """Return the metadata and size of the sources that exist; blocks until there is one.
 
     Raises
@@ -203,12 +211,12 @@ def _first_of(
         The exception of a producer, if fewer than `needed` (None: all) sources are left.
     """
     # Each failed source uses up one of the sources that the reduction can do without.
-    found = _alike(connection, refs, deadline.left())
+    found = yield from _alike(connection, refs, deadline.left())
     spare, pending = len(refs) - (needed or len(refs)), refs
     while found is None:
         done: list[ObjectRef] = []
         if pending:
-            done, pending = _objects.wait(connection, pending, 1, deadline.left())
+            done, pending = yield from _objects.wait(connection, pending, 1, deadline.left())
         if not done:
             raise exceptions.GetTimeoutError(
                 f"no source of the reduction came within {deadline.seconds} s",
@@ -219,18 +227,20 @@ def _first_of(
             try:
                 # No name for the call: it would hold the object during the next wait.
                 seconds = deadline.left()
-                _failures.finish(
+                yield from _failures.finish(
                     connection, _calls.get(connection, [ref], seconds), None, "Reduce", ref, [ref]
                 )
             except Exception:
                 spare -= 1
                 if spare < 0:
                     raise
-        found = _alike(connection, refs, deadline.left())
+        found = yield from _alike(connection, refs, deadline.left())
     return found
 
 
-def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
+def _alike(
+    connection: Connection, refs: list[ObjectRef], seconds: float | None
+) -> Steps[tuple[bytes, int] | None]:
     """Return the metadata and size of the sources that exist, all the same; None if there is none."""
     # All requests are in flight before the first wait.
     calls = [
@@ -239,7 +249,7 @@ def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None)
     first = None
     status = ffi.new("phx_object_status*")
     for ref, call in zip(refs, calls):
-        connection._finish(call, seconds, "stat", ref.id)
+        yield Finish(call, seconds, "stat", ref.id)
         lib.phx_result_status(call, status)
         if not status.known or status.deleted:
             continue
@@ -247,9 +257,9 @@ def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None)
         if first is None:
             first = (found, ref)
         elif found != first[0]:
+            one, other = _native.shown(first[1].id), _native.shown(ref.id)
             raise exceptions.InvalidArgumentError(
-                f"sources {_native.shown(first[1].id)} and {_native.shown(ref.id)} differ: "
-                f"{_difference(connection, first[0][0], found[0])}",
+                f"sources {one} and {other} differ: {_difference(connection, first[0][0], found[0])}",
                 ref.hex(),
                 connection.address,
             )
@@ -298,17 +308,17 @@ def _reduce_options(
     return options, kept
 
 
-def _keep_structure(connection: Connection, target: ObjectRef, timeout: float | None) -> None:
+def _keep_structure(connection: Connection, target: ObjectRef, timeout: float | None) -> Steps[None]:
     """Keep the structure of a result's tree if the call did not read the metadata of its sources."""
     deadline = _waiting.Deadline(connection._seconds(timeout))
-    metadata = _calls.stat(connection, target, deadline.left()).metadata
-    _structures.keep(connection, metadata, deadline.left())
+    status = yield from _calls.stat(connection, target, deadline.left())
+    yield from _structures.keep(connection, status.metadata, deadline.left())
 
 
 # ---- the verbs
 
 
-class Reduction:
+class Reduction(Generic[T]):
     """An open reduction: a reduction that still accepts sources (`Client.open_reduction`).
 
     The reduction continues when this handle is dropped; the result is freed when the last ref to it
@@ -320,13 +330,20 @@ class Reduction:
         The ref of the result.
     """
 
-    def __init__(self, client: Connection, ref: ObjectRef, call: Any) -> None:
+    def __init__(self, client: Connection, ref: ObjectRef[T], call: Any) -> None:
         self.ref = ref
         self._connection = client
         self._call = call
         self._ended = False
 
-    def add(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = 30.0) -> None:
+    def __repr__(self) -> str:
+        state = "ended" if lib.phx_call_ended(self._call) else "under way"
+        return f"<phalanx.Reduction into {self.ref!r}: {state}>"
+
+    def _repr_html_(self) -> str:
+        return _status.code(repr(self))
+
+    def add(self, refs: ObjectRef[T] | Iterable[ObjectRef[T]], timeout: float | None = 30.0) -> None:
         """Add sources.
 
         Raises
@@ -334,6 +351,9 @@ class Reduction:
         InvalidArgumentError
             An object is a source already, or the reduction is closed.
         """
+        self._connection._run(self._add(refs, timeout))
+
+    def _add(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None) -> Steps[None]:
         connection = self._connection
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
         call = _waiting.owned(
@@ -341,28 +361,179 @@ class Reduction:
                 connection._ptr, self.ref.id, ids_for(connection, wanted), len(wanted), nanos(timeout)
             )
         )
-        connection._finish(call, timeout, "adding sources", self.ref.id)
+        yield Finish(call, timeout, "adding sources", self.ref.id)
 
-    def close(self, timeout: float | None = 30.0) -> ObjectRef:
+    def close(self, timeout: float | None = 30.0) -> ObjectRef[T]:
         """Close the reduction to new sources, and return its ref.
 
         A reduction over all sources ends when these sources are folded.
         """
+        return self._connection._run(self._close(timeout))
+
+    def _close(self, timeout: float | None) -> Steps[ObjectRef[T]]:
         connection = self._connection
         call = _waiting.owned(lib.phx_close_reduction(connection._ptr, self.ref.id, nanos(timeout)))
-        connection._finish(call, timeout, "closing the reduction", self.ref.id)
+        yield Finish(call, timeout, "closing the reduction", self.ref.id)
         return self.ref
 
-    def wait(self, timeout: float | None = None) -> ObjectRef:
+    def wait(self, timeout: float | None = None) -> ObjectRef[T]:
         """Wait until the result is committed, and return its ref. Raises what `Client.reduce` raises."""
+        return self._connection._run(self._wait(timeout))
+
+    def _wait(self, timeout: float | None) -> Steps[ObjectRef[T]]:
         connection = self._connection
-        _failures.finish(connection, self._call, timeout, "Reduce", self.ref, [self.ref], cancel=False)
+        yield from _failures.finish(
+            connection, self._call, timeout, "Reduce", self.ref, [self.ref], cancel=False
+        )
         # The call holds the result once. A second wait must not count that hold again.
         if not self._ended:
             self._ended = True
             self._call = _counted(connection, self._call, self.ref)
-            _keep_structure(connection, self.ref, timeout)
+            yield from _keep_structure(connection, self.ref, timeout)
         return self.ref
+
+
+# ---- the steps of the other verbs; `Collectives` documents the arguments
+
+
+def reduce(
+    connection: Connection,
+    refs: Sequence[ObjectRef],
+    op: Any,
+    num_objects: int | None,
+    order: str,
+    dtype: Any,
+    ref: ObjectRef | None,
+    root: str,
+    timeout: float | None,
+) -> Steps[ObjectRef]:
+    call, target = yield from _begin(
+        connection, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
+    )
+    call = yield from _committed(connection, call, target, refs)
+    if dtype is not None:
+        yield from _keep_structure(connection, target, timeout)
+    return target
+
+
+def open_reduction(
+    connection: Connection,
+    refs: Sequence[ObjectRef],
+    op: Any,
+    dtype: Any,
+    num_objects: int | None,
+    ref: ObjectRef | None,
+    timeout: float | None,
+) -> Steps[Reduction[Any]]:
+    call, target = yield from _begin(
+        connection, "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
+    )
+    return Reduction(connection, target, call)
+
+
+def allreduce(
+    connection: Connection,
+    refs: Sequence[ObjectRef],
+    op: Any,
+    ref: ObjectRef,
+    num_objects: int | None,
+    order: str,
+    dtype: Any,
+    timeout: float | None,
+) -> Steps[Any]:
+    call, target = yield from _begin(
+        connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
+    )
+    call = yield from _committed(connection, call, target, refs)
+    if dtype is not None:
+        yield from _keep_structure(connection, target, timeout)
+    return (yield from _objects.values_of(connection, call, 1))[0]
+
+
+def reduce_scatter(
+    connection: Connection,
+    refs: Sequence[ObjectRef],
+    targets: Sequence[ObjectRef],
+    index: int,
+    op: Any,
+    dtype: Any,
+    timeout: float | None,
+) -> Steps[Any]:
+    import numpy as np
+
+    wanted = list(refs)
+    if len(targets) != len(wanted) or not 0 <= index < len(wanted):
+        raise exceptions.InvalidArgumentError(
+            f"part {index} of {len(wanted)} sources and {len(targets)} targets"
+        )
+    deadline = _waiting.Deadline(connection._seconds(timeout))
+    metadata, nbytes = yield from _first_of(connection, wanted, deadline)
+    number = (
+        _dtype_number(dtype) if dtype is not None else _number_of(_values.reduce_dtype(metadata) or "f32")
+    )
+    options, _ = _reduce_options([(number, 0)], op, None, "arrival", "caller", deadline.left(), False)
+    options.owned = not targets[index]._named
+    call = _waiting.owned(
+        lib.phx_reduce_scatter(
+            connection._ptr,
+            ids_for(connection, targets),
+            ids_for(connection, wanted),
+            len(wanted),
+            index,
+            nbytes,
+            options,
+        )
+    )
+    # The cluster keeps the deadline: its error names the missing sources.
+    yield from _failures.finish(connection, call, None, "Reduce", targets[index], wanted)
+    if not targets[index]._named:
+        targets[index]._counts_with(connection)
+    views = ffi.new("phx_view[1]")
+    if lib.phx_result_views(call, 0, 1, views) != 0:
+        raise _native.last_error(connection.address)
+    # The metadata describes a whole source, so it cannot decode the part.
+    spelled = list(_reduced_names())[number]
+    if spelled == "bfloat16":
+        import ml_dtypes
+
+        return np.frombuffer(_native.view_bytes(views[0]), ml_dtypes.bfloat16)
+    return np.frombuffer(_native.view_bytes(views[0]), spelled)
+
+
+def reduced_from(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[list[ObjectRef]]:
+    call = _waiting.owned(lib.phx_reduced_from(connection._ptr, id_for(connection, ref), nanos(seconds)))
+    yield Finish(call, seconds, "reduced_from", ref.id)
+    count = lib.phx_result_count(call)
+    ids = ffi.new("char[]", max(1, count * _native.ID_BYTES))
+    if lib.phx_result_ids(call, ids) != 0:
+        raise _native.last_error(connection.address)
+    packed = ffi.buffer(ids, count * _native.ID_BYTES)[:]
+    size = _native.ID_BYTES
+    return [
+        ObjectRef(packed[i * size : (i + 1) * size], connection.directory, client=connection)
+        for i in range(count)
+    ]
+
+
+def allgather(
+    connection: Connection, refs: Sequence[ObjectRef], index: int, seconds: float | None
+) -> Steps[list[Any]]:
+    wanted = list(refs)
+    call = _waiting.owned(
+        lib.phx_all_gather(connection._ptr, ids_for(connection, wanted), len(wanted), index, nanos(seconds))
+    )
+    yield from _failures.finish(connection, call, seconds, "allgather", None, wanted)
+    return (yield from _objects.values_of(connection, call, len(wanted)))
+
+
+def barrier(
+    connection: Connection, name: str, participants: int, index: int, seconds: float | None
+) -> Steps[None]:
+    spelled = name.encode()
+    call = _waiting.owned(
+        lib.phx_barrier(connection._ptr, spelled, len(spelled), participants, index, nanos(seconds))
+    )
+    yield Finish(call, seconds, f"barrier {name!r}", None)
 
 
 class Collectives(Connection):
@@ -370,16 +541,16 @@ class Collectives(Connection):
 
     def reduce(
         self,
-        refs: Sequence[ObjectRef],
-        op: Any = "sum",
+        refs: Sequence[ObjectRef[T]],
+        op: Op = "sum",
         *,
         num_objects: int | None = None,
-        order: str = "arrival",
+        order: Order = "arrival",
         dtype: Any = None,
-        ref: ObjectRef | None = None,
-        root: str = "caller",
+        ref: ObjectRef[T] | None = None,
+        root: Root = "caller",
         timeout: float | None = DEFAULT,
-    ) -> ObjectRef:
+    ) -> ObjectRef[T]:
         """Reduce objects into one. Returns its ref when the result is committed.
 
         The sources can be put before or after the call, on any node. The result has the structure, shapes
@@ -426,41 +597,32 @@ class Collectives(Connection):
         Exception
             The exception of a producer, if too few sources are left without its object.
         """
-        call, target = _begin(
-            self, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
-        )
-        call = _committed(self, call, target, refs)
-        if dtype is not None:
-            _keep_structure(self, target, timeout)
-        return target
+        return self._run(reduce(self, refs, op, num_objects, order, dtype, ref, root, timeout))
 
     def open_reduction(
         self,
-        refs: Sequence[ObjectRef],
-        op: Any = "sum",
+        refs: Sequence[ObjectRef[T]],
+        op: Op = "sum",
         *,
         dtype: Any,
         num_objects: int | None = None,
-        ref: ObjectRef | None = None,
+        ref: ObjectRef[T] | None = None,
         timeout: float | None = DEFAULT,
-    ) -> Reduction:
+    ) -> Reduction[T]:
         """Start a reduction that accepts more sources until it is closed. Arguments are those of `reduce`."""
-        call, target = _begin(
-            self, "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
-        )
-        return Reduction(self, target, call)
+        return self._run(open_reduction(self, refs, op, dtype, num_objects, ref, timeout))
 
     def allreduce(
         self,
-        refs: Sequence[ObjectRef],
-        op: Any = "sum",
+        refs: Sequence[ObjectRef[T]],
+        op: Op = "sum",
         *,
-        ref: ObjectRef,
+        ref: ObjectRef[T],
         num_objects: int | None = None,
-        order: str = "arrival",
+        order: Order = "arrival",
         dtype: Any = None,
         timeout: float | None = DEFAULT,
-    ) -> Any:
+    ) -> T:
         """Reduce, and return the result. Every participant makes the same call and gets the same bits.
 
         Parameters
@@ -473,20 +635,14 @@ class Collectives(Connection):
         value
             As from `get`. Each node keeps a copy of it until the last ref to it is gone.
         """
-        call, target = _begin(
-            self, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
-        )
-        call = _committed(self, call, target, refs)
-        if dtype is not None:
-            _keep_structure(self, target, timeout)
-        return _calls.values_of(self, call, 1, _structures.find)[0]
+        return self._run(allreduce(self, refs, op, ref, num_objects, order, dtype, timeout))
 
     def reduce_scatter(
         self,
         refs: Sequence[ObjectRef],
         targets: Sequence[ObjectRef],
         index: int,
-        op: Any = "sum",
+        op: Op = "sum",
         *,
         dtype: Any = None,
         timeout: float | None = DEFAULT,
@@ -496,47 +652,9 @@ class Collectives(Connection):
         With n sources and n targets, task `index` of n makes the call. The parts are consecutive, and as
         equal as whole elements allow.
         """
-        import numpy as np
+        return self._run(reduce_scatter(self, refs, targets, index, op, dtype, timeout))
 
-        wanted = list(refs)
-        if len(targets) != len(wanted) or not 0 <= index < len(wanted):
-            raise exceptions.InvalidArgumentError(
-                f"part {index} of {len(wanted)} sources and {len(targets)} targets"
-            )
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        metadata, nbytes = _first_of(self, wanted, deadline)
-        number = (
-            _dtype_number(dtype) if dtype is not None else _number_of(_values.reduce_dtype(metadata) or "f32")
-        )
-        options, _ = _reduce_options([(number, 0)], op, None, "arrival", "caller", deadline.left(), False)
-        options.owned = not targets[index]._named
-        call = _waiting.owned(
-            lib.phx_reduce_scatter(
-                self._ptr,
-                ids_for(self, targets),
-                ids_for(self, wanted),
-                len(wanted),
-                index,
-                nbytes,
-                options,
-            )
-        )
-        # The cluster keeps the deadline: its error names the missing sources.
-        _failures.finish(self, call, None, "Reduce", targets[index], wanted)
-        if not targets[index]._named:
-            targets[index]._counts_with(self)
-        views = ffi.new("phx_view[1]")
-        if lib.phx_result_views(call, 0, 1, views) != 0:
-            raise _native.last_error(self.address)
-        # The metadata describes a whole source, so it cannot decode the part.
-        spelled = list(_reduced_names())[number]
-        if spelled == "bfloat16":
-            import ml_dtypes
-
-            return np.frombuffer(_native.view_bytes(views[0]), ml_dtypes.bfloat16)
-        return np.frombuffer(_native.view_bytes(views[0]), spelled)
-
-    def reduced_from(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> list[ObjectRef]:
+    def reduced_from(self, ref: ObjectRef[T], timeout: float | None = DEFAULT) -> list[ObjectRef[T]]:
         """Return the sources of a result, in the order in which they were folded.
 
         Raises
@@ -544,31 +662,14 @@ class Collectives(Connection):
         ObjectDeletedError
             The object was never made, or it was deleted.
         """
-        seconds = self._seconds(timeout)
-        call = _waiting.owned(lib.phx_reduced_from(self._ptr, id_for(self, ref), nanos(seconds)))
-        self._finish(call, seconds, "reduced_from", ref.id)
-        count = lib.phx_result_count(call)
-        ids = ffi.new("char[]", max(1, count * _native.ID_BYTES))
-        if lib.phx_result_ids(call, ids) != 0:
-            raise _native.last_error(self.address)
-        packed = ffi.buffer(ids, count * _native.ID_BYTES)[:]
-        size = _native.ID_BYTES
-        return [
-            ObjectRef(packed[i * size : (i + 1) * size], self.directory, client=self) for i in range(count)
-        ]
+        return self._run(reduced_from(self, ref, self._seconds(timeout)))
 
-    def allgather(self, refs: Sequence[ObjectRef], index: int, timeout: float | None = DEFAULT) -> list[Any]:
+    def allgather(self, refs: Sequence[ObjectRef[T]], index: int, timeout: float | None = DEFAULT) -> list[T]:
         """Return the values of n tasks' objects; called by task `index` of the n.
 
         The tasks fetch around a ring, so no two transfers share a link.
         """
-        wanted = list(refs)
-        seconds = self._seconds(timeout)
-        call = _waiting.owned(
-            lib.phx_all_gather(self._ptr, ids_for(self, wanted), len(wanted), index, nanos(seconds))
-        )
-        _failures.finish(self, call, seconds, "allgather", None, wanted)
-        return _calls.values_of(self, call, len(wanted), _structures.find)
+        return self._run(allgather(self, refs, index, self._seconds(timeout)))
 
     def barrier(self, name: str, participants: int, index: int, timeout: float | None = DEFAULT) -> None:
         """Return when all `participants` have called it with the same name, each with its own index.
@@ -584,9 +685,4 @@ class Collectives(Connection):
         GetTimeoutError
             Not all have arrived in time.
         """
-        seconds = self._seconds(timeout)
-        spelled = name.encode()
-        call = _waiting.owned(
-            lib.phx_barrier(self._ptr, spelled, len(spelled), participants, index, nanos(seconds))
-        )
-        self._finish(call, seconds, f"barrier {name!r}", None)
+        self._run(barrier(self, name, participants, index, self._seconds(timeout)))

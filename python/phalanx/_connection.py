@@ -4,7 +4,7 @@ Owns the handle, the addresses, the default timeout and the list of this process
 Every feature takes a Connection as its first argument. This module imports no feature, and knows
 ids of objects, not refs.
 
-Threads: any thread can use a connection. `_lock` protects `_futures` and `_bridges`.
+Threads: any thread can use a connection. `_lock` protects `_futures`, `_bridges` and `_workers`.
 Fork: the handle works only in the process that made it; in a child every call raises ClosedError. A
 fork can copy a lock that is held, so the child replaces the locks (`_after_fork`).
 """
@@ -20,7 +20,9 @@ from phalanx._native import ffi, lib, nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    _T = TypeVar("_T")
 
 # The default of a timeout argument, because None already means "no limit".
 DEFAULT: Any = ...
@@ -70,6 +72,7 @@ class Connection:
         # leak: the driver of futures refers to its connection.
         self._futures: Any = None
         self._bridges: Any = None
+        self._workers: Any = None
         _connections[id(self)] = self
 
     @property
@@ -119,6 +122,20 @@ class Connection:
     ) -> None:
         """Wait until a call succeeds; see `_waiting.finish`."""
         _waiting.finish(call, seconds, what, object_id, self._address, cancel)
+
+    def _run(self, steps: _waiting.Steps[_T]) -> _T:
+        """Return the result of a call's steps; block in each."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = step.block(self._address)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as stop:
+            return stop.value
 
 
 _connections: weakref.WeakValueDictionary[int, Connection] = weakref.WeakValueDictionary()

@@ -12,6 +12,7 @@ import threading
 
 from phalanx import _inheritance, _ref, exceptions
 from phalanx._client import Client
+from phalanx._connection import DEFAULT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,9 +34,29 @@ def client() -> Client:
 _ref.use_default_client(client)
 
 
-def init(address: str | None = None, **options: Any) -> Client:
-    """Connect the default client; as `phalanx.init`."""
+def init(
+    address: str | None = None,
+    *,
+    timeout: float | None = DEFAULT,
+    connect_timeout: float = 10.0,
+    capacity: int = 0,
+) -> Client:
+    """Connect the default client, and return it. Returns the present one if it is connected this way.
+
+    Arguments and errors are those of `Client`. An argument that is left out matches any connection.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The default client is connected to another address, or has other options.
+    """
     global _client, _options
+    given = {
+        "timeout": (timeout, DEFAULT),
+        "connect_timeout": (connect_timeout, 10.0),
+        "capacity": (capacity, 0),
+    }
+    options: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
     with _lock:
         if _client is not None and not _client.closed and not _client.forked:
             same = not options or options == _options
@@ -68,7 +89,7 @@ def _spelled(address: str) -> str:
 
 @atexit.register
 def shutdown() -> None:
-    """Close the default client, if there is one; as `phalanx.shutdown`."""
+    """Close the default client, if there is one. The next call of a function connects again."""
     global _client
     with _lock:
         closing, _client = _client, None

@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from phalanx import _calls, _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
+from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._waiting import Steps
 
 _MARK = " \x1f"
 # Behind the mark: the body, compressed, in base 85; then the id of the object with the whole body.
@@ -34,21 +36,21 @@ _PATIENCE_S = 10.0
 
 def set_exception(
     connection: Connection, ref: ObjectRef, error: BaseException, seconds: float | None
-) -> None:
+) -> Steps[None]:
     """Mark an object as failed; see `ObjectRef.set_exception`."""
     deadline = _waiting.Deadline(seconds)
     object_id = id_for(connection, ref)
-    message = _encode(connection, ref, error, deadline)
+    message = yield from _encode(connection, ref, error, deadline)
     seconds = deadline.left()
     call = _waiting.owned(
         lib.phx_fail(connection._ptr, object_id, _native.UNKNOWN, message, len(message), nanos(seconds))
     )
-    connection._finish(call, seconds, "set_exception", object_id)
+    yield Finish(call, seconds, "set_exception", object_id)
 
 
 def _encode(
     connection: Connection, ref: ObjectRef, error: BaseException, deadline: _waiting.Deadline
-) -> bytes:
+) -> Steps[bytes]:
     """Return the reason for an exception. Puts a second object if the exception does not fit."""
     import pickle
     import traceback
@@ -72,17 +74,17 @@ def _encode(
     room = _MAX_TEXT - len((said + _MARK).encode())
     packed = _packed(pickled, trace) + " "
     if len(packed) > room:
-        place = _put(connection, ref, _body(pickled, trace), deadline)
+        place = yield from _put(connection, ref, _body(pickled, trace), deadline)
         packed = _fitting(pickled, trace, room - len(place)) + place
     return (said + _MARK + packed).encode()
 
 
-def _put(connection: Connection, ref: ObjectRef, body: bytes, deadline: _waiting.Deadline) -> str:
+def _put(connection: Connection, ref: ObjectRef, body: bytes, deadline: _waiting.Deadline) -> Steps[str]:
     """Put the body of a long reason. Returns the end of the reason, which names the object."""
     left = deadline.left()
     try:
         seconds = _PATIENCE_S if left is None else min(left, _PATIENCE_S)
-        place = _calls.put(connection, _values.encode(body), None, None, seconds)
+        place = yield from _calls.put(connection, _values.encode(body), None, None, seconds)
     # A full node must not hide the failure: the short reason is enough for readers.
     except exceptions.StoreFullError:
         return " "
@@ -124,12 +126,12 @@ def finish(
     sources: Sequence[ObjectRef],
     allow_pickle: bool = True,
     cancel: bool = True,
-) -> None:
-    """Wait as `Connection._finish` does; raise the exception of a producer of the sources, if it failed."""
+) -> Steps[None]:
+    """Wait as `Finish` does; raise the exception of a producer of the sources, if it failed."""
     try:
-        connection._finish(call, seconds, what, None if ref is None else ref._id, cancel)
+        yield Finish(call, seconds, what, None if ref is None else ref._id, cancel)
     except exceptions.PhalanxError as error:
-        failure = raised(connection, error, sources, allow_pickle)
+        failure = yield from raised(connection, error, sources, allow_pickle)
         raise failure from failure.__cause__
 
 
@@ -138,25 +140,12 @@ def raised(
     error: exceptions.PhalanxError,
     refs: Sequence[ObjectRef],
     allow_pickle: bool = True,
-) -> Exception:
+) -> Steps[Exception]:
     """Return the exception of a failed Get: the producer's own, if there is one and pickle is allowed."""
     whole = _fetch(connection, error, refs)
     if whole is not None:
         with contextlib.suppress(exceptions.PhalanxError):  # the object is gone
-            connection._finish(whole, None, "what was raised", None)
-    return _rebuilt(connection, error, whole, allow_pickle)
-
-
-async def raised_async(
-    connection: Connection,
-    error: exceptions.PhalanxError,
-    refs: Sequence[ObjectRef],
-    allow_pickle: bool = True,
-) -> Exception:
-    """Like `raised`, but awaits in the running event loop."""
-    whole = _fetch(connection, error, refs)
-    if whole is not None:
-        await _calls.ended(connection, whole)
+            yield Finish(whole, None, "what was raised", None)
     return _rebuilt(connection, error, whole, allow_pickle)
 
 

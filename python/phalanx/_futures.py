@@ -89,7 +89,7 @@ def _fulfil(
     if not future.set_running_or_notify_cancel():
         return
     try:
-        _failures.finish(connection, call, 0, "Get", ref, [ref])
+        connection._run(_failures.finish(connection, call, 0, "Get", ref, [ref]))
         value = _calls.values_of(connection, call, 1, _structures.find)[0]
     except BaseException as error:
         future.set_exception(error)

@@ -8,8 +8,9 @@ the arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from phalanx import _calls, _failures, _structures, _values, _waiting, exceptions
+from phalanx import _calls, _failures, _native, _structures, _values, _waiting, exceptions
 from phalanx._native import lib
 from phalanx._ref import ObjectRef
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._values.trees import TreeSpec
+    from phalanx._waiting import Steps
 
 
 def put(
@@ -28,29 +31,29 @@ def put(
     seconds: float | None,
     allow_pickle: bool,
     exist_ok: bool = True,
-) -> ObjectRef:
+) -> Steps[ObjectRef]:
     """Put a value as an object; see `Client.put`."""
     encoded = _values.encode(value, allow_pickle=allow_pickle)
     # The structure and the value share one timeout.
     if encoded.structure is not None:
         deadline = _waiting.Deadline(seconds)
-        structure = _structures.put(connection, encoded.structure, seconds)
+        structure = yield from _structures.put(connection, encoded.structure, seconds)
         encoded.refs = [*encoded.refs, structure.id]
         seconds = deadline.left()
-    return _calls.put(connection, encoded, ref, keep, seconds, exist_ok)
+    return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok))
 
 
 def get(
     connection: Connection,
     refs: ObjectRef | Sequence[ObjectRef],
     seconds: float | None,
-    copy: bool | None,
-    out: Any,
-    writable: object,
-    allow_pickle: bool,
-    on_lost: str,
-    progress: bool,
-) -> Any:
+    copy: bool | None = None,
+    out: Any = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+    on_lost: str = "raise",
+    progress: bool = False,
+) -> Steps[Any]:
     """Return the value of an object, or a list of values; see `Client.get`."""
     many = not isinstance(refs, ObjectRef)
     wanted: Sequence[ObjectRef] = list(refs) if many else [refs]
@@ -60,15 +63,51 @@ def get(
         raise exceptions.InvalidArgumentError("out= is for one object")
     if on_lost not in ("raise", "wait"):
         raise exceptions.InvalidArgumentError(f"on_lost={on_lost!r}: 'raise' or 'wait'")
-    call = _calls.get(connection, wanted, seconds, on_lost == "raise")
+    call = _calls.get(connection, wanted, seconds, on_lost == "raise", free=_waiting.abandon)
     if progress:
         _show_progress(connection, wanted, seconds, on_lost == "raise")
     # The library keeps the deadline, and its error names the object that is missing.
-    _failures.finish(connection, call, None, "Get", wanted[0], wanted, allow_pickle)
-    values = _calls.values_of(
-        connection, call, len(wanted), _structures.find, copy, out, writable, allow_pickle
-    )
+    # Most Gets are small, so this is `_failures.finish`, without its generator.
+    try:
+        yield _waiting.Finish(call, None, "Get", wanted[0]._id)
+    except exceptions.PhalanxError as error:
+        failure = yield from _failures.raised(connection, error, wanted, allow_pickle)
+        raise failure from failure.__cause__
+    values = yield from values_of(connection, call, len(wanted), copy, out, writable, allow_pickle)
     return values if many else values[0]
+
+
+def values_of(
+    connection: Connection,
+    call: Any,
+    count: int,
+    copy: bool | None = None,
+    out: Any = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+) -> Steps[list[Any]]:
+    """Return the values of a Get that has succeeded."""
+    opened = _calls.views_of(connection, call, count)
+    # Decoding cannot wait, so it finds the structures here.
+    found: dict[bytes, TreeSpec] = {}
+    copied = 0
+    for _, metadata, data in opened:
+        is_view = copy is None and metadata.startswith(_values.AN_ARRAY)
+        if is_view and out is None:
+            continue
+        copied += len(data)
+        digest = _values.structure_elsewhere(metadata)
+        if digest is not None and digest not in found:
+            found[digest] = yield from _structures.fetch(connection, digest)
+
+    def find(_: Connection, digest: bytes) -> TreeSpec:
+        return found[digest]
+
+    # Decoding copies or unpickles these bytes, or maps private pages for them.
+    if copied >= _native.OWN_FILE_BYTES:
+        decode = partial(_calls.decoded, connection, opened, find, copy, out, writable, allow_pickle)
+        return (yield _waiting.Work(lambda _: decode()))
+    return _calls.decoded(connection, opened, find, copy, out, writable, allow_pickle)
 
 
 def _show_progress(
@@ -86,37 +125,29 @@ def _show_progress(
             lib.phx_cancel(call)
 
 
-async def get_async(connection: Connection, ref: ObjectRef, seconds: float | None) -> Any:
-    """Return the value of an object, awaited in the running event loop; see `Client.get_async`."""
-    call = _calls.get(connection, [ref], seconds, free=_waiting.abandon)
-    await _calls.ended(connection, call)
-    try:
-        connection._finish(call, 0, "Get", ref._id)
-    except exceptions.PhalanxError as error:
-        failure = await _failures.raised_async(connection, error, [ref])
-        raise failure from failure.__cause__
-    return _calls.values_of(connection, call, 1, _structures.find)[0]
-
-
 def wait(
     connection: Connection,
     refs: Sequence[ObjectRef],
     num_returns: int,
     seconds: float | None,
     progress: bool = False,
-) -> tuple[list[ObjectRef], list[ObjectRef]]:
+) -> Steps[tuple[list[ObjectRef], list[ObjectRef]]]:
     """Wait until `num_returns` objects are on this node, or the timeout expires; see `Client.wait`."""
     if not 0 <= num_returns <= len(refs):
         raise exceptions.InvalidArgumentError(f"num_returns={num_returns} of {len(refs)} objects")
+
+    def describe() -> str:
+        return f"{num_returns} of {len(refs)} objects"
+
     calls: list[Any] = []
     try:
-        calls.extend(_calls.get(connection, [ref], None) for ref in refs)
-        some = _waiting.some
+        calls.extend(_calls.get(connection, [ref], None, free=_waiting.abandon) for ref in refs)
         if progress:
             from phalanx import _progress
 
-            some = _progress.some
-        ended = some(calls, num_returns, seconds, lambda: f"{num_returns} of {len(refs)} objects")
+            ended = _progress.some(calls, num_returns, seconds, describe)
+        else:
+            ended = yield _waiting.Some(calls, num_returns, seconds, describe)
     finally:
         # Without this, the node would still fetch the objects of pending calls.
         for call in calls:

@@ -11,8 +11,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from phalanx import _connection, _native, _values, exceptions
+from phalanx import _connection, _native, _status, _values, exceptions
+from phalanx._connection import DEFAULT
 from phalanx._native import ffi, lib
+from phalanx._typing import Generic, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,15 +22,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._typing import OnLost, Writable
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    T_co = TypeVar("T_co")
 
 _LOOPBACKS = ("127.", "localhost:", "[::1]:")
 
 
-class ObjectRef:
+class ObjectRef(Generic[T_co]):
     """The name of an immutable object. The object need not exist yet.
 
     A ref is small, can be pickled, hashed and compared, and means the same object on every host of
-    its cluster. ``await ref`` returns the value. Any thread can use it.
+    its cluster. ``await ref`` returns the value. Any thread can use it. For type checkers,
+    ``ObjectRef[T]`` is the ref of an object whose value is a `T`; `phalanx.put` returns one.
 
     An object is freed when the last ref to it, in all processes, is gone (docs/lifetime.md). Objects
     with a name (`from_name`) and objects that were put with ``keep=True`` stay until they are deleted.
@@ -63,7 +71,7 @@ class ObjectRef:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        # By connection that has used this ref: its hold, which ends with the ref. None: no hold.
+        # By connection that has used this ref: its hold, which ends with the ref.
         self._held: dict[Connection, Any] = {}
         self._named = False
         # The namespace and the name.
@@ -76,7 +84,7 @@ class ObjectRef:
         self._client = client
 
     @classmethod
-    def from_name(cls, name: str, name_space: str = "default") -> ObjectRef:
+    def from_name(cls, name: str, name_space: str = "default") -> ObjectRef[Any]:
         """Return the ref of a name. The same name gives the same ref everywhere.
 
         Parameters
@@ -91,7 +99,7 @@ class ObjectRef:
         return ref
 
     @classmethod
-    def from_hex(cls, text: str) -> ObjectRef:
+    def from_hex(cls, text: str) -> ObjectRef[Any]:
         """Return the ref whose `hex` is `text`.
 
         Raises
@@ -136,9 +144,28 @@ class ObjectRef:
             return self._client
         return _default_client()
 
-    def get(self, timeout: float | None = ..., **options: Any) -> Any:  # type: ignore[assignment]
+    def get(
+        self,
+        timeout: float | None = DEFAULT,
+        *,
+        copy: bool | None = None,
+        out: Any = None,
+        writable: Writable | None = None,
+        allow_pickle: bool = True,
+        on_lost: OnLost = "raise",
+        progress: bool = False,
+    ) -> T_co:
         """Return the object's value; see `phalanx.get`."""
-        return self._connected().get(self, timeout=timeout, **options)
+        return self._connected().get(
+            self,
+            timeout,
+            copy=copy,
+            out=out,
+            writable=writable,
+            allow_pickle=allow_pickle,
+            on_lost=on_lost,
+            progress=progress,
+        )
 
     def set_exception(self, error: BaseException) -> None:
         """Mark the object as failed: it will not be put.
@@ -153,22 +180,18 @@ class ObjectRef:
         """
         self._connected().set_exception(self, error)
 
-    def future(self) -> concurrent.futures.Future[Any]:
+    def future(self) -> concurrent.futures.Future[T_co]:
         """Return a future of the value. A thread of the client fulfils it.
 
         Cancelling the future ends this wait only. The future's exceptions are those of `get`.
         """
         return self._connected().future(self)
 
-    def stream(
-        self,
-        nbytes: int = 1 << 20,
-        timeout: float | None = ...,  # type: ignore[assignment]
-    ) -> Iterator[memoryview]:
+    def stream(self, nbytes: int = 1 << 20, timeout: float | None = DEFAULT) -> Iterator[memoryview]:
         """Iterate over the bytes of the object while they arrive; see `Client.stream`."""
         return self._connected().stream(self, nbytes, timeout)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         return self._connected().get_async(self).__await__()
 
     # ---- as a value
@@ -188,16 +211,18 @@ class ObjectRef:
         space = "" if self._name[0] == "default" else f", name_space={self._name[0]!r}"
         return f"ObjectRef({self.hex()}, name={self._name[1]!r}{space})"
 
+    def _repr_html_(self) -> str:
+        return _status.code(repr(self))
+
     # ---- lifetime
 
     def _hold(self, connection: Connection) -> None:
-        """Take a hold with this connection, unless this ref has one already or is named."""
+        """Take a hold with this connection, unless this ref has one already; or send its name."""
         if connection in self._held:
             return
         if self._named:
             if self._name is not None:
-                # From now on this connection sends the name with the id.
-                self._held[connection] = None
+                # Each time: a connection remembers a limited number of names.
                 _native.send_name(connection._ptr, *self._name)
             return
         # A token keeps the object alive in transit. It is claimed once; later connections take a
@@ -219,10 +244,10 @@ class ObjectRef:
         if self._client is not connection and (self._client is None or self._client.ended):
             self._client = connection
 
-    def __copy__(self) -> ObjectRef:
+    def __copy__(self) -> ObjectRef[T_co]:
         return self
 
-    def __deepcopy__(self, memo: Any) -> ObjectRef:
+    def __deepcopy__(self, memo: Any) -> ObjectRef[T_co]:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -233,8 +258,7 @@ class ObjectRef:
             return _received, (self._id, self._cluster, None, self._name or self._named)
         # In a message nothing holds the object, so a token keeps it until the receiver claims it.
         token = None
-        held = list(self._held.items())
-        holder = next((client for client, hold in held if hold is not None and not client.ended), None)
+        holder = next((client for client in list(self._held) if not client.ended), None)
         if holder is not None:
             place = ffi.new("char[24]")
             if lib.phx_transit(holder._ptr, self._id, place) == 0:

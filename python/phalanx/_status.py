@@ -1,4 +1,7 @@
-"""`ObjectStatus`: the state of an object in the cluster, copied out of the library's result."""
+"""`ObjectStatus`, the state of an object in the cluster, and the HTML in which notebooks show states.
+
+Nothing here asks a node.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,36 @@ from phalanx._native import ffi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
+
+
+def code(text: str) -> str:
+    """Return one line of HTML."""
+    import html
+
+    return f"<code>{html.escape(text)}</code>"
+
+
+def table(title: str, rows: Iterable[Sequence[object]], head: Sequence[str] = ()) -> str:
+    """Return an HTML table with a title above its rows."""
+    import html
+
+    def cells(kind: str, row: Sequence[object]) -> str:
+        return "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in row)
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    heading = f"<tr>{cells('th', head)}</tr>" if head else ""
+    return f"<table><caption>{html.escape(title)}</caption>{heading}{body}</table>"
+
+
+def size(nbytes: int) -> str:
+    """Return a number of bytes as the ``phalanx`` command prints it."""
+    value, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{nbytes} B" if units[0] == "B" else f"{value:.2f} {units[0]}"
 
 
 class ObjectStatus:
@@ -60,18 +92,18 @@ class ObjectStatus:
     )
 
     def __init__(self, status: Any) -> None:
-        self.known = bool(status.known)
-        self.deleted = bool(status.deleted)
-        self.complete = bool(status.complete)
-        self.local = bool(status.local)
+        self.known: bool = bool(status.known)
+        self.deleted: bool = bool(status.deleted)
+        self.complete: bool = bool(status.complete)
+        self.local: bool = bool(status.local)
         self.nbytes: int = status.size
         self.complete_copies: int = status.complete_copies
         self.partial_copies: int = status.partial_copies
         self.waiting: int = status.waiting
         self.conflicts: int = status.conflicts
-        self.owned = bool(status.owned)
+        self.owned: bool = bool(status.owned)
         self.holders: int = status.holders
-        self.sticky = bool(status.sticky)
+        self.sticky: bool = bool(status.sticky)
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
         self.name: str | None = None
         self.name_space: str | None = None
@@ -79,6 +111,13 @@ class ObjectStatus:
             self.name = ffi.buffer(status.name, status.name_size)[:].decode()
             self.name_space = ffi.buffer(status.name_space, status.name_space_size)[:].decode()
 
+    def _fields(self) -> list[tuple[str, str]]:
+        # Metadata has up to 4 KiB.
+        fields = [(name, repr(getattr(self, name))) for name in sorted(self.__slots__) if name != "metadata"]
+        return [*fields, ("metadata", f"<{len(self.metadata)} bytes>")]
+
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(self.__slots__))
-        return f"ObjectStatus({fields})"
+        return f"ObjectStatus({', '.join(f'{name}={value}' for name, value in self._fields())})"
+
+    def _repr_html_(self) -> str:
+        return table("ObjectStatus", self._fields())

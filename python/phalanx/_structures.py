@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from phalanx._connection import Connection
     from phalanx._values.trees import TreeSpec
+    from phalanx._waiting import Steps
 
 _NAME_SPACE = "phalanx/structures"
 # The limit of the Get of a structure. The caller has waited for its tree already.
@@ -44,14 +45,19 @@ def _remember(spec: TreeSpec) -> None:
     _known[spec.digest] = spec
 
 
-def put(connection: Connection, spec: TreeSpec, seconds: float | None) -> ObjectRef:
+def put(connection: Connection, spec: TreeSpec, seconds: float | None) -> Steps[ObjectRef]:
     """Put a structure. The returned ref must live until the tree's object holds the structure."""
     _remember(spec)
     encoded = _values.encode(spec.to_bytes())
-    return _calls.put(connection, encoded, ref_of(connection, spec.digest), None, seconds)
+    return (yield from _calls.put(connection, encoded, ref_of(connection, spec.digest), None, seconds))
 
 
 def find(connection: Connection, digest: bytes) -> TreeSpec:
+    """Return a structure by its digest; blocks until it is here."""
+    return connection._run(fetch(connection, digest))
+
+
+def fetch(connection: Connection, digest: bytes) -> Steps[TreeSpec]:
     """Return a structure by its digest.
 
     Raises
@@ -68,8 +74,8 @@ def find(connection: Connection, digest: bytes) -> TreeSpec:
     ref._named = True  # a named ref takes no hold
     try:
         call = _calls.get(connection, [ref], _PATIENCE_S)
-        _failures.finish(connection, call, None, "Get", ref, [ref], allow_pickle=False)
-        text: Any = _calls.values_of(connection, call, 1, find, allow_pickle=False)[0]
+        yield from _failures.finish(connection, call, None, "Get", ref, [ref], allow_pickle=False)
+        text: Any = _calls.values_of(connection, call, 1, None, allow_pickle=False)[0]
     except exceptions.PhalanxError as error:
         raise exceptions.ObjectLostError(
             f"the structure of the tree, object {ref.hex()}, is gone: keep one of the trees that were reduced",
@@ -81,7 +87,7 @@ def find(connection: Connection, digest: bytes) -> TreeSpec:
     return spec
 
 
-def keep(connection: Connection, metadata: bytes, seconds: float | None) -> None:
+def keep(connection: Connection, metadata: bytes, seconds: float | None) -> Steps[None]:
     """Keep the structure that this metadata names, if there is one, for the result of a reduction."""
     digest = _values.structure_elsewhere(metadata)
     if digest is None:
@@ -92,5 +98,5 @@ def keep(connection: Connection, metadata: bytes, seconds: float | None) -> None
         ref._named = True
         # If the structure was deleted, the readers of the result get the error.
         with contextlib.suppress(exceptions.ObjectDeletedError):
-            _calls.keep(connection, ref, seconds)
+            yield from _calls.keep(connection, ref, seconds)
             kept.add(digest)

@@ -1,20 +1,28 @@
 """Interruptible waits for calls of the library, with deadlines and a log line for long waits.
 
 Works on the library's calls alone and has no state: connections, refs and values are above it.
+
+A call of the package that waits is written once, as a generator of its steps. `Connection._run` drives
+the generator and blocks in each step; `_asyncio.run` awaits each step in an event loop. A driver sends
+the result of a step into the generator, or throws its error.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 
 from phalanx._native import DEADLINE, PENDING, error_of, ffi, lib, nanos, shown, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias, TypeVar
+
+    _T = TypeVar("_T")
+    Step: TypeAlias = "Finish | Some | Work"
+    Steps: TypeAlias = Generator[Step, Any, _T]
 
 # The longest delay of Ctrl-C: the interpreter runs signal handlers only between calls.
 _SLICE_S = 0.05
@@ -162,3 +170,68 @@ def some(calls: list[Any], count: int, seconds: float | None, describe: Describe
         if left == 0:
             break
     return [bool(lib.phx_call_ended(call)) for call in calls]
+
+
+# ---- steps
+
+
+class Finish:
+    """The step that waits until a call succeeds; the arguments are those of `finish`."""
+
+    __slots__ = ("call", "cancel", "object_id", "seconds", "what")
+
+    def __init__(
+        self, call: Any, seconds: float | None, what: str, object_id: bytes | None, cancel: bool = True
+    ) -> None:
+        self.call = call
+        self.seconds = seconds
+        self.what = what
+        self.object_id = object_id
+        self.cancel = cancel
+
+    def block(self, node: str) -> None:
+        finish(self.call, self.seconds, self.what, self.object_id, node, self.cancel)
+
+    def check(self, node: str) -> None:
+        """Raise the error of the call, or GetTimeoutError if it has not ended. Does not wait."""
+        code = lib.phx_wait(self.call, 0)
+        if code == PENDING:
+            if self.cancel:
+                lib.phx_cancel(self.call)
+            subject = _described(self.what, self.object_id)
+            raise error_of(DEADLINE, f"{subject}: not there within {self.seconds} s", node)
+        if code != 0:
+            raise error_of(code, text(lib.phx_error()), node)
+
+
+class Some:
+    """The step that waits until `count` calls have ended; its result is that of `some`."""
+
+    __slots__ = ("calls", "count", "describe", "seconds")
+
+    def __init__(self, calls: list[Any], count: int, seconds: float | None, describe: Describe) -> None:
+        self.calls = calls
+        self.count = count
+        self.seconds = seconds
+        self.describe = describe
+
+    def block(self, node: str) -> list[bool]:
+        return some(self.calls, self.count, self.seconds, self.describe)
+
+
+class Work:
+    """The step that calls a function without waits, which can take long: a large copy.
+
+    In an event loop a worker thread calls the function, and the step ends after the function, also if
+    the task is cancelled: only then is the memory free that the function uses. The function gets the
+    step, whose `cancelled` is true from the cancellation on.
+    """
+
+    __slots__ = ("cancelled", "function")
+
+    def __init__(self, function: Callable[[Work], Any]) -> None:
+        self.function = function
+        self.cancelled = False
+
+    def block(self, node: str) -> Any:
+        return self.function(self)

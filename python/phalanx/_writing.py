@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from phalanx import _native, _values, _waiting, exceptions
+from phalanx import _native, _status, _values, _waiting, exceptions
 from phalanx._native import ffi, lib
 from phalanx._ref import ObjectRef, id_for, made_by
 
@@ -21,26 +21,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._typing import Array, Layout
+    from phalanx._waiting import Steps
 
 
 class _Writer:
     """The memory of an object that is not sealed yet. One thread at a time."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        object_id: bytes,
-        nbytes: int,
-        metadata: bytes,
-        seconds: float | None,
-        owned: bool,
-        refs: Sequence[bytes] = (),
-        adopted: bool = False,
-    ) -> None:
+    def __init__(self, connection: Connection, nbytes: int, call: Any) -> None:
+        """Take the memory of a Create that has succeeded."""
         self._connection = connection
-        options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted)
-        call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
-        _waiting.finish(call, None, f"room for {nbytes} bytes", None, connection.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
         self._nbytes = nbytes
         self._looked_at: Any = lambda: None
@@ -102,6 +92,23 @@ def _let_go(_writer: Any, _pages: Any) -> None:
     """Do nothing; the partial object that calls it owns the writer."""
 
 
+def _create(
+    connection: Connection,
+    object_id: bytes,
+    nbytes: int,
+    metadata: bytes,
+    seconds: float | None,
+    owned: bool,
+    refs: Sequence[bytes] = (),
+    adopted: bool = False,
+) -> Steps[Any]:
+    """Wait until the node has the memory of an object. Returns the call, whose result is the writer."""
+    options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted)
+    call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
+    yield _waiting.Finish(call, None, f"room for {nbytes} bytes", None)
+    return call
+
+
 def write(
     connection: Connection,
     object_id: bytes,
@@ -109,21 +116,29 @@ def write(
     seconds: float | None,
     owned: bool,
     adopted: bool = False,
-) -> Any:
+) -> Steps[Any]:
     """Write an encoded value as an object. Returns the call that ends when the object is sealed.
 
     `adopted`: the call ends when the directory has adopted the object, or knows another one.
     """
-    writer = _Writer(
+    call = yield from _create(
         connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted
     )
-    try:
-        encoded.write_into(writer.memory)
-    except BaseException:
-        with contextlib.suppress(exceptions.PhalanxError):  # freeing the writer drops the object
-            writer.abort()
-        raise
-    return _waiting.taken(writer.seal())
+
+    # Mapping, copying, sealing and unmapping a large object all take long, so all are one step.
+    def work(step: _waiting.Work) -> Any:
+        writer = _Writer(connection, encoded.nbytes, call)
+        try:
+            encoded.write_into(writer.memory)
+            if step.cancelled:
+                raise exceptions.CallCancelledError("the put was cancelled")
+        except BaseException:
+            with contextlib.suppress(exceptions.PhalanxError):  # freeing the writer drops the object
+                writer.abort()
+            raise
+        return writer.seal()
+
+    return (yield _waiting.Work(work))
 
 
 class Draft:
@@ -140,6 +155,8 @@ class Draft:
         The ref of the object; others can wait for the object already.
     """
 
+    ref: ObjectRef[Array]
+    array: Array
     _writer: _Writer | None = None
     # The call of a seal that was interrupted; the next `seal` waits for it.
     _sealing: Any = None
@@ -150,7 +167,7 @@ class Draft:
         shape: int | tuple[int, ...],
         dtype: Any,
         ref: ObjectRef | None,
-        order: str,
+        order: Layout,
         keep: bool | None,
         seconds: float | None,
     ) -> None:
@@ -158,10 +175,19 @@ class Draft:
         self.ref = made_by(client) if ref is None else ref
         self._keep = self.ref._named if keep is None else keep
         self._connection = client
-        self._writer = _Writer(
-            client, id_for(client, self.ref), nbytes, self._metadata, seconds, not self._keep
-        )
+        object_id = id_for(client, self.ref)
+        call = client._run(_create(client, object_id, nbytes, self._metadata, seconds, not self._keep))
+        self._writer = _Writer(client, nbytes, call)
         self._show(self._writer)
+
+    def __repr__(self) -> str:
+        state = "sealing" if self._sealing is not None else "sealed or dropped"
+        if self._writer is not None:
+            state = f"{self.array.dtype} {self.array.shape}, not sealed"
+        return f"<phalanx.Draft of {self.ref!r}: {state}>"
+
+    def _repr_html_(self) -> str:
+        return _status.code(repr(self))
 
     def _show(self, writer: _Writer) -> None:
         self.array = _values.decode(self._metadata, writer.memory)
@@ -195,7 +221,7 @@ class Draft:
             raise
         self._writer = None
 
-    def seal(self) -> ObjectRef:
+    def seal(self) -> ObjectRef[Array]:
         """Seal the draft as an object, and return its ref.
 
         Raises

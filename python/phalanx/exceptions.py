@@ -30,7 +30,7 @@ class PhalanxError(Exception):
     def __str__(self) -> str:  # KeyError.__str__ returns the repr
         return self.message
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type[PhalanxError], tuple[str, str | None, str | None]]:
         return type(self), (self.message, self.ref, self.node)
 
 

@@ -100,6 +100,7 @@ def test_a_long_exception_does_not_stop_the_loop(client, monkeypatch):
     def put_later(connection, encoded, *args):
         bodies.append(bytes(encoded.buffer))
         return late
+        yield  # as `put`, this is a generator of steps
 
     monkeypatch.setattr(_calls, "put", put_later)
     ref.set_exception(LookupError(os.urandom(4096)))

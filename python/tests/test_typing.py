@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
 import os
 import pathlib
+import pickle
+import re
 import subprocess
 import sys
+import textwrap
+from unittest import mock
 
 import pytest
 
@@ -22,27 +28,143 @@ def _mypy(path: pathlib.Path, cache: pathlib.Path) -> subprocess.CompletedProces
     if package.parent.name != "site-packages":
         environment["MYPYPATH"] = str(package.parent)
     flags = ["--strict", "--follow-imports=silent", f"--cache-dir={cache}"]
+    return _ran([sys.executable, "-m", "mypy", *flags, str(path)], cache, environment)
+
+
+def _pyright(path: pathlib.Path, folder: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    """Check a file as strictly as pyright can; basedpyright is pyright from the Python package index."""
+    settings = {"typeCheckingMode": "strict", "enableTypeIgnoreComments": True, "include": [path.name]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--project", str(folder), "--pythonpath", sys.executable]
+    return _ran(command, folder)
+
+
+def _ran(
+    command: list[str], folder: pathlib.Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mypy", *flags, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-        cwd=cache,
-        check=False,
+        command, capture_output=True, text=True, timeout=300, env=environment, cwd=folder, check=False
     )
 
 
-def test_type_checkers_infer_the_types_of_the_guide(tmp_path):
-    pytest.importorskip("mypy")
-    checked = _mypy(_SAMPLE, tmp_path)
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_type_checkers_infer_the_types_of_the_guide(checker, tmp_path):
+    pytest.importorskip(checker)
+    check = _mypy if checker == "mypy" else _pyright
+    text = _SAMPLE.read_text()
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    checked = check(program, tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     # The sample has assertions to check.
-    text = _SAMPLE.read_text()
-    other = tmp_path / "other.py"
-    other.write_text(text.replace("assert_type(phalanx.contains(ref), bool)", "assert_type(phalanx.contains(ref), int)"))
-    refused = _mypy(other, tmp_path)
-    assert refused.returncode == 1 and 'not "int"' in refused.stdout, refused.stdout + refused.stderr
+    right = "assert_type(phalanx.contains(ref), bool)"
+    assert right in text
+    program.write_text(text.replace(right, "assert_type(phalanx.contains(ref), int)"))
+    refused = check(program, tmp_path)
+    assert refused.returncode == 1 and '"int"' in refused.stdout, refused.stdout + refused.stderr
+    # Each of its wrong calls is an error, whose comment `type: ignore` hides.
+    program.write_text(re.sub("  # type: ignore.*", "", text))
+    refused = check(program, tmp_path)
+    wrong = text[: text.index("def wrong_async(")].count("\n") + 2
+    lines = {int(line) for line in re.findall(r"program\.py:(\d+):.* error: ", refused.stdout)}
+    expected = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if number >= wrong and "type: ignore" in line
+    }
+    assert len(expected) > 10 and lines == expected, refused.stdout
+
+
+def test_no_public_type_is_unknown(tmp_path):
+    """Pyright reads every public signature and attribute from annotations, without inference."""
+    pytest.importorskip("basedpyright")
+    package = pathlib.Path(phalanx.__file__).resolve().parent
+    if package.parent.name != "site-packages":
+        pytest.skip("pyright verifies installed packages")
+    # This pyright takes the environment from PATH.
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    flags = ["--verifytypes", "phalanx", "--ignoreexternal"]
+    verified = _ran([sys.executable, "-m", "basedpyright", *flags], tmp_path, {**os.environ, "PATH": path})
+    assert "Type completeness score: 100%" in verified.stdout, verified.stdout + verified.stderr
+    assert int(re.findall('Symbols exported by "phalanx": ([0-9]+)', verified.stdout)[0]) > 60
+
+
+def _completed(text: str) -> set[str]:
+    """Return the names that an editor offers at the end of a program. The program does not run."""
+    jedi = pytest.importorskip("jedi")
+    return {found.name for found in jedi.Script("import phalanx\n" + text).complete()}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("phalanx.", {"put", "get", "reduce", "Client", "ObjectRef"}),
+        ("phalanx.put(1).", {"get", "hex", "stream", "set_exception", "future"}),
+        ("phalanx.reduce([phalanx.ref()]).", {"get", "hex"}),
+        ("phalanx.reduce(", {"refs=", "op=", "num_objects=", "order=", "dtype=", "root=", "timeout="}),
+        ("phalanx.init(", {"address=", "timeout=", "connect_timeout=", "capacity="}),
+        ("phalanx.init().", {"put", "get", "reduce", "close", "address"}),
+        ("phalanx.Client(", {"address=", "timeout=", "connect_timeout=", "capacity="}),
+        ("phalanx.AsyncClient().", {"put", "get", "reduce", "as_completed", "broadcast"}),
+        ("async def f():\n    (await phalanx.AsyncClient().put(1)).", {"get", "hex"}),
+        ("phalanx.broadcast(phalanx.ref()).", {"wait", "progress", "stop"}),
+        ("phalanx.stat(phalanx.ref()).", {"nbytes", "complete"}),
+        ("phalanx.open_reduction([], dtype='f4').", {"add", "close", "wait", "ref"}),
+        ("with phalanx.create(3, 'f4') as draft:\n    draft.", {"array", "publish", "seal"}),
+        ("with phalanx.create(3, 'f4') as draft:\n    draft.array.", {"shape", "sum"}),
+        ("phalanx.wait([phalanx.ref()])[0][0].", {"get", "hex"}),
+        ("for ref in phalanx.as_completed([]):\n    ref.", {"get", "hex"}),
+    ],
+)
+def test_editors_complete(text, names):
+    assert names <= _completed(text)
+
+
+def test_functions_have_the_signatures_and_help_of_the_client():
+    """The functions of the package are written out, for editors. They equal the methods."""
+    compared = 0
+    for name in phalanx.__all__:
+        verb, function = getattr(phalanx.Client, name, None), getattr(phalanx, name)
+        if verb is None:
+            continue
+        compared += 1
+        ours, theirs = inspect.signature(function), inspect.signature(verb)
+        assert list(ours.parameters.values()) == list(theirs.parameters.values())[1:], name
+        assert ours.return_annotation.split(".")[-1] == theirs.return_annotation.split(".")[-1], name
+        assert inspect.getdoc(function) == inspect.getdoc(verb)
+        # Editors read the docstring in the source, which has the first line.
+        source = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        (written,) = source.body
+        assert isinstance(written, ast.FunctionDef)
+        assert ast.get_docstring(written) == inspect.getdoc(verb).splitlines()[0]
+        assert pickle.loads(pickle.dumps(function)) is function
+    assert compared > 20
+    init, connect = inspect.signature(phalanx.init), inspect.signature(phalanx.Client.__init__)
+    assert list(init.parameters.values()) == list(connect.parameters.values())[1:]
+
+
+def test_functions_call_the_client_with_their_arguments(monkeypatch):
+    """Each function passes each of its arguments to the parameter of the same name."""
+    for name in phalanx.__all__:
+        verb, function = getattr(phalanx.Client, name, None), getattr(phalanx, name)
+        if verb is None:
+            continue
+        called = mock.create_autospec(phalanx.Client, instance=True)
+        monkeypatch.setattr(phalanx, "_default_client", lambda called=called: called)
+        arguments = {parameter: object() for parameter in inspect.signature(function).parameters}
+        result = function(**arguments)
+        ((args, kwargs),) = getattr(called, name).call_args_list
+        assert inspect.signature(verb).bind(None, *args, **kwargs).arguments == {"self": None, **arguments}
+        if inspect.signature(function).return_annotation != "None":
+            assert result is getattr(called, name).return_value, name
+
+
+def test_generic_refs_cost_no_import():
+    assert str(phalanx.ObjectRef[int]) == "phalanx._ref.ObjectRef[int]"
+    # Without `site`, whose hooks of other packages import modules.
+    program = f"import sys; sys.path[:] = {sys.path!r}; import phalanx; print(*sys.modules)"
+    loaded = _ran([sys.executable, "-S", "-c", program], pathlib.Path.cwd()).stdout.split()
+    assert "phalanx" in loaded and not {"typing", "asyncio", "numpy", "inspect"} & set(loaded)
 
 
 def _public(of: object, where: str) -> list[tuple[str, object]]:

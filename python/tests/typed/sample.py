@@ -12,20 +12,33 @@ from typing_extensions import assert_type
 import phalanx
 from phalanx import exceptions
 
+Floats = phalanx.ObjectRef[list[float]]
+
 
 def default_client() -> None:
     client = phalanx.init(capacity=1 << 20)
     assert_type(client, phalanx.Client)
-    ref = phalanx.put(np.ones(3))
-    assert_type(ref, phalanx.ObjectRef)
+    phalanx.init("unix:/run/phalanx/node.sock", timeout=None, connect_timeout=1.5)
+    ref = phalanx.put([1.5, 2.5])
+    assert_type(ref, phalanx.ObjectRef[list[float]])
     assert_type(phalanx.ref(), phalanx.ObjectRef)
+    assert_type(phalanx.ref(), phalanx.ObjectRef[Any])
     assert_type(phalanx.ObjectRef.from_name("model"), phalanx.ObjectRef)
-    phalanx.get(ref, timeout=3, writable="cow")
-    phalanx.get([ref, ref], copy=True)
-    assert_type(phalanx.wait([ref], num_returns=1), tuple[list[phalanx.ObjectRef], list[phalanx.ObjectRef]])
-    assert_type(phalanx.as_completed([ref]), Iterator[phalanx.ObjectRef])
+    assert_type(phalanx.get(ref, timeout=3, writable="cow"), list[float])
+    assert_type(phalanx.get([ref, ref], copy=True, on_lost="wait"), list[list[float]])
+    assert_type(phalanx.get(ref, out=np.ones(2, np.float32)), np.ndarray[tuple[int], np.dtype[np.float32]])
+    assert_type(ref.get(timeout=1, copy=True), list[float])
+    assert_type(phalanx.wait([ref], num_returns=1), tuple[list[Floats], list[Floats]])
+    assert_type(phalanx.as_completed([ref]), Iterator[Floats])
     assert_type(phalanx.contains(ref), bool)
-    assert_type(phalanx.reduce([ref], op=np.add), phalanx.ObjectRef)
+    assert_type(phalanx.reduce([ref], op=np.add, order="fixed"), Floats)
+    total: Floats = phalanx.ref()
+    assert_type(phalanx.allreduce([ref], "mean", ref=total), list[float])
+    assert_type(phalanx.allgather([ref], 0), list[list[float]])
+    late: phalanx.ObjectRef[str] = phalanx.ref()
+    assert_type(phalanx.get(late), str)
+    untyped: phalanx.ObjectRef = late  # a bare ObjectRef is an ObjectRef[Any]
+    assert_type(phalanx.get([untyped]), list[Any])
     sent = phalanx.broadcast(ref, ["n1", "n2"], sticky=True)
     assert_type(sent, phalanx.Broadcast)
     assert_type(sent.wait(timeout=1), int)
@@ -33,7 +46,8 @@ def default_client() -> None:
     assert_type(sent.progress(), phalanx.Progress)
     assert_type(sent.progress().without_room, int)
     sent.stop()
-    assert_type(phalanx.status(), dict[str, Any])
+    cluster: dict[str, Any] = phalanx.status()
+    print(cluster["nodes"])
     assert_type(str(phalanx.tree(ref)), str)
     phalanx.delete(ref)
     phalanx.delete([ref])
@@ -44,21 +58,42 @@ def own_client() -> None:
         assert_type(client, phalanx.Client)
         with client.create((2, 3), "f4") as draft:
             draft.array[:] = 1
-        assert_type(draft.ref, phalanx.ObjectRef)
-        assert_type(client.future(draft.ref), concurrent.futures.Future[Any])
+        assert_type(draft.ref, phalanx.ObjectRef[np.ndarray[Any, np.dtype[Any]]])
+        assert_type(client.future(client.put("x")), concurrent.futures.Future[str])
         growing = client.open_reduction([draft.ref], dtype=np.float32)
         growing.add([client.ref()])
         growing.close()
-        assert_type(growing.ref, phalanx.ObjectRef)
-        assert_type(client.reduced_from(growing.ref), list[phalanx.ObjectRef])
+        assert_type(growing.wait(), phalanx.ObjectRef[np.ndarray[Any, np.dtype[Any]]])
+        assert_type(client.reduced_from(client.put(1)), list[phalanx.ObjectRef[int]])
 
 
-async def awaited(ref: phalanx.ObjectRef) -> None:
-    await ref
+async def awaited(ref: phalanx.ObjectRef[int]) -> None:
+    assert_type(await ref, int)
     async with phalanx.Client() as client:
         assert_type(client, phalanx.Client)
-        await client.get_async(ref, timeout=1)
+        assert_type(await client.get_async(ref, timeout=1), int)
         assert_type(await client.broadcast(ref), int)
+
+
+async def async_client(ref: Floats) -> None:
+    async with phalanx.AsyncClient(timeout=3) as client:
+        assert_type(client, phalanx.AsyncClient)
+        assert_type(await client.put(1), phalanx.ObjectRef[int])
+        assert_type(await client.get(ref), list[float])
+        assert_type(await client.get([ref], copy=True), list[list[float]])
+        assert_type(await client.wait([ref]), tuple[list[Floats], list[Floats]])
+        async for arrived in client.as_completed([ref]):
+            assert_type(arrived, Floats)
+        assert_type(await client.reduce([ref], "max"), Floats)
+        assert_type(await client.allreduce([ref], ref=ref), list[float])
+        assert_type(await client.contains(ref), bool)
+        assert_type(await client.broadcast(ref), int)
+        sent = client.broadcast(ref, "n1")
+        assert_type(await sent.progress(), phalanx.Progress)
+        growing = await client.open_reduction([ref], dtype=[1.0, 2.0])
+        await growing.add(ref)
+        assert_type(await growing, Floats)
+        assert_type(phalanx.AsyncClient.of(phalanx.init()), phalanx.AsyncClient)
 
 
 def errors(ref: phalanx.ObjectRef) -> None:
@@ -70,10 +105,25 @@ def errors(ref: phalanx.ObjectRef) -> None:
         print(as_builtin, error.node)
 
 
-def wrong(ref: phalanx.ObjectRef) -> None:
+async def wrong_async(ref: phalanx.ObjectRef[int]) -> None:
+    client = phalanx.AsyncClient()
+    await client.reduce([ref], "plus")  # type: ignore[arg-type]
+    await client.get(ref, progress=True)  # type: ignore[call-overload]
+    client.put(1).hex()  # type: ignore[attr-defined]
+
+
+def wrong(ref: phalanx.ObjectRef[int]) -> None:
     phalanx.get("name")  # type: ignore[arg-type]
+    phalanx.get(ref, on_lost="ignore")  # type: ignore[call-overload]
+    phalanx.get(ref, writable="yes")  # type: ignore[call-overload]
     phalanx.put(1, "name")  # type: ignore[arg-type]
     phalanx.wait([ref], timeout="1 s")  # type: ignore[arg-type]
     phalanx.reduce(ref)  # type: ignore[arg-type]
+    phalanx.reduce([ref], "plus")  # type: ignore[arg-type]
+    phalanx.reduce([ref], order="random")  # type: ignore[arg-type]
+    phalanx.init(timeout="1 s")  # type: ignore[arg-type]
+    phalanx.init(memory=1 << 30)  # type: ignore[call-arg]
     phalanx.broadcast(ref, 3)  # type: ignore[arg-type]
     phalanx.open(ref)  # type: ignore[attr-defined]
+    needs_text: phalanx.ObjectRef[str] = ref  # type: ignore[assignment]
+    print(needs_text)

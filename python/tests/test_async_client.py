@@ -1,0 +1,636 @@
+"""AsyncClient: the verbs of Client as coroutines, on asyncio's loop and uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import inspect
+import os
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+from failures_support import raises
+
+import phalanx
+from phalanx import _structures, _values, exceptions
+
+MIB = 1 << 20
+# Blocking calls have no coroutine: they are for threads, or draw bars.
+_BLOCKING = {"close", "create", "future", "get_async", "stream"}
+
+
+@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
+def _kind_of_loop(request):
+    if request.param == "uvloop":
+        asyncio.set_event_loop_policy(pytest.importorskip("uvloop").EventLoopPolicy())
+    yield
+    asyncio.set_event_loop_policy(None)
+
+
+@pytest.fixture
+def aio(client) -> phalanx.AsyncClient:
+    return phalanx.AsyncClient.of(client)
+
+
+@contextlib.asynccontextmanager
+async def heartbeat():
+    """Measure the longest time for which the loop runs nothing, in seconds, as the last item of a list."""
+    gaps = [0.0]
+
+    async def beat():
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.monotonic()
+            gaps[-1] = max(gaps[-1], now - last)
+            last = now
+
+    beating = asyncio.ensure_future(beat())
+    await asyncio.sleep(0.005)
+    try:
+        yield gaps
+        # The beat that is due after a call that has blocked.
+        await asyncio.sleep(0.005)
+    finally:
+        beating.cancel()
+
+
+# ---- the verbs
+
+
+def test_it_has_every_verb_of_the_client_with_its_arguments():
+    compared = 0
+    for name, verb in inspect.getmembers(phalanx.Client, inspect.isfunction):
+        if name.startswith("_") or name in _BLOCKING:
+            continue
+        compared += 1
+        ours = inspect.signature(getattr(phalanx.AsyncClient, name))
+        theirs = inspect.signature(verb)
+        wanted = [parameter for parameter in theirs.parameters.values() if parameter.name != "progress"]
+        untyped = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in wanted]
+        assert [
+            parameter.replace(annotation=inspect.Parameter.empty) for parameter in ours.parameters.values()
+        ] == untyped, name
+        assert inspect.getdoc(getattr(phalanx.AsyncClient, name))
+    assert compared > 20
+    connect = inspect.signature(phalanx.AsyncClient).parameters.values()
+    assert list(connect) == list(inspect.signature(phalanx.Client).parameters.values())
+
+
+def test_objects(aio):
+    async def main():
+        ref = await aio.put({"w": np.arange(3.0)})
+        assert (await aio.get(ref))["w"].sum() == 3
+        assert await aio.get([ref, await aio.put("x")], copy=True) != []
+        out = np.empty(4)
+        assert await aio.get(await aio.put(np.arange(4.0)), out=out) is out and out.sum() == 6
+        assert await aio.contains(ref) and (await aio.stat(ref)).complete
+        await aio.keep(ref)
+        await aio.delete(ref)
+        assert not await aio.contains(ref)
+        with pytest.raises(exceptions.ObjectDeletedError):
+            await aio.get(ref)
+        failed = aio.ref()
+        await aio.set_exception(failed, LookupError("x" * 5000))
+        with pytest.raises(LookupError, match="x{5000}"):
+            await aio.get(failed)
+        assert (await aio.status())["nodes"]
+        assert str(await aio.tree(await aio.put(1)))
+        named = aio.ref("async/objects")
+        await aio.put(7, named)
+        assert await named == 7
+        await aio.delete([named])
+
+    asyncio.run(main())
+
+
+def test_waiting(aio):
+    async def main():
+        refs = [aio.ref() for _ in range(3)]
+        waiting = asyncio.ensure_future(aio.wait(refs, 2, timeout=60))
+        came = aio.as_completed(refs, timeout=60)
+        await aio.put(1, refs[1])
+        assert await came.__anext__() == refs[1]
+        assert not waiting.done()
+        await aio.put(0, refs[0])
+        assert await came.__anext__() == refs[0]
+        assert await waiting == (refs[:2], refs[2:])
+        assert await aio.wait(refs, 3, timeout=0.05) == (refs[:2], refs[2:])
+        assert await aio.wait(refs[2:], timeout=0) == ([], refs[2:])
+        assert await aio.wait([], 0) == ([], [])
+        await aio.put(2, refs[2])
+        assert [ref async for ref in came] == [refs[2]]
+        assert [ref async for ref in aio.as_completed([])] == []
+        assert {ref async for ref in aio.as_completed(refs, timeout=0.5)} == set(refs)
+        with raises(exceptions.GetTimeoutError, after=0.05, match="2 of 3 objects"):
+            async for _ in aio.as_completed([refs[0], aio.ref(), aio.ref()], timeout=0.05):
+                pass
+
+    asyncio.run(main())
+
+
+def test_reductions(aio):
+    async def main():
+        sources = [aio.ref() for _ in range(3)]
+        waiting = asyncio.ensure_future(aio.reduce(sources, timeout=60))
+        for i, ref in enumerate(sources):
+            await aio.put({"w": np.full(4, i, np.float32)}, ref)
+        total = await waiting
+        assert list((await total)["w"]) == [3] * 4
+        assert set(await aio.reduced_from(total)) == set(sources)
+        shared = aio.ref()
+        same = await asyncio.gather(*[aio.allreduce(sources, ref=shared, timeout=60) for _ in range(3)])
+        assert all(list(value["w"]) == [3] * 4 for value in same)
+        growing = await aio.open_reduction([sources[0]], dtype={"w": np.ones(4, np.float32)})
+        await growing.add(sources[1:])
+        assert await growing.close() == growing.ref
+        assert list((await aio.get(await growing))["w"]) == [3] * 4
+        assert await growing.wait(timeout=60) == growing.ref
+
+        flat = [await aio.put(np.arange(4.0)) for _ in range(2)]
+        targets = [aio.ref(), aio.ref()]
+        parts = await asyncio.gather(*[aio.reduce_scatter(flat, targets, i) for i in range(2)])
+        assert np.concatenate(parts).tolist() == [0, 2, 4, 6]
+        assert [value.sum() for value in await aio.allgather(flat, 0)] == [6, 6]
+        assert len(await aio.gather(flat)) == 2
+        pieces = [aio.ref(), aio.ref()]
+        await aio.scatter(np.arange(4), pieces)
+        assert [list(value) for value in await aio.gather(pieces)] == [[0, 1], [2, 3]]
+        sent = aio.ref()
+        assert await aio.all_to_all([(sent, "x")], [sent]) == ["x"]
+        await asyncio.gather(*[aio.barrier(f"async/{sent.hex()}", 2, i, timeout=60) for i in range(2)])
+
+    asyncio.run(main())
+
+
+def test_broadcasts(nodes):
+    clients, _, _ = nodes
+
+    async def main():
+        aio = phalanx.AsyncClient.of(clients[0])
+        ref = await aio.put(np.ones(MIB))
+        assert await aio.broadcast(ref, timeout=60) == 3
+        absent = aio.broadcast(ref, ["n0", "absent"], sticky=False)
+        with pytest.raises(exceptions.ObjectDeletedError):
+            await absent
+        sticky = aio.broadcast(ref, sticky=True)
+        assert await sticky.wait(timeout=60) == 3 and sticky.done
+        assert (await sticky.progress()).complete == 3
+        await sticky.stop()
+        assert not (await sticky.progress()).sticky
+        assert all(
+            [np.all(value == 1) for value in [await phalanx.AsyncClient.of(c).get(ref) for c in clients]]
+        )
+
+    asyncio.run(main())
+
+
+# ---- the loop ticks
+
+
+def test_a_blocking_reduce_does_not_stop_the_loop(aio, client):
+    async def main():
+        sources = [await aio.put(np.ones(8)), aio.ref()]
+        late = threading.Timer(1.0, client.put, [np.ones(8), sources[1]])
+        async with heartbeat() as gaps:
+            late.start()
+            value = await aio.allreduce(sources, ref=aio.ref(), timeout=60)
+        assert value.sum() == 16 and gaps[-1] < 0.5
+        # The heartbeat sees a call that does block.
+        late = threading.Timer(1.0, client.put, [np.ones(8), aio.ref()])
+        async with heartbeat() as gaps:
+            late.start()
+            client.wait([late.args[1]], timeout=60)
+        assert gaps[-1] > 0.9
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def small(cluster):
+    """A client of a node of 64 MiB."""
+    cluster.start_shards()
+    daemon = cluster.start_node("n0", capacity="64MiB")
+    cluster.wait_for_nodes(1)
+    with phalanx.Client(daemon.client_address) as made:
+        yield made
+
+
+@pytest.mark.parametrize("nbytes", [40 * MIB, 1000], ids=["large", "small"])
+def test_a_put_that_waits_for_memory_does_not_stop_the_loop(small, nbytes):
+    async def main():
+        aio = phalanx.AsyncClient.of(small)
+        full = [await aio.put(np.ones(20 * MIB, np.uint8)) for _ in range(3)]
+        with contextlib.suppress(exceptions.StoreFullError):
+            while True:
+                full.append(await aio.put(np.ones(nbytes if nbytes < MIB else MIB - 1, np.uint8), timeout=0))
+        late = threading.Timer(1.0, small.delete, [full])
+        async with heartbeat() as gaps:
+            late.start()
+            begun = time.monotonic()
+            ref = await aio.put(np.full(nbytes, 3, np.uint8), timeout=60)
+            took = time.monotonic() - begun
+        assert took > 0.9 and gaps[-1] < took / 2
+        late.join()
+        assert (await aio.get(ref))[-1] == 3
+
+    asyncio.run(main())
+
+
+def test_a_copy_of_a_gigabyte_does_not_stop_the_loop(cluster):
+    cluster.start_shards()
+    daemon = cluster.start_node("n0", capacity="1100MiB")
+    cluster.wait_for_nodes(1)
+
+    async def main():
+        async with phalanx.AsyncClient(daemon.client_address) as aio:
+            value = np.ones(1 << 30, np.uint8)
+            async with heartbeat() as gaps:
+                begun = time.monotonic()
+                ref = await aio.put(value)
+                took = time.monotonic() - begun
+            # The kernel shares two cores among the threads that copy and this one.
+            assert gaps[-1] < max(0.25, took / 3), (gaps, took)
+            value[:] = 0
+            async with heartbeat() as gaps:
+                begun = time.monotonic()
+                await aio.get(ref, out=value)
+                took = time.monotonic() - begun
+            assert gaps[-1] < max(0.25, took / 3), (gaps, took)
+            assert value[0] == value[-1] == 1
+
+    asyncio.run(main())
+
+
+def test_a_structure_that_is_fetched_does_not_stop_the_loop(nodes):
+    """The structure of a large tree is an object of its own: the loop fetches it, too."""
+    clients, _, _ = nodes
+    tree = {f"leaf {random.random()} {i}": np.full(3, i) for i in range(500)}
+    ref = clients[0].put(tree)
+    (digest,) = [_values.structure_elsewhere(clients[0].stat(ref).metadata)]
+    assert digest is not None
+
+    async def main():
+        aio = phalanx.AsyncClient.of(clients[1])
+        _structures._known.clear()
+        text = clients[0].get(_structures.ref_of(clients[0], digest), copy=True)
+        clients[0].delete(_structures.ref_of(clients[0], digest))
+        waiting = asyncio.ensure_future(aio.get(ref))
+        with pytest.raises(exceptions.ObjectLostError, match="structure"):
+            await waiting
+        again = phalanx.AsyncClient.of(clients[2])
+        restored = _structures.ref_of(clients[0], digest)
+        clients[0].put(text, restored, keep=True)
+        got = await again.get(ref)
+        assert list(got) == list(tree) and got[next(iter(tree))].sum() == 0
+
+    asyncio.run(main())
+
+
+# ---- cancelling
+
+
+def test_cancelling_a_put_that_waits_for_memory(small):
+    async def main():
+        aio = phalanx.AsyncClient.of(small)
+        full = await aio.put(np.ones(50 * MIB, np.uint8))
+        refs = [aio.ref() for _ in range(5)]
+        puts = [asyncio.ensure_future(aio.put(np.ones(20 * MIB, np.uint8), ref)) for ref in refs]
+        await asyncio.sleep(0.05)
+        for put in puts[1:]:
+            put.cancel()
+        done = await asyncio.gather(*puts[1:], return_exceptions=True)
+        assert [type(error) for error in done] == [asyncio.CancelledError] * 4
+        await aio.delete(full)
+        assert await puts[0] == refs[0]
+        # None of the cancelled ones has taken the memory.
+        await aio.put(np.ones(40 * MIB, np.uint8), timeout=60)
+        assert [(await aio.stat(ref)).known for ref in refs] == [True] + [False] * 4
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_cancelling_a_put_that_copies(small, monkeypatch, times):
+    """The task ends after the copy, and the object is dropped: no worker writes into memory of others."""
+    begun, go_on = threading.Event(), threading.Event()
+    original = _values.Encoded.write_into
+
+    def slow(encoded, target):
+        begun.set()
+        assert go_on.wait(60)
+        original(encoded, target)
+
+    async def main():
+        aio = phalanx.AsyncClient.of(small)
+        ref = aio.ref()
+        monkeypatch.setattr(_values.Encoded, "write_into", slow)
+        put = asyncio.ensure_future(aio.put(np.ones(40 * MIB, np.uint8), ref, keep=True))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        for _ in range(times):
+            put.cancel()
+            await asyncio.sleep(0.01)
+        assert not put.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await put
+        monkeypatch.undo()
+        assert not (await aio.stat(ref)).complete
+        await aio.put(np.full(40 * MIB, 2, np.uint8), ref, timeout=60)
+        assert (await aio.get(ref)).min() == 2
+
+    asyncio.run(main())
+
+
+def test_a_put_that_is_cancelled_late_leaves_nothing(small):
+    """Puts that are cancelled at any time free their memory: hundreds fit into a node of 64 MiB."""
+
+    async def main():
+        aio = phalanx.AsyncClient.of(small)
+        turns, sealed = 0, 0
+        for size in (1000, 100_000, 4 * MIB):
+            for turn in range(60):
+                put = asyncio.ensure_future(aio.put(np.ones(size, np.uint8), timeout=60))
+                for _ in range(turn % 12):
+                    await asyncio.sleep(0)
+                put.cancel()
+                (result,) = await asyncio.gather(put, return_exceptions=True)
+                assert isinstance(result, (asyncio.CancelledError, phalanx.ObjectRef)), result
+                turns += 1
+                sealed += isinstance(result, phalanx.ObjectRef)
+                del result, put
+        gc.collect()
+        assert turns == 180
+        # All of the memory is free again.
+        await aio.put(np.ones(60 * MIB, np.uint8), timeout=60)
+
+    asyncio.run(main())
+
+
+def test_cancelling_waits(aio, client):
+    async def main():
+        refs = [aio.ref() for _ in range(3)]
+
+        async def over():
+            async for _ in aio.as_completed(refs):
+                raise AssertionError
+
+        waits = [
+            aio.wait(refs, 3),
+            aio.get(refs),
+            over(),
+            aio.get(refs[0], timeout=600),
+            aio.wait(refs, 1, 600),
+        ]
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        until = time.monotonic() + 60
+        while client.stat(refs[0]).waiting != 1:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(error) for error in done} == {asyncio.CancelledError}
+        # The node learns that nothing waits.
+        while client.stat(refs[0]).waiting:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_leaving_as_completed_ends_its_waits(aio, client):
+    async def main():
+        refs = [await aio.put(1), aio.ref()]
+        async for ref in aio.as_completed(refs):
+            assert ref == refs[0]
+            break
+        del ref
+        gc.collect()
+        until = time.monotonic() + 60
+        while client.stat(refs[1]).waiting:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_reduce_detaches_it(aio):
+    async def main():
+        sources = [await aio.put(np.ones(3)), aio.ref()]
+        target = aio.ref()
+        task = asyncio.ensure_future(aio.reduce(sources, ref=target))
+        until = time.monotonic() + 60
+        # The directory draws a reduction from its start on.
+        while True:
+            with contextlib.suppress(exceptions.ObjectDeletedError):
+                await aio.tree(target)
+                break
+            assert time.monotonic() < until
+        task.cancel()
+        with raises(asyncio.CancelledError):
+            await task
+        await aio.put(np.ones(3), sources[1])
+        assert (await aio.get(target, timeout=60)).sum() == 6
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_waiter_of_a_broadcast_or_reduction_leaves_the_others(aio):
+    async def main():
+        late = aio.ref()
+        growing = await aio.open_reduction([late], dtype=np.float64)
+        await growing.close()
+        waiters = [asyncio.ensure_future(growing.wait()) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        waiters[0].cancel()
+        with raises(exceptions.GetTimeoutError, after=0.05):
+            await growing.wait(timeout=0.05)
+        await aio.put(np.ones(2), late)
+        assert await asyncio.wait_for(asyncio.gather(*waiters[1:]), 60) == [growing.ref] * 2
+        assert waiters[0].cancelled() and (await aio.get(growing.ref)).sum() == 2
+
+    asyncio.run(main())
+
+
+def test_a_thousand_gets_with_cancellations(aio, client):
+    refs = [client.ref() for _ in range(1000)]
+    chosen = random.Random(7).sample(range(1000), 300)
+
+    async def main():
+        tasks = [asyncio.ensure_future(aio.get(ref, timeout=60)) for ref in refs]
+        await asyncio.sleep(0)
+        writer = threading.Thread(target=lambda: [client.put(i, ref) for i, ref in enumerate(refs)])
+        writer.start()
+        for index in chosen:
+            tasks[index].cancel()
+            await asyncio.sleep(0)
+        values = await asyncio.gather(*tasks, return_exceptions=True)
+        writer.join()
+        for index, value in enumerate(values):
+            assert value == index or (index in chosen and isinstance(value, asyncio.CancelledError))
+        assert await aio.get(refs) == list(range(1000))
+
+    asyncio.run(main())
+
+
+# ---- errors
+
+
+def _calls_that_fail(client):
+    deleted, failed, absent = client.put(1), client.ref(), client.ref()
+    client.delete(deleted)
+    client.set_exception(failed, LookupError("no data"))
+    numbers, texts = client.put(np.ones(3)), client.put("text")
+    named, large = client.ref("async/errors"), client.ref("async/errors/large")
+    client.put("value", named, exist_ok=True)
+    client.put(np.zeros(MIB), large, exist_ok=True)
+    return {
+        "deleted": ("get", [deleted], {}),
+        "of_many": ("get", [[numbers, deleted]], {}),
+        "producer": ("get", [failed], {}),
+        "timeout": ("get", [absent], {"timeout": 0.05}),
+        "negative": ("get", [absent], {"timeout": -1}),
+        "no_ref": ("get", ["name"], {}),
+        "pickle": ("get", [client.put({1, 2})], {"allow_pickle": False}),
+        "out": ("get", [numbers], {"out": np.ones(4)}),
+        "on_lost": ("get", [numbers], {"on_lost": "never"}),
+        "put_pickle": ("put", [{1, 2}], {"allow_pickle": False}),
+        "put_exists": ("put", [np.ones(9), numbers], {}),
+        "put_name": ("put", ["other", named], {}),
+        "put_large_name": ("put", [np.ones(MIB), large], {}),
+        "put_full": ("put", [np.ones(1 << 26), client.ref()], {"timeout": 0}),
+        "wait_count": ("wait", [[numbers], 2], {}),
+        "keep": ("keep", [absent], {}),
+        "delete": ("delete", [absent], {}),
+        "tree": ("tree", [absent], {}),
+        "reduce_nothing": ("reduce", [[]], {}),
+        "reduce_text": ("reduce", [[texts]], {}),
+        "reduce_op": ("reduce", [[numbers], "plus"], {}),
+        "reduce_twice": ("reduce", [[numbers, numbers]], {}),
+        "reduce_differ": ("reduce", [[numbers, texts]], {}),
+        "reduce_late": ("reduce", [[absent]], {"timeout": 0.05}),
+        "reduce_late_dtype": ("reduce", [[absent]], {"timeout": 0.05, "dtype": "f64"}),
+        "reduce_failed": ("reduce", [[failed]], {}),
+        "reduced_from": ("reduced_from", [absent], {}),
+        "barrier": ("barrier", ["name", 2, 7], {}),
+    }
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text if not character.isdigit())
+
+
+def test_errors_are_those_of_the_blocking_calls(aio, client):
+    async def caught(verb, args, kwargs):
+        try:
+            await getattr(aio, verb)(*args, **kwargs)
+        except Exception as error:
+            return error
+        raise AssertionError
+
+    for case, (verb, args, kwargs) in _calls_that_fail(client).items():
+        with pytest.raises(Exception) as blocking:
+            getattr(client, verb)(*args, **kwargs)
+        error = asyncio.run(caught(verb, args, kwargs))
+        assert type(error) is type(blocking.value), (case, error)
+        # Digits are times, and ids of the results of reductions.
+        if not verb.startswith("reduce"):
+            assert _plain(str(error)) == _plain(str(blocking.value)), case
+        assert getattr(error, "node", None) == getattr(blocking.value, "node", None), case
+        if isinstance(error.__cause__, exceptions.RemoteTraceback):
+            assert str(error.__cause__) == str(blocking.value.__cause__)
+
+
+def test_closing(client):
+    async def main():
+        aio = phalanx.AsyncClient(client.address, timeout=60)
+        assert "not connected" in repr(aio) and not aio.closed
+        for call in (lambda: aio.put(1), lambda: aio.get(client.ref()), lambda: aio.barrier("b", 1, 0)):
+            with pytest.raises(exceptions.ClosedError, match="async with"):
+                await call()
+        with pytest.raises(exceptions.ClosedError, match="connect"):
+            aio.ref()
+        await aio.aclose()
+        connected = await asyncio.gather(*[aio.connect() for _ in range(4)])
+        assert (
+            all(each is aio for each in connected) and aio.node == client.node and client.address in repr(aio)
+        )
+        view = await aio.get(await aio.put(np.ones(3)))
+        waits = [aio.get(aio.ref()), aio.wait([aio.ref()]), aio.reduce([aio.ref()], dtype="f64")]
+        pending = asyncio.gather(*waits, return_exceptions=True)
+        await asyncio.sleep(0.01)
+        await aio.aclose()
+        await aio.aclose()
+        ended = await asyncio.wait_for(pending, 60)
+        assert isinstance(ended[0], exceptions.ClosedError) and isinstance(ended[2], exceptions.ClosedError)
+        assert aio.closed and view.sum() == 3
+        with pytest.raises(exceptions.ClosedError):
+            await aio.put(1)
+        async with phalanx.AsyncClient(client.address) as other:
+            assert await other.get(await other.put("x")) == "x"
+        assert other.closed
+        with raises(exceptions.DisconnectedError):
+            await phalanx.AsyncClient("/nowhere/node.sock").connect()
+
+    asyncio.run(main())
+
+
+def test_a_dead_node(nodes):
+    clients, daemons, _ = nodes
+
+    async def main():
+        aio = phalanx.AsyncClient.of(clients[0])
+        waits = [aio.get(aio.ref()), aio.reduce([aio.ref()], dtype="f64"), aio.wait([aio.ref()], timeout=60)]
+        pending = asyncio.gather(*waits, return_exceptions=True)
+        await asyncio.sleep(0.05)
+        daemons[0].kill()
+        ended = await asyncio.wait_for(pending, 60)
+        assert isinstance(ended[0], exceptions.DisconnectedError)
+        assert isinstance(ended[1], exceptions.DisconnectedError)
+        with pytest.raises(exceptions.DisconnectedError):
+            await aio.put(np.ones(4 * MIB))
+
+    asyncio.run(main())
+
+
+def test_loops_of_several_threads_share_a_client(aio):
+    values: dict[int, list] = {}
+
+    def work(thread: int) -> None:
+        async def main():
+            refs = await asyncio.gather(*[aio.put(np.full(300_000, thread * 100 + i)) for i in range(5)])
+            total = await aio.reduce(refs)
+            values[thread] = [value[-1] for value in await aio.get([*refs, total])]
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=work, args=[i]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(4):
+        own = [i * 100 + k for k in range(5)]
+        assert values[i] == [*own, sum(own)]
+
+
+def test_a_child_of_fork_cannot_use_it(aio):
+    async def main():
+        await aio.put(np.ones(MIB))  # a worker thread exists
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                await aio.put(np.ones(MIB))
+            except exceptions.ClosedError:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    asyncio.run(main())
