@@ -217,16 +217,21 @@ class ToolsTest(ClusterTest):
         path = self.cluster.make_file("file", 4096)
         self.cluster.run("put", path, "--name=grad/0", "-q", node="n0")
         reduce = self.cluster.begin("reduce", "sum", "grad/0", "grad/1", "--names", node="n0")
+        # Until the object exists, the directory knows its name from those that wait for it.
+        waiting = self.cluster.begin("get", "--name=grad/1", "-o", "/dev/null", node="n0")
+        self.cluster.follow(lambda look: look["waiting"] == 1, "describe", "--name=grad/1")
         look = self.cluster.follow(
             lambda look: look["reduction"] and look["reduction"]["ready"] == 1, "describe", "--name=sum"
         )
         self.assertEqual(look["name"], "sum")
         names = {name["name"] for name in look["reduction"]["names"].values()}
-        self.assertEqual(names, {"sum", "grad/0"})
+        self.assertEqual(names, {"sum", "grad/1"})
+        self.assertIn('missing: "grad/1" (', self.cluster.run("describe", "--name=sum", node="n0"))
         [reduction] = json.loads(self.cluster.run("top", "--once", "--json", node="n0"))["reducing"]
         self.assertEqual(reduction["name"], "sum")
         self.assertIn(" sum ", self.cluster.run("top", "--once", node="n0"))
         self.cluster.run("put", path, "--name=grad/1", "-q", node="n0")
+        self.cluster.finish(waiting)
         self.cluster.finish(reduce)
         self.assertIn('"sum"', self.cluster.run("describe", "--name=sum", node="n0"))
 
