@@ -21,12 +21,12 @@ _interpreter.check()
 from phalanx import exceptions
 from phalanx._async_client import AsyncBroadcast, AsyncClient, AsyncReduction
 from phalanx._broadcast import Broadcast, Progress
-from phalanx._building import get_include, get_library
 from phalanx._client import Client
 from phalanx._collectives import Reduction
 from phalanx._connection import DEFAULT
 from phalanx._default import client as _default_client
 from phalanx._default import init, shutdown
+from phalanx._native import get_include, get_library
 from phalanx._ref import ObjectRef
 from phalanx._release import __version__
 from phalanx._status import ObjectStatus

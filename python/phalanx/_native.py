@@ -195,3 +195,20 @@ def shown(object_id: bytes) -> str:
     """Return an id as errors show it: after its name, if this process knows one."""
     name = _names.get(object_id)
     return object_id.hex() if name is None else f'"{name}" ({object_id.hex()})'
+
+
+# ---- building
+
+
+def get_include() -> str:
+    """Return the folder to compile C programs with: ``#include "phalanx/c.h"`` with ``-I`` of it."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_include")
+
+
+def get_library() -> str:
+    """Return the path of ``libphalanx.so`` with the C functions, to link or to load.
+
+    It needs only the C library, and finds the executable of private clusters beside itself.
+    A linked program finds it at run time by ``-Wl,-rpath,`` and its folder.
+    """
+    return os.path.join(FOLDER, "libphalanx.so")
