@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _values.use_copier(_native.copy)
 
-# The bytes that are compared at once.
-_PIECE = 1 << 20
+# The bytes that are compared at once: their copies stay in the cache.
+_PIECE = 1 << 18
 
 # ---- writing
 
