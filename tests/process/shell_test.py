@@ -92,7 +92,17 @@ class HelpTest(unittest.TestCase):
             for short, long in re.findall(r"^  (-[a-zA-Z]),(--[a-z-]+)", run("help", command), re.MULTILINE):
                 meanings.setdefault(short, set()).add(long)
         self.assertEqual(meanings.pop("-f"), {"--force", "--follow"})  # as of rm(1) and of tail(1)
-        self.assertEqual(meanings, {"-h": {"--help"}, "-n": {"--name"}, "-o": {"--output"}, "-q": {"--quiet"}})
+        self.assertEqual(
+            meanings,
+            {
+                "-a": {"--all"},
+                "-h": {"--help"},
+                "-n": {"--name"},
+                "-o": {"--output"},
+                "-q": {"--quiet"},
+                "-r": {"--reverse"},
+            },
+        )
 
 
 class CompletionTest(unittest.TestCase):

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@ namespace phalanx {
 namespace {
 
 using ::phalanx::object_store::testing::LocalNode;
+using ::phalanx::object_store::testing::SocketFolder;
 using ::phalanx::testing::IsOk;
 using ::phalanx::testing::StatusIs;
 using ::testing::HasSubstr;
@@ -78,6 +80,22 @@ bool AwaitEnd(pid_t pid) {
 }
 
 // ---------------------------------------------------------------------------- a private cluster
+
+// The folders of all daemons of this process are in one, since those that a test kills leave
+// theirs.
+class DaemonFolders : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    folder_.emplace("/tmp");
+    setenv("TEST_TMPDIR", folder_->path().c_str(), 1);
+  }
+  void TearDown() override { folder_.reset(); }
+
+ private:
+  std::optional<SocketFolder> folder_;
+};
+const ::testing::Environment* const kFolders =
+    ::testing::AddGlobalTestEnvironment(new DaemonFolders);
 
 class EmbeddedTest : public ::testing::Test {
  protected:
