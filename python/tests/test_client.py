@@ -327,8 +327,11 @@ def test_wait_keeps_the_order(client):
     absent = client.ref()
     done, pending = client.wait([here[0], absent, here[1], here[2]], num_returns=3, timeout=30)
     assert done == here and pending == [absent]
-    done, pending = client.wait([absent], timeout=0.05)
-    assert done == [] and pending == [absent]
+    for seconds in (0, 0.05):
+        done, pending = client.wait([absent], timeout=seconds)
+        assert done == [] and pending == [absent]
+    # 0: what is on this node already.
+    assert client.wait([here[0], absent, here[1]], timeout=0) == ([here[0], here[1]], [absent])
     with pytest.raises(ValueError):
         client.wait([absent], num_returns=2)
 
