@@ -234,6 +234,10 @@ WRITES = {
     "data frame": (_frame, _add_to_frame),
     "series": (lambda size: _frame(size)["f"], _add_to_series),
     "arrow": (lambda size: pytest.importorskip("pyarrow").table({"a": np.arange(size)}), _add_to_arrow),
+    "arrow slice": (
+        lambda size: pytest.importorskip("pyarrow").table({"a": np.arange(9 * size)}).slice(size, size),
+        _add_to_arrow,
+    ),
     "tensor": (lambda size: pytest.importorskip("torch").ones(size), lambda value: _add(value)),
     "state dict": (
         lambda size: {"t": pytest.importorskip("torch").ones(size), "a": np.ones(3)},
