@@ -255,6 +255,9 @@ def test_sources_that_exist_are_compared(client):
         ):
             with pytest.raises(exceptions.InvalidArgumentError, match=f"differ.*({what})"):
                 call()
+    pair = [client.put({"name": "a"}), client.put({"name": "bbbb"})]
+    with pytest.raises(exceptions.InvalidArgumentError, match=r"value\['name'\] is a str\) cannot be reduced"):
+        client.reduce(pair, timeout=60)
     pair = [client.put({"n": 1}), client.put({"n": 1.0})]
     with pytest.raises(exceptions.InvalidArgumentError, match=r"value\['n'\] is an int in the one and a float in the other"):
         client.reduce(pair, timeout=60)
