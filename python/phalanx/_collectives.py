@@ -536,7 +536,8 @@ def barrier(
     call = _waiting.owned(
         lib.phx_barrier(connection._ptr, spelled, len(spelled), participants, index, nanos(seconds))
     )
-    yield Finish(call, seconds, f"barrier {name!r}", None)
+    # The cluster keeps the deadline: one here could end a call whose barrier has been passed.
+    yield Finish(call, None, f"barrier {name!r}", None)
 
 
 class Collectives(Connection):
@@ -677,8 +678,12 @@ class Collectives(Connection):
     def barrier(self, name: str, participants: int, index: int, timeout: float | None = DEFAULT) -> None:
         """Return when all `participants` have called it with the same name, each with its own index.
 
-        A name is for one barrier: use ``f"step/{k}"`` for round k. A call that ended before all had
-        arrived, such as by its timeout, can be repeated until it returns.
+        A name is for one barrier: use ``f"{job}/step/{k}"`` for round k of a job with an id of its own. A
+        call that ended before all had arrived, such as by its timeout, can be repeated until it returns.
+        With a timeout of milliseconds each call can end before it has arrived.
+
+        Each barrier leaves one empty object. When every participant has passed, and none will run again,
+        ``delete(ref(f"barrier/0/{name}"))`` deletes it.
 
         Raises
         ------

@@ -332,6 +332,7 @@ def test_moving(nodes):
 
 def test_a_barrier_is_passed_once(nodes):
     clients, _, _ = nodes
+    left = clients[0].ref("barrier/0/epoch")
 
     def arrive(i, name="epoch", timeout=60):
         clients[i].barrier(name, 3, i, timeout)
@@ -346,6 +347,10 @@ def test_a_barrier_is_passed_once(nodes):
                 other.barrier("epoch", 3, i, timeout=60)
         for k in range(3):
             list(pool.map(arrive, range(3), [f"epoch/{k}"] * 3))
+    assert clients[0].contains(left)
+    clients[0].delete(left)
+    with pytest.raises(exceptions.ObjectExistsError):
+        arrive(0)
 
 
 def test_a_barrier_whose_call_timed_out_is_repeated(nodes):
