@@ -17,8 +17,10 @@ extensions = [
     "sphinx.ext.napoleon",
 ]
 root_doc = "README"
-include_patterns = ["**.md", "docs/site/*.rst"]
-exclude_patterns = ["bazel-*", "dist", "third_party", "**/.*"]
+# By name: a checkout can have environments and build folders, which have pages of their own.
+FOLDERS = ["benchmarks", "docs", "examples", "python", "src", "tests"]
+include_patterns = ["*.md", "docs/site/*.rst", *(f"{folder}/**.md" for folder in FOLDERS)]
+exclude_patterns = ["**/.*", "**/build", "**/venv"]
 highlight_language = "none"
 html_theme = "alabaster"
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": False}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,8 @@ import numpy as np
 
 import phalanx
 
+# The command of this environment's package, also if the environment is not active.
+COMMAND = shutil.which("phalanx", path=os.path.dirname(sys.executable)) or "phalanx"
 NODES = 4
 MIB = 16
 TIMEOUT_S = 30.0
@@ -37,12 +41,15 @@ class Fleet:
         return phalanx.Client(started["socket"], timeout=TIMEOUT_S)
 
     def _start(self, name: str, *command: str) -> dict[str, Any]:
-        """Start a daemon, and return the line that it prints when it listens."""
-        words = ["phalanx", *command, "--log-level=off", "--json"]
+        """Start a daemon, and return the line that it prints when it listens. Raises RuntimeError."""
+        words = [COMMAND, *command, "--log-level=off", "--json"]
         self.processes[name] = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         output = self.processes[name].stdout
         assert output is not None
-        found: dict[str, Any] = json.loads(output.readline())
+        line = output.readline()
+        if not line:
+            raise RuntimeError(f"{name} did not start: {' '.join(words)}")
+        found: dict[str, Any] = json.loads(line)
         return found
 
     def kill(self, name: str) -> None:
@@ -72,7 +79,7 @@ def served(servers: list[phalanx.Client], number: int) -> bool:
 
 
 def wait_until(client: phalanx.Client, *command: str) -> None:
-    words = ["phalanx", *command, "--timeout=30s", "--address", client.address]
+    words = [COMMAND, *command, "--timeout=30s", "--address", client.address]
     subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
 
 

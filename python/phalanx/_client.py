@@ -327,8 +327,8 @@ class Client(Collectives):
     ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
         """Wait until `num_returns` of the objects are on this node, or the timeout expires.
 
-        An object whose Get raises (it was deleted, its producer failed) counts as done. `progress` makes
-        tqdm draw a bar.
+        An object whose Get raises (it was deleted, its producer failed) counts as done. A timeout of 0
+        returns what is on this node already. `progress` makes tqdm draw a bar.
 
         Returns
         -------

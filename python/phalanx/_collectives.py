@@ -171,7 +171,8 @@ def _begin(
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
-        _check_op(op, elements, metadata, functools.partial(_structures.find, connection))
+        find = functools.partial(_structures.find, connection, seconds=deadline.left())
+        _check_op(op, elements, metadata, find)
         yield from _structures.keep(connection, metadata, deadline.left())
     else:
         elements = _elements_like(dtype, op)
@@ -242,6 +243,7 @@ def _alike(
     connection: Connection, refs: list[ObjectRef], seconds: float | None
 ) -> Steps[tuple[bytes, int] | None]:
     """Return the metadata and size of the sources that exist, all the same; None if there is none."""
+    deadline = _waiting.Deadline(seconds)
     # All requests are in flight before the first wait.
     calls = [
         _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds))) for ref in refs
@@ -258,18 +260,19 @@ def _alike(
             first = (found, ref)
         elif found != first[0]:
             one, other = _native.shown(first[1].id), _native.shown(ref.id)
+            find = functools.partial(_structures.find, connection, seconds=deadline.left())
             raise exceptions.InvalidArgumentError(
-                f"sources {one} and {other} differ: {_difference(connection, first[0][0], found[0])}",
+                f"sources {one} and {other} differ: {_difference(first[0][0], found[0], find)}",
                 ref.hex(),
                 connection.address,
             )
     return first and first[0]
 
 
-def _difference(connection: Connection, one: bytes, other: bytes) -> str:
+def _difference(one: bytes, other: bytes, find: Callable[[bytes], TreeSpec]) -> str:
     """Return the difference of two sources by their metadata, for errors."""
     try:
-        return _values.difference(one, other, functools.partial(_structures.find, connection))
+        return _values.difference(one, other, find)
     except exceptions.PhalanxError as error:  # the structure of a tree is gone
         return str(error)
 
@@ -533,7 +536,8 @@ def barrier(
     call = _waiting.owned(
         lib.phx_barrier(connection._ptr, spelled, len(spelled), participants, index, nanos(seconds))
     )
-    yield Finish(call, seconds, f"barrier {name!r}", None)
+    # The cluster keeps the deadline: one here could end a call whose barrier has been passed.
+    yield Finish(call, None, f"barrier {name!r}", None)
 
 
 class Collectives(Connection):
@@ -674,8 +678,12 @@ class Collectives(Connection):
     def barrier(self, name: str, participants: int, index: int, timeout: float | None = DEFAULT) -> None:
         """Return when all `participants` have called it with the same name, each with its own index.
 
-        A name is for one barrier: use ``f"step/{k}"`` for round k. A call that ended before all had
-        arrived, such as by its timeout, can be repeated until it returns.
+        A name is for one barrier: use ``f"{job}/step/{k}"`` for round k of a job with an id of its own. A
+        call that ended before all had arrived, such as by its timeout, can be repeated until it returns.
+        With a timeout of milliseconds each call can end before it has arrived.
+
+        Each barrier leaves one empty object. When every participant has passed, and none will run again,
+        ``delete(ref(f"barrier/0/{name}"))`` deletes it.
 
         Raises
         ------

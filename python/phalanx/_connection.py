@@ -40,6 +40,7 @@ class Connection:
         capacity: int = 0,
     ) -> None:
         self._closed = True  # __init__ can raise before it connects
+        self._offered = False
         self._timeout = _timeout_setting() if timeout is DEFAULT else timeout
         received = None if address else _inheritance.received()
         if received is not None:
@@ -52,7 +53,7 @@ class Connection:
         try:
             self._ptr = ffi.gc(_native.checked(lib.phx_connect(options), node), lib.phx_client_free)
         except exceptions.DisconnectedError as error:
-            if received is None:
+            if received is None or not received.private:
                 raise
             raise exceptions.DisconnectedError(
                 f"{error}; this process has the address from process {received.pid}, and a private cluster ends "
@@ -108,10 +109,21 @@ class Connection:
     def close(self) -> None:
         """Close the connection. Pending calls fail with ClosedError; values stay valid. Idempotent."""
         if not self._closed:
+            self._withdraw()
             self._closed = True
             lib.phx_close(self._ptr)
 
     # ---- for the features
+
+    def _offer(self) -> None:
+        """Offer this address to child processes until the connection is closed."""
+        self._offered = True
+        _inheritance.offer(self._address, private=False)
+
+    def _withdraw(self) -> None:
+        if self._offered:
+            self._offered = False
+            _inheritance.withdraw()
 
     def _seconds(self, timeout: float | None) -> float | None:
         """Return the limit of a call in seconds; None: no limit."""

@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 
-from phalanx import _inheritance, _ref, exceptions
+from phalanx import _ref, exceptions
 from phalanx._client import Client
 from phalanx._connection import DEFAULT
 
@@ -70,7 +70,7 @@ def init(
         _options = options
         # Children inherit the environment and private clusters anyway.
         if address:
-            _inheritance.offer(_client.address, private=False)
+            _client._offer()
         return _client
 
 
@@ -93,7 +93,8 @@ def shutdown() -> None:
     global _client
     with _lock:
         closing, _client = _client, None
+        # Under the lock, because another thread can connect with an address of its own next.
+        if closing is not None:
+            closing._withdraw()
     if closing is not None:
-        if not closing.closed and not closing.forked:
-            _inheritance.withdraw()
         closing.close()

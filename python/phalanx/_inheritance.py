@@ -2,10 +2,10 @@
 
 A process offers its children the address of its default client if the program named one, else that
 of its private cluster. A child of fork has this module's state. A child of spawn or forkserver, or
-of joblib's processes, has `_config` of its own multiprocessing process, which is a copy of the one
-in its parent, made when the parent created the process: also if the fork server is older than the
-cluster. The environment would reach other programs, too, and is not safe to change while threads
-of other libraries read it.
+of joblib's processes, has `_config` of its own multiprocessing process. That is a shallow copy of
+its parent's, made with the Process object, so the list in it is the parent's until the start of the
+child pickles it: the offers are those at the start. The environment would reach other programs,
+too, and is not safe to change while threads of other libraries read it.
 
 Any thread.
 """
@@ -13,9 +13,9 @@ Any thread.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import namedtuple
+from multiprocessing import process
 
 TYPE_CHECKING = False  # as in _values/_wire.py
 if TYPE_CHECKING:
@@ -50,9 +50,18 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _config(module: Any) -> dict[str, Any]:
+def _shared() -> list[tuple[Any, ...]]:
+    """Return the list of offers that Process objects made in this process share."""
     # There is no public place for settings of children. The tests create children in every way.
-    return module.current_process()._config  # type: ignore[no-any-return]
+    config = process.current_process()._config  # type: ignore[attr-defined]
+    shared: list[tuple[Any, ...]] | None = config.get(_KEY)
+    if shared is None:
+        # A Process object that is older than this module has none; a forked child has `_offers`.
+        shared = config[_KEY] = [tuple(each) for each in _offers]
+    return shared
+
+
+_shared()  # before the program makes Process objects
 
 
 def _setting() -> str | None:
@@ -60,19 +69,15 @@ def _setting() -> str | None:
 
 
 def _known() -> tuple[Offer, ...]:
-    process = sys.modules.get("multiprocessing.process")
-    if _offers or process is None:
-        return _offers
+    shared = _shared()
     # Not at import: a child of spawn imports the program's main module before it has its process.
-    return tuple(Offer(*each) for each in _config(process).get(_KEY, ()))
+    return _offers or tuple(Offer(*each) for each in shared)
 
 
 def _publish(offers: tuple[Offer, ...]) -> None:
     global _offers
-    import multiprocessing.process
-
     _offers = offers
-    _config(multiprocessing.process)[_KEY] = tuple(tuple(each) for each in offers)
+    _shared()[:] = [tuple(each) for each in offers]
 
 
 def offer(address: str, *, private: bool) -> None:

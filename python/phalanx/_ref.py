@@ -306,9 +306,8 @@ def id_for(connection: Connection, ref: ObjectRef) -> bytes:
         raise exceptions.ForeignRefError(
             f"{ref!r} belongs to the cluster whose directory is at {theirs}; this client is connected to "
             f"{connection._address}, in the cluster whose directory is at {ours}. Use a client of that cluster, "
-            "phalanx.Client(address), with the `address` of a client there. Child processes use their parent's "
-            "cluster if they start after its first call, or phalanx.init(), which is under "
-            "`if __name__ == \"__main__\"` if they are spawned",
+            "phalanx.Client(address), with the `address` of a client there. Create child processes after the "
+            "parent's first call or phalanx.init(); for spawn, under `if __name__ == \"__main__\"`",
             ref.hex(),
             connection._address,
         )

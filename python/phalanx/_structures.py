@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx._waiting import Steps
 
 _NAME_SPACE = "phalanx/structures"
-# The limit of the Get of a structure. The caller has waited for its tree already.
+# The longest Get of a structure. The caller has waited for its tree already.
 _PATIENCE_S = 10.0
 _MAX_KNOWN = 64
 # By digest: the structures that this process has put or read.
@@ -52,13 +52,13 @@ def put(connection: Connection, spec: TreeSpec, seconds: float | None) -> Steps[
     return (yield from _calls.put(connection, encoded, ref_of(connection, spec.digest), None, seconds))
 
 
-def find(connection: Connection, digest: bytes) -> TreeSpec:
-    """Return a structure by its digest; blocks until it is here."""
-    return connection._run(fetch(connection, digest))
+def find(connection: Connection, digest: bytes, seconds: float | None = None) -> TreeSpec:
+    """Return a structure by its digest; blocks until it is here, for `seconds` at most."""
+    return connection._run(fetch(connection, digest, seconds))
 
 
-def fetch(connection: Connection, digest: bytes) -> Steps[TreeSpec]:
-    """Return a structure by its digest.
+def fetch(connection: Connection, digest: bytes, seconds: float | None = None) -> Steps[TreeSpec]:
+    """Return a structure by its digest; waits for `seconds` at most.
 
     Raises
     ------
@@ -73,7 +73,8 @@ def fetch(connection: Connection, digest: bytes) -> Steps[TreeSpec]:
     ref = ref_of(connection, digest)
     ref._named = True  # a named ref takes no hold
     try:
-        call = _calls.get(connection, [ref], _PATIENCE_S)
+        limit = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
+        call = _calls.get(connection, [ref], limit)
         yield from _failures.finish(connection, call, None, "Get", ref, [ref], allow_pickle=False)
         text: Any = _calls.values_of(connection, call, 1, None, allow_pickle=False)[0]
     except exceptions.PhalanxError as error:

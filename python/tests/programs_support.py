@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -38,19 +39,26 @@ def _output_of(command: list[str], folder: pathlib.Path, **variables: str) -> st
     where = str(pathlib.Path(phalanx.__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
     environment["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), environment["PATH"]])
-    done = subprocess.run(
+    process = subprocess.Popen(
         command,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=_DEADLINE_S,
         env={**environment, **variables},
         cwd=folder,
-        check=False,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    try:
+        output, errors = process.communicate(timeout=_DEADLINE_S)
+    finally:
+        # The daemons that a shell started outlive it if it is killed.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == 0, output + errors
     # An exception of a thread is printed there.
-    assert _KILLED.sub("", done.stderr) == "", done.stderr
-    return done.stdout
+    assert _KILLED.sub("", errors) == "", errors
+    return output
 
 
 class Block:
@@ -106,6 +114,9 @@ def run_section(blocks: list[Block]) -> None:
                 program.write_text(block.code)
                 block.check(run(program))
         shell = [block for block in blocks if block.language == "sh"]
+        for block in blocks:
+            used = block.file is None or any(block.file in other.code for other in shell)
+            assert used, f"no block of a shell uses {block.file}"
         if not shell:
             return
         mark = "\x1d"
@@ -119,7 +130,9 @@ def run_section(blocks: list[Block]) -> None:
         output = _output_of(
             ["bash", "-c", script], folder, PHALANX_CONFIG=str(settings), XDG_RUNTIME_DIR=str(folder)
         )
-        for block, printed in zip(shell, output.split(mark)):
+        outputs = output.split(mark)
+        assert len(outputs) == len(shell), output
+        for block, printed in zip(shell, outputs):
             block.check(printed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import pathlib
 import re
@@ -97,17 +98,39 @@ def test_a_process_object_that_is_older_than_the_cluster_is_forked_into_it(run):
     code = """
 import multiprocessing, os, phalanx, tasks
 def child():
+    # Before any call of the child itself.
+    tasks.check(tasks.nested(ref, "spawn"))
     tasks.check(tasks.task(ref))
-process = multiprocessing.get_context("fork").Process(target=child)
-ref = phalanx.put("from the parent")
-process.start()
-process.join()
-assert process.exitcode == 0
-pid = os.fork()
-if pid == 0:
-    child()
-    os._exit(0)
-print(os.waitpid(pid, 0)[1])
+if __name__ == "__main__":
+    process = multiprocessing.get_context("fork").Process(target=child)
+    ref = phalanx.put("from the parent")
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    pid = os.fork()
+    if pid == 0:
+        child()
+        os._exit(0)
+    print(os.waitpid(pid, 0)[1])
+"""
+    assert run(code) == "0"
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_process_object_that_is_older_than_the_cluster_is_spawned_into_it(run, method):
+    code = f"""
+import multiprocessing, phalanx, tasks
+def child(pipe):
+    pipe.send(tasks.address())
+if __name__ == "__main__":
+    context = multiprocessing.get_context({method!r})
+    here, there = context.Pipe()
+    process = context.Process(target=child, args=(there,))
+    address = phalanx.init().address
+    process.start()
+    assert here.recv() == address
+    process.join()
+    print(process.exitcode)
 """
     assert run(code) == "0"
 
@@ -148,6 +171,12 @@ if __name__ == "__main__":
     phalanx.shutdown()
     with tasks.pool({method!r}) as executor:
         assert executor.submit(tasks.address).result() == first
+    for close in (phalanx.Client.close, lambda client: client.__exit__(None, None, None)):
+        close(phalanx.init(second))
+        with tasks.pool({method!r}) as executor:
+            assert executor.submit(tasks.address).result() == first
+        assert phalanx.init().address == first
+        phalanx.shutdown()
     print("end")
 """
     # In the first node's environment, the program names the second.
@@ -162,6 +191,8 @@ def test_other_programs_have_their_own_cluster(client):
 
 
 def test_offers_are_those_of_the_newest_cluster(monkeypatch):
+    # The list that the processes of other tests share stays as it is.
+    monkeypatch.setitem(multiprocessing.current_process()._config, "phalanx", [])
     monkeypatch.setattr(_inheritance, "_offers", (_inheritance.Offer(1, "unix:/parent", True, None),))
     assert _inheritance.received().address == "unix:/parent"
 

@@ -234,6 +234,10 @@ WRITES = {
     "data frame": (_frame, _add_to_frame),
     "series": (lambda size: _frame(size)["f"], _add_to_series),
     "arrow": (lambda size: pytest.importorskip("pyarrow").table({"a": np.arange(size)}), _add_to_arrow),
+    "arrow slice": (
+        lambda size: pytest.importorskip("pyarrow").table({"a": np.arange(9 * size)}).slice(size, size),
+        _add_to_arrow,
+    ),
     "tensor": (lambda size: pytest.importorskip("torch").ones(size), lambda value: _add(value)),
     "state dict": (
         lambda size: {"t": pytest.importorskip("torch").ones(size), "a": np.ones(3)},
@@ -327,8 +331,11 @@ def test_wait_keeps_the_order(client):
     absent = client.ref()
     done, pending = client.wait([here[0], absent, here[1], here[2]], num_returns=3, timeout=30)
     assert done == here and pending == [absent]
-    done, pending = client.wait([absent], timeout=0.05)
-    assert done == [] and pending == [absent]
+    for seconds in (0, 0.05):
+        done, pending = client.wait([absent], timeout=seconds)
+        assert done == [] and pending == [absent]
+    # 0: what is on this node already.
+    assert client.wait([here[0], absent, here[1]], timeout=0) == ([here[0], here[1]], [absent])
     with pytest.raises(ValueError):
         client.wait([absent], num_returns=2)
 

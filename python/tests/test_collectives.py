@@ -255,6 +255,9 @@ def test_sources_that_exist_are_compared(client):
         ):
             with pytest.raises(exceptions.InvalidArgumentError, match=f"differ.*({what})"):
                 call()
+    pair = [client.put({"name": "a"}), client.put({"name": "bbbb"})]
+    with pytest.raises(exceptions.InvalidArgumentError, match=r"value\['name'\] is a str\) cannot be reduced"):
+        client.reduce(pair, timeout=60)
     pair = [client.put({"n": 1}), client.put({"n": 1.0})]
     with pytest.raises(exceptions.InvalidArgumentError, match=r"value\['n'\] is an int in the one and a float in the other"):
         client.reduce(pair, timeout=60)
@@ -329,6 +332,7 @@ def test_moving(nodes):
 
 def test_a_barrier_is_passed_once(nodes):
     clients, _, _ = nodes
+    left = clients[0].ref("barrier/0/epoch")
 
     def arrive(i, name="epoch", timeout=60):
         clients[i].barrier(name, 3, i, timeout)
@@ -343,6 +347,10 @@ def test_a_barrier_is_passed_once(nodes):
                 other.barrier("epoch", 3, i, timeout=60)
         for k in range(3):
             list(pool.map(arrive, range(3), [f"epoch/{k}"] * 3))
+    assert clients[0].contains(left)
+    clients[0].delete(left)
+    with pytest.raises(exceptions.ObjectExistsError):
+        arrive(0)
 
 
 def test_a_barrier_whose_call_timed_out_is_repeated(nodes):

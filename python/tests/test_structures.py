@@ -11,7 +11,7 @@ import pytest
 from test_lifetime import nameless, wait_until_freed
 
 import phalanx
-from phalanx import _structures, exceptions
+from phalanx import _calls, _structures, exceptions
 
 
 def tree(seed: int, factor: float = 1) -> dict:
@@ -118,6 +118,29 @@ def test_trees_of_several_dtypes_reduce(client):
 def test_a_tree_that_cannot_be_reduced_is_an_error(client):
     with pytest.raises(TypeError, match=r"value\['flags'\] is an array of bool"):
         client.reduce([client.put({**tree(7), "flags": np.array([True])})])
+
+
+def test_two_trees_that_cannot_be_reduced_name_the_leaf(client):
+    flags = {"flags": np.array([True])}
+    refs = [client.put({**tree(7), **flags}), client.put({**tree(9), **flags, "more": np.ones(99)})]
+    with pytest.raises(exceptions.InvalidArgumentError, match=r"value\['flags'\] is an array of bool.*cannot be reduced"):
+        client.reduce(refs, timeout=30)
+
+
+def test_an_error_waits_for_a_structure_within_the_timeout(client, monkeypatch):
+    refs = [client.put(tree(10)), client.put(tree(11))]
+    given = []
+    begin = _calls.get
+
+    def get(connection, wanted, seconds, *args, **options):
+        given.append(seconds)
+        return begin(connection, wanted, seconds, *args, **options)
+
+    monkeypatch.setattr(_calls, "get", get)
+    _structures._known.clear()
+    with pytest.raises(exceptions.InvalidArgumentError, match="differ"):
+        client.reduce(refs, timeout=2)
+    assert given and all(0 < seconds <= 2 for seconds in given)
 
 
 def test_a_structure_that_is_gone(client):

@@ -124,6 +124,14 @@ def test_everything_else_in_a_container_makes_it_one_for_pickle(value):
     assert repr(back) == repr(value)
 
 
+@pytest.mark.parametrize("items", [(1.0,), (1.0, 2.0, 3.0)])
+def test_a_namedtuple_with_another_length_than_its_fields_is_no_tree(items):
+    value = tuple.__new__(Point, items)
+    assert not is_tree(value)
+    with pytest.raises(TypeError, match=f"value has {len(items)} items for 2 fields"):
+        values.flatten(value)
+
+
 def test_a_namedtuple_that_cannot_be_imported_is_pickled():
     Local = collections.namedtuple("Local", "a")
     back = round_trip(Local(np.arange(2)))

@@ -183,8 +183,10 @@ Future<Done> Barrier(Client& client, absl::string_view name, size_t participants
   absl::Status status = Access::ConnectionOf(client)->CheckProcess();
   if (status.ok()) status = CheckIndex(index, participants);
   if (!status.ok()) return RefusedBy<Done>(client, "Barrier", status);
+  // "barrier/0/" is the release object's, so that of index 0 has another name.
   const auto id = [&client, name](size_t i) {
-    return client.Id(absl::StrCat("barrier/", i, "/", name));
+    return client.Id(i == 0 ? absl::StrCat("barrier/arrived/", name)
+                            : absl::StrCat("barrier/", i, "/", name));
   };
   // Index i has the children i * fan-in + 1 up to (i + 1) * fan-in, so each participant computes
   // the tree by itself.
@@ -193,7 +195,8 @@ Future<Done> Barrier(Client& client, absl::string_view name, size_t participants
   for (size_t i = first; i < std::min(participants, first + internal::kBarrierFanIn); ++i) {
     below.push_back(id(i));
   }
-  auto call = std::make_shared<internal::BarrierCall>(Access::ConnectionOf(client), name, id(0),
+  auto call = std::make_shared<internal::BarrierCall>(Access::ConnectionOf(client), name,
+                                                      BarrierObject(client, name), index == 0,
                                                       id(index), std::move(below));
   call->Begin(timeout);
   return Future<Done>(std::move(call));

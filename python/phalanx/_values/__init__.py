@@ -531,6 +531,11 @@ def difference(one: bytes, other: bytes, find: Find | None) -> str:
         from phalanx._values import packed_trees
 
         return packed_trees.difference(one, other, find)
+    for kind, each in zip(kinds, (one, other)):
+        if kind == _wire.PICKLE:
+            from phalanx._values import pickled
+
+            return f"a pickled value ({pickled.reason_of(each)}) cannot be reduced"
     spoken = [_spoken(kind, each) for kind, each in zip(kinds, (one, other))]
     if spoken[0] != spoken[1]:
         return f"the one is {spoken[0]}, the other {spoken[1]}"

@@ -263,8 +263,7 @@ def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
     reader = Reader(metadata)
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _IN_PAYLOAD:
-        reader.take(_LENGTH.size)
-        raise TypeError(f"{reader.rest().decode('utf-8', 'replace')}, which cannot be reduced")
+        raise TypeError(f"{_stored_leaf(reader)}, which cannot be reduced")
     if where == _ELSEWHERE:
         reader.take(_DIGEST_BYTES)
         (nbytes,) = reader.unpack(_LENGTH)
@@ -276,6 +275,12 @@ def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
     if not spec.runs:
         raise TypeError(f"{_spoken_leaf(spec, None)}, which cannot be reduced")
     return spec.runs
+
+
+def _stored_leaf(reader: Reader) -> str:
+    """Return the leaf that keeps a tree with its structure in the payload from being reduced."""
+    reader.take(_LENGTH.size)
+    return reader.rest().decode("utf-8", "replace")
 
 
 def _spoken_leaf(spec: TreeSpec, dtype: str | None) -> str:
@@ -293,6 +298,10 @@ def leaf_of(metadata: bytes, dtype: str, find: Find | None) -> str:
 
 def difference(one: bytes, other: bytes, find: Find | None) -> str:
     """Return the first difference of two trees, for errors."""
+    for metadata in (one, other):
+        reader = Reader(metadata)
+        if reader.unpack(_FLAGS)[0] & _WHERE == _IN_PAYLOAD:
+            return f"{_stored_leaf(reader)}, which cannot be reduced"
     first, second = spec_in(one, None, find)[0], spec_in(other, None, find)[0]
     for index, (left, right) in enumerate(zip(first.leaves, second.leaves)):
         if left._replace(offset=0) == right._replace(offset=0):

@@ -199,7 +199,10 @@ def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
     with arrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
     is_batch = isinstance(table, arrow.RecordBatch)
-    return rebuild_arrow, (is_batch, pickle.PickleBuffer(sink.getvalue()))
+    import numpy as np
+
+    stream = np.frombuffer(sink.getvalue(), np.uint8)
+    return rebuild_arrow, (is_batch, _out_of_band(stream))
 
 
 def rebuild_arrow(is_batch: bool, buffer: Any) -> Any:

@@ -305,6 +305,8 @@ class _Scanner:
                 if kinds.count(int) + kinds.count(float) > MAX_NUMBERS:
                     raise NotATree(_TOO_MANY)
             named = kind is not list and kind is not tuple
+            if named and len(value) != len(kind._fields):
+                raise NotATree(f"{_spoken(path)} has {len(value)} items for {len(kind._fields)} fields")
             places: Iterable[Any] = kind._fields if named else range(len(value))
             children = [
                 self.visit(child, (path, key, named), depth + 1) for key, child in zip(places, value)

@@ -264,6 +264,20 @@ TEST_F(CollectivesTest, AParticipantWhoseCallEndedEarlyPassesABarrierLater) {
   ExpectNothingWaits();
 }
 
+TEST_F(CollectivesTest, TheRootPassesABarrierAfterACallThatReleasedIt) {
+  // Index 0 arrived and released the barrier, but its call ended before the answer of its Get.
+  PHALANX_ASSERT_OK(client_->Put(client_->Id("barrier/arrived/late"), "").Wait());
+  PHALANX_ASSERT_OK(client_->Put(BarrierObject(*client_, "late"), "").Wait());
+  PHALANX_ASSERT_OK(Barrier(*client_, "late", 34, 0).Wait());
+  EXPECT_THAT(Barrier(*client_, "late", 34, 0).Wait(), StatusIs(absl::StatusCode::kAlreadyExists));
+  // It arrived, but its call ended before the release.
+  PHALANX_ASSERT_OK(client_->Put(client_->Id("barrier/arrived/early"), "").Wait());
+  const Future<Done> other = Barrier(*client_, "early", 2, 1);
+  PHALANX_ASSERT_OK(Barrier(*client_, "early", 2, 0).Wait());
+  PHALANX_ASSERT_OK(other.Wait());
+  ExpectNothingWaits();
+}
+
 TEST_F(CollectivesTest, AParticipantThatRunsAgainArrivesOnce) {
   const Future<Done> first = Barrier(*client_, "rerun", 3, 1);
   const Future<Done> again = Barrier(*client_, "rerun", 3, 1);
