@@ -4,8 +4,10 @@ A process offers its children the address of its default client if the program n
 of its private cluster. A child of fork has this module's state. A child of spawn or forkserver, or
 of joblib's processes, has `_config` of its own multiprocessing process. That is a shallow copy of
 its parent's, made with the Process object, so the list in it is the parent's until the start of the
-child pickles it: the offers are those at the start. The environment would reach other programs,
-too, and is not safe to change while threads of other libraries read it.
+child pickles it: the offers are those at the start. A Process object has no list if it is older than
+the first offer and the program imported multiprocessing after this package, which does not import it
+before that: the import takes some milliseconds. The environment would reach other programs, too, and
+is not safe to change while threads of other libraries read it.
 
 Any thread.
 """
@@ -13,9 +15,9 @@ Any thread.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import namedtuple
-from multiprocessing import process
 
 TYPE_CHECKING = False  # as in _values/_wire.py
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _shared() -> list[tuple[Any, ...]]:
     """Return the list of offers that Process objects made in this process share."""
+    from multiprocessing import process
+
     # There is no public place for settings of children. The tests create children in every way.
     config = process.current_process()._config  # type: ignore[attr-defined]
     shared: list[tuple[Any, ...]] | None = config.get(_KEY)
@@ -61,7 +65,8 @@ def _shared() -> list[tuple[Any, ...]]:
     return shared
 
 
-_shared()  # before the program makes Process objects
+if "multiprocessing.process" in sys.modules:
+    _shared()  # before the program makes Process objects
 
 
 def _setting() -> str | None:
@@ -69,9 +74,8 @@ def _setting() -> str | None:
 
 
 def _known() -> tuple[Offer, ...]:
-    shared = _shared()
     # Not at import: a child of spawn imports the program's main module before it has its process.
-    return _offers or tuple(Offer(*each) for each in shared)
+    return _offers or tuple(Offer(*each) for each in _shared())
 
 
 def _publish(offers: tuple[Offer, ...]) -> None:

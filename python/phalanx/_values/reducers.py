@@ -198,16 +198,8 @@ def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
-    is_batch = isinstance(table, arrow.RecordBatch)
-    import numpy as np
-
-    stream = np.frombuffer(sink.getvalue(), np.uint8)
-    return rebuild_arrow, (is_batch, _out_of_band(stream))
-
-
-def rebuild_arrow(is_batch: bool, buffer: Any) -> Any:
-    """Return a table or a record batch from a stream in Arrow's format."""
-    import pyarrow.ipc
-
-    reader = pyarrow.ipc.open_stream(pyarrow.py_buffer(buffer))
-    return reader.read_next_batch() if is_batch else reader.read_all()
+    with arrow.ipc.open_stream(sink.getvalue()) as reader:
+        own = reader.read_next_batch() if isinstance(table, arrow.RecordBatch) else reader.read_all()
+    # Its buffers are stored one by one, as those of a whole table, so that copies are writable.
+    reduced: tuple[Any, ...] = own.__reduce__()
+    return reduced

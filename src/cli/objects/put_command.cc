@@ -229,9 +229,9 @@ class PutCommand : public Command {
 
   // Once also without a terminal: the log of a job shows then why it hangs.
   void SayThatItWaits(ProgressBar& bar) {
-    bar.Say("waits for memory on the node");
+    bar.Say("waits for the node");
     if (std::exchange(said_that_it_waits_, true) || quiet_ || json_ || bar.shown()) return;
-    std::cerr << "phalanx put: waits for memory on the node; --timeout limits the wait"
+    std::cerr << "phalanx put: the node has no memory yet, or is busy; --timeout limits the wait"
               << std::endl;
   }
 

@@ -12,8 +12,8 @@ namespace phalanx::runtime {
 
 class WaitNotice {
  public:
-  // A shorter wait is not worth a message.
-  static constexpr absl::Duration kSilent = absl::Seconds(1);
+  // A shorter wait is not worth a message; a busy machine alone can take a second.
+  static constexpr absl::Duration kSilent = absl::Seconds(3);
 
   // Calls `say` on a thread of its own if this object lives longer than kSilent. The owner does
   // nothing but the blocking call meanwhile.
