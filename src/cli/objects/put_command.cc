@@ -217,6 +217,8 @@ class PutCommand : public Command {
   absl::Status Compare(Client& client, const ObjectId& id) const {
     GetOptions options;
     options.timeout = options_.timeout;
+    // The object existed just now: if it is lost, waiting for it could take forever.
+    options.on_lost = GetOptions::OnLost::kFail;
     PHALANX_ASSIGN_OR_RETURN(const Buffer there, client.Get(id, options).Wait());
     if (there.metadata() == options_.metadata && DigestOf(there.view()) == read_.digest()) {
       return absl::OkStatus();
