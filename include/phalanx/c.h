@@ -259,6 +259,7 @@ typedef struct {
   const phx_element_run* runs;
   size_t num_runs;
   int fixed_order;
+  /* Ends with Cancelled when no client is left that has requested it or added to it. */
   int open;
   int root_any;
   int owned;

@@ -248,7 +248,10 @@ struct ReduceOptions {
   // The number of sources to fold: the first ones to arrive. 0: all of them. The others need not
   // exist.
   size_t num_objects = 0;
-  // Sources can be added until the reduction is closed.
+  // Sources can be added until the reduction is closed, by any client that knows the target. An
+  // open reduction ends with Cancelled, for callers and for Gets of the target, when no client is
+  // left, on any node, that has requested it or added to it: no client would close it. Once it is
+  // closed it continues without clients.
   bool open = false;
   enum class Root {
     kCaller,  // the node of this client computes the result
@@ -366,7 +369,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // than kMaxReductionSources; or, as soon as it arrives, a source of another size); AlreadyExists
   // (another object has the id of `target`, or a reduction or result of other sources or
   // arguments); NotFound (`target` was deleted meanwhile); DeadlineExceeded; ResourceExhausted;
-  // DataLoss (the directory was lost, and with it sources that were added to an open reduction); or
+  // DataLoss (the directory was lost, and with it sources that were added to an open reduction);
+  // Cancelled (an open reduction whose last client ended before it was closed); or
   // the error of a failed source without which too few are left.
   Future<Done> Reduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                       ReduceOptions options = {});

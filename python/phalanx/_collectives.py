@@ -325,7 +325,8 @@ class Reduction(Generic[T]):
     """An open reduction: a reduction that still accepts sources (`Client.open_reduction`).
 
     The reduction continues when this handle is dropped; the result is freed when the last ref to it
-    is gone too. Any thread can use it.
+    is gone too. If every client that has opened it or added to it ends before `close`, the reduction
+    ends with CallCancelledError, for readers of the result too. Any thread can use it.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ class ClosedError(PhalanxError, RuntimeError):
 
 
 class CallCancelledError(PhalanxError, RuntimeError):
-    """The call was cancelled."""
+    """The call was cancelled, or the open reduction behind the object lost its last client before its close."""
 
 
 class StreamVoidError(PhalanxError, RuntimeError):

@@ -7,6 +7,8 @@
 //   claim ID TOKEN
 //   get ID [fail]                  with "fail": fails if the object is lost
 //   reduce TARGET SOURCE SOURCE    owned
+//   open TARGET SOURCE...          an open reduction; does not wait for its end
+//   add TARGET SOURCE | close TARGET
 //
 // Prints "OK", "OK TOKEN", or the status.
 #include <iostream>
@@ -35,6 +37,9 @@ class Holder {
     if (verb == "keep") return Text(client_.Keep(*id).Wait().status());
     if (verb == "get") return Get(*id, words);
     if (verb == "reduce") return Reduce(*id, words);
+    if (verb == "open") return Open(*id, words);
+    if (verb == "add") return Text(client_.AddSources(*id, Ids(words)).Wait().status());
+    if (verb == "close") return Text(client_.CloseReduction(*id).Wait().status());
     if (verb == "release") {
       client_.Release({&*id, 1});
       return "OK";
@@ -78,12 +83,25 @@ class Holder {
   std::string Reduce(const ObjectId& target, std::istream& words) {
     phalanx::ReduceOptions options;
     options.owned = true;
-    std::vector<ObjectId> sources;
-    for (std::string source; words >> source;) sources.push_back(*ObjectId::FromHex(source));
-    return Text(client_.Reduce(target, sources, options).Wait().status());
+    return Text(client_.Reduce(target, Ids(words), options).Wait().status());
+  }
+
+  std::string Open(const ObjectId& target, std::istream& words) {
+    phalanx::ReduceOptions options;
+    options.dtype = phalanx::DType::kU8;
+    options.open = true;
+    opened_.push_back(client_.Reduce(target, Ids(words), options));
+    return "OK";
+  }
+
+  static std::vector<ObjectId> Ids(std::istream& words) {
+    std::vector<ObjectId> ids;
+    for (std::string id; words >> id;) ids.push_back(*ObjectId::FromHex(id));
+    return ids;
   }
 
   phalanx::Client& client_;
+  std::vector<phalanx::Future<phalanx::Done>> opened_;
 };
 
 }  // namespace

@@ -177,6 +177,57 @@ class LifetimeTest(ClusterTest):
         self.await_freed(ID_A, ID_C)
         self.await_holders(ID_B, 1)
 
+    def open_reduction(self, opener, adder):
+        """Return a client that waits for the result of a reduction which two clients hold open."""
+        self.ok(opener, "open", ID_C)
+        self.cluster.follow(lambda look: look.get("reduction") is not None, "describe", ID_C)
+        self.ok(adder, "put", ID_A, 100)
+        self.ok(adder, "add", ID_C, ID_A)
+        reader = self.holder("n0")
+        reader.begin("get", ID_C)
+        self.cluster.follow(lambda look: look["waiting"] == 1, "describe", ID_C)
+        return reader
+
+    def check_that_an_open_reduction_ends_with_its_last_client(self, shards):
+        self.start(2, shards)
+        opener, adder = self.holder("n0"), self.holder("n1")
+        reader = self.open_reduction(opener, adder)
+        opener.kill()
+        self.ok(adder, "put", ID_B, 100)
+        self.ok(adder, "add", ID_C, ID_B)
+        adder.kill()
+        answer = reader.finish()
+        self.assertIn("CANCELLED", answer)
+        self.assertIn(ID_C, answer)
+        self.assertIn("open it again", answer)
+        late = self.holder("n1")
+        self.assertIn("the last client", late.execute("close", ID_C))
+        self.assertIn("CANCELLED", late.execute("get", ID_C))
+
+    def test_an_open_reduction_ends_with_its_last_client(self):
+        self.check_that_an_open_reduction_ends_with_its_last_client(shards=1)
+
+    def test_an_open_reduction_ends_with_its_last_client_on_three_shards(self):
+        self.check_that_an_open_reduction_ends_with_its_last_client(shards=3)
+
+    def test_an_open_reduction_is_closed_by_another_client_than_the_one_that_died(self):
+        self.start(2)
+        opener, adder = self.holder("n0"), self.holder("n1")
+        reader = self.open_reduction(opener, adder)
+        opener.kill()
+        self.ok(self.holder("n0"), "close", ID_C)
+        self.assertEqual(reader.finish(), "OK")
+
+    def test_an_open_reduction_of_a_dead_node_ends_after_a_lease(self):
+        self.start(2)
+        opener = self.holder("n1")
+        self.ok(opener, "open", ID_C)
+        self.cluster.follow(lambda look: look.get("reduction") is not None, "describe", ID_C)
+        reader = self.holder("n0")
+        reader.begin("get", ID_C)
+        self.cluster.nodes["n1"].kill()
+        self.assertIn("CANCELLED", reader.finish())
+
     def test_a_get_that_fails_when_lost_names_the_last_holder(self):
         self.start(2)
         first, second, third = self.holder("n0"), self.holder("n1"), self.holder("n1")

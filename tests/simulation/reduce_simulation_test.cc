@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include "gtest/gtest.h"
+#include "src/common/defects.h"
 #include "src/common/io/log.h"
+#include "src/common/testing/scoped_defect.h"
 #include "tests/simulation/seeds.h"
 
 namespace phalanx::sim {
@@ -38,6 +40,21 @@ TEST(ReduceSimulationRun, PassesSeedsOfAdditionsThatHaveFoundBugs) {
   for (const uint64_t seed : {5348, 5382}) {
     ExpectFine(FocusOnAdditions(DrawReducePlan(seed)), RunReduceSimulation);
   }
+}
+
+TEST(ReduceSimulationRun, OpenReductionsEndWithTheirClients) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    ExpectFine(FocusOnClients(DrawReducePlan(seed)), RunReduceSimulation);
+  }
+}
+
+TEST(ReduceSimulationRun, ADeadClientThatHoldsAReductionOpenIsNoticed) {
+  SetLogLevel(LogLevel::kOff);
+  const testing::ScopedDefect on(Defect::kDeadClientHolds);
+  uint64_t seed = 1;
+  while (seed <= 20 && RunReduceSimulation(FocusOnClients(DrawReducePlan(seed))).status.ok())
+    ++seed;
+  EXPECT_LE(seed, 20u);
 }
 
 TEST(ReduceSimulationRun, EachTargetHasOneResultWithoutFaults) {

@@ -30,6 +30,7 @@ struct Flags {
   bool keep_going = false;
   bool reductions = false;
   bool additions = false;
+  bool clients = false;
   bool lifetimes = false;
   bool broadcasts = false;
   std::string focus = "anything";
@@ -81,6 +82,9 @@ bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), con
 
 // Returns whether the seed passes.
 bool RunSeed(uint64_t seed, const Flags& flags) {
+  if (flags.clients) {
+    return RunPlan(seed, FocusOnClients(DrawReducePlan(seed)), RunReduceSimulation, flags);
+  }
   if (flags.additions) {
     return RunPlan(seed, FocusOnAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
   }
@@ -159,6 +163,7 @@ int main(int argc, char** argv) {
   app.add_flag("--keep-going", flags.keep_going, "continue after a failure");
   app.add_flag("--reductions", flags.reductions, "simulate reductions");
   app.add_flag("--additions", flags.additions, "simulate reductions with many additions");
+  app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
   CLI11_PARSE(app, argc, argv);

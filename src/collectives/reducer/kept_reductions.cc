@@ -9,7 +9,7 @@
 
 namespace phalanx::collectives {
 
-void KeptReductions::OnKeep(const ObjectId& target, const v1::KeepReduction& keep, Instant now) {
+bool KeptReductions::OnKeep(const ObjectId& target, const v1::KeepReduction& keep, Instant now) {
   const ReductionId number = directory::ReductionIdFromProto(keep.reduction().begun());
   const auto known = kept_.find(target);
   const bool another = known != kept_.end() && known->second.number.valid() && number.valid() &&
@@ -17,20 +17,21 @@ void KeptReductions::OnKeep(const ObjectId& target, const v1::KeepReduction& kee
   if (keep.forget()) {
     // A later reduction of the target can have replaced the one to be forgotten.
     if (known != kept_.end() && !another) kept_.erase(known);
-    return;
+    return !another;
   }
   // The kept parts are of another reduction's list: the shard sends this one's from the start.
   if (another) kept_.erase(known);
   // A descriptor that is not kept weakens a restart; a shard could otherwise fill this node's
   // memory.
-  if (kept_.size() >= kMaxKept && !kept_.contains(target)) return;
-  if (keep.reduction().first_source() > kMaxReduceSources) return;
+  if (kept_.size() >= kMaxKept && !kept_.contains(target)) return false;
+  if (keep.reduction().first_source() > kMaxReduceSources) return false;
   Kept& kept = kept_[target];
   kept.number = number;
   AddPart(keep.reduction(), kept);
   kept.owned = keep.owned();
   kept.deadline =
       keep.timeout_ms() == 0 ? Instant::Infinite() : now + absl::Milliseconds(keep.timeout_ms());
+  return false;
 }
 
 // A part that begins within a known part, or at its end, extends that part: registrations stay as

@@ -24,8 +24,9 @@ class KeptReductions {
   static constexpr size_t kMaxKept = 1 << 16;
 
   // Keeps the descriptor, adds a part of a list to it, or forgets it. Malformed messages are
-  // ignored.
-  void OnKeep(const ObjectId& target, const v1::KeepReduction& keep, Instant now);
+  // ignored. Returns true if the message says that the reduction is over, and does not mean an
+  // earlier one than the one that is kept.
+  bool OnKeep(const ObjectId& target, const v1::KeepReduction& keep, Instant now);
   // Appends the requests by which a new session registers what is kept for the chosen targets.
   // Forgets descriptors whose deadline has passed.
   void Register(const std::function<bool(const ObjectId& target)>& chosen, Instant now,

@@ -1,6 +1,7 @@
 #include "src/collectives/reducer/reduce_requests.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -98,10 +99,14 @@ void ReduceRequests::Answer(RequestId id, absl::Status status) {
   Refuse(std::move(status), std::move(done));
 }
 
-void ReduceRequests::Cancel(ClientId client, RequestId id) {
+std::optional<ObjectId> ReduceRequests::Cancel(ClientId client, RequestId id) {
   const auto it = requests_.find(id);
   // Another client's number is ignored.
-  if (it != requests_.end() && it->second.client == client) Forget(it);
+  if (it == requests_.end() || it->second.client != client) return std::nullopt;
+  const ObjectId target = it->second.target;
+  const bool open = it->second.message.reduce_request().reduction().open();
+  Forget(it);
+  return open ? std::optional(target) : std::nullopt;
 }
 
 void ReduceRequests::ClientClosed(ClientId client) {

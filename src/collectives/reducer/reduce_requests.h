@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ class ReduceRequests {
                               v1::NodeMessage message, Instant deadline, ReduceDone done);
   // Calls `done` with `why`, in a later turn. Nothing is sent.
   void Refuse(absl::Status why, ReduceDone done);
-  void Cancel(object_store::ClientId client, object_store::RequestId request);
+  // Returns the target if the call requested an open reduction, which continues.
+  std::optional<ObjectId> Cancel(object_store::ClientId client, object_store::RequestId request);
   void ClientClosed(object_store::ClientId client);
 
   // The target was made on this node, and committed: calls for a reduction that `answers` accepts

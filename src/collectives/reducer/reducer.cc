@@ -10,6 +10,7 @@
 #include "src/collectives/fold/node_fold.h"
 #include "src/collectives/fold/ring_fold.h"
 #include "src/collectives/reducer/kept_reductions.h"
+#include "src/collectives/reducer/open_reductions.h"
 #include "src/collectives/reducer/reduce_requests.h"
 #include "src/collectives/reducer/source_watches.h"
 #include "src/common/defects.h"
@@ -93,6 +94,7 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   ReduceRequests requests_;
   SourceWatches watches_;
   KeptReductions kept_;
+  OpenReductions open_;
   std::map<Key, std::unique_ptr<Fold>> folds_;
   // Not placed any more, and not gone.
   std::vector<std::unique_ptr<Fold>> leaving_;
@@ -117,6 +119,7 @@ Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Execu
                [this](int shard, v1::NodeMessage message) {
                  channel_.SendAfterHolds(shard, std::move(message));
                }),
+      open_(store, channel_.num_shards()),
       waiting_serves_(options_.max_waiting_serves) {
   channel_.AddRegistrant(this);
   HandleShardMessages();
@@ -322,7 +325,7 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   if (!keep.forget() && directory::ReductionIdFromProto(keep.reduction().begun()).valid()) {
     requests_.OnNumbered(*target, keep.reduction().begun());
   }
-  kept_.OnKeep(*target, keep, control_.Now());
+  if (kept_.OnKeep(*target, keep, control_.Now())) open_.Over(*target);
 }
 
 std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
@@ -422,9 +425,19 @@ RequestId Reducer::Reduce(ClientId client, const ReduceTarget& target, const Red
     status = absl::InvalidArgumentError(
         absl::StrCat(spec.sources.size(), " sources; at most ", kMaxReduceSources));
   }
+  // Before the request, so that the shard knows the hold when the reduction begins.
+  if (status.ok() && spec.open) status = impl_->open_.Begin(client, target.id);
   if (!status.ok()) {
     impl_->requests_.Refuse(std::move(status), std::move(done));
     return 0;
+  }
+  if (spec.open) {
+    done = [impl = impl_.get(), client, id = target.id,
+            done = std::move(done)](absl::Status result) mutable {
+      // Refused, over, or at the end of the caller's patience: another caller's call is its own.
+      impl->open_.Ended(client, id, /*holds=*/false);
+      done(std::move(result));
+    };
   }
   v1::NodeMessage message;
   v1::ReduceRequest* request = message.mutable_reduce_request();
@@ -444,6 +457,18 @@ void Reducer::Extend(ClientId client, const ObjectId& target, const std::vector<
         absl::InvalidArgumentError("a reduction has an id, and a limited number of sources"),
         std::move(done));
   }
+  // A client that adds can close the reduction, so it holds it open from before the addition.
+  if (!close) {
+    if (absl::Status held = impl_->open_.Begin(client, target); !held.ok()) {
+      return impl_->requests_.Refuse(std::move(held), std::move(done));
+    }
+  }
+  done = [impl = impl_.get(), client, target, close,
+          done = std::move(done)](absl::Status result) mutable {
+    if (!close) impl->open_.Ended(client, target, /*holds=*/result.ok());
+    if (close && result.ok()) impl->open_.Over(target);
+    done(std::move(result));
+  };
   v1::NodeMessage message;
   v1::ExtendRequest* request = message.mutable_extend_request();
   directory::ToProto(target, request->mutable_object_id());
@@ -467,10 +492,14 @@ void Reducer::Fail(ClientId client, const ObjectId& id, const absl::Status& why,
 }
 
 void Reducer::Cancel(ClientId client, RequestId request) {
-  impl_->requests_.Cancel(client, request);
+  const std::optional<ObjectId> open = impl_->requests_.Cancel(client, request);
+  if (open.has_value()) impl_->open_.Ended(client, *open, /*holds=*/true);
 }
 
-void Reducer::ClientClosed(ClientId client) { impl_->requests_.ClientClosed(client); }
+void Reducer::ClientClosed(ClientId client) {
+  impl_->requests_.ClientClosed(client);
+  impl_->open_.ClientClosed(client);
+}
 
 bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
   return impl_->Serve(request, reply);

@@ -4,15 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/collectives/reducer/reducer.h"
 #include "src/collectives/testing/reduce_world.h"
+#include "src/common/ids/open_hold.h"
 #include "src/common/ids/shard_of.h"
 
 namespace phalanx::collectives {
 namespace {
 
+using object_store::ClientId;
 using object_store::IdBytes;
 using object_store::RequestId;
 using testing::FoldOf;
@@ -71,6 +74,27 @@ class ReducerDirectoryTest : public ::testing::Test {
     message.mutable_reduce_reply()->set_code(code);
     message.mutable_reduce_reply()->set_message(text);
     return message;
+  }
+  void Extend(ReduceNode& node, ClientId client, bool close) {
+    node.Run([&] {
+      node.reducer().Extend(client, target_, {Source(3)}, close, Instant::Infinite(),
+                            [](const absl::Status&) {});
+    });
+  }
+  // The shard answers the last extension.
+  void AnswerExtend(ReduceNode& node, absl::StatusCode code = absl::StatusCode::kOk) {
+    const v1::ExtendRequest asked = SentOf(node, Kind::kExtendRequest).back().extend_request();
+    v1::ShardMessage message;
+    message.mutable_extend_reply()->set_request_id(asked.request_id());
+    message.mutable_extend_reply()->set_code(static_cast<int>(code));
+    node.Shard(message);
+    world_.RunFor(absl::Milliseconds(1));
+  }
+  void EndClient(ReduceNode& node, ClientId client) {
+    node.Run([&] {
+      node.reducer().ClientClosed(client);
+      node.store().CloseClient(client, /*clean=*/false);
+    });
   }
   // The first name of that kind that belongs to shard `shard`.
   static ObjectId IdOfShard(absl::string_view kind, int shard, int num_shards) {
@@ -399,9 +423,77 @@ TEST_F(ReducerDirectoryTest, ARepeatedExtensionIsMarkedAsARetry) {
   ASSERT_EQ(SentOf(a, Kind::kExtendRequest).size(), 1u);
   EXPECT_FALSE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
   NewSession(a);
-  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterEnd,
-                                               Kind::kExtendRequest));
+  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterHolds,
+                                               Kind::kRegisterEnd, Kind::kExtendRequest));
   EXPECT_TRUE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
+}
+
+// The shard hears of the first client that can close an open reduction, and of the last one's end.
+TEST_F(ReducerDirectoryTest, AnOpenReductionIsHeldOpenByItsRequesterAndByClientsThatAdd) {
+  ReduceNode& a = world_.Add("a");
+  Call call = SumOfTwo();
+  call.spec.open = true;
+  const Result opened = Reduce(a, call);
+  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kHold, Kind::kReduceRequest));
+  EXPECT_EQ(SentOf(a, Kind::kHold)[0].hold().object_ids(), IdBytes(OpenHoldOf(target_, 1)));
+  ClientId second = 0;
+  a.Run([&] { second = a.store().OpenClient(); });
+  Extend(a, second, /*close=*/false);
+  AnswerExtend(a);
+  EndClient(a, a.client());
+  EXPECT_TRUE(SentOf(a, Kind::kUnhold).empty()) << "the second client has added to it";
+  EndClient(a, second);
+  ASSERT_EQ(SentOf(a, Kind::kUnhold).size(), 1u);
+  EXPECT_EQ(SentOf(a, Kind::kUnhold)[0].unhold().object_ids(), IdBytes(OpenHoldOf(target_, 1)));
+}
+
+TEST_F(ReducerDirectoryTest, AnOpenReductionIsNotHeldOpenAfterItsEnd) {
+  ReduceNode& a = world_.Add("a");
+  // By a reply, by an acknowledged close, and by the shard's order to forget it.
+  for (const char* how : {"reply", "refused", "closed", "forgotten", "forgotten after a cancel"}) {
+    a.sent().clear();
+    Call call = SumOfTwo();
+    call.spec.open = true;
+    RequestId request = 0;
+    if (how == absl::string_view("reply")) {
+      Reduce(a, call);
+      a.Shard(ReplyOf(SentOf(a, Kind::kReduceRequest)[0].reduce_request().request_id()));
+    } else if (how == absl::string_view("forgotten after a cancel")) {
+      Reduce(a, call, &request);
+      a.Run([&] { a.reducer().Cancel(a.client(), request); });
+      EXPECT_TRUE(SentOf(a, Kind::kUnhold).empty()) << "the reduction continues";
+    } else {
+      Extend(a, a.client(), /*close=*/false);
+      AnswerExtend(a, how == absl::string_view("refused") ? absl::StatusCode::kNotFound
+                                                          : absl::StatusCode::kOk);
+    }
+    if (how == absl::string_view("closed")) {
+      Extend(a, a.client(), /*close=*/true);
+      EXPECT_TRUE(SentOf(a, Kind::kUnhold).empty());
+      AnswerExtend(a);
+    } else if (absl::StartsWith(how, "forgotten")) {
+      v1::ShardMessage forget;
+      forget.mutable_keep_reduction()->set_object_id(IdBytes(target_));
+      forget.mutable_keep_reduction()->set_forget(true);
+      a.Shard(forget);
+    }
+    world_.RunFor(absl::Milliseconds(1));
+    EXPECT_EQ(SentOf(a, Kind::kUnhold).size(), 1u) << how;
+  }
+}
+
+TEST_F(ReducerDirectoryTest, AnEarlierReductionsEndLeavesALaterOneHeldOpen) {
+  ReduceNode& a = world_.Add("a");
+  Call call = SumOfTwo();
+  call.spec.open = true;
+  Reduce(a, call);
+  // Crosses the request, which is for the next reduction of the target.
+  v1::ShardMessage forget;
+  forget.mutable_keep_reduction()->set_object_id(IdBytes(target_));
+  forget.mutable_keep_reduction()->set_forget(true);
+  a.Shard(forget);
+  world_.RunFor(absl::Milliseconds(1));
+  EXPECT_TRUE(SentOf(a, Kind::kUnhold).empty());
 }
 
 // A repeated request carries the reduction's number, if the shard has sent the number meanwhile.

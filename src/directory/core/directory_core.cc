@@ -89,9 +89,9 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
       placements({context, nodes, outbox, gate, objects, tombstones, losses, placement_table}),
       requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures,
                 placement_table, objects, pulls, drains, placements, reductions}),
-      reductions(
-          {context, nodes, outbox, gate, objects, tombstones, failures, pulls.planner().links()},
-          requests),
+      reductions({context, nodes, outbox, gate, objects, tombstones, failures, hold_sets,
+                  pulls.planner().links()},
+                 requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
       report({context, nodes, hold_sets, tombstones, inline_cache, placement_table, objects, pulls,
               reductions}) {

@@ -89,10 +89,17 @@ bool HoldManager::MayFree(const Object& object) const {
 bool HoldManager::FreeUnreferenced() {
   ReviewUnreferenced();
   // An id without a hold is not necessarily unreferenced: MayFree decides.
-  for (const ObjectId& id : parts_.holds.TakeUnheld()) parts_.objects.NoteUnreferenced(id);
+  bool reductions_changed = false;
+  for (const ObjectId& id : parts_.holds.TakeUnheld()) {
+    if (parts_.reductions.OnUnheld(id)) {
+      reductions_changed = true;
+    } else {
+      parts_.objects.NoteUnreferenced(id);
+    }
+  }
   // Taken first: freeing one object can make others unreferenced, which are for the next call.
   const absl::btree_set<ObjectId> unreferenced = parts_.objects.TakeUnreferenced();
-  if (unreferenced.empty()) return false;
+  if (unreferenced.empty()) return reductions_changed;
   for (const ObjectId& id : unreferenced) {
     Object* object = parts_.objects.Find(id);
     if (object == nullptr || !MayFree(*object)) continue;

@@ -46,7 +46,8 @@ class HoldManager {
   // Called at once, or when the gate has opened.
   void AnswerKeep(const ObjectId& id, const NodeKey& node, uint64_t request_id);
 
-  // Deletes what can be freed. Returns false if there was nothing to look at.
+  // Deletes what can be freed, and notes the open reductions that no node holds any more. Returns
+  // false if there was nothing to look at.
   bool FreeUnreferenced();
 
  private:

@@ -47,6 +47,7 @@ class FakeReductions final : public ObjectReductions {
   void OnObjectChanged(const ObjectId&) override {}
   bool IsReducing(const ObjectId&) const override { return planned.has_value(); }
   std::optional<Generation> PlannedResult(const ObjectId&) const override { return planned; }
+  bool OnUnheld(const ObjectId&) override { return false; }
   bool AwaitsResult(const Object&) const override { return false; }
   bool Watches(const ObjectId&) const override { return watches; }
   bool ClearOwned(const ObjectId&) override { return planned.has_value(); }

@@ -59,6 +59,8 @@ class ObjectReductions {
   virtual std::optional<Generation> PlannedResult(const ObjectId& id) const = 0;
   // Returns true if the object is a committed result whose node may come back with it.
   virtual bool AwaitsResult(const Object& object) const = 0;
+  // No node holds this id any more. Returns true if the id is an open reduction's (OpenHoldOf).
+  virtual bool OnUnheld(const ObjectId& id) = 0;
   // Returns true if a reduction of any shard reads the object as a source.
   virtual bool Watches(const ObjectId& source) const = 0;
   // The result is to stay. Returns false if no reduction of this target is running.

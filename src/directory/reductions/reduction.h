@@ -74,6 +74,8 @@ struct Reduction {
     bool confirmed = false;
     // The target was reduced before: requesters are sent the id, so that they mean no other one.
     bool target_reused = false;
+    // Of an open reduction: the id that nodes hold while a client of theirs can close it.
+    ObjectId open_hold;
   };
   // ---- ReductionManager
   struct Requests {
@@ -82,6 +84,8 @@ struct Reduction {
     absl::btree_set<std::pair<NodeKey, uint64_t>> seen;
     // A node requested it that had not done so in an earlier session.
     bool has_new = false;
+    // The node of the first request that this life of the shard has received.
+    NodeKey first;
   };
   // ---- SourceWatcher
   struct Sources {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/ids/open_hold.h"
 #include "src/common/ids/version.h"
 
 namespace phalanx::directory {
@@ -27,6 +28,11 @@ const Reduction* ReductionCatalog::Find(const ObjectId& target) const {
   return found == running_.end() ? nullptr : found->second.get();
 }
 
+Reduction* ReductionCatalog::FindByOpenHold(const ObjectId& id) {
+  const auto found = by_open_hold_.find(id);
+  return found == by_open_hold_.end() ? nullptr : Find(found->second);
+}
+
 Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
                                    const ReductionId& id) {
   // Ten thousand sources in one reduction cost as much as in many, so both are limited.
@@ -42,6 +48,10 @@ Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, cons
   reduction->identity.minted_id = reduction->identity.id;
   reduction->identity.target_reused =
       !ended_.Of(target).empty() || tombstones_.Find(target) != nullptr;
+  if (reduction->plan.spec().open) {
+    reduction->identity.open_hold = OpenHoldOf(target, context_.options.num_shards);
+    by_open_hold_[reduction->identity.open_hold] = target;
+  }
   return reduction.get();
 }
 
@@ -51,6 +61,7 @@ void ReductionCatalog::Erase(Reduction& reduction) {
   // A copy: the id is a member of what is erased.
   const ObjectId target = reduction.target;
   touched_.erase(target);
+  by_open_hold_.erase(reduction.identity.open_hold);
   running_.erase(target);
 }
 

@@ -25,6 +25,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
@@ -52,6 +53,9 @@ class ReductionCatalog {
   // Returns nullptr if no reduction of this target runs.
   Reduction* Find(const ObjectId& target);
   const Reduction* Find(const ObjectId& target) const;
+  // The running open reduction that nodes hold open by this id (OpenHoldOf); nullptr if there is
+  // none.
+  Reduction* FindByOpenHold(const ObjectId& id);
   // In the order of targets.
   const absl::btree_map<ObjectId, std::unique_ptr<Reduction>>& all() const { return running_; }
   // Begins a reduction with the id, or with a new one if `id` is not valid. Returns nullptr if
@@ -98,6 +102,7 @@ class ReductionCatalog {
   CoreContext& context_;
   TombstoneTable& tombstones_;
   absl::btree_map<ObjectId, std::unique_ptr<Reduction>> running_;
+  absl::flat_hash_map<ObjectId, ObjectId> by_open_hold_;  // targets of open ones
   absl::btree_set<std::pair<Instant, ObjectId>> timers_;
   absl::btree_set<ObjectId> touched_;
   size_t sources_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -175,7 +176,8 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   if (m.again() && TakenBefore(m, target, number)) {
     // Carried out before: only the answer was lost with the session.
   } else if (reduction == nullptr || another) {
-    status = ReductionError(target, absl::StatusCode::kNotFound, "it is not running");
+    status = ReductionError(target, absl::StatusCode::kNotFound,
+                            absl::StrCat("it is not running", HowItEnded(target)));
   } else {
     status = Extend(*reduction, node, m);
   }
@@ -183,6 +185,19 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   reply.set_request_id(m.request_id());
   reply.set_code(static_cast<int>(status.code()));
   reply.set_message(std::string(status.message()));
+}
+
+std::string ReductionDescriptors::HowItEnded(const ObjectId& target) const {
+  const EndedReduction* last = nullptr;
+  ReductionId last_id;
+  for (const auto& [id, ended] : catalog_.ended().Of(target)) {
+    if (last != nullptr && BeganAfter(last_id, id)) continue;
+    last = ended;
+    last_id = id;
+  }
+  return last == nullptr || last->status.ok()
+             ? ""
+             : absl::StrCat("; the last one ended with: ", last->status.message());
 }
 
 absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& node,

@@ -11,6 +11,7 @@
 #define PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_DESCRIPTORS_H_
 
 #include <cstddef>
+#include <string>
 
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
@@ -59,6 +60,9 @@ class ReductionDescriptors {
   bool TakenBefore(const v1::ExtendRequest& m, const ObjectId& target, const ReductionId& id);
   // Appends the parts that have no gap before them. Returns false if they contradict the list.
   bool TakeParts(Reduction& reduction);
+  // Returns how the last reduction of the target failed, as the end of a sentence; empty if it did
+  // not, or is not remembered.
+  std::string HowItEnded(const ObjectId& target) const;
   void FillKeep(const Reduction& reduction, size_t first, v1::KeepReduction* out) const;
 
   CoreContext& context_;

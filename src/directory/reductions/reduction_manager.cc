@@ -28,6 +28,8 @@ ReductionManager::ReductionManager(const ReductionParts& parts, DeletedResultLis
       gate_(parts.gate),
       objects_(parts.objects),
       tombstones_(parts.tombstones),
+      failures_(parts.failures),
+      holds_(parts.holds),
       links_(parts.links),
       catalog_(parts.context, parts.tombstones),
       rings_(parts, catalog_, watcher_, descriptors_, dispatcher_, commits_),
@@ -101,7 +103,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
     if (kept && descriptors_.LacksSources(*reduction, *spec)) {
       End(*reduction, ReductionError(target, absl::StatusCode::kDataLoss, kPartsLost));
     } else if (begins) {
-      End(*reduction, absl::CancelledError());
+      End(*reduction, absl::CancelledError(), Outcome::kForgotten);
     }
     return absl::OkStatus();
   }
@@ -131,6 +133,9 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
   const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
   if (stays) objects_.ClearOwned(*result);
   if (!m.again()) reduction.requests.has_new = true;
+  if (!reduction.requests.first.valid()) reduction.requests.first = requester.node;
+  // An earlier reduction of the target may have failed: Gets wait for this one.
+  if (first) failures_.Erase(reduction.target);
   // Gets of a deleted target wait for this reduction instead of ending with NotFound.
   tombstones_.Revive(reduction.target);
   const bool open = reduction.plan.spec().open;
@@ -168,7 +173,7 @@ void ReductionManager::AnswerReduce(const ObjectId& target, const Reduction::Req
   reply.set_message(std::string(status.message()));
 }
 
-void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
+void ReductionManager::End(Reduction& reduction, const absl::Status& status, Outcome outcome) {
   status.ok() ? ++context_.counters.reductions_committed : ++context_.counters.reductions_failed;
   for (const Reduction::Requester& requester : reduction.requests.waiting) {
     AnswerReduce(reduction.target, requester, status);
@@ -191,16 +196,48 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   }
   absl::btree_set<NodeKey> holders = reduction.replicas.whole;
   holders.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
+  // Nodes of an open reduction that keep nothing yet: their clients let go of it.
+  holders.insert(reduction.replicas.extensions.begin(), reduction.replicas.extensions.end());
   for (const NodeKey& key : holders)
     descriptors_.SendForget(key, reduction.target, reduction.identity.id);
   // A retry whose answer was lost with its session asks for this outcome.
-  Remember(reduction, status);
+  if (outcome == Outcome::kRemembered) Remember(reduction, status);
   watcher_.UnwatchAll(reduction);
   const ObjectId target = reduction.target;
   catalog_.Erase(reduction);
   // A Put that stood by can be adopted now, and other reductions may have the target as a source.
   OnObjectChanged(target);
   if (Object* object = objects_.Find(target)) objects_.Reevaluate(*object);
+}
+
+bool ReductionManager::OnUnheld(const ObjectId& id) {
+  const Reduction* reduction = catalog_.FindByOpenHold(id);
+  if (reduction == nullptr) return false;
+  catalog_.Touch(reduction->target);
+  return true;
+}
+
+bool ReductionManager::Abandoned(const Reduction& reduction) const {
+  const bool open = reduction.plan.spec().open && !reduction.plan.closed() &&
+                    !reduction.replicas.closed_at.has_value();
+  if (!open) return false;
+  // Nodes can still register holds, and a close can be among the requests that wait.
+  const bool known = !gate_.learning() && gate_.num_extends() == 0 && holds_.complete();
+  return known && !holds_.Held(reduction.identity.open_hold);
+}
+
+void ReductionManager::EndAbandoned(Reduction& reduction) {
+  const NodeKey first = reduction.requests.first;
+  const std::string where =
+      first.valid() ? absl::StrCat(" (it was opened on node ", nodes_.NameOf(first), ")") : "";
+  const absl::Status why = ReductionError(
+      reduction.target, absl::StatusCode::kCancelled,
+      absl::StrCat("the last client that had opened it or added to it has ended, and none closed "
+                   "it",
+                   where, "; open it again, with a client that stays until it is closed"));
+  // Before End, which refuses the Gets of the target that wait.
+  failures_.Set(reduction.target, why);
+  End(reduction, why);
 }
 
 absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m) {
@@ -411,6 +448,7 @@ void ReductionManager::Run(Reduction& reduction) {
                    absl::StrCat("the target has the result of another reduction; what differs: ",
                                 differ)));
   }
+  if (Abandoned(reduction)) return EndAbandoned(reduction);
   // One node has registered a part of the list; another node may follow with the rest.
   const Instant patience = reduction.started + context_.options.lease;
   const bool waits = descriptors_.HasGap(reduction) && context_.now < patience;
@@ -558,6 +596,8 @@ void ReductionManager::EndLearning() {
   for (const auto& [target, reduction] : catalog_.all()) catalog_.Touch(target);
   RunPending();
   descriptors_.EndLearning();
+  // What waited could have closed an open reduction that no client holds open any more.
+  for (const auto& [target, reduction] : catalog_.all()) catalog_.Touch(target);
   RunPending();
 }
 

@@ -35,6 +35,8 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 #include "src/common/time/instant.h"
+#include "src/directory/objects/failure_table.h"
+#include "src/directory/objects/hold_sets.h"
 #include "src/directory/reductions/commit_tracker.h"
 #include "src/directory/reductions/fold_dispatcher.h"
 #include "src/directory/reductions/fold_recovery.h"
@@ -98,6 +100,7 @@ class ReductionManager final : public ObjectReductions {
   void OnObjectChanged(const ObjectId& id) override;
   bool IsReducing(const ObjectId& id) const override { return catalog_.Find(id) != nullptr; }
   std::optional<Generation> PlannedResult(const ObjectId& id) const override;
+  bool OnUnheld(const ObjectId& id) override;
   bool AwaitsResult(const Object& object) const override { return commits_.AwaitsResult(object); }
 
   // ---- deletes and references
@@ -134,8 +137,14 @@ class ReductionManager final : public ObjectReductions {
   void ForgetRequesters(Reduction& reduction, const NodeKey& node);
   void AnswerReduce(const ObjectId& target, const Reduction::Requester& requester,
                     const absl::Status& status);
+  // A request that is refused before its reduction began leaves no outcome.
+  enum class Outcome { kRemembered, kForgotten };
   // Answers every requester and erases the reduction; its folds are dropped.
-  void End(Reduction& reduction, const absl::Status& status);
+  void End(Reduction& reduction, const absl::Status& status,
+           Outcome outcome = Outcome::kRemembered);
+  // Returns true if the reduction is open, and no client is left that can close it.
+  bool Abandoned(const Reduction& reduction) const;
+  void EndAbandoned(Reduction& reduction);
 
   // ---- reductions that have ended (reduction_outcomes.cc). Each returns nullopt if the request is
   // for the running reduction, or one can begin.
@@ -175,6 +184,8 @@ class ReductionManager final : public ObjectReductions {
   RecoveryGate& gate_;
   ObjectTable& objects_;
   TombstoneTable& tombstones_;
+  FailureTable& failures_;
+  const HoldSets& holds_;
   const LinkModel& links_;
   ReductionCatalog catalog_;
   RingDriver rings_;

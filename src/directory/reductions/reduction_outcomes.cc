@@ -27,8 +27,6 @@ bool Agree(const std::vector<ObjectId>& a, const std::vector<ObjectId>& b) {
 }  // namespace
 
 void ReductionManager::Remember(const Reduction& reduction, const absl::Status& status) {
-  // A request that was refused before its reduction began.
-  if (absl::IsCancelled(status)) return;
   if (DefectActive(Defect::kEndedReductionForgotten)) return;
   EndedReduction ended;
   ended.status = status;

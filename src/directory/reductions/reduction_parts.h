@@ -8,6 +8,7 @@
 #include "src/directory/core/outbox.h"
 #include "src/directory/core/recovery_gate.h"
 #include "src/directory/objects/failure_table.h"
+#include "src/directory/objects/hold_sets.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/objects/tombstone_table.h"
 #include "src/directory/pulls/link_model.h"
@@ -21,7 +22,8 @@ struct ReductionParts {
   RecoveryGate& gate;
   ObjectTable& objects;
   TombstoneTable& tombstones;
-  const FailureTable& failures;
+  FailureTable& failures;
+  const HoldSets& holds;
   const LinkModel& links;
 };
 

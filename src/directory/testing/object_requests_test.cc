@@ -123,7 +123,7 @@ class ObjectRequestsTest : public ObjectFixture {
                             failures_, placement_table_, table_, scheduler_, drain_manager_,
                             placement_manager_, reduction_manager_}};
   ReductionManager reduction_manager_{{context_, nodes_, outbox_, gate_, table_, tombstones_,
-                                       failures_, scheduler_.planner().links()},
+                                       failures_, holds_, scheduler_.planner().links()},
                                       requests_};
   Lines sent_;
 };

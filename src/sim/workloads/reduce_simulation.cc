@@ -70,6 +70,8 @@ class ReduceSimulation final : public ClientSimulation {
     Instant deadline = Instant::Infinite();
     bool ended = false;
     absl::Status status;
+    Instant began;
+    bool dropped = false;  // its client died
   };
   // An addition to an open reduction: of a source, or kClosing for its close.
   static constexpr int kClosing = -1;
@@ -95,6 +97,8 @@ class ReduceSimulation final : public ClientSimulation {
     bool everybody = false;
     bool deleted = false;
     std::vector<Call> calls;
+    // The nodes whose clients have requested it, or tried to add to it, and live.
+    std::set<NodeKey> openers;
     // By generation of the target: the first element that readers saw.
     std::map<Generation, uint64_t> seen;
   };
@@ -104,6 +108,7 @@ class ReduceSimulation final : public ClientSimulation {
   void Settle() override {
     // The shards need a lease to recover, and open reductions are closed only after it.
     RunFor(plan_.world.cluster.lease * 4);
+    for (const Round& round : rounds_) CheckAbandoned(round);
     for (size_t i = 0; i < rounds_.size(); ++i) {
       if (rounds_[i].open) OnNode(0, [this, i](int n) { Extend(n, i, kClosing); });
     }
@@ -119,7 +124,7 @@ class ReduceSimulation final : public ClientSimulation {
   absl::Status CallsEnded() {
     for (const Round& round : rounds_) {
       for (const Call& call : round.calls) {
-        if (call.ended || cluster_.FindNode(call.node) < 0) continue;
+        if (call.ended || call.dropped || cluster_.FindNode(call.node) < 0) continue;
         return absl::UnavailableError(
             absl::StrCat("the reduction of ", NameOf(round),
                          " has not ended: ", cluster_.Describe(round.target).ShortDebugString()));
@@ -141,6 +146,7 @@ class ReduceSimulation final : public ClientSimulation {
           (absl::IsNotFound(call.status) && (round.deleted || source_deleted)) ||
           (absl::IsDeadlineExceeded(call.status) && !call.deadline.infinite()) ||
           (absl::IsAlreadyExists(call.status) && round.open) ||
+          (absl::IsCancelled(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsDataLoss(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsUnavailable(call.status) && !plan_.world.cluster.peaceful) ||
           (absl::IsResourceExhausted(call.status) && !plan_.world.cluster.peaceful);
@@ -158,6 +164,38 @@ class ReduceSimulation final : public ClientSimulation {
     if (name == round.name) return;
     cluster_.journal().Violation(
         absl::StrCat("the result of ", NameOf(round), " has the name \"", name.ToString(), "\""));
+  }
+
+  // No client is left that could close the reduction, and none has tried to: it has ended.
+  void CheckAbandoned(const Round& round) {
+    const auto closes = [](const Addition& one) { return one.source == kClosing; };
+    const bool lives =
+        std::any_of(round.openers.begin(), round.openers.end(),
+                    [this](const NodeKey& key) { return cluster_.FindNode(key) >= 0; });
+    if (!round.open || lives || std::any_of(round.additions.begin(), round.additions.end(), closes))
+      return;
+    const v1::DescribeObjectResponse known = cluster_.Describe(round.target);
+    if (!known.has_reduction()) return;
+    cluster_.journal().Violation(absl::StrCat("no client is left that can close ", NameOf(round),
+                                              ", which is open: ", known.ShortDebugString()));
+  }
+
+  // An open reduction ended for want of clients. No client that has long waited for it can have
+  // been in touch with its shard, nor can this caller.
+  void CheckCancelled(const Round& round, const Call& cancelled) {
+    const int shard = cluster_.ShardOf(round.target);
+    const Instant long_ago = now() - plan_.world.cluster.lease * 3;
+    const auto in_touch = [this, shard](const Call& call) {
+      const int n = cluster_.FindNode(call.node);
+      return n >= 0 && cluster_.Undisturbed(n, shard, call.began);
+    };
+    if (cluster_.last_shard_start(shard) > long_ago || !in_touch(cancelled)) return;
+    for (const Call& call : round.calls) {
+      const bool waits = !call.ended && !call.dropped && call.began < long_ago && in_touch(call);
+      if (!waits) continue;
+      cluster_.journal().Violation(
+          absl::StrCat(NameOf(round), " ended for want of clients, but one still waited for it"));
+    }
   }
 
   void Probe() {
@@ -228,6 +266,7 @@ class ReduceSimulation final : public ClientSimulation {
   // ---- acts of clients; each on the node's control loop
 
   void Act(int n) override {
+    if (plan_.deaths > 0 && random_.Chance(plan_.deaths)) return KillClient(n);
     const double choice = random_.Unit();
     if (choice < 0.35) {
       Put(n, SourceFor(n));
@@ -271,6 +310,20 @@ class ReduceSimulation final : public ClientSimulation {
     const auto found = clients_.find(key);
     if (found != clients_.end()) return found->second;
     return clients_[key] = cluster_.store(n)->OpenClient();
+  }
+
+  void KillClient(int n) {
+    const NodeKey key = cluster_.node(n)->key();
+    const auto client = clients_.find(key);
+    if (client == clients_.end()) return;
+    cluster_.journal().Note("the client of ", NodeName(n), " dies");
+    cluster_.node(n)->reducer().ClientClosed(client->second);
+    cluster_.store(n)->CloseClient(client->second, /*clean=*/false);
+    clients_.erase(client);
+    for (Round& round : rounds_) {
+      round.openers.erase(key);
+      for (Call& call : round.calls) call.dropped = call.dropped || call.node == key;
+    }
   }
 
   void Put(int n, int number) {
@@ -375,7 +428,8 @@ class ReduceSimulation final : public ClientSimulation {
     const Instant deadline = cluster_.NowAt(n) + timeout;
     const size_t index = round.calls.size();
     round.calls.push_back(
-        {cluster_.node(n)->key(), cluster_.scheduler().now() + timeout, false, {}});
+        {cluster_.node(n)->key(), now() + timeout, /*ended=*/false, /*status=*/{}, now()});
+    round.openers.insert(cluster_.node(n)->key());
     cluster_.journal().Note(NodeName(n), " reduces ", NameOf(round));
     cluster_.node(n)->reducer().Reduce(
         ClientOf(n), target, SpecFor(round), deadline,
@@ -385,6 +439,7 @@ class ReduceSimulation final : public ClientSimulation {
           ended.status = status;
           cluster_.journal().Note("reduction of ", NameOf(rounds_[number]), " returned ",
                                   status.ToString());
+          if (absl::IsCancelled(status)) CheckCancelled(rounds_[number], ended);
           // With faults a stalled node answers late.
           if (cluster_.scheduler().now() > ended.deadline + kLate && plan_.world.cluster.peaceful) {
             cluster_.journal().Violation("a call outlived its deadline");
@@ -422,6 +477,7 @@ class ReduceSimulation final : public ClientSimulation {
     if (!close) sources.push_back(sources_[static_cast<size_t>(source)].id);
     const size_t index = round.additions.size();
     round.additions.push_back({source});
+    if (!close) round.openers.insert(cluster_.node(n)->key());
     cluster_.node(n)->reducer().Extend(
         ClientOf(n), round.target, std::move(sources), close, cluster_.NowAt(n) + absl::Seconds(5),
         [this, number, index, node = cluster_.node(n)->key()](const absl::Status& status) {
@@ -708,6 +764,13 @@ ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan) {
   faults.weights[static_cast<size_t>(Fault::kPartitionShard)] = 1;
   faults.weights[static_cast<size_t>(Fault::kHalfOpenShard)] = 1;
   faults.mean_pause = absl::Milliseconds(50);
+  return plan;
+}
+
+ReducePlanOfRun FocusOnClients(ReducePlanOfRun plan) {
+  plan = FocusOnAdditions(plan);
+  plan.closed_soon = false;
+  plan.deaths = 0.1;
   return plan;
 }
 

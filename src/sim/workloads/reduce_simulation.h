@@ -17,7 +17,9 @@
 //  3. A call ends, and an error has a cause in the run. An addition that is in a result was not
 //     refused. A request for another operation does not get this result.
 //  4. No node has all bytes of a result before its shard has committed it.
-//  5. Every core's own invariants.
+//  5. An open reduction ends when no client is left that has requested it or added to it, and not
+//     while one that requested it waits.
+//  6. Every core's own invariants.
 //
 // A run is a pure function of its seed. Testonly.
 #ifndef PHALANX_SIM_WORKLOADS_REDUCE_SIMULATION_H_
@@ -42,12 +44,16 @@ struct ReducePlanOfRun {
   // The share of open reductions. A client closes an open one soon, or at random, or at the end.
   double open = 0.15;
   bool closed_soon = false;
+  // The share of acts in which a client dies.
+  double deaths = 0;
 };
 
 // `peace`: the plan has no faults.
 ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace = false);
 // Nodes lose contact with shards, which stay up, while they add to reductions that end soon.
 ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan);
+// Clients die while nodes lose contact with shards, and leave most reductions open.
+ReducePlanOfRun FocusOnClients(ReducePlanOfRun plan);
 std::string Describe(const ReducePlanOfRun& plan);
 
 // `operations` counts reductions; `bytes_checked` counts bytes of results.

@@ -13,6 +13,7 @@
 namespace phalanx::directory {
 namespace {
 
+using ::testing::AllOf;
 using testing::Bytes;
 using ::testing::HasSubstr;
 using testing::kTarget;
@@ -188,6 +189,105 @@ TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
   ASSERT_EQ(Extend(0, ExtendRequest({}, true)), 0);
   h_.Advance(absl::Milliseconds(500));
   EXPECT_THAT(Reply(0)->message(), HasSubstr("missing: "));
+}
+
+TEST_F(OpenReduction, EndsWithItsLastClient) {
+  AddNodes(4);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  h_.Want(nodes_[2], kTarget);
+  EndClients(0);
+  EXPECT_TRUE(UnderWay()) << "a client of n1 added to it, and can close it";
+  EndClients(1);
+  EXPECT_FALSE(UnderWay());
+  ASSERT_TRUE(Reply(0).has_value());
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kCancelled));
+  EXPECT_THAT(Reply(0)->message(),
+              AllOf(HasSubstr(kTarget.hex()), HasSubstr("node n0"), HasSubstr("open it again")));
+  // Readers get the same error, those that come later too.
+  h_.Want(nodes_[3], kTarget);
+  for (const int reader : {2, 3}) {
+    const auto gone = h_.Last(nodes_[reader], Kind::kGone);
+    ASSERT_TRUE(gone.has_value()) << reader;
+    EXPECT_EQ(gone->gone().kind(), v1::Gone::REFUSED);
+    EXPECT_EQ(gone->gone().code(), Number(absl::StatusCode::kCancelled));
+    EXPECT_EQ(gone->gone().reason(), Reply(0)->message());
+  }
+  EXPECT_EQ(Add(1, {2}), Number(absl::StatusCode::kNotFound));
+  const auto late = h_.Last(nodes_[1], Kind::kExtendReply);
+  EXPECT_THAT(late->extend_reply().message(), HasSubstr("the last client"));
+}
+
+TEST_F(OpenReduction, CanBeOpenedAgainAfterItsClientsEnded) {
+  AddNodes(2);
+  Open(0, 1);
+  EndClients(0);
+  h_.Clear();
+  Open(1, 1);
+  EXPECT_TRUE(UnderWay());
+  // A reader waits for this one.
+  h_.Want(nodes_[0], kTarget);
+  EXPECT_FALSE(Has(0, Kind::kGone));
+  ASSERT_EQ(Close(1), 0);
+  Put(0, 0);
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(OpenReduction, ContinuesWithoutClientsOnceItIsClosed) {
+  AddNodes(2);
+  Open(0, 1);
+  ASSERT_EQ(Close(1), 0);
+  EndClients(0);
+  EXPECT_TRUE(UnderWay());
+  Put(1, 0);
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(OpenReduction, OfADeadNodeEndsAfterALease) {
+  AddNodes(2);
+  Open(0, 1);
+  h_.Down(nodes_[0]);
+  h_.Advance(absl::Milliseconds(1900));
+  EXPECT_TRUE(UnderWay()) << "the node can come back with its clients";
+  h_.Advance(absl::Milliseconds(200));
+  EXPECT_FALSE(UnderWay());
+}
+
+TEST_F(OpenReduction, ContinuesIfItsNodeIsBackWithinALease) {
+  AddNodes(2);
+  Open(0, 1);
+  h_.Down(nodes_[0]);
+  h_.Advance(absl::Seconds(1));
+  ComeBack(0);
+  h_.Advance(absl::Seconds(5));
+  EXPECT_TRUE(UnderWay());
+  EndClients(0);
+  EXPECT_FALSE(UnderWay());
+}
+
+TEST_F(OpenReduction, EndsIfItsClientEndsWhileTheShardRestarts) {
+  AddNodes(2);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  // Both nodes keep the description, and neither has a client any more.
+  holding_open_.clear();
+  asked_.clear();
+  Restart({0, 1});
+  EXPECT_FALSE(UnderWay());
+}
+
+TEST_F(OpenReduction, IsClosedByARequestThatWaitedForTheEndOfLearning) {
+  AddNodes(2);
+  Open(0, 1);
+  holding_open_.clear();
+  h_.Clear();
+  h_.RestartShard();
+  for (const int node : {0, 1}) ComeBack(node);
+  EXPECT_EQ(Close(1), -1) << "the shard still learns";
+  h_.Advance(absl::Seconds(3));
+  EXPECT_TRUE(UnderWay());
+  Put(1, 0);
+  EXPECT_GE(RootAt(), 0);
 }
 
 TEST_F(OpenReduction, FoldsOfAClosedOneGoOnWithTheSameVersions) {

@@ -6,12 +6,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/common/elements.h"
+#include "src/common/ids/open_hold.h"
 #include "src/directory/core/validate.h"
 #include "src/directory/testing/directory_core_harness.h"
 
@@ -63,6 +65,14 @@ class ReduceTest : public ::testing::Test {
     Send(node, message);
   }
   void Send(int node, const v1::NodeMessage& message) {
+    // A node holds an open reduction open before it requests it or adds to it.
+    const v1::ReduceRequest& request = message.reduce_request();
+    const bool opens = request.reduction().open() && request.request_id() != 0 && !request.again();
+    const bool adds = message.has_extend_request() && !message.extend_request().close();
+    if (opens || adds) {
+      h_.Hold(nodes_[node], OpenHoldOf(kTarget, 1));
+      holding_open_.insert(node);
+    }
     ASSERT_TRUE(h_.Send(nodes_[node], message).ok()) << h_.status();
   }
   // The node's last Fold, if there is one.
@@ -140,6 +150,8 @@ class ReduceTest : public ::testing::Test {
   Harness h_;
   std::vector<NodeKey> nodes_;
   uint64_t requests_ = 0;
+  // Nodes with clients that can close an open reduction of the target.
+  std::set<int> holding_open_;
 };
 
 // Nodes keep what KeepReduction orders and the requests that they sent, with the number of each
@@ -176,6 +188,12 @@ class KeepingTest : public ReduceTest {
     return Extend(node, ExtendRequest(sources, false));
   }
   int Close(int node) { return Extend(node, ExtendRequest({}, true)); }
+  // The last client of the node that could close it has ended.
+  void EndClients(int node) {
+    holding_open_.erase(node);
+    h_.Unhold(nodes_[node], OpenHoldOf(kTarget, 1));
+    Hear();
+  }
   // Applies the nodes' messages since the last Clear.
   void Hear() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -187,6 +205,7 @@ class KeepingTest : public ReduceTest {
   }
   void ComeBack(int node) {
     h_.NewSession(nodes_[node], /*had_session=*/true);
+    if (holding_open_.contains(node)) h_.RegisterHold(nodes_[node], OpenHoldOf(kTarget, 1));
     RegisterReductions(node);
     h_.RegisterEnd(nodes_[node]);
   }

@@ -102,7 +102,8 @@ class ReductionMessages : public ObjectFixture {
   static auto EarlierId(uint64_t count) { return MakeReductionId(11, 12, count); }
 
   LinkModel links_;
-  ReductionParts parts_{context_, nodes_, outbox_, gate_, table_, tombstones_, failures_, links_};
+  ReductionParts parts_{context_,    nodes_,    outbox_, gate_, table_,
+                        tombstones_, failures_, holds_,  links_};
   const ObjectId target_ = IdOf("target");
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/common/ids/open_hold.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/reductions/testing/reduction_fixture.h"
 
@@ -47,6 +48,9 @@ class ReductionManagerTest : public ReductionMessages {
     return m;
   }
   void Send(const NodeKey& key, const v1::ReduceRequest& m) {
+    if (m.reduction().open()) {
+      holds_.Hold(key, OpenHoldOf(target_, context_.options.num_shards));
+    }
     PHALANX_ASSERT_OK(manager_.OnReduce(node(key), m));
     Run();
   }
