@@ -79,6 +79,25 @@ TEST_F(Scenario, AStoppedRelayLosesItsReceiversAndFinishesAfterItResumes) {
   story.Settle();
 }
 
+// As by --max-egress of node 0. The links between the others were measured before, so node 2, which
+// asks later, is sent to node 0 too, and the two share its link at first.
+TEST_F(Scenario, ASecondReceiverDoesNotShareANarrowLinkForLong) {
+  Story story(3);
+  for (const absl::string_view name : {"p", "q", "r", "s", "t", "u"}) {
+    story.Put(1, name, 500'000);
+    story.AwaitAll({story.StartGet(2, name)});
+  }
+  story.cluster().fabric().SetInterface("n0", 2.5e5);
+  story.Put(0, "x", 1'000'000);  // 4 s
+  const Instant began = story.cluster().scheduler().now();
+  const uint64_t first = story.StartGet(1, "x");
+  story.Pass(absl::Milliseconds(1300));
+  const uint64_t second = story.StartGet(2, "x");
+  story.AwaitAll({first, second});
+  // 6.7 s if they shared it to the end.
+  EXPECT_LT(story.cluster().scheduler().now() - began, absl::Milliseconds(5200));
+}
+
 TEST_F(Scenario, TheShardRestartsInMidBroadcastAndNoReceiverStartsOver) {
   Story story(5);
   BroadcastToHalf(story);

@@ -27,6 +27,9 @@ constexpr int kCrawlReports = 2;
 constexpr absl::Duration kWorthMoving = absl::Milliseconds(500);
 // A pull that finishes sooner is not moved to balance the load of several objects.
 constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
+// A pull that shares its sender by mistake is moved if it takes less than this share of the time
+// elsewhere.
+constexpr double kMuchSooner = 0.8;
 constexpr int64_t kMostShares = 1 << 20;
 
 uint64_t Missing(const RelayTree& tree, const RelayTree::Member& member) {
@@ -221,6 +224,14 @@ std::optional<Instant> PullPlanner::EstimateFinish(const RelayTree& tree, const 
     sender_finish = overdue ? now + sender.depth * relay +
                                   TransferTime(static_cast<double>(Missing(tree, sender)), *rate)
                             : sender.finish;
+    // What was expected before the pull began can be far too late: a first transfer is slow. A rate
+    // that the sender reports is that of this pull.
+    const double reported = sender.progress.bytes_per_second;
+    if (!overdue && reported > 0) {
+      const absl::Duration left =
+          TransferTime(static_cast<double>(Missing(tree, sender)), reported);
+      sender_finish = std::min(sender_finish, std::max(now, sender.progress.at + left));
+    }
   }
   const double bytes = static_cast<double>(Missing(tree, receiver)) * sharing;
   const Instant finish =
@@ -354,7 +365,8 @@ std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Membe
                       SharedBy(*receiver->feeds.front(), since), now);
   }
   const Pace pace = PaceOf(tree, *receiver, !link_limited);
-  if (pace == Pace::kFine && link_limited && SenderIsOverloaded(tree, receiver, now)) {
+  if (pace == Pace::kFine && link_limited &&
+      (SenderIsOverloaded(tree, receiver, now) || SenderIsCrowded(tree, receiver, now))) {
     return {receiver};
   }
   // Two reports in a row: one slow quarter of a second can be a pause of either process.
@@ -415,6 +427,25 @@ bool PullPlanner::SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant 
   // A difference of two, so that the move makes the loads more equal and cannot be undone by the
   // next one.
   return ahead && Pushes(other->endpoint.node) + 2 <= pushes;
+}
+
+bool PullPlanner::SenderIsCrowded(RelayTree& tree, Member* receiver, Instant now) {
+  const Member& sender = *receiver->sender();
+  if (sender.receivers <= tree.fan_out() || receiver->progress.bytes_per_second <= 0) return false;
+  const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
+                                           receiver->progress.bytes_per_second);
+  if (left < kWorthMoving) return false;
+  // The same choice that the scheduler makes if this returns true.
+  const Member* other = Choose(tree, receiver, now, receiver->blamed).sender;
+  const bool sibling = other != nullptr && other->sender() == &sender && other->receivers == 0;
+  if (!sibling || other->tier() != Tier::kGood || other->progress.bytes_per_second <= 0) {
+    return false;
+  }
+  // Its rate does not fall when a receiver leaves their sender, so this is the latest that it
+  // finishes.
+  const absl::Duration others =
+      TransferTime(static_cast<double>(Missing(tree, *other)), other->progress.bytes_per_second);
+  return other->progress.bytes > receiver->progress.bytes && others < kMuchSooner * left;
 }
 
 std::vector<PullPlanner::Member*> PullPlanner::ReplaceSlowLink(RelayTree& tree, Member* receiver,

@@ -27,6 +27,10 @@
 // to a node that has more of the object and serves at least two pulls fewer (OnProgress). Every
 // such move makes the loads more equal, so the moves end.
 //
+// Which end limits the first pull of a sender cannot be known: the second receiver may come to
+// share a sender's narrow link. It is moved below the first one when the reports of both show that
+// it finishes much sooner there (OnProgress).
+//
 // Pure; replays from its inputs. Owned by PullScheduler, shared by all objects of the shard.
 #ifndef PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
 #define PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
@@ -163,6 +167,9 @@ class PullPlanner {
   // Returns true if the sender's link, which serves other objects too, limits the receiver, and a
   // node that has more of the object than the receiver serves fewer pulls.
   bool SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant now);
+  // Returns true if the sender has more receivers than planned, and another of them has more of the
+  // object, feeds no node, and at its present rate is complete much sooner than this receiver.
+  bool SenderIsCrowded(RelayTree& tree, Member* receiver, Instant now);
 
   const absl::Duration lease_;
   const double relay_bytes_;

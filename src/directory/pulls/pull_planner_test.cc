@@ -301,6 +301,71 @@ TEST(BroadcastPlannerTest, AReceiverThatIsSlowItselfIsPassedByInTheEnd) {
   EXPECT_NE(h.SenderOf(c, x), NodeKey());
 }
 
+// A first transfer was slow, so the relay was expected to take 10 s. It reports that it takes 2.5.
+TEST(BroadcastPlannerTest, ARelayThatIsFasterThanWasExpectedIsNotPassedBy) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  Measure(h, a, b, 5e6, absl::Milliseconds(1));
+  h.Create(a, x, {.size = 50'000'000, .complete = true});
+  h.Want(b, x);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    h.Advance(absl::Milliseconds(250));
+    h.Progress(b, x, i * 5'000'000, 20e6, absl::ZeroDuration());
+  }
+  h.Want(c, x);
+  EXPECT_EQ(h.SenderOf(c, x), b);
+}
+
+// Links between other nodes are faster. That a's is narrow, and not that of b, shows only
+// when b and c share it.
+TEST(BroadcastPlannerTest, AReceiverThatSharesANarrowLinkIsMovedBelowTheOneThatIsAhead) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  Measure(h, a, b, 20e6, absl::Milliseconds(1));
+  Measure(h, b, c, 70e6, absl::Milliseconds(1), 6);
+  h.Create(a, x, {.size = 50'000'000, .complete = true});
+  h.Want(b, x);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    h.Advance(absl::Milliseconds(250));
+    h.Progress(b, x, i * 5'000'000, 20e6, absl::ZeroDuration());
+  }
+  h.Want(c, x);
+  EXPECT_EQ(h.SenderOf(c, x), a);
+  h.Advance(absl::Milliseconds(250));
+  h.Progress(b, x, 17'500'000, 10e6, absl::ZeroDuration());
+  h.Progress(c, x, 2'500'000, 10e6, absl::ZeroDuration());
+  EXPECT_EQ(h.SenderOf(c, x), b);
+  // It stays there.
+  h.Advance(absl::Milliseconds(250));
+  h.Progress(b, x, 22'500'000, 20e6, absl::ZeroDuration());
+  h.Progress(c, x, 17'500'000, 60e6, absl::Milliseconds(1));
+  EXPECT_EQ(h.SenderOf(c, x), b);
+}
+
+TEST(BroadcastPlannerTest, ReceiversThatAreLevelStayAtTheirSender) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  Measure(h, a, b, 20e6, absl::Milliseconds(1));
+  Measure(h, b, c, 70e6, absl::Milliseconds(1), 6);
+  h.Create(a, x, {.size = 50'000'000, .complete = true});
+  h.Want(b, x);
+  h.Advance(absl::Milliseconds(750));
+  h.Progress(b, x, 5'000'000, 20e6, absl::ZeroDuration());
+  h.Want(c, x);
+  ASSERT_EQ(h.SenderOf(c, x), a);
+  // c is nearly as far as b: the move would gain little.
+  h.Advance(absl::Milliseconds(250));
+  h.Progress(b, x, 7'500'000, 10e6, absl::ZeroDuration());
+  h.Progress(c, x, 5'000'000, 10e6, absl::ZeroDuration());
+  EXPECT_EQ(h.SenderOf(c, x), a);
+}
+
 TEST(BroadcastPlannerTest, AHealthyPullIsNotMovedWhenABetterSenderIsFree) {
   Harness h;
   const NodeKey a = h.Up("a");
