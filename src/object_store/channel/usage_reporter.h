@@ -1,11 +1,12 @@
 // How much memory of this node is used, as the shards know it: tools show it, and a node that
-// leaves is helped by nodes that have room. Reported with the progress of pulls, and by itself a
-// second after it has changed. Pure.
+// leaves is helped by nodes that have room. Reported with the progress of pulls, and by itself
+// soon after it has changed. Pure.
 //
 // Thread rule: no thread, lock or clock inside. Owned by PullRunner, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_CHANNEL_USAGE_REPORTER_H_
 #define PHALANX_OBJECT_STORE_CHANNEL_USAGE_REPORTER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -17,7 +18,10 @@ namespace phalanx::object_store {
 
 class UsageReporter {
  public:
-  static constexpr absl::Duration kInterval = absl::Seconds(1);
+  // A change is reported after the first, with those that follow it meanwhile: a user who stores an
+  // object and asks for the status sees it. Reports have the second between them.
+  static constexpr absl::Duration kDelay = absl::Milliseconds(20);
+  static constexpr absl::Duration kInterval = absl::Milliseconds(250);
 
   // Both outlive this.
   UsageReporter(const ObjectTable& table, ShardChannel& channel)
@@ -27,16 +31,18 @@ class UsageReporter {
   void BeginSession() { reported_bytes_ = 0; }
   // At the end of a turn.
   void Settle(Instant now) {
-    if (table_.used_bytes() != reported_bytes_ && next_.infinite()) next_ = now + kInterval;
+    if (table_.used_bytes() == reported_bytes_ || !next_.infinite()) return;
+    next_ = std::max(now + kDelay, reported_at_ + kInterval);
   }
   // All shards have just got the number with other messages.
-  void OnReported() {
+  void OnReported(Instant now) {
     next_ = Instant::Infinite();
+    reported_at_ = now;
     reported_bytes_ = table_.used_bytes();
   }
   void OnTimer(Instant now) {
     if (next_ > now) return;
-    OnReported();
+    OnReported(now);
     for (int shard = 0; shard < channel_.num_shards(); ++shard) {
       v1::NodeMessage message;
       message.mutable_progress()->set_used_bytes(reported_bytes_);
@@ -49,6 +55,7 @@ class UsageReporter {
   const ObjectTable& table_;
   ShardChannel& channel_;
   Instant next_ = Instant::Infinite();
+  Instant reported_at_;
   uint64_t reported_bytes_ = 0;
 };
 

@@ -170,7 +170,8 @@ void PullRunner::SendProgress() {
     channel_.SendTo(shard, std::move(message));
   }
   // Every shard knows the memory in use now, so the next report of it can wait.
-  if (by_shard.size() == static_cast<size_t>(channel_.num_shards())) usage_.OnReported();
+  if (by_shard.size() == static_cast<size_t>(channel_.num_shards()))
+    usage_.OnReported(executor_.Now());
   next_progress_ =
       running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
 }
