@@ -213,6 +213,56 @@ def test_results_of_reductions_without_a_waiting_caller(client, ended):
     wait_until_freed(client, watched)
 
 
+def test_rounds_with_stragglers_leave_nothing(client):
+    watched, late = [], []
+    for step in range(5):
+        refs = [client.ref() for _ in range(4)]
+        for ref in refs[:3]:
+            client.put(np.full(1000, step, np.float32), ref)
+        mean = client.reduce(refs, "mean", num_objects=2, dtype=np.float32, timeout=60)
+        assert client.get(mean).mean() == step
+        watched += [nameless(ref) for ref in (*refs, mean)]
+        late.append(refs[3])
+        del refs, ref, mean
+    for step, ref in enumerate(late):
+        client.put(np.full(1000, step, np.float32), ref)
+    late.clear()
+    del ref
+    for other in watched:
+        wait_until_freed(client, other)
+
+
+def test_sources_under_names_stay_until_they_are_deleted(client):
+    refs = [client.ref(f"round/{i}") for i in range(3)]
+    for ref in refs[:2]:
+        client.put(np.ones(1000, np.float32), ref)
+    mean = client.reduce(refs, "mean", num_objects=1, dtype=np.float32, timeout=60)
+    used = client.reduced_from(mean)
+    client.delete(used)
+    client.put(np.ones(1000, np.float32), refs[2])
+    left = [ref for ref in refs if ref not in used]
+    assert len(left) == 2 and all(still_there(client, ref) for ref in left)
+    client.delete(left)
+
+
+def test_an_open_reduction_ends_with_the_process_that_opened_it(client):
+    code = (
+        "import phalanx, sys\n"
+        f"client = phalanx.Client({client.address!r})\n"
+        "client.open_reduction([], dtype='f8', ref=client.ref('abandoned'))\n"
+        "print('opened', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout.readline() == "opened\n"
+        process.kill()
+    with pytest.raises(exceptions.CallCancelledError, match="the last client"):
+        client.get(client.ref("abandoned"), timeout=60)
+
+
 def test_drafts(client):
     with client.create(10, "f8") as draft:
         draft.array[:] = 1
