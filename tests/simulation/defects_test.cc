@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "src/common/io/log.h"
 #include "src/common/testing/scoped_defect.h"
@@ -40,7 +41,11 @@ Focus FocusFor(Defect defect) {
 // Defects of reductions are searched in runs of reductions.
 SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect == Defect::kEndedReductionForgotten) {
-    return RunReduceSimulation(FocusOnAdditions(DrawReducePlan(seed)));
+    ReducePlanOfRun plan = FocusOnAdditions(DrawReducePlan(seed));
+    // The answer to an addition is lost only if a fault begins in the instant of its reduction's
+    // end.
+    plan.world.faults.mean_pause = absl::Milliseconds(20);
+    return RunReduceSimulation(plan);
   }
   if (defect == Defect::kLostResultForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
