@@ -101,7 +101,8 @@ class Network:
     async def _serve(self, reader, writer, target, name, source):
         if source is None:
             ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-            source = process_of(*ends, self.pids)
+            # Not on the loop: on a busy machine a look takes tens of milliseconds, in which nothing passes.
+            source = await asyncio.to_thread(process_of, *ends, self.pids)
         pair = self._pair(source, name)
         # An unidentified connection could join two daemons that are partitioned.
         if source is None or pair.refused:
