@@ -176,7 +176,8 @@ async def _some(connection: Connection, step: Some) -> list[bool]:
     def count(_: asyncio.Future[None]) -> None:
         nonlocal missing
         missing -= 1
-        if missing == 0:
+        # A cancelled task leaves the callbacks that the loop has scheduled already.
+        if missing == 0 and not enough.done():
             enough.set_result(None)
 
     if missing > 0 and step.seconds != 0:

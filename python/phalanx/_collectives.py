@@ -229,7 +229,12 @@ def _first_of(
                 # No name for the call: it would hold the object during the next wait.
                 seconds = deadline.left()
                 yield from _failures.finish(
-                    connection, _calls.get(connection, [ref], seconds), None, "Reduce", ref, [ref]
+                    connection,
+                    _calls.get(connection, [ref], seconds, free=_waiting.abandon),
+                    None,
+                    "Reduce",
+                    ref,
+                    [ref],
                 )
             except Exception:
                 spare -= 1

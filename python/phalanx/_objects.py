@@ -154,8 +154,8 @@ def wait(
         else:
             ended = yield _waiting.Some(calls, num_returns, seconds, describe)
     finally:
-        # Without this, the node would still fetch the objects of pending calls.
-        for call in calls:
-            lib.phx_cancel(call)
+        # Frees the calls, else the node would still fetch the objects of pending ones. They are not
+        # cancelled here, because the cycle collector can free them before it ends this generator.
+        calls.clear()
     done = [ref for ref, there in zip(refs, ended) if there]
     return done, [ref for ref, there in zip(refs, ended) if not there]

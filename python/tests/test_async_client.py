@@ -403,6 +403,30 @@ def test_cancelling_waits(aio, client):
     asyncio.run(main())
 
 
+def test_cancelling_a_wait_whose_objects_are_here(aio, client):
+    """The loop can hear of the last object in the turn in which the task is cancelled."""
+
+    async def main():
+        failures = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: failures.append(context))
+        for _ in range(5):
+            refs = [aio.ref(), aio.ref()]
+            waiting = asyncio.ensure_future(aio.wait(refs, 2))
+            await asyncio.sleep(0.005)
+            for ref in refs:
+                client.put(1, ref)
+            client.get(refs)
+            loop.call_later(0, waiting.cancel)  # after the readers of this turn
+            time.sleep(0.001)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await asyncio.sleep(0)
+        assert failures == []
+
+    asyncio.run(main())
+
+
 def test_leaving_as_completed_ends_its_waits(aio, client):
     async def main():
         refs = [await aio.put(1), aio.ref()]

@@ -321,3 +321,48 @@ for value in (b'small', bytes(1 << 22), memoryview(bytes(1 << 22))):
 print('works')
 """
     assert run(code).split() == ["works"]
+
+
+@pytest.mark.parametrize("kind", ["as_completed", "wait"])
+def test_a_wait_in_a_cycle_of_garbage_is_collected(kind):
+    """The collector can free the calls of a generator before it closes the generator."""
+    code = """
+import asyncio, gc, os, phalanx
+from phalanx import _calls
+gc.disable()
+client = phalanx.init()
+aio = phalanx.AsyncClient.of(client)
+get = _calls.get
+def get_later(*arguments, **options):
+    gc.collect(0)  # the generator, but not its last call, becomes a member of an older generation
+    return get(*arguments, **options)
+_calls.get = get_later
+def as_completed():
+    arriving = client.as_completed([client.put(1), *[client.ref() for _ in range(9)]])
+    next(arriving)
+    cycle = [arriving]
+    cycle.append(cycle)
+def wait():
+    async def main():
+        task = asyncio.ensure_future(aio.wait([client.ref() for _ in range(9)]))
+        await asyncio.sleep(0)
+        assert not task.done()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # the task is destroyed
+    loop.run_until_complete(main())
+    loop.close()
+for _ in range(20):
+    KIND()
+    gc.collect()
+print(client.get(client.put("end")))
+"""
+    # The C library overwrites memory that is freed.
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code.replace("KIND", kind)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "MALLOC_PERTURB_": "165"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
