@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 
-from phalanx import _broadcast, _calls, _collectives, _failures, _objects, _waiting, exceptions
+from phalanx import _broadcast, _calls, _collectives, _failures, _objects, exceptions
 from phalanx._client import Client
 from phalanx._connection import DEFAULT
-from phalanx._ref import ObjectRef, made_by
+from phalanx._ref import ObjectRef, made_by, several
 from phalanx._typing import Generic, TypeVar, overload
 
 TYPE_CHECKING = False
@@ -148,10 +148,10 @@ class AsyncClient:
 
     def __init__(
         self,
-        address: str | None = None,
+        address: str | os.PathLike[str] | None = None,
         *,
         timeout: float | None = DEFAULT,
-        connect_timeout: float = 10.0,
+        connect_timeout: float | None = 10.0,
         capacity: int = 0,
     ) -> None:
         self._address = address
@@ -337,7 +337,7 @@ class AsyncClient:
     ) -> tuple[list[ObjectRef[Result]], list[ObjectRef[Result]]]:
         """Wait until `num_returns` of the objects are on this node; as `Client.wait`."""
         client = self._client
-        return await _run(client, _objects.wait(client, list(refs), num_returns, client._seconds(timeout)))
+        return await _run(client, _objects.wait(client, refs, num_returns, client._seconds(timeout)))
 
     def as_completed(
         self, refs: Iterable[ObjectRef[Result]], timeout: float | None = DEFAULT
@@ -348,12 +348,11 @@ class AsyncClient:
         """
         from phalanx import _asyncio
 
-        return _asyncio.as_completed(self._client, list(refs), self._client._seconds(timeout))
+        return _asyncio.as_completed(self._client, several(refs, "as_completed"), self._client._seconds(timeout))
 
     async def delete(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = DEFAULT) -> None:
         """Delete objects in the whole cluster; as `Client.delete`."""
-        wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
-        await _run(self._client, _calls.delete(self._client, wanted, self._client._seconds(timeout)))
+        await _run(self._client, _calls.delete(self._client, refs, self._client._seconds(timeout)))
 
     async def contains(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> bool:
         """Return whether the cluster has a complete copy of the object."""
@@ -464,15 +463,12 @@ class AsyncClient:
         self, refs: Sequence[ObjectRef[Result]], timeout: float | None = DEFAULT
     ) -> list[Result]:
         """Return the values of objects in their order. Equivalent to `get` of a list."""
-        return await self.get(list(refs), timeout)
+        return await self.get(several(refs, "gather"), timeout)
 
     async def scatter(self, value: Any, refs: Sequence[ObjectRef], timeout: float | None = DEFAULT) -> None:
         """Split an array evenly along its first axis and put the parts as `refs`; as `Client.scatter`."""
-        import numpy as np
-
-        deadline = _waiting.Deadline(self._client._seconds(timeout))
-        for part, ref in zip(np.array_split(np.asarray(value), len(refs)), refs):
-            await self.put(part, ref, timeout=deadline.left())
+        client = self._client
+        await _run(client, _objects.scatter(client, value, refs, client._seconds(timeout)))
 
     async def all_to_all(
         self,
@@ -481,10 +477,8 @@ class AsyncClient:
         timeout: float | None = DEFAULT,
     ) -> list[Result]:
         """Put the outgoing values, and return the values of `incoming` in that order."""
-        deadline = _waiting.Deadline(self._client._seconds(timeout))
-        for ref, value in outgoing:
-            await self.put(value, ref, timeout=deadline.left())
-        return await self.get(list(incoming), deadline.left())
+        client = self._client
+        return await _run(client, _objects.all_to_all(client, outgoing, incoming, client._seconds(timeout)))
 
     async def barrier(
         self, name: str, participants: int, index: int, timeout: float | None = DEFAULT

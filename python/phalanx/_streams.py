@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx import _calls, _native, _waiting, exceptions
+from phalanx import _arguments, _calls, _native, _waiting, exceptions
 from phalanx._native import ffi, lib
 from phalanx._ref import ObjectRef, id_for
 
@@ -33,8 +33,7 @@ def pieces(
     connection: Connection, ref: ObjectRef, nbytes: int, seconds: float | None
 ) -> Iterator[memoryview]:
     """Iterate over an object's bytes; see `Client.stream`."""
-    if nbytes < 1:
-        raise exceptions.InvalidArgumentError(f"pieces of {nbytes} bytes")
+    nbytes = _arguments.whole(nbytes, "nbytes", 1, 1 << 62)
     object_id = id_for(connection, ref)
     opened = ffi.new("phx_stream**")
 

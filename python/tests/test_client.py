@@ -15,7 +15,7 @@ import pytest
 from failures_support import raises
 
 import phalanx
-from phalanx import _native, _tools, exceptions
+from phalanx import _native, _tools, _waiting, exceptions
 
 LARGE = (3 << 20) // 8
 

@@ -420,12 +420,13 @@ def test_the_steps_of_a_call_share_its_time(client, clock, monkeypatch):
 def test_the_puts_of_a_call_share_its_time(client, clock, monkeypatch):
     given = []
 
-    def step(*args, timeout):
-        given.append(timeout)
+    def step(connection, value, ref, keep, seconds, *options):
+        given.append(seconds)
         clock.now += 2
+        yield from ()
 
-    monkeypatch.setattr(client, "put", step)
-    monkeypatch.setattr(client, "get", lambda refs, timeout: step(timeout=timeout))
+    monkeypatch.setattr(_objects, "put", step)
+    monkeypatch.setattr(_objects, "get", lambda client, refs, seconds: step(client, None, refs, None, seconds))
     refs = [client.ref() for _ in range(3)]
     client.scatter(np.arange(3), refs, timeout=5)
     assert given == [5, 3, 1]
