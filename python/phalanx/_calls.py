@@ -46,6 +46,7 @@ def put(
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     # Another node can have the object: only the directory knows all of them.
     check = not exist_ok and ref is not None and checked(ref)._named
+    deadline = _waiting.Deadline(seconds) if check else None
     if ref is None:
         # A new ref takes no hold before the put: the put itself returns one.
         ref = ObjectRef(_native.random_id(), connection._directory, client=connection)
@@ -70,8 +71,8 @@ def put(
 
         call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check)
     yield Finish(call, None, "Put", object_id)
-    if check and _number(connection, call) == 1:
-        yield from _check_same(connection, ref, encoded, seconds)
+    if deadline is not None and _number(connection, call) == 1:
+        yield from _check_same(connection, ref, encoded, deadline.left())
     if not keep:
         _waiting.taken(call)
         ref._counts_with(connection)
