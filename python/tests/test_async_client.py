@@ -38,23 +38,24 @@ def aio(client) -> phalanx.AsyncClient:
 
 @contextlib.asynccontextmanager
 async def heartbeat():
-    """Measure the longest time for which the loop runs nothing, in seconds, as the last item of a list."""
-    gaps = [0.0]
+    """Count the turns of the loop, as the last item of a list.
+
+    A call that blocks leaves one turn or two. The number is a fraction of the milliseconds that the call
+    takes on a busy machine, where the longest time between two turns proves nothing.
+    """
+    turns = [0]
 
     async def beat():
         last = time.monotonic()
         while True:
             await asyncio.sleep(0.001)
-            now = time.monotonic()
-            gaps[-1] = max(gaps[-1], now - last)
-            last = now
+            turns[-1] += 1
 
     beating = asyncio.ensure_future(beat())
     await asyncio.sleep(0.005)
+    turns.append(0)
     try:
-        yield gaps
-        # The beat that is due after a call that has blocked.
-        await asyncio.sleep(0.005)
+        yield turns
     finally:
         beating.cancel()
 
@@ -196,16 +197,16 @@ def test_a_blocking_reduce_does_not_stop_the_loop(aio, client):
     async def main():
         sources = [await aio.put(np.ones(8)), aio.ref()]
         late = threading.Timer(1.0, client.put, [np.ones(8), sources[1]])
-        async with heartbeat() as gaps:
+        async with heartbeat() as turns:
             late.start()
             value = await aio.allreduce(sources, ref=aio.ref(), timeout=60)
-        assert value.sum() == 16 and gaps[-1] < 0.5
+        assert value.sum() == 16 and turns[-1] > 20
         # The heartbeat sees a call that does block.
         late = threading.Timer(1.0, client.put, [np.ones(8), aio.ref()])
-        async with heartbeat() as gaps:
+        async with heartbeat() as turns:
             late.start()
             client.wait([late.args[1]], timeout=60)
-        assert gaps[-1] > 0.9
+        assert turns[-1] < 3
 
     asyncio.run(main())
 
@@ -229,12 +230,12 @@ def test_a_put_that_waits_for_memory_does_not_stop_the_loop(small, nbytes):
             while True:
                 full.append(await aio.put(np.ones(nbytes if nbytes < MIB else MIB - 1, np.uint8), timeout=0))
         late = threading.Timer(1.0, small.delete, [full])
-        async with heartbeat() as gaps:
+        async with heartbeat() as turns:
             late.start()
             begun = time.monotonic()
             ref = await aio.put(np.full(nbytes, 3, np.uint8), timeout=60)
             took = time.monotonic() - begun
-        assert took > 0.9 and gaps[-1] < took / 2
+        assert took > 0.9 and turns[-1] > 20
         late.join()
         assert (await aio.get(ref))[-1] == 3
 
@@ -249,18 +250,15 @@ def test_a_copy_of_a_gigabyte_does_not_stop_the_loop(cluster):
     async def main():
         async with phalanx.AsyncClient(daemon.client_address) as aio:
             value = np.ones(1 << 30, np.uint8)
-            async with heartbeat() as gaps:
-                begun = time.monotonic()
+            async with heartbeat() as turns:
                 ref = await aio.put(value)
-                took = time.monotonic() - begun
-            # The kernel shares two cores among the threads that copy and this one.
-            assert gaps[-1] < max(0.25, took / 3), (gaps, took)
+            assert turns[-1] > 10
             value[:] = 0
-            async with heartbeat() as gaps:
-                begun = time.monotonic()
+            # Two or three steps of a blocking copy would leave as many turns. The kernel shares two
+            # cores among the threads that copy and this one.
+            async with heartbeat() as turns:
                 await aio.get(ref, out=value)
-                took = time.monotonic() - begun
-            assert gaps[-1] < max(0.25, took / 3), (gaps, took)
+            assert turns[-1] > 10
             assert value[0] == value[-1] == 1
 
     asyncio.run(main())
