@@ -171,7 +171,10 @@ class Client(Collectives):
         """
         from phalanx import _writing
 
-        return _writing.Draft(self, shape, dtype, ref, order, keep, self._seconds(timeout))
+        steps = _writing.create(self, shape, dtype, ref, order, keep, self._seconds(timeout))
+        # The annotation is for editors, which do not find the type of a generator's result.
+        draft: _writing.Draft = self._run(steps)
+        return draft
 
     def set_exception(self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT) -> None:
         """Mark the object as failed; see `ObjectRef.set_exception`."""

@@ -145,12 +145,6 @@ class Connection:
         """Return the limit of a call in seconds; None: no limit."""
         return self._timeout if timeout is DEFAULT else _arguments.seconds_of(timeout)
 
-    def _finish(
-        self, call: Any, seconds: float | None, what: str, object_id: bytes | None, cancel: bool = True
-    ) -> None:
-        """Wait until a call succeeds; see `_waiting.finish`."""
-        _waiting.finish(call, seconds, what, object_id, self._address, cancel)
-
     def _run(self, steps: _waiting.Steps[_T]) -> _T:
         """Return the result of a call's steps; block in each."""
         try:

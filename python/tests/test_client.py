@@ -492,7 +492,7 @@ def test_a_seal_that_was_interrupted(nodes, end, monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(clients[0], "_finish", interrupted)
+    monkeypatch.setattr(_waiting, "finish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         draft.seal()
     with pytest.raises(exceptions.ClosedError):
