@@ -126,13 +126,6 @@ class AsyncDraft:
 
     ``async with client.create(...) as draft`` seals the draft at the end of the block, or drops it if the
     block raises; ``draft = await client.create(...)`` leaves both to the caller. One task at a time.
-
-    Attributes
-    ----------
-    array : numpy.ndarray
-        Writable, not initialised.
-    ref : ObjectRef
-        The ref of the object; others can wait for the object already.
     """
 
     def __init__(self, connection: Connection, steps: Steps[Draft]) -> None:
@@ -174,12 +167,12 @@ class AsyncDraft:
 
     @property
     def array(self) -> Array:
-        """The array, until the draft is sealed or dropped."""
+        """The array: writable, not initialised. There is none after the draft is sealed or dropped."""
         return self._draft.array
 
     @property
     def ref(self) -> ObjectRef[Array]:
-        """The ref of the object."""
+        """The ref of the object. Others can wait for the object already."""
         return self._draft.ref
 
     def publish(self, nbytes: int) -> None:
