@@ -139,8 +139,9 @@ class Broadcast:
         StoreFullError
             Some nodes have not accepted the object; the message names them.
         ObjectDeletedError, ObjectLostError
-            The object was never put, or it is gone; or the broadcast is not sticky and a named node
-            does not exist.
+            The object was never put, or it is gone.
+        InvalidArgumentError
+            The broadcast is not sticky, and no node has one of the names.
         """
         return self._connection._run(self._wait(timeout))
 

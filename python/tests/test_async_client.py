@@ -213,7 +213,7 @@ def test_broadcasts(nodes):
         ref = await aio.put(np.ones(MIB))
         assert await aio.broadcast(ref, timeout=60) == 3
         absent = aio.broadcast(ref, ["n0", "absent"], sticky=False)
-        with pytest.raises(exceptions.ObjectDeletedError):
+        with pytest.raises(exceptions.InvalidArgumentError, match="no node is called absent"):
             await absent
         sticky = aio.broadcast(ref, sticky=True)
         assert await sticky.wait(timeout=60) == 3 and sticky.done

@@ -528,7 +528,7 @@ def test_broadcasts_that_cannot_be(nodes):
     with pytest.raises(exceptions.ObjectDeletedError):
         clients[0].broadcast(clients[0].ref()).wait(timeout=60)
     ref = clients[0].put(np.ones(LARGE))
-    with pytest.raises(exceptions.ObjectDeletedError, match="zed"):
+    with pytest.raises(exceptions.InvalidArgumentError, match="no node is called zed; there are n0, n1, n2"):
         clients[0].broadcast(ref, ["n1", "zed"]).wait(timeout=60)
     with pytest.raises(ValueError):
         clients[0].broadcast(ref, []).wait(timeout=60)
