@@ -17,7 +17,7 @@ import pytest
 from failures_support import raises
 
 import phalanx
-from phalanx import _structures, _values, exceptions
+from phalanx import _asyncio, _structures, _values, exceptions
 
 MIB = 1 << 20
 # Blocking calls have no coroutine: they are for threads, or draw bars.
@@ -169,6 +169,31 @@ def test_waiting(aio):
                 pass
 
     asyncio.run(main())
+
+
+def test_a_wait_counts_objects_that_arrive_while_it_begins(aio, client, monkeypatch):
+    refs = [client.ref() for _ in range(3)]
+    watch = _asyncio.Bridge.watch
+
+    def later(bridge, call, cancel=True):
+        future = watch(bridge, call, cancel)
+        # The calls of the other refs end before they are watched.
+        client.put(1, refs[1], exist_ok=True)
+        client.put(2, refs[2], exist_ok=True)
+        client.get(refs[1:])
+        return future
+
+    async def main():
+        monkeypatch.setattr(_asyncio.Bridge, "watch", later)
+        assert await aio.wait(refs, 2, timeout=60) == (refs[1:], refs[:1])
+        waiting = asyncio.ensure_future(aio.wait(refs, 3))
+        await asyncio.sleep(0)
+        client.put(0, refs[0])
+        assert await asyncio.wait_for(waiting, 60) == (refs, [])
+
+    begun = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - begun < 30
 
 
 def test_reductions(aio):
