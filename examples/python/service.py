@@ -25,13 +25,13 @@ def named(job: str, *parts: object) -> phalanx.ObjectRef:
     return phalanx.ObjectRef.from_name("/".join([job, *map(str, parts)]))
 
 
-async def serve(client: phalanx.Client, job: str) -> list[int]:
+async def serve(client: phalanx.AsyncClient, job: str) -> list[int]:
     """Answer until every client has ended, and return the sizes of the batches."""
     weights = np.arange(FEATURES, dtype=np.float32)
     waiting: dict[asyncio.Task[Any], tuple[int, int]] = {}
 
     def expect(asker: int, number: int) -> None:
-        request = client.get_async(named(job, "request", asker, number), timeout=TIMEOUT_S)
+        request = client.get(named(job, "request", asker, number))
         waiting[asyncio.create_task(request)] = (asker, number)
 
     for asker in range(CLIENTS):
@@ -48,12 +48,12 @@ async def serve(client: phalanx.Client, job: str) -> list[int]:
             if np.shape(inputs) == (FEATURES,):
                 good[asker, number] = inputs
             else:
-                error = ValueError(f"{FEATURES} numbers are wanted, not {np.size(inputs)}")
-                client.set_exception(named(job, "answer", asker, number), error)
+                error = ValueError(f"{FEATURES} numbers are expected, not {np.size(inputs)}")
+                await client.set_exception(named(job, "answer", asker, number), error)
         if good:
             sizes.append(len(good))
             for key, output in zip(good, np.stack(list(good.values())) @ weights):
-                client.put(float(output), named(job, "answer", *key))
+                await client.put(float(output), named(job, "answer", *key))
     return sizes
 
 
@@ -79,7 +79,7 @@ def main() -> int:
     clients = [spawned(target=ask, args=(client.address, job, i), daemon=True) for i in range(CLIENTS)]
     for process in clients:
         process.start()
-    sizes = asyncio.run(serve(client, job))
+    sizes = asyncio.run(serve(phalanx.AsyncClient.of(client), job))
     for process in clients:
         process.join()
     failed = sum(process.exitcode != 0 for process in clients)

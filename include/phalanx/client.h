@@ -429,10 +429,11 @@ class Client : public std::enable_shared_from_this<Client> {
   // A broadcast continues after it is cancelled or its future is dropped: a caller that only wants
   // the transfers to start drops the future. If the client is to close at once, it first waits for
   // ProgressOf, which returns after the directory has received the broadcast. Errors: NotFound (the
-  // object does not exist, was deleted meanwhile, or, if not sticky, no node has one of the names),
-  // DataLoss (no copy is left), ResourceExhausted (some nodes, which the text names, have declined
-  // it; or there are too many broadcasts), DeadlineExceeded. A full node takes the object when it
-  // has memory. A copy made by a broadcast can be evicted like any fetched copy.
+  // object does not exist or was deleted meanwhile), InvalidArgument (if not sticky: no node has
+  // one of the names; the text names those that there are), DataLoss (no copy is left),
+  // ResourceExhausted (some nodes, which the text names, have declined it; or there are too many
+  // broadcasts), DeadlineExceeded. A full node takes the object when it has memory. A copy made by
+  // a broadcast can be evicted like any fetched copy.
   Future<int> Broadcast(const ObjectId& id, BroadcastOptions options = {});
   // Stops a sticky broadcast: nodes that join later do not get the object. Transfers in progress
   // continue. NotFound as above.

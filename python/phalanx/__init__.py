@@ -19,7 +19,7 @@ from phalanx import _interpreter
 _interpreter.check()
 
 from phalanx import exceptions
-from phalanx._async_client import AsyncBroadcast, AsyncClient, AsyncReduction
+from phalanx._async_client import AsyncBroadcast, AsyncClient, AsyncDraft, AsyncReduction
 from phalanx._broadcast import Broadcast, Progress
 from phalanx._client import Client
 from phalanx._collectives import Reduction
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncBroadcast",
     "AsyncClient",
+    "AsyncDraft",
     "AsyncReduction",
     "Broadcast",
     "Client",

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 
-from phalanx import _broadcast, _calls, _collectives, _failures, _objects, _waiting, exceptions
+from phalanx import _broadcast, _calls, _collectives, _failures, _objects, exceptions
 from phalanx._client import Client
 from phalanx._connection import DEFAULT
-from phalanx._ref import ObjectRef, made_by
+from phalanx._ref import ObjectRef, made_by, several
 from phalanx._typing import Generic, TypeVar, overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
+    from types import TracebackType
     from typing import Any
 
     from phalanx._collectives import Reduction
     from phalanx._connection import Connection
     from phalanx._status import ObjectStatus
     from phalanx._tools import Status, Tree
-    from phalanx._typing import OnLost, Op, Order, Root, Writable
+    from phalanx._typing import Array, Layout, OnLost, Op, Order, Root, Writable
     from phalanx._waiting import Steps
+    from phalanx._writing import Draft
 
     T = TypeVar("T", default=Any)
     Out = TypeVar("Out")
@@ -118,6 +121,76 @@ class AsyncReduction(Generic[T]):
         return await _run(self._connection, self._reduction._wait(timeout))
 
 
+class AsyncDraft:
+    """A draft whose calls are coroutines (`AsyncClient.create`).
+
+    ``async with client.create(...) as draft`` seals the draft at the end of the block, or drops it if the
+    block raises; ``draft = await client.create(...)`` leaves both to the caller. One task at a time.
+    """
+
+    def __init__(self, connection: Connection, steps: Steps[Draft]) -> None:
+        self._connection = connection
+        self._steps = steps
+        self._made: Draft | None = None
+
+    def __repr__(self) -> str:
+        if self._made is None:
+            return "<phalanx.AsyncDraft, not created yet>"
+        return repr(self._made).replace("Draft", "AsyncDraft", 1)
+
+    async def _create(self) -> AsyncDraft:
+        if self._made is None:
+            self._made = await _run(self._connection, self._steps)
+        return self
+
+    def __await__(self) -> Generator[Any, None, AsyncDraft]:
+        return self._create().__await__()
+
+    async def __aenter__(self) -> AsyncDraft:
+        return await self._create()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await _run(self._connection, self._draft._leave(kind is not None))
+
+    @property
+    def _draft(self) -> Draft:
+        if self._made is None:
+            raise exceptions.ClosedError(
+                "the draft is not created yet: use `async with client.create(...)`, or await it"
+            )
+        return self._made
+
+    @property
+    def array(self) -> Array:
+        """The array: writable, not initialised. There is none after the draft is sealed or dropped."""
+        return self._draft.array
+
+    @property
+    def ref(self) -> ObjectRef[Array]:
+        """The ref of the object. Others can wait for the object already."""
+        return self._draft.ref
+
+    def publish(self, nbytes: int) -> None:
+        """Mark the first `nbytes` bytes as final: receivers can read them from now on; as `Draft.publish`."""
+        self._draft.publish(nbytes)
+
+    async def seal(self) -> ObjectRef[Array]:
+        """Seal the draft as an object, and return its ref; as `Draft.seal`.
+
+        If the task is cancelled, call `seal` again to continue, or `drop`.
+        """
+        return await _run(self._connection, self._draft._seal())
+
+    async def drop(self) -> None:
+        """Drop the draft: the object is not put; as `Draft.drop`."""
+        await _run(self._connection, self._draft._drop())
+
+
 class AsyncClient:
     """A client whose calls are coroutines: none of them blocks the event loop.
 
@@ -130,6 +203,7 @@ class AsyncClient:
     - A cancelled `put` drops its object, unless the object was sealed already. While a worker copies,
       the task ends after the copy.
     - Waits for objects end for this task only.
+    - A cancelled `AsyncDraft.seal` can be repeated; `async with client.create(...)` drops its draft.
     - A reduction or broadcast that has started continues in the cluster, as after the end of its caller.
 
     Encoding and decoding by pickle runs in the thread of the event loop for values below 1 MiB, and
@@ -148,10 +222,10 @@ class AsyncClient:
 
     def __init__(
         self,
-        address: str | None = None,
+        address: str | os.PathLike[str] | None = None,
         *,
         timeout: float | None = DEFAULT,
-        connect_timeout: float = 10.0,
+        connect_timeout: float | None = 10.0,
         capacity: int = 0,
     ) -> None:
         self._address = address
@@ -268,6 +342,30 @@ class AsyncClient:
         """Keep an object until `delete`; as `Client.keep`."""
         await _run(self._client, _calls.keep(self._client, ref, self._client._seconds(timeout)))
 
+    def create(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: Any,
+        ref: ObjectRef | None = None,
+        *,
+        order: Layout = "C",
+        keep: bool | None = None,
+        timeout: float | None = DEFAULT,
+    ) -> AsyncDraft:
+        """Return a draft, for ``async with`` or ``await``; as `Client.create`.
+
+        Examples
+        --------
+        >>> async with client.create((1000, 1000), "f4") as draft:
+        ...     draft.array[:] = 1
+        >>> (await client.get(draft.ref)).sum()
+        """
+        from phalanx import _writing
+
+        client = self._client
+        seconds = client._seconds(timeout)
+        return AsyncDraft(client, _writing.create(client, shape, dtype, ref, order, keep, seconds))
+
     async def set_exception(
         self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT
     ) -> None:
@@ -337,7 +435,7 @@ class AsyncClient:
     ) -> tuple[list[ObjectRef[Result]], list[ObjectRef[Result]]]:
         """Wait until `num_returns` of the objects are on this node; as `Client.wait`."""
         client = self._client
-        return await _run(client, _objects.wait(client, list(refs), num_returns, client._seconds(timeout)))
+        return await _run(client, _objects.wait(client, refs, num_returns, client._seconds(timeout)))
 
     def as_completed(
         self, refs: Iterable[ObjectRef[Result]], timeout: float | None = DEFAULT
@@ -348,12 +446,11 @@ class AsyncClient:
         """
         from phalanx import _asyncio
 
-        return _asyncio.as_completed(self._client, list(refs), self._client._seconds(timeout))
+        return _asyncio.as_completed(self._client, several(refs, "as_completed"), self._client._seconds(timeout))
 
     async def delete(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = DEFAULT) -> None:
         """Delete objects in the whole cluster; as `Client.delete`."""
-        wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
-        await _run(self._client, _calls.delete(self._client, wanted, self._client._seconds(timeout)))
+        await _run(self._client, _calls.delete(self._client, refs, self._client._seconds(timeout)))
 
     async def contains(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> bool:
         """Return whether the cluster has a complete copy of the object."""
@@ -464,15 +561,12 @@ class AsyncClient:
         self, refs: Sequence[ObjectRef[Result]], timeout: float | None = DEFAULT
     ) -> list[Result]:
         """Return the values of objects in their order. Equivalent to `get` of a list."""
-        return await self.get(list(refs), timeout)
+        return await self.get(several(refs, "gather"), timeout)
 
     async def scatter(self, value: Any, refs: Sequence[ObjectRef], timeout: float | None = DEFAULT) -> None:
         """Split an array evenly along its first axis and put the parts as `refs`; as `Client.scatter`."""
-        import numpy as np
-
-        deadline = _waiting.Deadline(self._client._seconds(timeout))
-        for part, ref in zip(np.array_split(np.asarray(value), len(refs)), refs):
-            await self.put(part, ref, timeout=deadline.left())
+        client = self._client
+        await _run(client, _objects.scatter(client, value, refs, client._seconds(timeout)))
 
     async def all_to_all(
         self,
@@ -481,10 +575,8 @@ class AsyncClient:
         timeout: float | None = DEFAULT,
     ) -> list[Result]:
         """Put the outgoing values, and return the values of `incoming` in that order."""
-        deadline = _waiting.Deadline(self._client._seconds(timeout))
-        for ref, value in outgoing:
-            await self.put(value, ref, timeout=deadline.left())
-        return await self.get(list(incoming), deadline.left())
+        client = self._client
+        return await _run(client, _objects.all_to_all(client, outgoing, incoming, client._seconds(timeout)))
 
     async def barrier(
         self, name: str, participants: int, index: int, timeout: float | None = DEFAULT

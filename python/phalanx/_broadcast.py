@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from phalanx import _native, _status, _waiting, exceptions
+from phalanx import _arguments, _native, _status, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
 from phalanx._waiting import Finish
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
     """Return node names joined as the library takes them, and their number."""
+    if not isinstance(nodes, (str, list, tuple, set, frozenset)):
+        raise TypeError(f"nodes={_arguments.shown(nodes)}: \"all\", a name or a list of names is expected")
     names = ["*"] if nodes == "all" else [nodes] if isinstance(nodes, str) else list(nodes)
-    if any("\0" in name for name in names):
+    spelled = [_arguments.utf8(name, "nodes") for name in names]
+    if any(b"\0" in name for name in spelled):
         raise exceptions.InvalidArgumentError("a node's name has no zero byte")
-    return b"".join(name.encode() + b"\0" for name in names), len(names)
+    return b"".join(name + b"\0" for name in spelled), len(spelled)
 
 
 class Progress:
@@ -96,7 +99,12 @@ class Broadcast:
         self._names, self._count = names_of(nodes)
         self._call = _waiting.owned(
             lib.phx_broadcast(
-                client._ptr, id_for(client, ref), self._names, self._count, sticky, nanos(timeout)
+                client._ptr,
+                id_for(client, ref),
+                self._names,
+                self._count,
+                bool(sticky),
+                nanos(client._seconds(timeout)),
             )
         )
 
@@ -131,8 +139,9 @@ class Broadcast:
         StoreFullError
             Some nodes have not accepted the object; the message names them.
         ObjectDeletedError, ObjectLostError
-            The object was never put, or it is gone; or the broadcast is not sticky and a named node
-            does not exist.
+            The object was never put, or it is gone.
+        InvalidArgumentError
+            The broadcast is not sticky, and no node has one of the names.
         """
         return self._connection._run(self._wait(timeout))
 
@@ -143,7 +152,8 @@ class Broadcast:
 
     def _wait(self, timeout: float | None) -> Steps[int]:
         # A waiter that ends must not cancel the call: other waiters can share it.
-        yield Finish(self._call, timeout, "broadcast", self.ref._id, cancel=False)
+        seconds = self._connection._seconds(timeout)
+        yield Finish(self._call, seconds, "broadcast", self.ref._id, cancel=False)
         number = ffi.new("int64_t*")
         if lib.phx_result_number(self._call, number) != 0:
             raise _native.last_error(self._connection._address)
@@ -161,13 +171,13 @@ class Broadcast:
 
     def _progress(self, timeout: float | None) -> Steps[Progress]:
         connection = self._connection
-        object_id = id_for(connection, self.ref)
+        object_id, seconds = id_for(connection, self.ref), connection._seconds(timeout)
         call = _waiting.owned(
             lib.phx_broadcast_progress_of(
-                connection._ptr, object_id, self._names, self._count, nanos(timeout)
+                connection._ptr, object_id, self._names, self._count, nanos(seconds)
             )
         )
-        yield Finish(call, timeout, "progress of the broadcast", object_id)
+        yield Finish(call, seconds, "progress of the broadcast", object_id)
         progress = ffi.new("phx_broadcast_progress*")
         if lib.phx_result_progress(call, progress) != 0:
             raise _native.last_error(connection._address)
@@ -184,6 +194,7 @@ class Broadcast:
         self._connection._run(self._stop(timeout))
 
     def _stop(self, timeout: float | None) -> Steps[None]:
-        object_id = id_for(self._connection, self.ref)
-        call = _waiting.owned(lib.phx_broadcast_stop(self._connection._ptr, object_id, nanos(timeout)))
-        yield Finish(call, timeout, "stopping the broadcast", object_id)
+        connection = self._connection
+        object_id, seconds = id_for(connection, self.ref), connection._seconds(timeout)
+        call = _waiting.owned(lib.phx_broadcast_stop(connection._ptr, object_id, nanos(seconds)))
+        yield Finish(call, seconds, "stopping the broadcast", object_id)

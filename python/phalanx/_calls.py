@@ -7,12 +7,12 @@ Any thread can use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from phalanx import _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
-from phalanx._ref import ObjectRef, id_for, ids_for, reading
+from phalanx._ref import ObjectRef, checked, id_for, ids_for, reading, several
 from phalanx._status import ObjectStatus
 from phalanx._waiting import Finish
 
@@ -45,7 +45,8 @@ def put(
 ) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     # Another node can have the object: only the directory knows all of them.
-    check = not exist_ok and ref is not None and ref._named
+    check = not exist_ok and ref is not None and checked(ref)._named
+    deadline = _waiting.Deadline(seconds) if check else None
     if ref is None:
         # A new ref takes no hold before the put: the put itself returns one.
         ref = ObjectRef(_native.random_id(), connection._directory, client=connection)
@@ -70,8 +71,8 @@ def put(
 
         call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check)
     yield Finish(call, None, "Put", object_id)
-    if check and _number(connection, call) == 1:
-        yield from _check_same(connection, ref, encoded, seconds)
+    if deadline is not None and _number(connection, call) == 1:
+        yield from _check_same(connection, ref, encoded, deadline.left())
     if not keep:
         _waiting.taken(call)
         ref._counts_with(connection)
@@ -234,15 +235,16 @@ def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps
     yield Finish(call, seconds, "keep", ref._id)
 
 
-def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | None) -> Steps[None]:
+def delete(
+    connection: Connection, refs: ObjectRef | Iterable[ObjectRef], seconds: float | None
+) -> Steps[None]:
     """Delete objects in the whole cluster; see `Client.delete`."""
+    wanted = [refs] if isinstance(refs, ObjectRef) else several(refs, "delete", or_one=True)
+    ids = [id_for(connection, ref) for ref in wanted]  # nothing is deleted if one of them is no ref
     # All deletes are in flight before the first wait.
-    calls = [
-        _waiting.owned(lib.phx_delete(connection._ptr, id_for(connection, ref), nanos(seconds)))
-        for ref in refs
-    ]
-    for ref, call in zip(refs, calls):
-        yield Finish(call, seconds, "Delete", ref._id)
+    calls = [_waiting.owned(lib.phx_delete(connection._ptr, each, nanos(seconds))) for each in ids]
+    for object_id, call in zip(ids, calls):
+        yield Finish(call, seconds, "Delete", object_id)
 
 
 def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[bool]:

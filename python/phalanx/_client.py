@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from phalanx import _broadcast, _calls, _failures, _objects, _waiting
+from phalanx import _broadcast, _calls, _failures, _objects
 from phalanx._collectives import Collectives
 from phalanx._connection import DEFAULT
-from phalanx._ref import ObjectRef, made_by
+from phalanx._ref import ObjectRef, id_for, made_by, several
 from phalanx._status import ObjectStatus
 from phalanx._typing import TypeVar, overload
 
@@ -45,7 +45,7 @@ class Client(Collectives):
         Seconds; the limit of every call without a timeout of its own. Default:
         ``PHALANX_TIMEOUT``; if that is empty, no limit.
     connect_timeout
-        Seconds.
+        Seconds; None: no limit.
     capacity
         Bytes of memory of a private cluster's node: at least 1 MiB, or 0: the
         node's default.
@@ -171,7 +171,10 @@ class Client(Collectives):
         """
         from phalanx import _writing
 
-        return _writing.Draft(self, shape, dtype, ref, order, keep, self._seconds(timeout))
+        steps = _writing.create(self, shape, dtype, ref, order, keep, self._seconds(timeout))
+        # The annotation is for editors, which do not find the type of a generator's result.
+        draft: _writing.Draft = self._run(steps)
+        return draft
 
     def set_exception(self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT) -> None:
         """Mark the object as failed; see `ObjectRef.set_exception`."""
@@ -335,7 +338,7 @@ class Client(Collectives):
         done, pending : list of ObjectRef
             In the given order. `done` can have more than `num_returns` refs.
         """
-        return self._run(_objects.wait(self, list(refs), num_returns, self._seconds(timeout), progress))
+        return self._run(_objects.wait(self, refs, num_returns, self._seconds(timeout), progress))
 
     def as_completed(
         self, refs: Iterable[ObjectRef[T]], timeout: float | None = DEFAULT, *, progress: bool = False
@@ -351,21 +354,17 @@ class Client(Collectives):
         """
         from phalanx import _streams
 
-        return _streams.as_completed(self, list(refs), self._seconds(timeout), progress)
+        return _streams.as_completed(self, several(refs, "as_completed"), self._seconds(timeout), progress)
 
     # ---- moving
 
     def gather(self, refs: Sequence[ObjectRef[T]], timeout: float | None = DEFAULT) -> list[T]:
         """Return the values of objects in their order. Equivalent to `get` of a list."""
-        return self.get(list(refs), timeout)
+        return self.get(several(refs, "gather"), timeout)
 
     def scatter(self, value: Any, refs: Sequence[ObjectRef], timeout: float | None = DEFAULT) -> None:
         """Split an array evenly along its first axis and put the parts as `refs`, for others to get."""
-        import numpy as np
-
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        for part, ref in zip(np.array_split(np.asarray(value), len(refs)), refs):
-            self.put(part, ref, timeout=deadline.left())
+        self._run(_objects.scatter(self, value, refs, self._seconds(timeout)))
 
     def all_to_all(
         self,
@@ -374,10 +373,7 @@ class Client(Collectives):
         timeout: float | None = DEFAULT,
     ) -> list[T]:
         """Put the outgoing values, and return the values of `incoming` in that order."""
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        for ref, value in outgoing:
-            self.put(value, ref, timeout=deadline.left())
-        return self.get(list(incoming), deadline.left())
+        return self._run(_objects.all_to_all(self, outgoing, incoming, self._seconds(timeout)))
 
     # ---- managing
 
@@ -392,8 +388,7 @@ class Client(Collectives):
         ObjectDeletedError
             The object was never put.
         """
-        wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
-        self._run(_calls.delete(self, wanted, self._seconds(timeout)))
+        self._run(_calls.delete(self, refs, self._seconds(timeout)))
 
     def contains(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> bool:
         """Return whether the cluster has a complete copy of the object."""
@@ -456,4 +451,4 @@ class Client(Collectives):
         """
         from phalanx import _tools
 
-        return _tools.tree(self._directory, self._address, ref.hex())
+        return _tools.tree(self._directory, self._address, id_for(self, ref).hex())

@@ -13,10 +13,21 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
-from phalanx import _calls, _failures, _native, _objects, _status, _structures, _values, _waiting, exceptions
+from phalanx import (
+    _arguments,
+    _calls,
+    _failures,
+    _native,
+    _objects,
+    _status,
+    _structures,
+    _values,
+    _waiting,
+    exceptions,
+)
 from phalanx._connection import DEFAULT, Connection
 from phalanx._native import ffi, lib, nanos
-from phalanx._ref import ObjectRef, id_for, ids_for, made_by
+from phalanx._ref import ObjectRef, checked, id_for, ids_for, made_by, several
 from phalanx._typing import Generic, TypeVar
 from phalanx._waiting import Finish
 
@@ -161,9 +172,11 @@ def _begin(
     timeout: float | None,
     is_open: bool,
 ) -> Steps[tuple[Any, ObjectRef]]:
-    wanted = list(refs)
+    wanted = several(refs, "reduce")
+    if num_objects is not None:
+        num_objects = _arguments.whole(num_objects, "num_objects", 1)
     deadline = _waiting.Deadline(connection._seconds(timeout))
-    target = made_by(connection) if ref is None else ref
+    target = made_by(connection) if ref is None else checked(ref)
     if dtype is None:
         if not wanted:
             raise exceptions.InvalidArgumentError("a reduction of no sources")
@@ -229,7 +242,12 @@ def _first_of(
                 # No name for the call: it would hold the object during the next wait.
                 seconds = deadline.left()
                 yield from _failures.finish(
-                    connection, _calls.get(connection, [ref], seconds), None, "Reduce", ref, [ref]
+                    connection,
+                    _calls.get(connection, [ref], seconds, free=_waiting.abandon),
+                    None,
+                    "Reduce",
+                    ref,
+                    [ref],
                 )
             except Exception:
                 spare -= 1
@@ -294,8 +312,6 @@ def _reduce_options(
         raise exceptions.InvalidArgumentError(
             f"order={order!r}, root={root!r}: 'arrival' or 'fixed', 'caller' or 'any'"
         )
-    if num_objects is not None and num_objects < 1:
-        raise exceptions.InvalidArgumentError(f"num_objects={num_objects}")
     options = ffi.new("phx_reduce_options*")
     runs = [] if len(elements) == 1 else [(end, number) for number, end in elements]
     options.dtype = elements[0][0]
@@ -359,13 +375,14 @@ class Reduction(Generic[T]):
 
     def _add(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None) -> Steps[None]:
         connection = self._connection
-        wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
+        wanted = [refs] if isinstance(refs, ObjectRef) else several(refs, "add", or_one=True)
+        seconds = connection._seconds(timeout)
         call = _waiting.owned(
             lib.phx_add_sources(
-                connection._ptr, self.ref.id, ids_for(connection, wanted), len(wanted), nanos(timeout)
+                connection._ptr, self.ref.id, ids_for(connection, wanted), len(wanted), nanos(seconds)
             )
         )
-        yield Finish(call, timeout, "adding sources", self.ref.id)
+        yield Finish(call, seconds, "adding sources", self.ref.id)
 
     def close(self, timeout: float | None = 30.0) -> ObjectRef[T]:
         """Close the reduction to new sources, and return its ref.
@@ -376,8 +393,9 @@ class Reduction(Generic[T]):
 
     def _close(self, timeout: float | None) -> Steps[ObjectRef[T]]:
         connection = self._connection
-        call = _waiting.owned(lib.phx_close_reduction(connection._ptr, self.ref.id, nanos(timeout)))
-        yield Finish(call, timeout, "closing the reduction", self.ref.id)
+        seconds = connection._seconds(timeout)
+        call = _waiting.owned(lib.phx_close_reduction(connection._ptr, self.ref.id, nanos(seconds)))
+        yield Finish(call, seconds, "closing the reduction", self.ref.id)
         return self.ref
 
     def wait(self, timeout: float | None = None) -> ObjectRef[T]:
@@ -387,7 +405,13 @@ class Reduction(Generic[T]):
     def _wait(self, timeout: float | None) -> Steps[ObjectRef[T]]:
         connection = self._connection
         yield from _failures.finish(
-            connection, self._call, timeout, "Reduce", self.ref, [self.ref], cancel=False
+            connection,
+            self._call,
+            connection._seconds(timeout),
+            "Reduce",
+            self.ref,
+            [self.ref],
+            cancel=False,
         )
         # The call holds the result once. A second wait must not count that hold again.
         if not self._ended:
@@ -411,6 +435,7 @@ def reduce(
     root: str,
     timeout: float | None,
 ) -> Steps[ObjectRef]:
+    refs = several(refs, "reduce")
     call, target = yield from _begin(
         connection, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
     )
@@ -445,6 +470,7 @@ def allreduce(
     dtype: Any,
     timeout: float | None,
 ) -> Steps[Any]:
+    refs = several(refs, "allreduce")
     call, target = yield from _begin(
         connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
     )
@@ -465,11 +491,14 @@ def reduce_scatter(
 ) -> Steps[Any]:
     import numpy as np
 
-    wanted = list(refs)
-    if len(targets) != len(wanted) or not 0 <= index < len(wanted):
+    wanted, targets = several(refs, "reduce_scatter"), several(targets, "reduce_scatter")
+    index = _arguments.whole(index, "index")
+    if len(targets) != len(wanted) or index >= len(wanted):
         raise exceptions.InvalidArgumentError(
-            f"part {index} of {len(wanted)} sources and {len(targets)} targets"
+            f"part {index} of {len(wanted)} sources and {len(targets)} targets: reduce_scatter takes as many"
+            " targets as sources, and index counts from 0"
         )
+    target_ids = ids_for(connection, targets)
     deadline = _waiting.Deadline(connection._seconds(timeout))
     metadata, nbytes = yield from _first_of(connection, wanted, deadline)
     number = (
@@ -480,7 +509,7 @@ def reduce_scatter(
     call = _waiting.owned(
         lib.phx_reduce_scatter(
             connection._ptr,
-            ids_for(connection, targets),
+            target_ids,
             ids_for(connection, wanted),
             len(wanted),
             index,
@@ -522,10 +551,9 @@ def reduced_from(connection: Connection, ref: ObjectRef, seconds: float | None) 
 def allgather(
     connection: Connection, refs: Sequence[ObjectRef], index: int, seconds: float | None
 ) -> Steps[list[Any]]:
-    wanted = list(refs)
-    call = _waiting.owned(
-        lib.phx_all_gather(connection._ptr, ids_for(connection, wanted), len(wanted), index, nanos(seconds))
-    )
+    wanted = several(refs, "allgather")
+    ids, own = ids_for(connection, wanted), _arguments.whole(index, "index")
+    call = _waiting.owned(lib.phx_all_gather(connection._ptr, ids, len(wanted), own, nanos(seconds)))
     yield from _failures.finish(connection, call, seconds, "allgather", None, wanted)
     return (yield from _objects.values_of(connection, call, len(wanted)))
 
@@ -533,9 +561,10 @@ def allgather(
 def barrier(
     connection: Connection, name: str, participants: int, index: int, seconds: float | None
 ) -> Steps[None]:
-    spelled = name.encode()
+    spelled = _arguments.utf8(name, "name")
+    count, own = _arguments.whole(participants, "participants", 1), _arguments.whole(index, "index")
     call = _waiting.owned(
-        lib.phx_barrier(connection._ptr, spelled, len(spelled), participants, index, nanos(seconds))
+        lib.phx_barrier(connection._ptr, spelled, len(spelled), count, own, nanos(seconds))
     )
     # The cluster keeps the deadline: one here could end a call whose barrier has been passed.
     yield Finish(call, None, f"barrier {name!r}", None)

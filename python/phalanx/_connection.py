@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 
-from phalanx import _inheritance, _native, _waiting, exceptions
+from phalanx import _arguments, _inheritance, _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 
 TYPE_CHECKING = False
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 # The default of a timeout argument, because None already means "no limit".
 DEFAULT: Any = ...
+_MAX_CAPACITY = (1 << 63) - 1
+
+
+def address_of(address: str | os.PathLike[str] | None) -> str:
+    """Return a caller's address as text; empty for None."""
+    path = os.fspath(address) if isinstance(address, os.PathLike) else address
+    return "" if path is None else _arguments.utf8(path, "address").decode()
 
 
 class Connection:
@@ -33,21 +40,24 @@ class Connection:
 
     def __init__(
         self,
-        address: str | None = None,
+        address: str | os.PathLike[str] | None = None,
         *,
         timeout: float | None = DEFAULT,
-        connect_timeout: float = 10.0,
+        connect_timeout: float | None = 10.0,
         capacity: int = 0,
     ) -> None:
         self._closed = True  # __init__ can raise before it connects
         self._offered = False
-        self._timeout = _timeout_setting() if timeout is DEFAULT else timeout
+        self._timeout = _timeout_setting() if timeout is DEFAULT else _arguments.seconds_of(timeout)
+        patience = nanos(_arguments.seconds_of(connect_timeout, "connect_timeout"))
+        room = _arguments.whole(capacity, "capacity", most=_MAX_CAPACITY)
+        address = address_of(address)
         received = None if address else _inheritance.received()
         if received is not None:
             address = received.address
-        spelled = ffi.new("char[]", (address or "").encode())
+        spelled = ffi.new("char[]", address.encode())
         executable = ffi.new("char[]", _native.EXECUTABLE.encode())
-        options = ffi.new("phx_connect_options*", (spelled, executable, nanos(connect_timeout), capacity))
+        options = ffi.new("phx_connect_options*", (spelled, executable, patience, room))
         where = address or os.environ.get("PHALANX_ADDRESS")
         node = f"unix:{where.removeprefix('unix:')}" if where else None
         try:
@@ -113,6 +123,12 @@ class Connection:
             self._closed = True
             lib.phx_close(self._ptr)
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a client cannot be pickled: a child process uses the functions of the package, or makes a client of"
+            " its own, phalanx.Client(client.address); refs can be pickled"
+        )
+
     # ---- for the features
 
     def _offer(self) -> None:
@@ -127,13 +143,7 @@ class Connection:
 
     def _seconds(self, timeout: float | None) -> float | None:
         """Return the limit of a call in seconds; None: no limit."""
-        return self._timeout if timeout is DEFAULT else timeout
-
-    def _finish(
-        self, call: Any, seconds: float | None, what: str, object_id: bytes | None, cancel: bool = True
-    ) -> None:
-        """Wait until a call succeeds; see `_waiting.finish`."""
-        _waiting.finish(call, seconds, what, object_id, self._address, cancel)
+        return self._timeout if timeout is DEFAULT else _arguments.seconds_of(timeout)
 
     def _run(self, steps: _waiting.Steps[_T]) -> _T:
         """Return the result of a call's steps; block in each."""
@@ -179,8 +189,9 @@ def of_cluster(directory: str) -> Connection | None:
 def _timeout_setting() -> float | None:
     spelled = os.environ.get("PHALANX_TIMEOUT", "")
     try:
-        return float(spelled) if spelled else None
+        seconds = float(spelled) if spelled else None
     except ValueError:
         raise exceptions.InvalidArgumentError(
             f"PHALANX_TIMEOUT={spelled!r} is no number of seconds"
         ) from None
+    return _arguments.seconds_of(seconds, "PHALANX_TIMEOUT")

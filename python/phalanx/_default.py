@@ -12,7 +12,7 @@ import threading
 
 from phalanx import _ref, exceptions
 from phalanx._client import Client
-from phalanx._connection import DEFAULT
+from phalanx._connection import DEFAULT, address_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ _ref.use_default_client(client)
 
 
 def init(
-    address: str | None = None,
+    address: str | os.PathLike[str] | None = None,
     *,
     timeout: float | None = DEFAULT,
-    connect_timeout: float = 10.0,
+    connect_timeout: float | None = 10.0,
     capacity: int = 0,
 ) -> Client:
     """Connect the default client, and return it. Returns the present one if it is connected this way.
@@ -57,19 +57,20 @@ def init(
         "capacity": (capacity, 0),
     }
     options: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
+    path = address_of(address)
     with _lock:
         if _client is not None and not _client.closed and not _client.forked:
             same = not options or options == _options
-            if same and (address is None or _client.address == _spelled(address)):
+            if same and (not path or _client.address == f"unix:{path.removeprefix('unix:')}"):
                 return _client
             raise exceptions.InvalidArgumentError(
-                f"already connected to {_client.address}, or with other options: shutdown() first, or make a "
-                "Client"
+                f"the default client is connected to {_client.address} with the options {_options}, not to "
+                f"{path or 'any node'} with {options}: call phalanx.shutdown() first, or make a phalanx.Client"
             )
-        _client = Client(address, **options)
+        _client = Client(path, **options)
         _options = options
         # Children inherit the environment and private clusters anyway.
-        if address:
+        if path:
             _client._offer()
         return _client
 
@@ -81,10 +82,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _spelled(address: str) -> str:
-    return address if address.startswith("unix:") else f"unix:{address}"
 
 
 @atexit.register

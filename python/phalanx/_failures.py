@@ -13,7 +13,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 
-from phalanx import _calls, _native, _values, _waiting, exceptions
+from phalanx import _arguments, _calls, _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
 from phalanx._waiting import Finish
@@ -40,6 +40,9 @@ def set_exception(
     """Mark an object as failed; see `ObjectRef.set_exception`."""
     deadline = _waiting.Deadline(seconds)
     object_id = id_for(connection, ref)
+    if not isinstance(error, BaseException):
+        spelled = f"{error.__name__}(...)" if isinstance(error, type) else f"RuntimeError({error!r})"
+        raise TypeError(f"set_exception takes an exception, not {_arguments.shown(error)}: write {spelled}")
     message = yield from _encode(connection, ref, error, deadline)
     seconds = deadline.left()
     call = _waiting.owned(

@@ -7,13 +7,16 @@ module alone maps the library's status codes to exceptions. Has no state; any th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Sequence
 from functools import partial
 
 from phalanx import exceptions
 from phalanx._abi import ffi
+from phalanx._arguments import utf8
 from phalanx._release import __version__
 
 TYPE_CHECKING = False
@@ -86,12 +89,8 @@ def checked(pointer: Any, node: str | None = None) -> Any:
 
 
 def nanos(seconds: float | None) -> int:
-    """Return seconds as the library's nanoseconds; None means no limit."""
-    if seconds is None or seconds == float("inf"):
-        return FOREVER
-    if seconds != seconds or seconds < 0:
-        raise exceptions.InvalidArgumentError(f"a timeout of {seconds} s")
-    return min(int(seconds * 1e9), 1 << 62)
+    """Return seconds (`_arguments.seconds_of`) as the library's nanoseconds; None means no limit."""
+    return FOREVER if seconds is None else int(seconds * 1e9)
 
 
 def put_options(
@@ -169,7 +168,7 @@ def random_id() -> bytes:
 
 def id_from_name(name_space: str, name: str) -> bytes:
     made = ffi.new("char[20]")
-    space, spelled = name_space.encode(), name.encode()
+    space, spelled = utf8(name_space, "name_space"), utf8(name, "name")
     lib.phx_id_from_name(space, len(space), spelled, len(spelled), made)
     return ffi.buffer(made, ID_BYTES)[:]
 
@@ -187,7 +186,9 @@ def note_name(object_id: bytes, name_space: str, name: str) -> None:
     if object_id in _names or not (name_space + name).isprintable():
         return
     if len(_names) >= _MAX_NAMES:
-        _names.pop(next(iter(_names)), None)
+        # Another thread can change the table meanwhile; then it makes the room.
+        with contextlib.suppress(RuntimeError, StopIteration):
+            _names.pop(next(iter(_names)), None)
     _names[object_id] = name if name_space == "default" else f"{name_space}:{name}"
 
 
@@ -197,7 +198,12 @@ def shown(object_id: bytes) -> str:
     return object_id.hex() if name is None else f'"{name}" ({object_id.hex()})'
 
 
-# ---- building
+# ---- the package's files
+
+
+def main() -> None:
+    """Replace this process with the packaged executable, as the command ``phalanx``."""
+    os.execv(EXECUTABLE, [EXECUTABLE, *sys.argv[1:]])
 
 
 def get_include() -> str:

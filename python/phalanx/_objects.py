@@ -7,12 +7,12 @@ the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
-from phalanx import _calls, _failures, _native, _structures, _values, _waiting, exceptions
+from phalanx import _arguments, _calls, _failures, _native, _structures, _values, _waiting, exceptions
 from phalanx._native import lib
-from phalanx._ref import ObjectRef
+from phalanx._ref import ObjectRef, several
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def get(
 ) -> Steps[Any]:
     """Return the value of an object, or a list of values; see `Client.get`."""
     many = not isinstance(refs, ObjectRef)
-    wanted: Sequence[ObjectRef] = list(refs) if many else [refs]
+    wanted: list[ObjectRef] = [refs] if isinstance(refs, ObjectRef) else several(refs, "get", or_one=True)
     if not wanted:
         return []
     if out is not None and many:
-        raise exceptions.InvalidArgumentError("out= is for one object")
+        raise exceptions.InvalidArgumentError("out= is for one object: give its ref, not a list")
     if on_lost not in ("raise", "wait"):
         raise exceptions.InvalidArgumentError(f"on_lost={on_lost!r}: 'raise' or 'wait'")
     call = _calls.get(connection, wanted, seconds, on_lost == "raise", free=_waiting.abandon)
@@ -127,35 +127,68 @@ def _show_progress(
 
 def wait(
     connection: Connection,
-    refs: Sequence[ObjectRef],
+    refs: Iterable[ObjectRef],
     num_returns: int,
     seconds: float | None,
     progress: bool = False,
 ) -> Steps[tuple[list[ObjectRef], list[ObjectRef]]]:
     """Wait until `num_returns` objects are on this node, or the timeout expires; see `Client.wait`."""
-    if not 0 <= num_returns <= len(refs):
-        raise exceptions.InvalidArgumentError(f"num_returns={num_returns} of {len(refs)} objects")
+    wanted = several(refs, "wait")
+    enough = _arguments.whole(num_returns, "num_returns")
+    if enough > len(wanted):
+        raise exceptions.InvalidArgumentError(f"num_returns={enough} of {len(wanted)} objects")
 
     def describe() -> str:
-        return f"{num_returns} of {len(refs)} objects"
+        return f"{enough} of {len(wanted)} objects"
 
     calls: list[Any] = []
     # With a timeout of 0 the node answers each Get at once: the object, or that the time is up.
     limit = 0.0 if seconds == 0 else None
     try:
-        calls.extend(_calls.get(connection, [ref], limit, free=_waiting.abandon) for ref in refs)
+        calls.extend(_calls.get(connection, [ref], limit, free=_waiting.abandon) for ref in wanted)
         if limit is not None:
             yield _waiting.Some(calls, len(calls), None, describe)
             ended = [lib.phx_wait(call, 0) != _native.DEADLINE for call in calls]
         elif progress:
             from phalanx import _progress
 
-            ended = _progress.some(calls, num_returns, seconds, describe)
+            ended = _progress.some(calls, enough, seconds, describe)
         else:
-            ended = yield _waiting.Some(calls, num_returns, seconds, describe)
+            ended = yield _waiting.Some(calls, enough, seconds, describe)
     finally:
-        # Without this, the node would still fetch the objects of pending calls.
-        for call in calls:
-            lib.phx_cancel(call)
-    done = [ref for ref, there in zip(refs, ended) if there]
-    return done, [ref for ref, there in zip(refs, ended) if not there]
+        # Frees the calls, else the node would still fetch the objects of pending ones. They are not
+        # cancelled here, because the cycle collector can free them before it ends this generator.
+        calls.clear()
+    done = [ref for ref, there in zip(wanted, ended) if there]
+    return done, [ref for ref, there in zip(wanted, ended) if not there]
+
+
+def scatter(
+    connection: Connection, value: Any, refs: Sequence[ObjectRef], seconds: float | None
+) -> Steps[None]:
+    """Put the parts of an array; see `Client.scatter`."""
+    import numpy as np
+
+    wanted = several(refs, "scatter")
+    if not wanted:
+        raise exceptions.InvalidArgumentError("scatter: there are no refs for the parts")
+    deadline = _waiting.Deadline(seconds)
+    for part, ref in zip(np.array_split(np.asarray(value), len(wanted)), wanted):
+        yield from put(connection, part, ref, None, deadline.left(), True, False)
+
+
+def all_to_all(
+    connection: Connection,
+    outgoing: Iterable[tuple[ObjectRef, Any]],
+    incoming: Sequence[ObjectRef],
+    seconds: float | None,
+) -> Steps[list[Any]]:
+    """Put values and return others; see `Client.all_to_all`."""
+    if isinstance(outgoing, dict):
+        raise TypeError("all_to_all takes pairs of ref and value: outgoing.items() are those of a dict")
+    wanted = several(incoming, "all_to_all")
+    deadline = _waiting.Deadline(seconds)
+    for ref, value in outgoing:
+        yield from put(connection, value, ref, None, deadline.left(), True, False)
+    values: list[Any] = yield from get(connection, wanted, deadline.left())
+    return values

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from phalanx import _connection, _native, _status, _values, exceptions
+from phalanx import _arguments, _connection, _native, _status, _values, exceptions
 from phalanx._connection import DEFAULT
 from phalanx._native import ffi, lib
 from phalanx._typing import Generic, TypeVar
@@ -67,6 +67,11 @@ class ObjectRef(Generic[T_co]):
     )
 
     def __init__(self, object_id: bytes, cluster: str = "", *, client: Connection | None = None) -> None:
+        if not isinstance(object_id, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"an object id has {_native.ID_BYTES} bytes and is no {type(object_id).__name__}:"
+                " phalanx.ref(name) is the ref of a name, phalanx.ref() a new one"
+            )
         if len(object_id) != _native.ID_BYTES:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
@@ -107,10 +112,13 @@ class ObjectRef(Generic[T_co]):
         InvalidArgumentError
             `text` is not 40 hexadecimal digits.
         """
+        _arguments.utf8(text, "text")
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
-            raise exceptions.InvalidArgumentError(f"no object id: {text!r}") from error
+            raise exceptions.InvalidArgumentError(
+                f"no object id: {_arguments.shown(text)}; an id has 40 hexadecimal digits"
+            ) from error
 
     @property
     def id(self) -> bytes:
@@ -289,17 +297,50 @@ def made_by(connection: Connection, name: str | None = None) -> ObjectRef:
     return ref
 
 
+def checked(ref: Any) -> ObjectRef:
+    """Return the argument, a ref; raise TypeError for other values."""
+    if type(ref) is ObjectRef or isinstance(ref, ObjectRef):
+        return ref
+    raise TypeError(f"an ObjectRef is expected, not {_arguments.shown(ref)}{_remedy_for(ref)}")
+
+
+def several(refs: Any, call: str, or_one: bool = False) -> list[ObjectRef]:
+    """Return the argument of a call, an iterable of refs, as a list; raise TypeError for other values.
+
+    `id_for` checks the items. `or_one`: the call also takes one ref, which it has looked for already.
+    """
+    if isinstance(refs, ObjectRef):
+        raise TypeError(f"{call} takes a list of refs, not one ref: write [ref]")
+    if isinstance(refs, (str, bytes, dict)) or not hasattr(type(refs), "__iter__"):
+        takes = "an ObjectRef or a list of them" if or_one else "a list of ObjectRefs"
+        raise TypeError(f"{call} takes {takes}, not {_arguments.shown(refs)}{_remedy_for(refs)}")
+    return list(refs)
+
+
+def _remedy_for(value: Any) -> str:
+    """Return how to get the ref, or refs, for a value that is given instead, for errors."""
+    if isinstance(value, dict):
+        return ": list(refs.values()) are the refs of a dict"
+    if isinstance(value, (list, tuple)):
+        return ": give each ref itself"
+    if not isinstance(value, str):
+        return ": phalanx.put(value) returns the ref of a value, phalanx.ref(name) that of a name"
+    if len(value) == 2 * _native.ID_BYTES and value.isalnum():
+        return ": phalanx.ObjectRef.from_hex(text) is the ref of an id"
+    return f": phalanx.ref({_arguments.shown(value)}) is the ref of that name"
+
+
 def id_for(connection: Connection, ref: ObjectRef) -> bytes:
     """Return the id of a ref for a call of this connection, which takes a hold for the ref.
 
     Raises
     ------
+    TypeError
+        It is no ref.
     ForeignRefError
         The ref is of another cluster.
     """
-    if type(ref) is not ObjectRef and not isinstance(ref, ObjectRef):
-        raise TypeError(f"an ObjectRef is wanted, not a {type(ref).__name__}")
-    theirs, ours = ref._cluster, connection._directory
+    theirs, ours = checked(ref)._cluster, connection._directory
     # One directory can have several spellings, so only addresses that cannot be aliases are an
     # error.
     if theirs and theirs != ours and _tells_clusters_apart(theirs, ours):

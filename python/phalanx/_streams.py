@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx import _calls, _native, _waiting, exceptions
+from phalanx import _arguments, _calls, _native, _waiting, exceptions
 from phalanx._native import ffi, lib
 from phalanx._ref import ObjectRef, id_for
 
@@ -33,8 +33,7 @@ def pieces(
     connection: Connection, ref: ObjectRef, nbytes: int, seconds: float | None
 ) -> Iterator[memoryview]:
     """Iterate over an object's bytes; see `Client.stream`."""
-    if nbytes < 1:
-        raise exceptions.InvalidArgumentError(f"pieces of {nbytes} bytes")
+    nbytes = _arguments.whole(nbytes, "nbytes", 1, 1 << 62)
     object_id = id_for(connection, ref)
     opened = ffi.new("phx_stream**")
 
@@ -74,21 +73,24 @@ def as_completed(
 def _completed(
     connection: Connection, refs: list[ObjectRef], deadline: _waiting.Deadline
 ) -> Iterator[ObjectRef]:
-    pending: list[tuple[ObjectRef, Any]] = []
+    pending = list(refs)
+    # One list for all waits: `clear` must take the calls from the frames of an exception, too. They are
+    # freed and not cancelled here, because the cycle collector can free them before it ends this
+    # generator.
+    calls: list[Any] = []
     try:
-        pending.extend((ref, _calls.get(connection, [ref], None)) for ref in refs)
+        calls.extend(_calls.get(connection, [ref], None, free=_waiting.abandon) for ref in refs)
         while pending:
-            calls = [call for _, call in pending]
-            ended = _waiting.some(calls, 1, deadline.left(), lambda: f"one of {len(calls)} objects")
+            ended = _waiting.some(calls, 1, deadline.left(), lambda: f"one of {len(pending)} objects")
             if not any(ended):
                 raise exceptions.GetTimeoutError(
                     f"{len(pending)} of {len(refs)} objects are not there within {deadline.seconds} s",
-                    pending[0][0].hex(),
+                    pending[0].hex(),
                     connection.address,
                 )
-            there = [ref for (ref, _), has_ended in zip(pending, ended) if has_ended]
-            pending = [entry for entry, has_ended in zip(pending, ended) if not has_ended]
+            there = [ref for ref, has_ended in zip(pending, ended) if has_ended]
+            pending = [ref for ref, has_ended in zip(pending, ended) if not has_ended]
+            calls[:] = [call for call, has_ended in zip(calls, ended) if not has_ended]
             yield from there
     finally:
-        for _, call in pending:
-            lib.phx_cancel(call)
+        calls.clear()

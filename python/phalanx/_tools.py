@@ -12,7 +12,7 @@ import os
 import subprocess
 from functools import partial
 
-from phalanx import _native, _status, exceptions
+from phalanx import _arguments, _native, _status, exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class Tree:
         DisconnectedError
             The directory does not answer.
         """
+        seconds = _arguments.seconds_of(timeout)
+        if not interval > 0:
+            raise exceptions.InvalidArgumentError(f"interval={interval}: more than 0 seconds are expected")
         try:
             from IPython.display import display
         except ImportError as error:
@@ -104,7 +107,7 @@ class Tree:
         shown = display(self, display_id=True)
         tree = self
         if tree.under_way:
-            with contextlib.closing(self._updates(timeout, interval)) as updates:
+            with contextlib.closing(self._updates(seconds, interval)) as updates:
                 for tree in updates:
                     if shown is not None:  # None: the program runs outside IPython
                         shown.update(tree)

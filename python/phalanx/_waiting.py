@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator
 from functools import partial
 
-from phalanx._native import DEADLINE, PENDING, error_of, ffi, lib, nanos, shown, text
+from phalanx._native import DEADLINE, PENDING, error_of, ffi, lib, shown, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class Deadline:
     """One time limit for all steps of a call. None: no limit."""
 
     def __init__(self, seconds: float | None) -> None:
-        nanos(seconds)  # raises if it is negative or NaN
         self.seconds = seconds
         self._until = None if seconds is None else time.monotonic() + seconds
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from phalanx import _native, _status, _values, _waiting, exceptions
 from phalanx._native import ffi, lib
-from phalanx._ref import ObjectRef, id_for, made_by
+from phalanx._ref import ObjectRef, checked, id_for, made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Writer:
         """Take the memory of a Create that has succeeded."""
         self._connection = connection
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
-        self._nbytes = nbytes
+        self.nbytes = nbytes
         self._looked_at: Any = lambda: None
         self._look()
 
@@ -78,7 +78,7 @@ class _Writer:
         if buffer is None:
             # Views of the memory keep the writer alive, because it owns the pages.
             pages = ffi.gc(lib.phx_writer_data(self._ptr), partial(_let_go, self._ptr))
-            buffer = ffi.buffer(pages, self._nbytes)
+            buffer = ffi.buffer(pages, self.nbytes)
             self._looked_at = weakref.ref(buffer)
         self.memory = memoryview(buffer)
 
@@ -141,6 +141,32 @@ def write(
     return (yield _waiting.Work(work))
 
 
+def _unmapping(writer: _Writer, end: Callable[[], None]) -> Steps[None]:
+    """Call a function that ends a writer, and unmaps its memory, which takes long if it is large."""
+    if writer.nbytes < _native.OWN_FILE_BYTES:
+        end()
+    else:
+        yield _waiting.Work(lambda _: end())
+
+
+def create(
+    connection: Connection,
+    shape: int | tuple[int, ...],
+    dtype: Any,
+    ref: ObjectRef | None,
+    order: Layout,
+    keep: bool | None,
+    seconds: float | None,
+) -> Steps[Draft]:
+    """Return a draft; see `Client.create`."""
+    metadata, nbytes = _values.metadata_for(shape, dtype, order)
+    target = made_by(connection) if ref is None else checked(ref)
+    kept = target._named if keep is None else keep
+    object_id = id_for(connection, target)
+    call = yield from _create(connection, object_id, nbytes, metadata, seconds, not kept)
+    return Draft(connection, target, metadata, _Writer(connection, nbytes, call), kept)
+
+
 class Draft:
     """An array in shared memory that becomes an object when it is sealed.
 
@@ -162,23 +188,15 @@ class Draft:
     _sealing: Any = None
 
     def __init__(
-        self,
-        client: Connection,
-        shape: int | tuple[int, ...],
-        dtype: Any,
-        ref: ObjectRef | None,
-        order: Layout,
-        keep: bool | None,
-        seconds: float | None,
+        self, client: Connection, ref: ObjectRef, metadata: bytes, writer: _Writer, keep: bool
     ) -> None:
-        self._metadata, nbytes = _values.metadata_for(shape, dtype, order)
-        self.ref = made_by(client) if ref is None else ref
-        self._keep = self.ref._named if keep is None else keep
+        """Take the memory of `writer`; `create` is the call."""
+        self.ref = ref
+        self._metadata = metadata
+        self._keep = keep
         self._connection = client
-        object_id = id_for(client, self.ref)
-        call = client._run(_create(client, object_id, nbytes, self._metadata, seconds, not self._keep))
-        self._writer = _Writer(client, nbytes, call)
-        self._show(self._writer)
+        self._writer = writer
+        self._show(writer)
 
     def __repr__(self) -> str:
         state = "sealing" if self._sealing is not None else "sealed or dropped"
@@ -232,11 +250,13 @@ class Draft:
         KeyboardInterrupt
             The wait was interrupted. Call `seal` again to continue it.
         """
+        return self._connection._run(self._seal())
+
+    def _seal(self) -> Steps[ObjectRef]:
         if self._sealing is None:
-            with self._ending() as writer:
-                self._sealing = writer.seal()
+            yield from _unmapping(self._open(), self._begin_seal)
         try:
-            self._connection._finish(self._sealing, None, "Seal", self.ref._id, cancel=False)
+            yield _waiting.Finish(self._sealing, None, "Seal", self.ref._id, cancel=False)
         except exceptions.PhalanxError:
             self._sealing = None
             raise
@@ -246,6 +266,10 @@ class Draft:
             self.ref._counts_with(self._connection)
         return self.ref
 
+    def _begin_seal(self) -> None:
+        with self._ending() as writer:
+            self._sealing = writer.seal()
+
     def drop(self) -> None:
         """Drop the draft: the object is not put. Does nothing if the draft is sealed or dropped.
 
@@ -254,11 +278,17 @@ class Draft:
         StoreFullError
             As in `seal`.
         """
+        self._connection._run(self._drop())
+
+    def _drop(self) -> Steps[None]:
         if self._writer is not None:
-            with self._ending() as writer:
-                writer.abort()
+            yield from _unmapping(self._writer, self._abort)
         elif self._sealing is not None:
             self._sealing = None  # freeing the call forgets its hold
+
+    def _abort(self) -> None:
+        with self._ending() as writer:
+            writer.abort()
 
     def __enter__(self) -> Draft:
         return self
@@ -269,12 +299,16 @@ class Draft:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None:
+        self._connection._run(self._leave(kind is not None))
+
+    def _leave(self, failed: bool) -> Steps[None]:
+        """End a block, which has raised if it `failed`."""
+        if not failed:
             if self._writer is not None or self._sealing is not None:
-                self.seal()
+                yield from self._seal()
             return
         try:
-            self.drop()
+            yield from self._drop()
         except exceptions.PhalanxError as refused:
             # The exception of the block is more useful to the caller than this one.
             import logging

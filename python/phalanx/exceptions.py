@@ -63,7 +63,11 @@ class StoreFullError(PhalanxError, MemoryError):
 
 
 class DisconnectedError(PhalanxError, ConnectionError):
-    """The node, or the directory behind it, cannot be reached. Values that are mapped stay readable."""
+    """The node, or the directory behind it, cannot be reached. Values that are mapped stay readable.
+
+    A client whose node is gone does not connect again: make another one. `phalanx.shutdown` makes the
+    functions of the package connect again.
+    """
 
 
 class VersionError(PhalanxError, ConnectionError):

@@ -15,7 +15,7 @@ import pytest
 from failures_support import raises
 
 import phalanx
-from phalanx import _native, _tools, exceptions
+from phalanx import _calls, _native, _tools, _waiting, exceptions
 
 LARGE = (3 << 20) // 8
 
@@ -146,6 +146,26 @@ def test_the_same_value_under_a_name_is_no_error(client, value):
     with pytest.raises(exceptions.ObjectExistsError):
         client.put("another", ref)
     client.delete(ref)
+
+
+def test_a_put_under_a_name_and_its_comparison_share_the_time(client, clock, monkeypatch):
+    named = client.ref("shared/time")
+    client.put(7, named)
+    given = []
+    number, get = _calls._number, _calls.get
+
+    def later(*args):
+        clock.now += 2  # the time that the put takes
+        return number(*args)
+
+    def record(connection, refs, seconds, **options):
+        given.append(seconds)
+        return get(connection, refs, None, **options)
+
+    monkeypatch.setattr(_calls, "_number", later)
+    monkeypatch.setattr(_calls, "get", record)
+    client.put(7, named, timeout=5)
+    assert given == [3]
 
 
 def test_another_value_under_a_ref_without_a_name_is_dropped(client):
@@ -472,7 +492,7 @@ def test_a_seal_that_was_interrupted(nodes, end, monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(clients[0], "_finish", interrupted)
+    monkeypatch.setattr(_waiting, "finish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         draft.seal()
     with pytest.raises(exceptions.ClosedError):

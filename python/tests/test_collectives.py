@@ -420,12 +420,13 @@ def test_the_steps_of_a_call_share_its_time(client, clock, monkeypatch):
 def test_the_puts_of_a_call_share_its_time(client, clock, monkeypatch):
     given = []
 
-    def step(*args, timeout):
-        given.append(timeout)
+    def step(connection, value, ref, keep, seconds, *options):
+        given.append(seconds)
         clock.now += 2
+        yield from ()
 
-    monkeypatch.setattr(client, "put", step)
-    monkeypatch.setattr(client, "get", lambda refs, timeout: step(timeout=timeout))
+    monkeypatch.setattr(_objects, "put", step)
+    monkeypatch.setattr(_objects, "get", lambda client, refs, seconds: step(client, None, refs, None, seconds))
     refs = [client.ref() for _ in range(3)]
     client.scatter(np.arange(3), refs, timeout=5)
     assert given == [5, 3, 1]
@@ -527,7 +528,7 @@ def test_broadcasts_that_cannot_be(nodes):
     with pytest.raises(exceptions.ObjectDeletedError):
         clients[0].broadcast(clients[0].ref()).wait(timeout=60)
     ref = clients[0].put(np.ones(LARGE))
-    with pytest.raises(exceptions.ObjectDeletedError, match="zed"):
+    with pytest.raises(exceptions.InvalidArgumentError, match="no node is called zed; there are n0, n1, n2"):
         clients[0].broadcast(ref, ["n1", "zed"]).wait(timeout=60)
     with pytest.raises(ValueError):
         clients[0].broadcast(ref, []).wait(timeout=60)

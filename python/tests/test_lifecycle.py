@@ -1,4 +1,4 @@
-"""Processes: forks, exits, daemons that die. Each case runs in its own interpreter."""
+"""Processes: forks, exits, daemons that die, sub-interpreters. Each case runs in its own interpreter."""
 
 from __future__ import annotations
 
@@ -321,3 +321,89 @@ for value in (b'small', bytes(1 << 22), memoryview(bytes(1 << 22))):
 print('works')
 """
     assert run(code).split() == ["works"]
+
+
+@pytest.mark.parametrize("kind", ["as_completed", "wait"])
+def test_a_wait_in_a_cycle_of_garbage_is_collected(kind):
+    """The collector can free the calls of a generator before it closes the generator."""
+    code = """
+import asyncio, gc, os, phalanx
+from phalanx import _calls
+gc.disable()
+client = phalanx.init()
+aio = phalanx.AsyncClient.of(client)
+get = _calls.get
+def get_later(*arguments, **options):
+    gc.collect(0)  # the generator, but not its last call, becomes a member of an older generation
+    return get(*arguments, **options)
+_calls.get = get_later
+def as_completed():
+    arriving = client.as_completed([client.put(1), *[client.ref() for _ in range(9)]])
+    next(arriving)
+    cycle = [arriving]
+    cycle.append(cycle)
+def wait():
+    async def main():
+        task = asyncio.ensure_future(aio.wait([client.ref() for _ in range(9)]))
+        await asyncio.sleep(0)
+        assert not task.done()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # the task is destroyed
+    loop.run_until_complete(main())
+    loop.close()
+for _ in range(20):
+    KIND()
+    gc.collect()
+print(client.get(client.put("end")))
+"""
+    # The C library overwrites memory that is freed.
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code.replace("KIND", kind)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "MALLOC_PERTURB_": "165"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
+# ---- sub-interpreters: a clear error, and no harm to the main interpreter
+
+_KINDS = ["", "'legacy'"] if sys.version_info >= (3, 13) else [""]
+
+_INSIDE = """
+try:
+    import phalanx
+except ImportError as error:
+    assert error.name == "phalanx" and "sub-interpreter" in str(error), error
+    print("refused", flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", ["inside", "outside"])
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_sub_interpreter_is_refused(first, kind):
+    code = f"""
+inside = {_INSIDE!r}
+try:
+    import _interpreters as interpreters
+    execute = interpreters.exec
+except ImportError:
+    import sys
+    if {kind!r}:
+        print('refused\\\\nworks')  # there is one kind only
+        sys.exit()
+    import _xxsubinterpreters as interpreters
+    execute = interpreters.run_string
+if {first!r} == 'outside':
+    import phalanx
+other = interpreters.create({kind})
+failed = execute(other, inside)
+assert failed is None, failed
+import phalanx
+assert phalanx.get(phalanx.put('works')) == 'works'
+interpreters.destroy(other)
+print(phalanx.get(phalanx.put('works')))
+"""
+    assert run(code).split() == ["refused", "works"]

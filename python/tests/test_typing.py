@@ -112,6 +112,7 @@ def _completed(text: str) -> set[str]:
         ("phalanx.open_reduction([], dtype='f4').", {"add", "close", "wait", "ref"}),
         ("with phalanx.create(3, 'f4') as draft:\n    draft.", {"array", "publish", "seal"}),
         ("with phalanx.create(3, 'f4') as draft:\n    draft.array.", {"shape", "sum"}),
+        ("phalanx.AsyncClient().create(3, 'f4').", {"array", "publish", "seal"}),
         ("phalanx.wait([phalanx.ref()])[0][0].", {"get", "hex"}),
         ("for ref in phalanx.as_completed([]):\n    ref.", {"get", "hex"}),
     ],

@@ -438,6 +438,24 @@ def test_a_slice_of_a_table_does_not_take_the_table_along():
     assert round_trip(batch).equals(batch)
 
 
+def test_a_slice_of_an_arrow_array_does_not_take_the_array_along():
+    pa = pytest.importorskip("pyarrow")
+    columns = [
+        pa.array(range(100_000)),
+        pa.array([None, "some text"] * 50_000),
+        pa.array([[i] for i in range(50_000)]),
+        pa.array([{"a": i, "b": None} for i in range(50_000)]),
+        pa.array(["x", "y"] * 50_000).dictionary_encode(),
+        pa.chunked_array([list(range(50_000)), list(range(50_000))]),
+    ]
+    for column in columns:
+        for piece in (column.slice(5, 10), column.slice(3, 0), column.slice(len(column) - 1)):
+            assert values.encode(piece).nbytes < 10_000
+            back = round_trip(piece)
+            assert type(back) is type(piece) and back.type == piece.type and back.equals(piece)
+        assert round_trip(column).equals(column)
+
+
 # ---- frames from outside
 
 

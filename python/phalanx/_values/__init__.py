@@ -7,6 +7,7 @@ value first needs them.
 from __future__ import annotations
 
 import array as _array
+import operator
 import sys
 from collections import OrderedDict
 
@@ -316,7 +317,11 @@ def metadata_for(shape: int | tuple[int, ...], dtype: Any, order: str = "C") -> 
     """
     from phalanx._values import arrays
 
-    lengths = (shape,) if isinstance(shape, int) else tuple(int(length) for length in shape)
+    try:
+        sizes: Any = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        lengths = tuple(operator.index(length) for length in sizes)
+    except TypeError:
+        raise TypeError(f"shape {shape!r}: a whole number or a tuple of whole numbers is expected") from None
     if any(length < 0 for length in lengths):
         raise ValueError(f"shape {lengths} is negative")
     if order not in ("C", "F"):

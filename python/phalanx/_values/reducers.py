@@ -42,6 +42,8 @@ def _find(kind: type) -> Reducer | None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None and kind in (arrow.Table, arrow.RecordBatch):
         return reduce_arrow
+    if arrow is not None and issubclass(kind, (arrow.Array, arrow.ChunkedArray)):
+        return reduce_column
     if arrow is not None and issubclass(kind, arrow.Buffer):
         return reduce_buffer
     return None
@@ -190,8 +192,36 @@ def reduce_buffer(buffer: Any) -> tuple[Any, ...] | None:
 
 def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
     """Copy a slice of a table out of its parent's buffers, because pickle would store all of them."""
-    if table.get_total_buffer_size() <= 2 * table.nbytes + 4096:
+    if not _is_slice(table):
         return None
+    # Its buffers are stored one by one, as those of a whole table, so that copies are writable.
+    reduced: tuple[Any, ...] = _own_copy(table).__reduce__()
+    return reduced
+
+
+def reduce_column(column: Any) -> tuple[Any, ...] | None:
+    """Copy a slice of an array or a chunked array, as that of a table."""
+    if not _is_slice(column):
+        return None
+    arrow = sys.modules["pyarrow"]
+    own = _own_copy(arrow.Table.from_arrays([column], [""])).column(0)
+    if isinstance(column, arrow.Array):
+        own = own.combine_chunks()
+    # Arrow's format has no place for a type that only this program knows.
+    if own.type != column.type or type(own) is not type(column):
+        return None
+    reduced: tuple[Any, ...] = own.__reduce__()
+    return reduced
+
+
+def _is_slice(data: Any) -> bool:
+    """Whether Arrow data uses less than half of its buffers."""
+    total: int = data.get_total_buffer_size()
+    return total > 2 * data.nbytes + 4096
+
+
+def _own_copy(table: Any) -> Any:
+    """Return a table or record batch with buffers of its own."""
     arrow = sys.modules["pyarrow"]
     import pyarrow.ipc  # noqa: F401  (makes it an attribute of pyarrow)
 
@@ -199,7 +229,4 @@ def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
     with arrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
     with arrow.ipc.open_stream(sink.getvalue()) as reader:
-        own = reader.read_next_batch() if isinstance(table, arrow.RecordBatch) else reader.read_all()
-    # Its buffers are stored one by one, as those of a whole table, so that copies are writable.
-    reduced: tuple[Any, ...] = own.__reduce__()
-    return reduced
+        return reader.read_next_batch() if isinstance(table, arrow.RecordBatch) else reader.read_all()

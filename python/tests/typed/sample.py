@@ -90,6 +90,11 @@ async def async_client(ref: Floats) -> None:
         assert_type(await client.broadcast(ref), int)
         sent = client.broadcast(ref, "n1")
         assert_type(await sent.progress(), phalanx.Progress)
+        async with client.create((2, 3), "f4") as draft:
+            assert_type(draft, phalanx.AsyncDraft)
+            draft.array[:] = 1
+        draft = await client.create(3, "f4")
+        assert_type(await draft.seal(), phalanx.ObjectRef[np.ndarray[Any, np.dtype[Any]]])
         growing = await client.open_reduction([ref], dtype=[1.0, 2.0])
         await growing.add(ref)
         assert_type(await growing, Floats)

@@ -9,9 +9,23 @@
 namespace phalanx::directory {
 namespace {
 
-// Unknown nodes named in one error, and bytes of each name, so that the error fits into a message.
+// Unknown and known nodes named in one error, and bytes of each name, so that the error fits into a
+// message.
 constexpr size_t kMaxNamesListed = 16;
 constexpr size_t kMaxNameListedBytes = 256;
+
+// "A, B, and N more".
+std::string Listed(const absl::btree_set<absl::string_view>& names) {
+  std::vector<std::string> some;
+  for (const absl::string_view name : names) {
+    if (some.size() == kMaxNamesListed) break;
+    const bool long_one = name.size() > kMaxNameListedBytes;
+    some.push_back(long_one ? absl::StrCat("one of ", name.size(), " bytes") : std::string(name));
+  }
+  const size_t more = names.size() - some.size();
+  return absl::StrCat(absl::StrJoin(some, ", "),
+                      more == 0 ? "" : absl::StrCat(", and ", more, " more"));
+}
 
 }  // namespace
 
@@ -69,17 +83,12 @@ std::vector<Node*> NodeTable::Named(absl::btree_set<absl::string_view>& names) c
   return named;
 }
 
-std::string UnknownNodesMessage(const ObjectId& id,
-                                const absl::btree_set<absl::string_view>& names) {
-  std::vector<std::string> some;
-  for (const absl::string_view name : names) {
-    if (some.size() == kMaxNamesListed) break;
-    const bool long_one = name.size() > kMaxNameListedBytes;
-    some.push_back(long_one ? absl::StrCat("one of ", name.size(), " bytes") : std::string(name));
-  }
-  const size_t more = names.size() - some.size();
-  return absl::StrCat("object ", id.hex(), ": no node is called ", absl::StrJoin(some, ", "),
-                      more == 0 ? "" : absl::StrCat(", and ", more, " more"));
+std::string NodeTable::UnknownMessage(const ObjectId& id,
+                                      const absl::btree_set<absl::string_view>& names) const {
+  absl::btree_set<absl::string_view> known;
+  for (const auto& [key, node] : nodes_) known.insert(node->info.name());
+  return absl::StrCat("object ", id.hex(), ": no node is called ", Listed(names), "; there are ",
+                      Listed(known), " (`phalanx status` lists them)");
 }
 
 std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {

@@ -71,6 +71,9 @@ class NodeTable {
   std::string NameOf(const NodeKey& key) const;
   // The nodes whose names are in `names`; "*" means every node. Removes the names it found.
   std::vector<Node*> Named(absl::btree_set<absl::string_view>& names) const;
+  // "object X: no node is called A, B, and N more; there are C, D", bounded in length.
+  std::string UnknownMessage(const ObjectId& id,
+                             const absl::btree_set<absl::string_view>& names) const;
 
   // Ordered by key.
   const absl::btree_map<NodeKey, std::unique_ptr<Node>>& all() const { return nodes_; }
@@ -80,10 +83,6 @@ class NodeTable {
   std::unique_ptr<Node> being_removed_;
   uint64_t next_session_ = 1;
 };
-
-// "object X: no node is called A, B, and N more", bounded in length.
-std::string UnknownNodesMessage(const ObjectId& id,
-                                const absl::btree_set<absl::string_view>& names);
 
 // Iterates a hash set in the order of ids: the core decides in the same order in every replay.
 std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids);

@@ -63,13 +63,16 @@ TEST(NodeTableTest, NamedRemovesTheNamesThatItFound) {
   EXPECT_EQ(names, (absl::btree_set<absl::string_view>{"zed"}));
 }
 
-TEST(NodeTableTest, TheMessageOfUnknownNodesIsBounded) {
+TEST(NodeTableTest, TheMessageOfUnknownNodesNamesTheKnownOnesAndIsBounded) {
+  NodeTable nodes;
+  Open(nodes, kA, "a");
+  Open(nodes, kB, "b");
   std::vector<std::string> many;
   for (int i = 0; i < 20; ++i) many.push_back("node" + std::to_string(i));
   many.push_back(std::string(1000, 'x'));
   const absl::btree_set<absl::string_view> names(many.begin(), many.end());
-  const std::string message = UnknownNodesMessage(ObjectId::FromName("test", "object"), names);
-  EXPECT_NE(message.find("and 5 more"), std::string::npos) << message;
+  const std::string message = nodes.UnknownMessage(ObjectId::FromName("test", "object"), names);
+  EXPECT_NE(message.find("and 5 more; there are a, b ("), std::string::npos) << message;
   EXPECT_LT(message.size(), 1000u);
 }
 

@@ -83,8 +83,8 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
   if (!names.empty() && !m.sticky() && !m.begun()) {
     v1::BroadcastReply& reply = *outbox_.Send(node.key).mutable_broadcast_reply();
     reply.set_request_id(m.request_id());
-    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
-    reply.set_message(UnknownNodesMessage(id, names));
+    reply.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    reply.set_message(nodes_.UnknownMessage(id, names));
     return;
   }
   uint32_t arrived = 0;

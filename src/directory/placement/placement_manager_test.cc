@@ -79,14 +79,15 @@ TEST_F(PlacementManagerTest, ADeliveredCopyDoesNotCountBeforeItsNodeConfirmsIt) 
   EXPECT_EQ(Sent(), Messages{"a: reply 0"});
 }
 
-TEST_F(PlacementManagerTest, AnUnknownNodeOrObjectIsNotFound) {
-  const std::string not_found =
-      "a: reply " + std::to_string(static_cast<int>(absl::StatusCode::kNotFound));
+TEST_F(PlacementManagerTest, AnUnknownObjectIsNotFoundAndAnUnknownNodeIsInvalid) {
+  const auto reply = [](absl::StatusCode code) {
+    return Messages{"a: reply " + std::to_string(static_cast<int>(code))};
+  };
   Broadcast({"b"});
-  EXPECT_EQ(Sent(), Messages{not_found});
+  EXPECT_EQ(Sent(), reply(absl::StatusCode::kNotFound));
   Create(kA, /*complete=*/true);
   Broadcast({"zed"});
-  EXPECT_EQ(Sent(), Messages{not_found});
+  EXPECT_EQ(Sent(), reply(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(PlacementManagerTest, AStickyBroadcastReachesANodeThatJoinsLater) {

@@ -304,7 +304,10 @@ class BroadcastSimulation final : public ClientSimulation {
     if (ended) object.unconfirmed.erase(request.number);
     cluster_.journal().Note("broadcast of ", NameOf(request.object), " ",
                             nodes.status().ToString());
-    const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) ||
+    // A node that is down when the shard reads a request is not one that it knows.
+    const bool unknown_node =
+        absl::IsInvalidArgument(nodes.status()) && !request.sticky && !request.names.contains("*");
+    const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) || unknown_node ||
                        absl::IsNotFound(nodes.status()) || absl::IsDataLoss(nodes.status());
     // A node that waits for a lost object gives up after a minute.
     const bool given_up = absl::IsResourceExhausted(nodes.status()) && !running_;
