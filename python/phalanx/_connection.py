@@ -135,6 +135,10 @@ class Connection:
         """Wait until a call succeeds; see `_waiting.finish`."""
         _waiting.finish(call, seconds, what, object_id, self._address, cancel)
 
+    def _batch(self) -> Batch:
+        """Return a context within which requests are queued; its end sends them together."""
+        return Batch(self._ptr)
+
     def _run(self, steps: _waiting.Steps[_T]) -> _T:
         """Return the result of a call's steps; block in each."""
         try:
@@ -148,6 +152,21 @@ class Connection:
                     step = steps.send(result)
         except StopIteration as stop:
             return stop.value
+
+
+class Batch:
+    """The context of `Connection._batch`."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __enter__(self) -> None:
+        lib.phx_batch_begin(self._client)
+
+    def __exit__(self, *_: object) -> None:
+        lib.phx_batch_end(self._client)
 
 
 _connections: weakref.WeakValueDictionary[int, Connection] = weakref.WeakValueDictionary()

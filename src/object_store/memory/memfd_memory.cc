@@ -138,7 +138,10 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   // ResourceExhausted when another small object would bring the process near its end.
   absl::Status RoomForRecord();
   // More pages are made before the last ones are used, so that no request waits for zeroed pages.
-  bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
+  // The next pages of a segment cost no descriptor and no capacity, so they are made earlier.
+  bool RunsLow() const {
+    return extents_.free_bytes() < next_segment_bytes_ / (growing_ != 0 ? 4 : 8);
+  }
   // Makes the next pages of the segment that has not all of them, or else a new segment.
   void MakeExtents();
   void GrowSegment();
