@@ -373,7 +373,8 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
 }
 
 void MemfdMemory::Core::MakeExtents() {
-  if (making_extents_) return;
+  // A result of the helper can come after Close.
+  if (making_extents_ || helper_ == nullptr) return;
   // Extents that ended clients have left may be enough, and cost no new pages.
   FreeUnseen();
   if (waiting_.empty() && !RunsLow()) return;
@@ -595,6 +596,7 @@ void MemfdMemory::Core::Close() {
   seen_.clear();
   warm_.clear();
   segments_.clear();
+  growing_ = 0;
 }
 
 // ------------------------------------------------------------------------------ public methods

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <future>
 #include <map>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -57,6 +58,7 @@ class MemfdHarness final : public SharedMemoryHarness {
     Run([this] { memory_.reset(); });
   }
   void RunOut(bool out) override { out_ = out; }
+  void Post(std::function<void()> body) { loop_.Post(std::move(body)); }
   // The machine has nothing left for the next `times` requests.
   void Refuse(int times) { refusals_ = times; }
 
@@ -452,6 +454,29 @@ TEST(MemfdMemoryTest, ASegmentThatIsGivenUpWhileItGrowsIsReplaced) {
   const auto block = harness.Allocate(1'000'000);
   ASSERT_THAT(block, IsOk());
   EXPECT_GE(PagesOf(**block), (*block)->offset() + 1'000'000);
+}
+
+TEST(MemfdMemoryTest, PagesThatAreMadeWhileTheMemoryEndsAreDropped) {
+  MemfdHarness harness;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  while (blocks.empty() || blocks.back()->file_bytes() < uint64_t{16} << 20) {
+    blocks.push_back(*harness.Allocate(1'000'000));
+  }
+  const MemoryBlock& last = *blocks.back();
+  std::atomic<bool> growing{false};
+  harness.Post([&] {
+    const uint64_t before = PagesOf(last);
+    // More than a step, so the segment runs low.
+    for (int i = 0; i < 3; ++i) {
+      harness.memory().Allocate(1'000'000, [](absl::StatusOr<std::shared_ptr<MemoryBlock>>) {});
+    }
+    growing = true;
+    // The end of the memory is posted meanwhile, before the helper posts that it has made pages.
+    while (PagesOf(last) == before) std::this_thread::yield();
+  });
+  while (!growing) std::this_thread::yield();
+  harness.DestroyMemory();
+  harness.Run([] {});
 }
 
 TEST(MemfdMemoryTest, ARequestBeyondTheMachineNamesItsSize) {
