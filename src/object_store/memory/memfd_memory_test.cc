@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <map>
 #include <thread>
@@ -471,8 +472,12 @@ TEST(MemfdMemoryTest, PagesThatAreMadeWhileTheMemoryEndsAreDropped) {
       harness.memory().Allocate(1'000'000, [](absl::StatusOr<std::shared_ptr<MemoryBlock>>) {});
     }
     growing = true;
-    // The end of the memory is posted meanwhile, before the helper posts that it has made pages.
-    while (PagesOf(last) == before) std::this_thread::yield();
+    // The end of the memory is posted meanwhile, before the helper posts that it has made pages. It
+    // makes none if its last result waits behind this task.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (PagesOf(last) == before && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::yield();
+    }
   });
   while (!growing) std::this_thread::yield();
   harness.DestroyMemory();
