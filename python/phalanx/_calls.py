@@ -26,11 +26,20 @@ if TYPE_CHECKING:
 
     # Returns the structure with a digest (`_structures.find`).
     Find = Callable[[Connection, bytes], TreeSpec]
+    # The view of an object, its metadata and its bytes. Without a view the bytes are a copy.
+    Opened = tuple[Any, bytes, bytes | memoryview]
 
 _values.use_copier(_native.copy)
 
 # The bytes that are compared at once: their copies stay in the cache.
 _PIECE = 1 << 18
+# The largest object of which a Get copies the bytes: the memory of a view has an owner, which takes longer.
+_MOST_COPIED = 8 << 10
+_ROOM = 128 << 10
+_MAX_COPIES = 512
+# The memory that the library copies into. A call takes one of them, or makes one.
+_rooms: list[tuple[Any, Any, Any]] = []
+_new_bytes = ffi.new_allocator(should_clear_after_alloc=False)
 
 # ---- writing
 
@@ -153,20 +162,50 @@ def values_of(
     return decoded(connection, opened, find, copy, out, writable, allow_pickle)
 
 
-def views_of(connection: Connection, call: Any, count: int) -> list[tuple[Any, bytes, memoryview]]:
-    """Return the views of a Get that has succeeded, with the metadata and the bytes of each."""
-    views = ffi.new("phx_view[]", count)
-    if lib.phx_result_views(call, 0, count, views) != 0:
+def views_of(connection: Connection, call: Any, count: int) -> list[Opened]:
+    """Return the view, the metadata and the bytes of each object of a Get that has succeeded.
+
+    A small object has no view: its bytes are a copy.
+    """
+    opened: list[Opened] = []
+    # Taken off the list: a finaliser can run in between and make a call of its own.
+    try:
+        room = _rooms.pop()
+    except IndexError:
+        place = _new_bytes("char[]", _ROOM)
+        room = place, ffi.buffer(place, _ROOM), _new_bytes("uint64_t[]", 2 * _MAX_COPIES)
+    place, text, sizes = room
+    begin = 0
+    while begin < count:
+        end = min(count, begin + _MAX_COPIES)
+        copied = lib.phx_result_copies(call, begin, end, _MOST_COPIED, place, _ROOM, sizes)
+        if copied < 0:
+            raise _native.last_error(connection._address)
+        if copied == 0:
+            opened.append(_view_of(connection, call, begin))
+            begin += 1
+            continue
+        at = 0
+        lengths = iter(ffi.unpack(sizes, 2 * copied))
+        for length, nbytes in zip(lengths, lengths):
+            middle = at + length
+            at = middle + nbytes
+            opened.append((None, text[at - nbytes - length : middle], text[middle:at]))
+        begin += copied
+    _rooms.append(room)
+    return opened
+
+
+def _view_of(connection: Connection, call: Any, index: int) -> Opened:
+    view = ffi.new("phx_view*")
+    if lib.phx_result_views(call, index, index + 1, view) != 0:
         raise _native.last_error(connection._address)
-    # Every view gets its owner before the first decode, because a decode that raises would leak
-    # the rest.
-    owned = [_native.view_bytes(view) for view in views]
-    return [(view, _metadata(view), data) for view, data in zip(views, owned)]
+    return view, _metadata(view), _native.view_bytes(view)
 
 
 def decoded(
     connection: Connection,
-    opened: Sequence[tuple[Any, bytes, memoryview]],
+    opened: Sequence[Opened],
     find: Find | None,
     copy: bool | None = None,
     out: Any = None,
@@ -176,12 +215,13 @@ def decoded(
     """Return the values of views."""
     if out is not None:
         _, metadata, data = opened[0]
-        _values.copy_into(metadata, data, out)
+        _values.copy_into(metadata, memoryview(data), out)
         return [out]
     as_it_is = copy is None and not writable
+    decode_array, an_array = _values.decode_array, _values.AN_ARRAY
     return [
-        _values.decode_array(metadata, data)
-        if as_it_is and metadata.startswith(_values.AN_ARRAY)
+        decode_array(metadata, data)
+        if as_it_is and metadata.startswith(an_array)
         else _value(connection, view, metadata, data, find, copy, writable, allow_pickle)
         for view, metadata, data in opened
     ]
@@ -195,7 +235,7 @@ def _value(
     connection: Connection,
     view: Any,
     metadata: bytes,
-    data: memoryview,
+    data: bytes | memoryview,
     find: Find | None,
     copy: bool | None,
     writable: object,
@@ -210,7 +250,7 @@ def _value(
     with reading(connection):
         return _values.decode(
             metadata,
-            data,
+            memoryview(data),
             copy=copy,
             writable=how,
             allow_pickle=allow_pickle,
@@ -242,7 +282,8 @@ def delete(
     wanted = [refs] if isinstance(refs, ObjectRef) else several(refs, "delete", or_one=True)
     ids = [id_for(connection, ref) for ref in wanted]  # nothing is deleted if one of them is no ref
     # All deletes are in flight before the first wait.
-    calls = [_waiting.owned(lib.phx_delete(connection._ptr, each, nanos(seconds))) for each in ids]
+    with connection._batch():
+        calls = [_waiting.owned(lib.phx_delete(connection._ptr, each, nanos(seconds))) for each in ids]
     for object_id, call in zip(ids, calls):
         yield Finish(call, seconds, "Delete", object_id)
 

@@ -105,6 +105,7 @@ def _dtype_number(dtype: Any) -> int:
 _Elements = list[tuple[int, int]]
 
 
+@functools.lru_cache(256)
 def _elements_in(metadata: bytes, nbytes: int) -> _Elements:
     """Return the elements of objects with this metadata and size.
 
@@ -263,9 +264,11 @@ def _alike(
     """Return the metadata and size of the sources that exist, all the same; None if there is none."""
     deadline = _waiting.Deadline(seconds)
     # All requests are in flight before the first wait.
-    calls = [
-        _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds))) for ref in refs
-    ]
+    with connection._batch():
+        calls = [
+            _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds)))
+            for ref in refs
+        ]
     first = None
     status = ffi.new("phx_object_status*")
     for ref, call in zip(refs, calls):
@@ -476,7 +479,8 @@ def allreduce(
     )
     call = yield from _committed(connection, call, target, refs)
     if dtype is not None:
-        yield from _keep_structure(connection, target, timeout)
+        metadata = _calls.views_of(connection, call, 1)[0][1]
+        yield from _structures.keep(connection, metadata, connection._seconds(timeout))
     return (yield from _objects.values_of(connection, call, 1))[0]
 
 

@@ -145,6 +145,10 @@ class Connection:
         """Return the limit of a call in seconds; None: no limit."""
         return self._timeout if timeout is DEFAULT else _arguments.seconds_of(timeout)
 
+    def _batch(self) -> Batch:
+        """Return a context within which requests are queued; its end sends them together."""
+        return Batch(self._ptr)
+
     def _run(self, steps: _waiting.Steps[_T]) -> _T:
         """Return the result of a call's steps; block in each."""
         try:
@@ -158,6 +162,21 @@ class Connection:
                     step = steps.send(result)
         except StopIteration as stop:
             return stop.value
+
+
+class Batch:
+    """The context of `Connection._batch`."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __enter__(self) -> None:
+        lib.phx_batch_begin(self._client)
+
+    def __exit__(self, *_: object) -> None:
+        lib.phx_batch_end(self._client)
 
 
 _connections: weakref.WeakValueDictionary[int, Connection] = weakref.WeakValueDictionary()

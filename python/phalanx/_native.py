@@ -123,11 +123,13 @@ def _free_buffer(buffer: Any, _pages: Any, _free: Any = lib.phx_buffer_free) -> 
     _free(buffer)
 
 
-def private_bytes(view: Any, data: memoryview) -> memoryview:
+def private_bytes(view: Any, data: bytes | memoryview) -> memoryview:
     """Return writable bytes of a phx_view that belong to this caller: copy-on-write pages, or a copy.
 
-    `data` are the bytes of the view.
+    `data` are the bytes of the view. A view of None stands for bytes without one.
     """
+    if view is None:
+        return memoryview(bytearray(data))
     pages = lib.phx_private_pages(view.buffer)
     if pages == ffi.NULL:
         copy = bytearray(view.size)
@@ -139,7 +141,7 @@ def private_bytes(view: Any, data: memoryview) -> memoryview:
     return memoryview(ffi.buffer(owned, view.size))
 
 
-def _free_pages(size: int, _data: memoryview, pages: Any, _free: Any = lib.phx_private_free) -> None:
+def _free_pages(size: int, _data: bytes | memoryview, pages: Any, _free: Any = lib.phx_private_free) -> None:
     _free(pages, size)
 
 

@@ -145,7 +145,8 @@ def wait(
     # With a timeout of 0 the node answers each Get at once: the object, or that the time is up.
     limit = 0.0 if seconds == 0 else None
     try:
-        calls.extend(_calls.get(connection, [ref], limit, free=_waiting.abandon) for ref in wanted)
+        with connection._batch():
+            calls.extend(_calls.get(connection, [ref], limit, free=_waiting.abandon) for ref in wanted)
         if limit is not None:
             yield _waiting.Some(calls, len(calls), None, describe)
             ended = [lib.phx_wait(call, 0) != _native.DEADLINE for call in calls]

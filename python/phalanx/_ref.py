@@ -7,7 +7,6 @@ which the facade installs by `use_default_client`, because clients are built abo
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 
@@ -372,19 +371,32 @@ def _tells_clusters_apart(one: str, other: str) -> bool:
 
 # ---- refs in messages and in objects
 
-# The connection that reads an object on this thread. Refs inside the object count with it.
+# `context`: the `reading` of an object on this thread.
 _reading = threading.local()
 
 
-@contextlib.contextmanager
-def reading(connection: Connection) -> Iterator[None]:
-    """Make refs that are unpickled on this thread count with `connection`."""
-    outer = getattr(_reading, "connection", None)
-    _reading.connection = connection
-    try:
-        yield
-    finally:
-        _reading.connection = outer
+class reading:
+    """The context in which refs that are unpickled on this thread count with `connection`.
+
+    Their holds are sent together at its end; until then the object that contains the refs holds theirs.
+    """
+
+    __slots__ = ("_connection", "_outer", "refs")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.refs: list[ObjectRef] = []
+
+    def __enter__(self) -> None:
+        self._outer = getattr(_reading, "context", None)
+        _reading.context = self
+
+    def __exit__(self, *_: object) -> None:
+        _reading.context = self._outer
+        if self.refs:
+            with self._connection._batch():
+                for ref in self.refs:
+                    ref._hold(self._connection)
 
 
 def _received(
@@ -400,9 +412,11 @@ def _received(
         ref._have_name(*named)
     else:
         ref._named = named
-    connection = getattr(_reading, "connection", None)
-    if connection is None:
-        connection = _connection.of_cluster(cluster)
+    context = getattr(_reading, "context", None)
+    if context is not None:
+        context.refs.append(ref)
+        return ref
+    connection = _connection.of_cluster(cluster)
     if connection is not None:
         ref._hold(connection)
     return ref

@@ -286,6 +286,40 @@ def test_several_at_once_in_order(client):
     assert client.get([]) == []
 
 
+def test_a_list_of_small_and_large_objects(client):
+    sizes = [0, 3, 1023, 1025, 7, LARGE, 0, 20_000, *range(700), 9_000, 1]
+    values = [np.arange(size, dtype=np.float64) for size in sizes] + [b"bytes", {"a": np.ones(3)}, "text"]
+    refs = [client.put(value) for value in values]
+    for options in ({}, {"copy": True}, {"writable": "cow"}):
+        got = client.get(refs, **options)
+        for value, back in zip(values, got):
+            if isinstance(value, np.ndarray):
+                assert back.dtype == value.dtype and np.array_equal(back, value)
+                assert back.flags.writeable == bool(options) or back.size == 0
+        assert got[-3] == b"bytes" and got[-2]["a"].sum() == 3 and got[-1] == "text"
+    small = client.get(refs[2])
+    del refs
+    gc.collect()
+    assert np.array_equal(small, values[2])
+
+
+def test_threads_get_lists_at_once(client):
+    refs = [client.put(np.full(16, i)) for i in range(1500)]
+    wrong = []
+
+    def work(part):
+        for _ in range(5):
+            got = client.get(refs[part::4])
+            wrong.extend(i for i, array in zip(range(part, 1500, 4), got) if (array != i).any())
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 def test_put_again_keeps_the_first(client):
     ref = client.ref()
     client.put(np.zeros(4), ref)

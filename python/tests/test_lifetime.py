@@ -142,6 +142,21 @@ def test_refs_inside_an_object(client):
     wait_until_freed(client, watched)
 
 
+def test_many_refs_inside_an_object(client):
+    inner = [client.put(i) for i in range(300)]
+    watched = [nameless(ref) for ref in inner]
+    outer = client.put(inner)
+    del inner
+    found = client.get(outer)
+    outer_watched = nameless(outer)
+    del outer
+    wait_until_freed(client, outer_watched)
+    assert client.get(found) == list(range(300))
+    del found
+    for ref in watched:
+        wait_until_freed(client, ref)
+
+
 def test_a_ref_in_a_message(client):
     ref = client.put("message")
     watched = nameless(ref)

@@ -40,6 +40,7 @@ class GatherCall final : public FutureState<T> {
     // Numbers for all ids, although only a window is sent: a number then also gives the index.
     first_ = this->connection().NewRequests(ids_.size());
     const local::Request request = Next();
+    const Connection::Batch batch(this->connection());
     this->connection().Start(this->shared_from_this(), first_, ids_.size(), deadline_, request);
     this->connection().Update([this] { Continue(); });
   }

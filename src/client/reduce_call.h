@@ -38,6 +38,7 @@ class MakeAndGetCall final : public FutureState<Buffer> {
   void Begin(absl::Duration timeout, Make make) {
     const Instant deadline = MonotonicNow() + timeout;
     first_ = connection().NewRequests(2);
+    const Connection::Batch batch(connection());
     connection().Start(shared_from_this(), first_, 2, deadline, make(first_));
     connection().Update([this, timeout] { SendGet(timeout); });
   }

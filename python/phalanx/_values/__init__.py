@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx._values.trees import Run, TreeSpec
 
     _Encoder = Callable[[Any], "Encoded | None"]
-    _Decoder = Callable[[bytes, memoryview], Any]
+    _Decoder = Callable[[bytes, Any], Any]
 
 __all__ = [
     "Encoded",
@@ -223,7 +223,7 @@ def decode(
 AN_ARRAY = _wire.pack_head(_wire.ARRAY)
 
 
-def decode_array(metadata: bytes, data: memoryview) -> Any:
+def decode_array(metadata: bytes, data: bytes | memoryview) -> Any:
     """Return a view of `data`, read-only if `data` is.
 
     The metadata must begin with AN_ARRAY. Equivalent to `decode` with default arguments.

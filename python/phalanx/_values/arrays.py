@@ -184,7 +184,7 @@ def _name(layout: Layout, dtype: np.dtype[Any]) -> str:
     return f"an array of {dtype} and shape {layout.shape}"
 
 
-def decode(metadata: bytes, data: memoryview) -> np.ndarray[Any, Any]:
+def decode(metadata: bytes, data: bytes | memoryview) -> np.ndarray[Any, Any]:
     """Return an array over `data`; raises ValueFormatError."""
     known = _layout_cache.get(metadata)
     if known is None:
@@ -194,11 +194,12 @@ def decode(metadata: bytes, data: memoryview) -> np.ndarray[Any, Any]:
         known = dtype, layout, math.prod(layout.shape) * dtype.itemsize, is_flat
         remember(_layout_cache, bytes(metadata), known)
     dtype, layout, nbytes, is_flat = known
-    if nbytes != data.nbytes:
-        check_size(_name(layout, dtype), nbytes, data.nbytes)
+    length = len(data) if type(data) is bytes else memoryview(data).nbytes
+    if nbytes != length:
+        check_size(_name(layout, dtype), nbytes, length)
     if is_flat:
         return np.frombuffer(data, dtype)
-    return _checked_view(data, dtype, layout)
+    return _checked_view(memoryview(data), dtype, layout)
 
 
 def decode_scalar(metadata: bytes, data: memoryview) -> Any:

@@ -126,24 +126,25 @@ class TreeSpec:
         The size of the payload in bytes.
     groups
         One for each type of elements; together they cover the payload except padding.
+    runs
+        The runs of a reduction, one for each type with elements; empty if a type cannot be reduced.
     """
 
-    __slots__ = ("_digest", "_json", "groups", "leaves", "nbytes", "root")
+    __slots__ = ("_digest", "_json", "groups", "leaves", "nbytes", "root", "runs")
 
     def __init__(self, text: bytes) -> None:
         self.root, leaves = _parse(text)
         self.leaves, self.groups, self.nbytes = _lay_out(leaves)
         self._json = text
         self._digest: bytes | None = None
+        self.runs = self._runs()
 
     @property
     def dtype(self) -> str | None:
         """The reductions' name of the type of all elements; None if there are several types, or no name."""
         return self.groups[0].dtype if len(self.groups) == 1 else None
 
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """The runs of a reduction, one for each type with elements; empty if a type cannot be reduced."""
+    def _runs(self) -> tuple[Run, ...]:
         present = [group for group in self.groups if group.nbytes > 0]
         if not present:
             present = [group for group in self.groups if group.dtype is not None][:1]

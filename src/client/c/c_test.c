@@ -57,6 +57,34 @@ static void SmallObject(phx_client* client) {
   phx_buffer_free(view.buffer);
 }
 
+static void Copies(phx_client* client) {
+  char ids[3][20];
+  const char* const texts[3] = {"one", "", "three, which is longer"};
+  phx_put_options options = PutOptions();
+  options.metadata = "m";
+  options.metadata_size = 1;
+  for (int i = 0; i < 3; ++i) {
+    phx_id_random(ids[i]);
+    phx_call* put = phx_put(client, ids[i], texts[i], strlen(texts[i]), &options);
+    CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+    phx_call_free(put);
+  }
+  phx_call* get = phx_get(client, ids[0], 3, 0, UINT64_MAX, 0, kPatience);
+  CHECK(get != NULL && phx_wait(get, kPatience) == 0);
+  char bytes[64];
+  uint64_t sizes[6];
+  CHECK(phx_result_copies(get, 0, 3, 64, bytes, sizeof(bytes), sizes) == 3);
+  CHECK(memcmp(bytes, "monemmthree, which is longer", 28) == 0);
+  CHECK(sizes[0] == 1 && sizes[1] == 3 && sizes[3] == 0 && sizes[4] == 1 && sizes[5] == 22);
+  CHECK(phx_result_copies(get, 0, 3, 10, bytes, sizeof(bytes), sizes) == 2);
+  CHECK(phx_result_copies(get, 2, 3, 10, bytes, sizeof(bytes), sizes) == 0);
+  CHECK(phx_result_copies(get, 0, 3, 64, bytes, 4, sizes) == 1);
+  CHECK(phx_result_copies(get, 0, 3, 64, bytes, 3, sizes) == 0);
+  CHECK(phx_result_copies(get, 3, 3, 64, bytes, sizeof(bytes), sizes) == 0);
+  CHECK(phx_result_copies(get, 2, 4, 64, bytes, sizeof(bytes), sizes) == -1);
+  phx_call_free(get);
+}
+
 /* A writer that ends while its memory is still in use. */
 static void KeptMemory(phx_client* client, size_t size) {
   char id[20];
@@ -178,6 +206,47 @@ static void Names(phx_client* client) {
   phx_call_free(get);
 }
 
+static int Known(phx_client* client, const char* id) {
+  phx_object_status status;
+  phx_call* stat = phx_stat(client, id, kPatience);
+  CHECK(stat != NULL && phx_wait(stat, kPatience) == 0 && phx_result_status(stat, &status) == 0);
+  phx_call_free(stat);
+  return status.known && !status.deleted;
+}
+
+static void Batches(phx_client* client) {
+  char ids[2][20];
+  const phx_put_options options = PutOptions();
+  for (int i = 0; i < 2; ++i) {
+    phx_id_random(ids[i]);
+    phx_call* put = phx_put(client, ids[i], "x", 1, &options);
+    CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+    phx_call_free(put);
+  }
+  phx_connect_options to;
+  memset(&to, 0, sizeof(to));
+  to.address = phx_client_address(client);
+  to.connect_timeout = kPatience;
+  phx_client* other = phx_connect(&to);
+  CHECK(other != NULL);
+  phx_batch_begin(client);
+  phx_batch_begin(client);
+  phx_call* calls[2] = {phx_delete(client, ids[0], kPatience),
+                        phx_delete(client, ids[1], kPatience)};
+  CHECK(Known(other, ids[0]) && Known(other, ids[1]));
+  phx_batch_end(client);
+  CHECK(Known(other, ids[0]));
+  phx_batch_end(client);
+  CHECK(phx_wait_some(calls, 2, 2, kPatience) == 2);
+  CHECK(!Known(other, ids[0]) && !Known(other, ids[1]));
+  for (int i = 0; i < 2; ++i) phx_call_free(calls[i]);
+  /* A wait within a batch sends its requests. */
+  phx_batch_begin(client);
+  CHECK(!Known(client, ids[0]));
+  phx_batch_end(client);
+  phx_client_free(other);
+}
+
 /* NULL as options: the defaults, which wait. */
 static void Defaults(phx_client* client) {
   char ids[2][20];
@@ -233,6 +302,7 @@ int main(void) {
   phx_client* client = phx_connect(&options);
   CHECK(client != NULL && !phx_client_forked(client));
   SmallObject(client);
+  Copies(client);
   KeptMemory(client, 1000);
   KeptMemory(client, kLarge);
   PrivatePages(client);
@@ -242,6 +312,7 @@ int main(void) {
   Broadcasting(client);
   Errors(client);
   Names(client);
+  Batches(client);
   phx_close(client);
   phx_client_free(client);
   return 0;

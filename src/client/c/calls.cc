@@ -133,6 +133,27 @@ int phx_result_views(const phx_call* call, size_t begin, size_t end, phx_view* v
   return 0;
 }
 
+int64_t phx_result_copies(const phx_call* call, size_t begin, size_t end, uint64_t most,
+                          char* bytes, size_t room, uint64_t* sizes) {
+  const absl::Span<const Buffer> buffers = BuffersOf(call);
+  if (begin > end || end > buffers.size()) {
+    Report(absl::OutOfRangeError("the call has no such buffers"));
+    return -1;
+  }
+  size_t i = begin;
+  for (; i < end; ++i) {
+    const absl::string_view metadata = buffers[i].metadata();
+    const absl::string_view data = buffers[i].view();
+    if (data.size() > most || metadata.size() > room || data.size() > room - metadata.size()) break;
+    bytes = std::copy(metadata.begin(), metadata.end(), bytes);
+    bytes = std::copy(data.begin(), data.end(), bytes);
+    room -= metadata.size() + data.size();
+    *sizes++ = metadata.size();
+    *sizes++ = data.size();
+  }
+  return static_cast<int64_t>(i - begin);
+}
+
 int phx_result_ids(const phx_call* call, char* ids) {
   const auto* result = ResultOf<std::vector<ObjectId>>(call);
   if (result == nullptr) return phx_error_code();

@@ -8,6 +8,7 @@
 
 using phalanx::c::DurationOf;
 using phalanx::c::Report;
+using phalanx::internal::Connection;
 
 namespace {
 
@@ -59,6 +60,13 @@ int phx_client_forked(const phx_client* client) {
 
 int phx_client_fd(phx_client* client) { return client->client->fd(); }
 void phx_poll(phx_client* client, int64_t timeout) { client->client->Poll(DurationOf(timeout)); }
+
+void phx_batch_begin(phx_client* client) {
+  Connection::Batch::Begin(*phalanx::internal::Access::ConnectionOf(*client->client));
+}
+void phx_batch_end(phx_client* client) {
+  Connection::Batch::End(*phalanx::internal::Access::ConnectionOf(*client->client));
+}
 
 void phx_id_random(char* id) {
   const phalanx::ObjectId made = phalanx::ObjectId::Random();

@@ -167,6 +167,19 @@ void Connection::Update(absl::FunctionRef<void()> change) {
   change();
 }
 
+void Connection::Batch::Begin(Connection& connection) {
+  // In a child of fork the lock can be held by a thread that does not exist there.
+  if (connection.forked()) return;
+  Lock lock(connection);
+  connection.out_.BeginBatch();
+}
+
+void Connection::Batch::End(Connection& connection) {
+  if (connection.forked()) return;
+  Lock lock(connection);
+  connection.out_.EndBatch();
+}
+
 void Connection::Cancel(Call& call) {
   if (forked() || call.done()) return;
   Lock lock(*this);

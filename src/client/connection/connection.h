@@ -115,6 +115,23 @@ struct NodeIdentity {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
+  // While a batch lives, requests of all threads are queued; the end of the last batch, or a thread
+  // that waits, sends them together. An idle node wakes at the first bytes, so requests that are
+  // sent one by one cost it a turn each. REQUIRES: the connection outlives the batch.
+  class Batch {
+   public:
+    explicit Batch(Connection& connection) : connection_(connection) { Begin(connection_); }
+    ~Batch() { End(connection_); }
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    // For callers that cannot keep an object. Each Begin needs its End.
+    static void Begin(Connection& connection);
+    static void End(Connection& connection);
+
+   private:
+    Connection& connection_;
+  };
+
   // Errors: Unavailable, DeadlineExceeded, PermissionDenied, FailedPrecondition (another protocol
   // version). The text names the address.
   static absl::StatusOr<std::shared_ptr<Connection>> Open(ConnectionOptions options);

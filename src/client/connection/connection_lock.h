@@ -19,8 +19,10 @@ class Connection::Lock {
     connection_.mu_.Lock();
   }
   ~Lock() {
-    connection_.Flush();
-    if (unsent_ == Unsent::kPushOut) connection_.PushOut();
+    if (!connection_.out_.batching()) {
+      connection_.Flush();
+      if (unsent_ == Unsent::kPushOut) connection_.PushOut();
+    }
     connection_.CloseSocketIfDone();
     connection_.waiters_.WakeEnded(!connection_.ready_.empty());
     connection_.Unlock();

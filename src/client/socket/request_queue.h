@@ -28,6 +28,11 @@ class RequestQueue {
   // go to the socket from where they are, without a copy, if it has room.
   void Flush(LocalSocket& socket, absl::string_view bytes = {});
 
+  // Between the two, which can be nested, only a thread that waits flushes the queue.
+  void BeginBatch() { ++batches_; }
+  void EndBatch() { --batches_; }
+  bool batching() const { return batches_ > 0; }
+
   // The socket accepts no more bytes: every later Flush drops what is queued. For good.
   void Break() { broken_ = true; }
   bool broken() const { return broken_; }
@@ -41,6 +46,7 @@ class RequestQueue {
  private:
   std::string bytes_;
   size_t sent_ = 0;
+  int batches_ = 0;
   bool broken_ = false;
   bool stalled_ = false;
 };

@@ -16,6 +16,17 @@ void ExtentAllocator::AddSegment(SegmentId id, uint64_t bytes) {
   AddFree(id, it->second, 0, bytes);
 }
 
+void ExtentAllocator::Grow(SegmentId id, uint64_t bytes) {
+  const auto it = segments_.find(id);
+  PHALANX_CHECK(it != segments_.end() && bytes > 0 && bytes % kUnitBytes == 0,
+                "a segment that exists grows by whole units");
+  const Extent added{id, it->second.bytes, bytes};
+  it->second.bytes += bytes;
+  // As if it were in use, so that Free can merge it with the extent before it.
+  it->second.used += bytes;
+  Free(added);
+}
+
 void ExtentAllocator::RemoveSegment(SegmentId id) {
   const auto it = segments_.find(id);
   // Extents that were given up do not count: their pages go with the last process that maps them.

@@ -32,6 +32,8 @@ class ExtentAllocator {
 
   // REQUIRES: the id is new, bytes is a multiple of kUnitBytes and not 0.
   void AddSegment(SegmentId id, uint64_t bytes);
+  // Adds free bytes at the end of a segment. REQUIRES: as AddSegment; the segment exists.
+  void Grow(SegmentId id, uint64_t bytes);
   // REQUIRES: no extent in it is used.
   void RemoveSegment(SegmentId id);
 

@@ -54,6 +54,21 @@ TEST(ExtentAllocatorTest, AnExtentThatIsGivenUpIsNotReusedAndDoesNotKeepItsSegme
   EXPECT_EQ(allocator.free_bytes(), 0u);
 }
 
+TEST(ExtentAllocatorTest, ASegmentGrowsAtItsEnd) {
+  ExtentAllocator allocator;
+  allocator.AddSegment(1, 128);
+  const Extent a = *allocator.Allocate(64);
+  EXPECT_FALSE(allocator.Allocate(128));
+  allocator.Grow(1, 64);
+  const Extent b = *allocator.Allocate(128);
+  EXPECT_EQ(b.offset, 64u) << "the new bytes and the free ones before them are one extent";
+  allocator.Grow(1, 64);
+  EXPECT_EQ(allocator.Allocate(64)->offset, 192u);
+  allocator.Free(a);
+  allocator.Free(b);
+  EXPECT_THAT(allocator.CheckInvariants(), IsOk());
+}
+
 TEST(ExtentAllocatorTest, AnExtentThatIsTakenBackIsReused) {
   ExtentAllocator allocator;
   allocator.AddSegment(1, 128);

@@ -33,7 +33,8 @@ absl::Status NoMemory(uint64_t bytes, absl::string_view step, int error) {
       absl::StrCat("shared memory of ", bytes, " bytes: ", step, ": ", strerror(error)));
 }
 
-absl::Status Reserve(int fd, uint64_t bytes, const MemfdFile::Available& available) {
+absl::Status Reserve(int fd, uint64_t begin, uint64_t end, const MemfdFile::Available& available) {
+  const uint64_t bytes = end - begin;
   for (uint64_t done = 0; done < bytes; done += std::min(kStepBytes, bytes - done)) {
     const uint64_t step = std::min(kStepBytes, bytes - done);
     if (available) {
@@ -47,21 +48,23 @@ absl::Status Reserve(int fd, uint64_t bytes, const MemfdFile::Available& availab
     }
     int result = 0;
     do {
-      result = fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(step));
+      result = fallocate(fd, 0, static_cast<off_t>(begin + done), static_cast<off_t>(step));
     } while (result != 0 && errno == EINTR);
     if (result != 0) return NoMemory(bytes, "fallocate", errno);
   }
   return absl::OkStatus();
 }
 
-// The size of a new file, all its pages, and a mapping of them.
-absl::StatusOr<char*> Fill(int fd, uint64_t bytes, const MemfdFile::Available& available) {
+// The size of a new file, its first pages, and a mapping of all.
+absl::StatusOr<char*> Fill(int fd, uint64_t bytes, uint64_t ready,
+                           const MemfdFile::Available& available) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return NoMemory(bytes, "ftruncate", errno);
-  PHALANX_RETURN_IF_ERROR(Reserve(fd, bytes, available));
-  const int populate = CanPopulate() ? 0 : MAP_POPULATE;
+  PHALANX_RETURN_IF_ERROR(Reserve(fd, 0, ready, available));
+  // MAP_POPULATE would make the pages that are to be made later.
+  const int populate = CanPopulate() || ready < bytes ? 0 : MAP_POPULATE;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, fd, 0);
   if (data == MAP_FAILED) return NoMemory(bytes, "mmap", errno);
-  Populate(static_cast<char*>(data), bytes);
+  Populate(static_cast<char*>(data), ready);
   return static_cast<char*>(data);
 }
 
@@ -91,15 +94,17 @@ struct flock ByteOf(uint64_t viewer, short type) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MemfdFile>> MemfdFile::Create(uint64_t bytes, Writers writers,
+absl::StatusOr<std::unique_ptr<MemfdFile>> MemfdFile::Create(uint64_t bytes, uint64_t ready,
+                                                             Writers writers,
                                                              const Available& available) {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (bytes > (uint64_t{1} << 62)) return NoMemory(bytes, "size", EFBIG);
   bytes = (bytes + page - 1) / page * page;
+  ready = std::min(bytes, (ready + page - 1) / page * page);
   const int fd = memfd_create("phalanx", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return NoMemory(bytes, "memfd_create", errno);
   const absl::Status enough = CheckDescriptors(fd, bytes);
-  absl::StatusOr<char*> data = enough.ok() ? Fill(fd, bytes, available) : enough;
+  absl::StatusOr<char*> data = enough.ok() ? Fill(fd, bytes, ready, available) : enough;
   // The size is sealed: a process that shrank the file would kill every reader with a SIGBUS.
   int seals = F_SEAL_SHRINK | F_SEAL_GROW;
   if (writers == Writers::kThisProcess) seals |= F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
@@ -113,6 +118,12 @@ absl::StatusOr<std::unique_ptr<MemfdFile>> MemfdFile::Create(uint64_t bytes, Wri
     return data.status();
   }
   return std::unique_ptr<MemfdFile>(new MemfdFile(fd, *data, bytes, writers));
+}
+
+absl::Status MemfdFile::MakePages(uint64_t begin, uint64_t end, const Available& available) const {
+  PHALANX_RETURN_IF_ERROR(Reserve(fd_, begin, end, available));
+  Populate(data_ + begin, end - begin);
+  return absl::OkStatus();
 }
 
 MemfdFile::~MemfdFile() {

@@ -1,10 +1,11 @@
-// One anonymous file in memory, mapped by this process. All of its pages exist.
+// One anonymous file in memory, mapped by this process. Its pages exist from the start, or are made
+// in steps (MakePages). A process must not touch a page that does not exist.
 //
 // The size is sealed. Other processes get a descriptor that can only be mapped read-only, or a
 // writable one, unless the file was made for this process alone.
 //
-// Thread rule: made and destroyed on any thread (both take time with the size); otherwise used by
-// one thread at a time.
+// Thread rule: made and destroyed on any thread (both take time with the size), MakePages on any
+// thread; otherwise used by one thread at a time.
 #ifndef PHALANX_OBJECT_STORE_MEMORY_MEMFD_FILE_H_
 #define PHALANX_OBJECT_STORE_MEMORY_MEMFD_FILE_H_
 
@@ -28,10 +29,15 @@ class MemfdFile {
   // only the kernel limits the reservation.
   using Available = std::function<uint64_t()>;
 
-  // Rounds `bytes` up to whole pages. ResourceExhausted if there is no memory or no descriptor; the
-  // text names the bytes. REQUIRES: bytes > 0.
-  static absl::StatusOr<std::unique_ptr<MemfdFile>> Create(uint64_t bytes, Writers writers,
+  // Rounds `bytes` up to whole pages; the first `ready` bytes of them exist. ResourceExhausted if
+  // there is no memory or no descriptor; the text names the bytes. REQUIRES: bytes > 0, `ready` is
+  // `bytes` or whole pages.
+  static absl::StatusOr<std::unique_ptr<MemfdFile>> Create(uint64_t bytes, uint64_t ready,
+                                                           Writers writers,
                                                            const Available& available);
+  // Makes the pages [begin, end). ResourceExhausted as Create; some of the pages can then exist.
+  // REQUIRES: both are whole pages, end <= bytes().
+  absl::Status MakePages(uint64_t begin, uint64_t end, const Available& available) const;
   // Unmaps and closes. Other processes keep what they mapped.
   ~MemfdFile();
   MemfdFile(const MemfdFile&) = delete;

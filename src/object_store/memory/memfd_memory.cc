@@ -30,6 +30,9 @@ constexpr int kExtentsBetweenLooks = 1024;
 constexpr uint64_t kMaxPooledBytes = uint64_t{1} << 30;
 constexpr size_t kMaxPooledFiles = 64;
 constexpr uint64_t kMaxSegmentBytes = uint64_t{64} << 20;
+// The pages of a segment are made so many bytes at a time: those of 64 MiB together take 30 to 80
+// ms, for which requests would wait.
+constexpr uint64_t kSegmentStepBytes = uint64_t{2} << 20;
 constexpr uint64_t kLeastForRecords = uint64_t{16} << 20;
 
 // Runs tasks in order on a thread of its own, which ends with it. Tasks that have not begun then
@@ -124,20 +127,29 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   using FileResult = absl::StatusOr<std::shared_ptr<MemfdFile>>;
 
   void Reply(Allocated done, absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
-  void MakeFile(uint64_t bytes, MemfdFile::Writers writers,
+  void MakeFile(uint64_t bytes, uint64_t ready, MemfdFile::Writers writers,
                 absl::AnyInvocable<void(FileResult)> done);
+  // What the machine can give, for the helper thread, which owns it.
+  MemfdFile::Available AvailableToHelper();
   void AllocateFile(uint64_t bytes, Allocated done, bool again);
   std::shared_ptr<MemoryBlock> NewFileBlock(std::shared_ptr<MemfdFile> file, uint64_t id,
                                             uint64_t bytes);
   std::shared_ptr<MemoryBlock> NewExtentBlock(uint64_t bytes);
   // ResourceExhausted when another small object would bring the process near its end.
   absl::Status RoomForRecord();
-  // A new segment is made before the last one is full, so that no request waits for zeroed pages.
-  bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
-  void MakeSegment();
+  // More pages are made before the last ones are used, so that no request waits for zeroed pages.
+  // The next pages of a segment cost no descriptor and no capacity, so they are made earlier.
+  bool RunsLow() const {
+    return extents_.free_bytes() < next_segment_bytes_ / (growing_ != 0 ? 4 : 8);
+  }
+  // Makes the next pages of the segment that has not all of them, or else a new segment.
+  void MakeExtents();
+  void GrowSegment();
   // As large as there is room for. If requests wait, never smaller than the first segment.
   uint64_t SegmentBytes() const;
   void OnSegment(FileResult result);
+  // The last pages were made, or not.
+  void OnExtents(const absl::Status& made);
   void FailWaiting(const absl::Status& why);
   // Of blocks and of segments, used or not; without warm files.
   uint64_t HeldBytes() const { return live_file_bytes_ + segment_bytes_; }
@@ -159,12 +171,16 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::vector<WarmFile> warm_;  // oldest first
   ExtentAllocator extents_;
   std::map<ExtentAllocator::SegmentId, std::shared_ptr<MemfdFile>> segments_;
+  // The newest segment and its bytes that have pages, until all have. Its number is 0 if there is
+  // none.
+  ExtentAllocator::SegmentId growing_ = 0;
+  uint64_t grown_bytes_ = 0;
   std::map<ExtentAllocator::SegmentId, std::vector<SeenExtent>> seen_;
   std::deque<Waiting> waiting_;  // for a segment
   uint64_t next_segment_bytes_;
   int extents_before_look_ = kExtentsBetweenLooks;
-  bool making_segment_ = false;
-  bool segment_failed_ = false;  // the last one, and it was not tried again since
+  bool making_extents_ = false;
+  bool extents_failed_ = false;  // the last ones, and they were not tried again since
 
   Mutex mu_;
   Executor* control_ ABSL_GUARDED_BY(mu_);  // null after Close
@@ -257,7 +273,7 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
   } else {
     waiting_.push_back({bytes, std::move(done)});
   }
-  if (!waiting_.empty() || RunsLow()) MakeSegment();
+  if (!waiting_.empty() || RunsLow()) MakeExtents();
 }
 
 absl::Status MemfdMemory::Core::RoomForRecord() {
@@ -305,7 +321,7 @@ void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again)
   }
   // Objects before the pool: warm files must not push the node beyond its capacity.
   MakeRoom(bytes);
-  MakeFile(bytes, MemfdFile::Writers::kAnyHolder,
+  MakeFile(bytes, bytes, MemfdFile::Writers::kAnyHolder,
            [this, bytes, again, done = std::move(done)](FileResult file) mutable {
              if (!file.ok() && again && stats_.pooled_bytes > 0) {
                // Warm files are given up for this one.
@@ -319,16 +335,19 @@ void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again)
            });
 }
 
-void MemfdMemory::Core::MakeFile(uint64_t bytes, MemfdFile::Writers writers,
+MemfdFile::Available MemfdMemory::Core::AvailableToHelper() {
+  return [self = shared_from_this(), helper = helper_.get()] {
+    // The reservation of a very large file ends between two steps when the node stops.
+    if (helper->stopping()) return uint64_t{0};
+    return self->options_.available ? self->options_.available() : UINT64_MAX;
+  };
+}
+
+void MemfdMemory::Core::MakeFile(uint64_t bytes, uint64_t ready, MemfdFile::Writers writers,
                                  absl::AnyInvocable<void(FileResult)> done) {
-  helper_->Do([self = shared_from_this(), helper = helper_.get(), bytes, writers,
+  helper_->Do([self = shared_from_this(), available = AvailableToHelper(), bytes, ready, writers,
                done = std::move(done)]() mutable {
-    const MemfdFile::Available available = [&self, helper] {
-      // The reservation of a very large file ends between two steps when the node stops.
-      if (helper->stopping()) return uint64_t{0};
-      return self->options_.available ? self->options_.available() : UINT64_MAX;
-    };
-    FileResult result = MemfdFile::Create(bytes, writers, available);
+    FileResult result = MemfdFile::Create(bytes, ready, writers, available);
     Core& core = *self;
     core.OnLoop([self = std::move(self), done = std::move(done),
                  result = std::move(result)]() mutable { done(std::move(result)); });
@@ -353,23 +372,45 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
                                        bytes);
 }
 
-void MemfdMemory::Core::MakeSegment() {
-  if (making_segment_) return;
+void MemfdMemory::Core::MakeExtents() {
+  // A result of the helper can come after Close.
+  if (making_extents_ || helper_ == nullptr) return;
   // Extents that ended clients have left may be enough, and cost no new pages.
   FreeUnseen();
   if (waiting_.empty() && !RunsLow()) return;
+  if (growing_ != 0) return GrowSegment();
   const uint64_t bytes = SegmentBytes();
   if (bytes == 0) return;
-  making_segment_ = true;
+  making_extents_ = true;
   MakeRoom(bytes);
-  MakeFile(bytes, MemfdFile::Writers::kThisProcess,
+  MakeFile(bytes, std::min(bytes, kSegmentStepBytes), MemfdFile::Writers::kThisProcess,
            [this](FileResult result) { OnSegment(std::move(result)); });
+}
+
+void MemfdMemory::Core::GrowSegment() {
+  making_extents_ = true;
+  const std::shared_ptr<MemfdFile>& file = segments_.at(growing_);
+  const uint64_t end = std::min(file->bytes(), grown_bytes_ + kSegmentStepBytes);
+  helper_->Do([self = shared_from_this(), available = AvailableToHelper(), file, id = growing_,
+               begin = grown_bytes_, end]() mutable {
+    const absl::Status made = file->MakePages(begin, end, available);
+    Core& core = *self;
+    core.OnLoop([self = std::move(self), file = std::move(file), id, begin, end, made] {
+      // The segment can have been removed in the meantime.
+      if (made.ok() && self->growing_ == id) {
+        self->extents_.Grow(id, end - begin);
+        self->grown_bytes_ = end;
+        if (end == file->bytes()) self->growing_ = 0;
+      }
+      self->OnExtents(made);
+    });
+  });
 }
 
 uint64_t MemfdMemory::Core::SegmentBytes() const {
   const uint64_t least = options_.first_segment_bytes;
   // The second attempt takes the least that helps, because the machine refused the first.
-  if (segment_failed_) return least;
+  if (extents_failed_) return least;
   const uint64_t room = Room() / kOwnFileBytes * kOwnFileBytes;
   if (room < least && waiting_.empty()) return 0;
   return std::min(next_segment_bytes_, std::max(room, least));
@@ -380,32 +421,41 @@ void MemfdMemory::Core::FailWaiting(const absl::Status& why) {
 }
 
 void MemfdMemory::Core::OnSegment(FileResult result) {
-  making_segment_ = false;
-  const bool failed_before = std::exchange(segment_failed_, false);
   if (result.ok()) {
     const uint64_t bytes = (*result)->bytes();
+    const uint64_t ready = std::min(bytes, kSegmentStepBytes);
     // Doubled each time: few descriptors for many objects, and few pages for a small node.
     next_segment_bytes_ = std::min(2 * next_segment_bytes_, kMaxSegmentBytes);
     segment_bytes_ += bytes;
     const ExtentAllocator::SegmentId id = next_id_++;
-    extents_.AddSegment(id, bytes);
+    extents_.AddSegment(id, ready);
     segments_.emplace(id, *std::move(result));
-  } else if (failed_before) {
-    FailWaiting(result.status());
-  } else if (!waiting_.empty()) {
-    // Warm files are given up, and a smaller segment is tried.
+    if (ready < bytes) {
+      growing_ = id;
+      grown_bytes_ = ready;
+    }
+  }
+  OnExtents(result.status());
+}
+
+void MemfdMemory::Core::OnExtents(const absl::Status& made) {
+  making_extents_ = false;
+  const bool failed_before = std::exchange(extents_failed_, false);
+  if (!made.ok() && failed_before) {
+    FailWaiting(made);
+  } else if (!made.ok() && !waiting_.empty()) {
+    // Warm files are given up, and a smaller segment, or the same step, is tried.
     Trim(0);
-    segment_failed_ = true;
+    extents_failed_ = true;
   }
   while (!waiting_.empty()) {
     std::shared_ptr<MemoryBlock> block = NewExtentBlock(waiting_.front().bytes);
-    if (block == nullptr) {
-      MakeSegment();
-      return;
-    }
+    if (block == nullptr) return MakeExtents();
     Reply(std::move(waiting_.front().done), std::move(block));
     waiting_.pop_front();
   }
+  // After a failure, and for a new segment, the next request tries.
+  if (made.ok() && growing_ != 0 && RunsLow()) MakeExtents();
 }
 
 // ------------------------------------------------------------------------------------ release
@@ -497,6 +547,7 @@ void MemfdMemory::Core::RemoveSegment(ExtentAllocator::SegmentId id) {
     seen_.erase(seen);
   }
   const auto it = segments_.find(id);
+  if (growing_ == id) growing_ = 0;
   segment_bytes_ -= it->second->bytes();
   Unmap(std::move(it->second));
   segments_.erase(it);
@@ -545,6 +596,7 @@ void MemfdMemory::Core::Close() {
   seen_.clear();
   warm_.clear();
   segments_.clear();
+  growing_ = 0;
 }
 
 // ------------------------------------------------------------------------------ public methods

@@ -3,7 +3,8 @@
 //   1 MiB and more  A file each. A released file goes to a pool of warm ones (its pages exist and
 //                   are mapped, so reuse costs nothing) and is taken again for sizes down to 4/5.
 //   smaller         Extents of segments, files of 4 to 64 MiB that only this process can map
-//                   writable. 100,000 objects of 100 KB need some 170 files.
+//                   writable. 100,000 objects of 100 KB need some 170 files. The pages of a segment
+//                   are made a few at a time, a little before they are needed.
 //
 // A condemned file is closed, never pooled. A condemned extent waits until none of the viewers for
 // which it was condemned maps the segment any more. When no other extent of the segment is used,

@@ -7,8 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
+#include <map>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -55,6 +59,7 @@ class MemfdHarness final : public SharedMemoryHarness {
     Run([this] { memory_.reset(); });
   }
   void RunOut(bool out) override { out_ = out; }
+  void Post(std::function<void()> body) { loop_.Post(std::move(body)); }
   // The machine has nothing left for the next `times` requests.
   void Refuse(int times) { refusals_ = times; }
 
@@ -390,6 +395,93 @@ TEST(MemfdMemoryTest, WarmFilesGiveWayToASegmentThatTheMachineHasNoMemoryFor) {
   harness.Refuse(2);
   EXPECT_THAT(harness.Allocate(kOwnFileBytes - 1), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(harness.Allocate(kOwnFileBytes - 1), IsOk());
+}
+
+uint64_t PagesOf(const MemoryBlock& block) {
+  struct stat file {};
+  EXPECT_EQ(fstat(block.read_only_fd(), &file), 0);
+  return static_cast<uint64_t>(file.st_blocks) * 512;
+}
+
+TEST(MemfdMemoryTest, TheBytesOfABlockInASegmentHavePagesAndTheRestOfTheSegmentGetsThemLater) {
+  MemfdHarness harness;
+  std::map<uint64_t, uint64_t> used;
+  bool some_later = false;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  while (blocks.empty() || blocks.back()->file_bytes() < uint64_t{32} << 20) {
+    blocks.push_back(*harness.Allocate(1'000'000));
+    const MemoryBlock& block = *blocks.back();
+    used[block.file_id()] = std::max(used[block.file_id()], block.offset() + 1'000'000);
+    ASSERT_GE(PagesOf(block), used[block.file_id()]) << blocks.size();
+    some_later = some_later || PagesOf(block) < block.file_bytes();
+  }
+  EXPECT_TRUE(some_later) << "each segment had all its pages at once";
+}
+
+TEST(MemfdMemoryTest, ASegmentThatTheMachineHasNoPagesForGrowsWhenThereAreSomeAgain) {
+  MemfdHarness harness;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  while (blocks.empty() || blocks.back()->file_bytes() < uint64_t{8} << 20) {
+    blocks.push_back(*harness.Allocate(500'000));
+  }
+  harness.RunOut(true);
+  absl::Status status;
+  while (status.ok() && blocks.size() < 1000) {
+    auto block = harness.Allocate(500'000);
+    if (block.ok()) blocks.push_back(*block);
+    status = block.status();
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--capacity")));
+  const uint64_t segment = blocks.back()->file_id();
+  EXPECT_LT(PagesOf(*blocks.back()), blocks.back()->file_bytes());
+  harness.RunOut(false);
+  auto next = harness.Allocate(500'000);
+  ASSERT_THAT(next, IsOk());
+  EXPECT_EQ((*next)->file_id(), segment);
+}
+
+TEST(MemfdMemoryTest, ASegmentThatIsGivenUpWhileItGrowsIsReplaced) {
+  MemfdHarness harness;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  while (blocks.empty() || PagesOf(*blocks.back()) == blocks.back()->file_bytes()) {
+    blocks.push_back(*harness.Allocate(1'000'000));
+  }
+  // The helper makes its next pages while all of it becomes free.
+  harness.Run([&] {
+    harness.memory().Allocate(1'000'000, [](absl::StatusOr<std::shared_ptr<MemoryBlock>>) {});
+    blocks.clear();
+    harness.memory().Trim(0);
+  });
+  const auto block = harness.Allocate(1'000'000);
+  ASSERT_THAT(block, IsOk());
+  EXPECT_GE(PagesOf(**block), (*block)->offset() + 1'000'000);
+}
+
+TEST(MemfdMemoryTest, PagesThatAreMadeWhileTheMemoryEndsAreDropped) {
+  MemfdHarness harness;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  while (blocks.empty() || blocks.back()->file_bytes() < uint64_t{16} << 20) {
+    blocks.push_back(*harness.Allocate(1'000'000));
+  }
+  const MemoryBlock& last = *blocks.back();
+  std::atomic<bool> growing{false};
+  harness.Post([&] {
+    const uint64_t before = PagesOf(last);
+    // More than a step, so the segment runs low.
+    for (int i = 0; i < 3; ++i) {
+      harness.memory().Allocate(1'000'000, [](absl::StatusOr<std::shared_ptr<MemoryBlock>>) {});
+    }
+    growing = true;
+    // The end of the memory is posted meanwhile, before the helper posts that it has made pages. It
+    // makes none if its last result waits behind this task.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (PagesOf(last) == before && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::yield();
+    }
+  });
+  while (!growing) std::this_thread::yield();
+  harness.DestroyMemory();
+  harness.Run([] {});
 }
 
 TEST(MemfdMemoryTest, ARequestBeyondTheMachineNamesItsSize) {
