@@ -29,15 +29,16 @@ TIMEOUT_S = 30.0
 class Fleet:
     """A directory and nodes, as processes of this machine. On a fleet each host has one node."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, capacity_mib: int = 256) -> None:
         self._folder = folder
+        self._capacity = f"--capacity={capacity_mib}MiB"
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._directory = self._start("directory", "directory", "--listen=127.0.0.1:0")["address"]
 
     def add_node(self, name: str) -> phalanx.Client:
         """Start a node, and return a client of it: what `phalanx.init()` is on that host."""
         flags = [f"--directory={self._directory}", f"--socket={self._folder}/{name}/node.sock"]
-        started = self._start(name, "node", f"--name={name}", "--capacity=256MiB", *flags)
+        started = self._start(name, "node", f"--name={name}", self._capacity, *flags)
         return phalanx.Client(started["socket"], timeout=TIMEOUT_S)
 
     def _start(self, name: str, *command: str) -> dict[str, Any]:

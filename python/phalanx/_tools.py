@@ -164,7 +164,6 @@ def _error_of(command: str, code: int, said: str) -> exceptions.PhalanxError:
     said = _text_of(said.strip()) or f"phalanx {command}: exit {code}"
     if said.endswith("(PERMISSION_DENIED)"):
         kind = exceptions.AccessError
-        said += "; PHALANX_SECRET_FILE, or PHALANX_SECRET, is where it is looked for"
     return kind(said)
 
 

@@ -3,12 +3,15 @@ interpreter and private cluster."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 
 import pytest
 from programs_support import ROOT, run
 
+# The size of the dict of shared_dict.py.
+_MIB = os.environ.get("PHALANX_TEST_MIB", "64")
 _EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
 _NOTEBOOKS = sorted((ROOT / "examples" / "python").glob("*.ipynb"))
 _PAGES = (ROOT / "docs" / "python.md", ROOT / "python" / "README.md")
@@ -62,7 +65,7 @@ def test_notebook(path, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.name)
 def test_example(path):
-    assert run(path)
+    assert run(path, *([_MIB] if path.name == "shared_dict.py" else []))
     assert f"`{path.name}`" in (path.parent / "README.md").read_text()
     assert len(path.read_text().splitlines()) < 125
 

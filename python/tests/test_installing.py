@@ -82,6 +82,20 @@ def _environment_with(packages: list[str], folder: pathlib.Path) -> None:
             (place / top).symlink_to(str(distribution.locate_file(top)))
 
 
+def test_what_pip_brings_is_enough(tmp_path):
+    """A program that puts no array works with the packages that the wheel requires, and no others."""
+    required = importlib.metadata.requires("phalanx")
+    if required is None:
+        pytest.skip("the package under test was not installed")
+    names = [re.match(r"[\w-]+", each)[0] for each in required if "extra ==" not in each]
+    # pycparser is required by cffi.
+    _environment_with(["phalanx", *names, "pycparser"], tmp_path / "fresh")
+    code = "import phalanx; print(phalanx.get(phalanx.put({'a': [1, 2.5, 'text', None]})))"
+    python = tmp_path / "fresh" / "bin" / "python"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "{'a': [1, 2.5, 'text', None]}\n"), done.stderr
+
+
 def test_without_the_build_libraries(tmp_path):
     namespace, wheel = _namespace(), _wheel()
     patterns = [f"/usr/lib/*-linux-gnu/lib{name}.so*" for name in _LIBRARIES]

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import subprocess
+import sys
 import sysconfig
 
 import pytest
@@ -46,6 +47,14 @@ def test_exports_its_functions_alone():
 def test_versions_agree():
     assert phalanx.__version__ == importlib.metadata.version("phalanx")
     assert phalanx.__version__ == _native.text(_native.lib.phx_version())
+
+
+def test_the_source_is_refused_with_the_remedy():
+    source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    command = [sys.executable, "-B", "-c", "import phalanx"]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=60, check=False)
+    refused = done.stderr.splitlines()[-1]
+    assert refused.startswith("ImportError: ") and "scripts/wheel" in refused, done.stderr
 
 
 def test_command():

@@ -294,6 +294,9 @@ void NodeDaemon::Leave(absl::AnyInvocable<void(absl::Status)> done) {
     impl_->control.Post([done = std::move(done)]() mutable { done(absl::OkStatus()); });
     return;
   }
+  // It can take the whole time, and an operator must not take that for a hang.
+  PHALANX_LOG(INFO) << "moving what only this node has to other nodes; a second signal ends this"
+                    << LogField("timeout", absl::FormatDuration(impl_->config.drain_timeout));
   impl_->node->Drain(impl_->control.Now() + impl_->config.drain_timeout, std::move(done));
 }
 

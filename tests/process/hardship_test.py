@@ -4,6 +4,7 @@ logs that cannot be written, descriptors and memory that run out."""
 import os
 import re
 import resource
+import signal
 import time
 import unittest
 import urllib.request
@@ -22,6 +23,12 @@ FEW = 256
 
 def few_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW))
+
+
+def full_disk():
+    # A write to a file fails, and sends no signal.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def metric(node, name):
@@ -104,6 +111,12 @@ class HardshipTest(ClusterTest):
         self.cluster.put("n0", path, ID_A)
         self.assertEqual(self.cluster.get("n1", ID_A), sha256(path))
         self.assertGreater(metric(self.cluster.nodes["n0"], "phalanx_node_lost_log_lines_total"), 0)
+
+    def test_a_private_cluster_does_not_start_where_its_secret_cannot_be_written(self):
+        error = self.cluster.finish(self.cluster.begin("up", "--json", preexec_fn=full_disk), expect=ERROR)
+        self.assertIn("XDG_RUNTIME_DIR", error)
+        secret = re.search(r"cannot write (/\S+/secret):", error)[1]
+        self.assertFalse(os.path.exists(os.path.dirname(secret)))
 
     def test_a_node_and_a_client_with_few_descriptors_take_part_in_a_broadcast(self):
         self.cluster.start_shards(1)

@@ -58,6 +58,7 @@ class DrainTest(ClusterTest):
         node = self.cluster.nodes["n0"]
         node.signal(signal.SIGTERM)
         self.cluster.follow(lambda look: look["nodes"][0]["draining"], "status")
+        self.assertIn("a second signal", node.wait_for_log("only this node has"))
         node.signal(signal.SIGTERM)
         self.assert_dies(node, 0)
 

@@ -45,6 +45,14 @@ class ToolsTest(ClusterTest):
         with urllib.request.urlopen(f"http://{address}{path}", timeout=DEADLINE_S) as answer:
             return answer.read().decode()
 
+    def test_status_waits_for_a_node_that_starts(self):
+        asks = ["status", "--until-nodes=1", f"--address=unix:{self.cluster.path('n0.sock')}"]
+        self.cluster.finish(self.cluster.begin(*asks, "--connect-timeout=300ms"), expect=UNAVAILABLE)
+        waiting = self.cluster.begin(*asks, f"--connect-timeout={DEADLINE_S}s")
+        self.cluster.start_shards(1)
+        self.cluster.start_node("n0")
+        self.assertIn("n0", self.cluster.finish(waiting))
+
     def test_objects_of_all_shards_are_listed_in_order(self):
         self.start(1, shards=3)
         ids = [f"{index:02x}" * 20 for index in range(1, 31)]

@@ -26,16 +26,17 @@
 namespace phalanx::runtime {
 namespace {
 
-// Writes the whole line. Errors are ignored: if the parent has ended, the end of file says so.
-void WriteLine(int fd, std::string line) {
+// Writes the whole line, or returns false and leaves the error in errno.
+bool WriteLine(int fd, std::string line) {
   line.push_back('\n');
   absl::string_view left = line;
   while (!left.empty()) {
     const ssize_t written = write(fd, left.data(), left.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) return false;
     left.remove_prefix(static_cast<size_t>(written));
   }
+  return true;
 }
 
 // Tools on this host read the secret of the private cluster from this file.
@@ -44,9 +45,15 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& secret)
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0)
     return absl::UnavailableError(absl::StrCat("cannot create ", path, ": ", strerror(errno)));
-  WriteLine(fd, secret);
+  // The tools could not use a cluster whose secret is cut off.
+  absl::Status status;
+  if (!WriteLine(fd, secret)) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("cannot write ", path, ": ", strerror(errno),
+                     ": make room, or set XDG_RUNTIME_DIR to a folder that has some"));
+  }
   close(fd);
-  return absl::OkStatus();
+  return status;
 }
 
 class UpCommand : public Command {

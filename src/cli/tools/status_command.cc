@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
@@ -36,8 +37,8 @@ class StatusCommand : public Command {
   }
 
   absl::Status Run() override {
+    if (follow_ || until_nodes_ > 0) return Follow();
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
-    if (follow_ || until_nodes_ > 0) return Follow(directory);
     const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
     std::cout << Render(cluster) << std::flush;
     return cluster.status();
@@ -50,10 +51,11 @@ class StatusCommand : public Command {
   }
 
   // With --until-nodes alone, only the last status is shown.
-  absl::Status Follow(const DirectoryConnection& directory) const {
+  absl::Status Follow() const {
     // Redraws in place on a terminal; with --until-nodes it is used once.
     Screen screen;
     const Instant start = MonotonicNow();
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, Connect(screen, start));
     while (true) {
       const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
       const bool there = until_nodes_ > 0 && cluster.connected_nodes() >= until_nodes_;
@@ -68,6 +70,17 @@ class StatusCommand : public Command {
                                                         cluster.status().message()));
       }
       if (!screen.Wait(interval_)) return cluster.status();
+    }
+  }
+
+  // With --until-nodes the node that knows the directory can be starting, too. A wrong address is
+  // an error all the same, if later.
+  absl::StatusOr<DirectoryConnection> Connect(Screen& screen, Instant start) const {
+    const absl::Duration patience = std::min(timeout_, directory_.node.connect_timeout);
+    while (true) {
+      absl::StatusOr<DirectoryConnection> made = ConnectToDirectory(directory_);
+      const bool starting = until_nodes_ > 0 && absl::IsUnavailable(made.status());
+      if (!starting || MonotonicNow() - start >= patience || !screen.Wait(interval_)) return made;
     }
   }
 

@@ -24,7 +24,9 @@ absl::Status ConnectError(int error) {
     return absl::DeadlineExceededError("the node does not accept connections");
   }
   return absl::UnavailableError(error == ENOENT || error == ECONNREFUSED
-                                    ? absl::StrCat("no node listens there (", text, ")")
+                                    ? absl::StrCat("no node listens there (", text,
+                                                   "): start one, or give the address that a "
+                                                   "running one has printed (PHALANX_ADDRESS)")
                                     : text);
 }
 

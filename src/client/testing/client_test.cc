@@ -669,7 +669,8 @@ TEST(Connect, FailsIfNoNodeListens) {
   ClientOptions options;
   options.address = "unix:/tmp/phalanx.nobody.sock";
   EXPECT_THAT(Client::Connect(options).status(),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("unix:/tmp/phalanx.nobody.sock")));
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("unix:/tmp/phalanx.nobody.sock"), HasSubstr("start one"))));
 }
 
 TEST(Connect, RejectsABadAddress) {

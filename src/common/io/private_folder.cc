@@ -21,10 +21,11 @@ absl::Status MakePrivateFolder(const std::string& folder) {
     return absl::UnavailableError(absl::StrCat(folder, " is not a folder"));
   }
   if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(folder, " is not private to this user (owner ", info.st_uid, ", mode ",
-                     absl::StrFormat("%03o", info.st_mode & 0777),
-                     "): another user could replace a socket in it"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        folder, " is not private to this user (owner ", info.st_uid, ", mode ",
+        absl::StrFormat("%03o", info.st_mode & 0777),
+        "): another user could replace a socket in it; close it to others (chmod 700), "
+        "or choose a folder that does not exist yet"));
   }
   return absl::OkStatus();
 }

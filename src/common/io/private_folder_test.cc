@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 
@@ -11,6 +12,7 @@ namespace phalanx {
 namespace {
 
 using ::phalanx::testing::StatusIs;
+using ::testing::HasSubstr;
 
 TEST(PrivateFolderTest, CreatesAFolderOnceThatIsClosedToOthers) {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/private");
@@ -20,7 +22,8 @@ TEST(PrivateFolderTest, CreatesAFolderOnceThatIsClosedToOthers) {
   ASSERT_EQ(stat(folder.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
-  EXPECT_THAT(MakePrivateFolder(folder), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(MakePrivateFolder(folder),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("chmod 700")));
 }
 
 TEST(PrivateFolderTest, ALinkIsNotAPrivateFolder) {

@@ -533,7 +533,7 @@ TEST(ToolsTest, AreRefusedWithoutTheSecret) {
   options.secret = "another";
   ToolsClient tools({directory.server->address()}, options);
   EXPECT_THAT(tools.GetStatus()[0],
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("secret")));
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("PHALANX_SECRET_FILE")));
 }
 
 TEST(ToolsTest, AreRefusedByAnotherClusterOrPlace) {

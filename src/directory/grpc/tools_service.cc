@@ -104,7 +104,8 @@ class Answers {
                            proof)) {
       return absl::PermissionDeniedError(
           absl::StrCat("the caller has not shown the secret of cluster \"",
-                       absl::CEscape(shard_->config().cluster_id), "\""));
+                       absl::CEscape(shard_->config().cluster_id),
+                       "\": name its file in --secret-file or PHALANX_SECRET_FILE"));
     }
     // After the proof, as Redeem requires: only callers with the secret use up the table.
     PHALANX_RETURN_IF_ERROR(nonces_.Redeem(nonce, executor_.Now()));

@@ -250,7 +250,12 @@ absl::Status GetRequests::DeadlineStatus(const Request& request) const {
   };
   const bool memory = request.ticket != 0 || (std::holds_alternative<GetPart>(request.part) &&
                                               pulls_.WaitsForMemory(request.object));
-  if (!memory) return absl::DeadlineExceededError(text("no answer before the deadline"));
+  if (!memory) {
+    const bool get = std::holds_alternative<GetPart>(request.part);
+    return absl::DeadlineExceededError(
+        text(get ? "it was not put, or no copy has arrived, before the deadline"
+                 : "no answer before the deadline"));
+  }
   return absl::ResourceExhaustedError(
       text(absl::StrCat("no memory became free before the deadline; ", table_.used_bytes(), " of ",
                         table_.capacity_bytes(), " bytes are used, ", table_.pinned_bytes(),

@@ -12,6 +12,7 @@ namespace phalanx::object_store {
 namespace {
 
 using phalanx::testing::StatusIs;
+using ::testing::HasSubstr;
 using testing::StoreParts;
 
 class GetRequestsTest : public StoreParts {
@@ -105,7 +106,7 @@ TEST_F(GetRequestsTest, ADeadlineIsWatchedWhileTheGetWaits) {
   Get(reading_, GetOptions{.id = Id(1), .deadline = deadline});
   EXPECT_EQ(requests_.NextDeadline(), deadline);
   EXPECT_THAT(gets_.DeadlineStatus(*requests_.Find(reading_.request)),
-              StatusIs(absl::StatusCode::kDeadlineExceeded));
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("was not put")));
 }
 
 TEST_F(GetRequestsTest, ADeadlineThatPassesWithoutMemoryIsResourceExhausted) {
