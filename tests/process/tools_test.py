@@ -242,6 +242,19 @@ class ToolsTest(ClusterTest):
             get = self.cluster.begin(*command, "--name=absent", node="n0")
             self.assertIn('"absent" (', self.cluster.finish(get, expect))
 
+    def test_a_name_in_place_of_an_id_is_pointed_out(self):
+        self.start(1)
+        put = ["put", self.cluster.make_file("file", 100)]
+        for command in (["get"], ["describe"], ["rm"], ["broadcast"]):
+            for name in ("job/7", "a", "f" * 41):
+                error = self.cluster.run(*command, name, node="n0", expect=USAGE)
+                self.assertIn(f'"{name}" is no id: ', error)
+                self.assertIn("for a name use --name", error)
+            self.assertIn("for a name use --name", self.cluster.run(*command, "cafe", node="n0", expect=3))
+        self.assertIn("for a name use --name", self.cluster.run(*put, "--id=job/7", node="n0", expect=USAGE))
+        error = self.cluster.run("reduce", "job/7", ID_A, node="n0", expect=USAGE)
+        self.assertIn("for a name use --names", error)
+
     def test_bytes_pass_through_pipes(self):
         self.start(1)
         content = b"".join(b"line %d\n" % i for i in range(100000))
