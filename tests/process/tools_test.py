@@ -158,6 +158,11 @@ class ToolsTest(ClusterTest):
         self.assertIn('has a name like "job/*"', error)
         self.assertEqual(self.cluster.run("rm", "--name=job/*", "--force", node="n0"), "deleted 0 objects\n")
         self.cluster.discard(waiting)
+        # An object that several arguments mean is deleted, and counted, once.
+        self.put_named("once")
+        dry = self.cluster.run("rm", "--name=once", "--name=once", "--name=on*", "--dry-run", node="n0")
+        self.assertEqual(len(dry.splitlines()), 1)
+        self.assertEqual(self.cluster.run("rm", "--name=once", "--name=o*", node="n0"), "deleted 1 object\n")
         # What is no pattern is the name itself.
         self.put_named("grad[0]")
         self.cluster.run("rm", "--name=grad[0]", node="n0")
