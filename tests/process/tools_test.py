@@ -260,6 +260,21 @@ class ToolsTest(ClusterTest):
         error = self.cluster.run("reduce", "job/7", ID_A, node="n0", expect=USAGE)
         self.assertIn("for a name use --names", error)
 
+    def test_a_named_put_fails_if_the_object_that_it_compares_with_is_lost(self):
+        self.cluster.start_shards(1)
+        self.cluster.start_node("n0", ["--max-egress=1MB/s"])
+        self.cluster.start_node("n1")
+        self.cluster.wait_for_nodes(2)
+        path = self.cluster.make_file("file", 16 * MIB)
+        object_id = self.cluster.run("put", path, "--name=once", "-q", node="n0").strip()
+        put = self.cluster.begin("put", path, "--name=once", "-q", node="n1")
+        # Fetched for the comparison.
+        self.cluster.follow(lambda look: look["partial_copies"] == 1, "describe", object_id)
+        self.cluster.nodes["n0"].kill()
+        error = self.cluster.finish(put, expect=ERROR)
+        self.assertIn("DATA_LOSS", error)
+        self.assertIn(f'"once" ({object_id})', error)
+
     def test_bytes_pass_through_pipes(self):
         self.start(1)
         content = b"".join(b"line %d\n" % i for i in range(100000))
