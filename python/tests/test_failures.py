@@ -207,6 +207,29 @@ def test_another_user(cluster, open_to_all):
 # ---- nodes that die
 
 
+def test_a_named_put_whose_object_is_lost_while_it_is_compared(cluster):
+    cluster.start_shards()
+    slow = cluster.start_node("n0", ["--max-egress=1MB/s"])
+    other = cluster.start_node("n1")
+    cluster.wait_for_nodes(2)
+    value = np.ones(1 << 21)
+    first, second = phalanx.Client(slow.client_address), phalanx.Client(other.client_address)
+    ref = first.put(value, first.ref("once"))
+
+    def kill_during_the_comparison():
+        cluster.follow(lambda look: look["partial_copies"] == 1, "describe", ref.hex())
+        slow.kill()
+
+    killer = threading.Thread(target=kill_during_the_comparison)
+    killer.start()
+    with pytest.raises(exceptions.ObjectLostError) as caught:
+        second.put(value, second.ref("once"), timeout=60)
+    killer.join()
+    assert caught.value.ref == ref.hex() and '"once"' in str(caught.value)
+    second.close()
+    first.close()
+
+
 def test_dead_node(nodes):
     clients, daemons, cluster = nodes
     absent, lost = clients[0].ref(), clients[1].ref()

@@ -15,6 +15,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -366,8 +367,21 @@ std::string Unexpected(const CLI::App& command, const std::vector<std::string>& 
 
 // The parser reports some wrong arguments before it has read all of them.
 bool AsksForJson(const std::vector<std::string>& arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
-  return std::find(arguments.begin(), end, "--json") != end;
+  bool json = false;
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (argument == "--json") json = true;
+    absl::string_view value = argument;
+    // A value that is neither true nor false is an error, which the caller expects as JSON.
+    if (absl::ConsumePrefix(&value, "--json=") && !absl::SimpleAtob(value, &json)) json = true;
+  }
+  return json;
+}
+
+// Says what is missing in a command line without a command, or is in its place.
+std::string WithoutCommand(const CLI::App& app) {
+  const std::vector<std::string> unexpected = app.remaining();
+  return unexpected.empty() ? "give a command" : Unexpected(app, unexpected);
 }
 
 }  // namespace
@@ -418,13 +432,15 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
     // The parser takes arguments from the end.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     const CLI::Option* json_flag = chosen->get_option_no_throw("--json");
-    result.json = json_flag != nullptr && json_flag->count() > 0;
+    result.json = json_flag != nullptr && json_flag->count() > 0 && json_flag->as<bool>();
     return result;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);
     return ParsedCommandLine();
   } catch (const CLI::ExtrasError&) {
     return complain(Unexpected(*chosen, app.remaining(/*recurse=*/true)));
+  } catch (const CLI::RequiredError& missing) {
+    return complain(result.command == nullptr ? WithoutCommand(app) : missing.what());
   } catch (const CLI::ParseError& wrong) {
     // The text of a wrong value begins with its flag.
     const std::string what = wrong.what();

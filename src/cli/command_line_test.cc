@@ -273,6 +273,18 @@ TEST_F(CommandLineTest, AnUnknownCommandIsNamedWithTheNearOne) {
   EXPECT_THAT(err_.str(), StartsWith("phalanx: there is no command \"fly\"\n"));
 }
 
+TEST_F(CommandLineTest, ACommandLineWithoutACommandIsAnError) {
+  EXPECT_EQ(Parse({}).exit_code, 2);
+  EXPECT_EQ(err_.str(), "phalanx: give a command\nTry `phalanx --help`.\n");
+  err_.str("");
+  EXPECT_EQ(Parse({"--versoin"}).exit_code, 2);
+  EXPECT_THAT(err_.str(),
+              StartsWith("phalanx: there is no flag --versoin, did you mean \"--version\"?\n"));
+  err_.str("");
+  EXPECT_EQ(Parse({""}).exit_code, 2);
+  EXPECT_THAT(err_.str(), StartsWith("phalanx: unexpected argument \"\"\n"));
+}
+
 TEST_F(CommandLineTest, AnUnknownFlagOrValueIsNamedWithTheNearOne) {
   const std::map<std::vector<std::string>, std::string> wrong = {
       {{"sail", "a", "--oasr=3"}, "there is no flag --oasr, did you mean \"--oars\"?\n"},
@@ -293,12 +305,20 @@ TEST_F(CommandLineTest, ErrorsAreJsonIfTheResultsAre) {
   EXPECT_EQ(parsed.command, sail_);
   EXPECT_TRUE(parsed.json);
   EXPECT_FALSE(Parse({"sail", "Elida"}).json);
+  EXPECT_FALSE(Parse({"sail", "Elida", "--json=false"}).json);
+  EXPECT_TRUE(Parse({"sail", "Elida", "--json=true"}).json);
   EXPECT_FALSE(Parse({"sail", "--", "--json"}).json);
   EXPECT_EQ(Parse({"sail", "--json", "Elida", "--oars=x"}).exit_code, 2);
   EXPECT_EQ(
       err_.str(),
       "{\"code\":\"INVALID_ARGUMENT\",\"command\":\"sail\",\"error\":\"--oars: \\\"x\\\" is not "
       "a whole number from 0 to 99\",\"exit_code\":2}\n");
+  err_.str("");
+  EXPECT_EQ(Parse({"sail", "--json=true", "Elida", "--oars=x"}).exit_code, 2);
+  EXPECT_THAT(err_.str(), StartsWith("{\"code\":\"INVALID_ARGUMENT\""));
+  err_.str("");
+  EXPECT_EQ(Parse({"sail", "--json=false", "Elida", "--oars=x"}).exit_code, 2);
+  EXPECT_THAT(err_.str(), StartsWith("phalanx sail: --oars"));
   EXPECT_EQ(
       ErrorLine("get", absl::NotFoundError("no \xff"), /*json=*/true, /*colours=*/true),
       "{\"code\":\"NOT_FOUND\",\"command\":\"get\",\"error\":\"no \xef\xbf\xbd\",\"exit_code\":3}"

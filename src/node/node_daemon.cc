@@ -27,6 +27,9 @@ constexpr int kMaxIoThreads = 64;
 constexpr int kDefaultIoThreads = 4;
 // How often the log repeats that a shard is unreachable.
 constexpr absl::Duration kRepeatComplaint = absl::Minutes(1);
+// How long a node that leaves waits for a shard to connect to, once it has none. A directory that
+// restarts takes less.
+constexpr absl::Duration kDirectoryPatience = absl::Seconds(5);
 
 int IoThreads(int wanted) {
   if (wanted > 0) return std::min(wanted, kMaxIoThreads);
@@ -158,6 +161,9 @@ struct NodeDaemon::Impl {
         memory(control, MemoryOptions(this->config.node.capacity_bytes)),
         shard_watch(control, this->config.directories) {}
   ~Impl() {
+    control.Cancel(give_up_timer);
+    // A shard's state can change while the node is destroyed.
+    left = nullptr;
     metrics.reset();
     service.reset();
     node.reset();
@@ -168,6 +174,10 @@ struct NodeDaemon::Impl {
   absl::Status Start();
   NodeSeams MakeSeams();
   std::string CollectMetrics() const;
+  // While the node leaves: ends the drain if no shard can be reached for long. Only the directory
+  // can find other nodes for objects.
+  void ReviewLeaving();
+  void EndLeaving(const absl::Status& status);
 
   const NodeConfig config;
   net::EventLoop& control;
@@ -178,6 +188,9 @@ struct NodeDaemon::Impl {
   std::unique_ptr<Node> node;
   std::unique_ptr<object_store::LocalService> service;
   std::unique_ptr<MetricsServer> metrics;
+  // Null unless the node leaves.
+  absl::AnyInvocable<void(absl::Status)> left;
+  TimerId give_up_timer = 0;
 };
 
 absl::Status NodeDaemon::Impl::Start() {
@@ -234,9 +247,34 @@ NodeSeams NodeDaemon::Impl::MakeSeams() {
       .shards = std::move(shards),
       .random = Random(SystemRandom64()),
       .nonce_bytes = {},
-      .on_shard_state = [this](int shard,
-                               const absl::Status& state) { shard_watch.OnState(shard, state); },
+      .on_shard_state =
+          [this](int shard, const absl::Status& state) {
+            shard_watch.OnState(shard, state);
+            ReviewLeaving();
+          },
   };
+}
+
+void NodeDaemon::Impl::ReviewLeaving() {
+  if (!left) return;
+  const std::vector<absl::Status> shards = node->ShardStates();
+  const bool reachable =
+      std::any_of(shards.begin(), shards.end(), [](const absl::Status& s) { return s.ok(); });
+  if (reachable) {
+    control.Cancel(std::exchange(give_up_timer, 0));
+  } else if (give_up_timer == 0) {
+    give_up_timer = control.RunAt(control.Now() + kDirectoryPatience, [this] {
+      give_up_timer = 0;
+      EndLeaving(absl::UnavailableError(
+          absl::StrCat("node ", node->name(), ": no shard of the directory can be reached (",
+                       node->ShardStates().front().message(),
+                       "): objects of which this node has the only copy are lost")));
+    });
+  }
+}
+
+void NodeDaemon::Impl::EndLeaving(const absl::Status& status) {
+  if (left) std::exchange(left, nullptr)(status);
 }
 
 std::string NodeDaemon::Impl::CollectMetrics() const {
@@ -297,7 +335,11 @@ void NodeDaemon::Leave(absl::AnyInvocable<void(absl::Status)> done) {
   // It can take the whole time, and an operator must not take that for a hang.
   PHALANX_LOG(INFO) << "moving what only this node has to other nodes; a second signal ends this"
                     << LogField("timeout", absl::FormatDuration(impl_->config.drain_timeout));
-  impl_->node->Drain(impl_->control.Now() + impl_->config.drain_timeout, std::move(done));
+  impl_->left = std::move(done);
+  impl_->node->Drain(
+      impl_->control.Now() + impl_->config.drain_timeout,
+      [impl = impl_.get()](const absl::Status& status) { impl->EndLeaving(status); });
+  impl_->ReviewLeaving();
 }
 
 std::string DefaultNodeName(const net::Address& listen) {

@@ -63,8 +63,8 @@ class NodeDaemon {
   net::Address metrics_address() const;
 
   // Asks other nodes to fetch sole copies, and keeps serving requests in the meantime. Calls `done`
-  // with OK when no copy on this node is the only one, or with DeadlineExceeded. REQUIRES: called
-  // at most once.
+  // with OK when no copy on this node is the only one, with DeadlineExceeded, or with Unavailable
+  // if the node has had no connection to any shard for five seconds. REQUIRES: called at most once.
   void Leave(absl::AnyInvocable<void(absl::Status)> done);
 
  private:

@@ -112,6 +112,7 @@ class CompletionTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         (self.folder / "phalanx").symlink_to(os.path.abspath(BINARY))
         (self.folder / "weights of layer 1").touch()
+        (self.folder / "layer:1.toml").touch()
         self.path = f"{self.folder}:{os.environ['PATH']}"
 
     def test_values_come_from_the_flags_themselves(self):
@@ -149,6 +150,15 @@ class CompletionTest(unittest.TestCase):
         terminal = self.open_shell("bash", "--norc", "--noprofile", "-i", PS1="$ ")
         terminal.type(f"cd '{self.folder}'; source <(phalanx completion bash)\n")
         self.assert_shell_completes(terminal)
+        # The user chooses the characters at which bash splits words.
+        for kept in "=", ":", "=:":
+            terminal.type(f"OLD=$COMP_WORDBREAKS COMP_WORDBREAKS=${{COMP_WORDBREAKS//[{kept}]}}\n")
+            self.assert_shell_completes(terminal)
+            quoted = "layer:1.toml" if ":" in kept else "layer\\:1.toml"
+            self.assert_completes(terminal, "phalanx --config=lay\t", f"phalanx --config={quoted}")
+            terminal.type("COMP_WORDBREAKS=$OLD\n")
+        self.assert_completes(terminal, "phalanx --config=layer:\t", "phalanx --config=layer:1.toml")
+        self.assert_completes(terminal, "~/phalanx desc\t--foll\t", "~/phalanx describe --follow ")
 
     @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
     def test_zsh_completes(self):

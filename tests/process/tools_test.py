@@ -166,6 +166,11 @@ class ToolsTest(ClusterTest):
         self.assertIn('has a name like "job/*"', error)
         self.assertEqual(self.cluster.run("rm", "--name=job/*", "--force", node="n0"), "deleted 0 objects\n")
         self.cluster.discard(waiting)
+        # An object that several arguments mean is deleted, and counted, once.
+        self.put_named("once")
+        dry = self.cluster.run("rm", "--name=once", "--name=once", "--name=on*", "--dry-run", node="n0")
+        self.assertEqual(len(dry.splitlines()), 1)
+        self.assertEqual(self.cluster.run("rm", "--name=once", "--name=o*", node="n0"), "deleted 1 object\n")
         # What is no pattern is the name itself.
         self.put_named("grad[0]")
         self.cluster.run("rm", "--name=grad[0]", node="n0")
@@ -249,6 +254,34 @@ class ToolsTest(ClusterTest):
             expect = TIMED_OUT if command[0] == "get" else 3
             get = self.cluster.begin(*command, "--name=absent", node="n0")
             self.assertIn('"absent" (', self.cluster.finish(get, expect))
+
+    def test_a_name_in_place_of_an_id_is_pointed_out(self):
+        self.start(1)
+        put = ["put", self.cluster.make_file("file", 100)]
+        for command in (["get"], ["describe"], ["rm"], ["broadcast"]):
+            for name in ("job/7", "a", "f" * 41):
+                error = self.cluster.run(*command, name, node="n0", expect=USAGE)
+                self.assertIn(f'"{name}" is no id: ', error)
+                self.assertIn("for a name use --name", error)
+            self.assertIn("for a name use --name", self.cluster.run(*command, "cafe", node="n0", expect=3))
+        self.assertIn("for a name use --name", self.cluster.run(*put, "--id=job/7", node="n0", expect=USAGE))
+        error = self.cluster.run("reduce", "job/7", ID_A, node="n0", expect=USAGE)
+        self.assertIn("for a name use --names", error)
+
+    def test_a_named_put_fails_if_the_object_that_it_compares_with_is_lost(self):
+        self.cluster.start_shards(1)
+        self.cluster.start_node("n0", ["--max-egress=1MB/s"])
+        self.cluster.start_node("n1")
+        self.cluster.wait_for_nodes(2)
+        path = self.cluster.make_file("file", 16 * MIB)
+        object_id = self.cluster.run("put", path, "--name=once", "-q", node="n0").strip()
+        put = self.cluster.begin("put", path, "--name=once", "-q", node="n1")
+        # Fetched for the comparison.
+        self.cluster.follow(lambda look: look["partial_copies"] == 1, "describe", object_id)
+        self.cluster.nodes["n0"].kill()
+        error = self.cluster.finish(put, expect=ERROR)
+        self.assertIn("DATA_LOSS", error)
+        self.assertIn(f'"once" ({object_id})', error)
 
     def test_bytes_pass_through_pipes(self):
         self.start(1)

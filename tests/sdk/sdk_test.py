@@ -176,6 +176,11 @@ class SdkTest(unittest.TestCase):
         self.assertLessEqual(needed, {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"})
         self.assertIn("phalanx", self.in_bare_root("/opt/phalanx/bin/phalanx --version"))
 
+    def test_shells_and_man_find_their_files(self):
+        for name in ("man/man1/phalanx-put.1", "bash-completion/completions/phalanx", "zsh/site-functions/_phalanx",
+                     "fish/vendor_completions.d/phalanx.fish"):
+            self.assertIn("phalanx", (SDK / "share" / name).read_text(), name)
+
     def test_no_file_names_the_folder_where_it_was_made(self):
         for path in SDK.rglob("*"):
             if path.is_file():

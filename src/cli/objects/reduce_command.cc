@@ -82,7 +82,7 @@ class ReduceCommand : public Command {
  private:
   // --names applies to all objects of the call; mixing ids and names would be ambiguous.
   ObjectFlags FlagsOf(const std::string& text) const {
-    return names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""};
+    return names_ ? ObjectFlags{"", text} : ObjectFlags{text, "", "--names"};
   }
 
   // The choices are checked by the flags, so only the types can fail here.

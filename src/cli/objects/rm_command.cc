@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/tools/name_pattern.h"
@@ -53,12 +54,12 @@ class RmCommand : public Command {
     for (const std::string& id : ids_) {
       PHALANX_ASSIGN_OR_RETURN(const ObjectId object,
                                FindObject({id, ""}, directory_, client_.get()));
-      objects_.push_back({object, ""});
+      Add(object, "");
     }
     bool patterns = false;
     for (const std::string& name : names_) {
       patterns = patterns || IsPattern(name);
-      if (!IsPattern(name)) objects_.push_back({client_->Id(name), name});
+      if (!IsPattern(name)) Add(client_->Id(name), name);
     }
     if (patterns) PHALANX_RETURN_IF_ERROR(FindMatching());
     if (dry_run_) return PrintObjects();
@@ -74,6 +75,11 @@ class RmCommand : public Command {
     ObjectId id;
     std::string name;
   };
+
+  // Arguments can mean one object several times.
+  void Add(const ObjectId& id, const std::string& name) {
+    if (found_.insert(id).second) objects_.push_back({id, name});
+  }
 
   // Adds the objects with names that match one of the patterns.
   absl::Status FindMatching() {
@@ -95,7 +101,7 @@ class RmCommand : public Command {
         std::erase(unmatched, pattern);
       }
       // The name derives the id, whatever id the shard sends.
-      if (matches) objects_.push_back({client_->Id(object.name().name()), object.name().name()});
+      if (matches) Add(client_->Id(object.name().name()), object.name().name());
       return true;
     };
     PHALANX_RETURN_IF_ERROR(VisitObjects(*directory.tools, std::nullopt,
@@ -159,6 +165,7 @@ class RmCommand : public Command {
   DirectoryFlags directory_;
   std::shared_ptr<Client> client_;
   std::vector<Found> objects_;
+  absl::flat_hash_set<ObjectId> found_;
   size_t deleted_ = 0;
 };
 

@@ -7,14 +7,15 @@
 namespace phalanx::runtime {
 namespace {
 
-// bash splits words at "=" and ":" as well; they are put together again, and what stands before the
-// last of these characters is removed from the answers, because bash replaces only the rest.
+// bash splits words also at the characters of COMP_WORDBREAKS, by default "=" and ":" among them.
+// The parts are put together again, and all but the last one is removed from the answers, because
+// bash replaces only the last one.
 constexpr absl::string_view kBash = R"(# Completion of phalanx for bash. To use it:
 #   source <(phalanx completion bash)
 # or, for every shell to come:
 #   phalanx completion bash > ~/.local/share/bash-completion/completions/phalanx
 _phalanx() {
-  local IFS=$' \t\n' rest=$COMP_LINE word current answer i
+  local IFS=$' \t\n' rest=$COMP_LINE command=${COMP_WORDS[0]} word current kept answer i
   local -a arguments=() answers=()
   for ((i = 0; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
@@ -27,20 +28,24 @@ _phalanx() {
     rest=${rest#"$word"}
   done
   current=${arguments[-1]}
-  mapfile -t answers < <("${COMP_WORDS[0]}" completion bash -- "${arguments[@]:1}" 2>/dev/null)
+  word=${COMP_WORDS[COMP_CWORD]}
+  [[ $word != [=:] ]] || word=
+  kept=${current%"$word"}
+  [[ $command != '~/'* ]] || command=$HOME/${command#'~/'}
+  mapfile -t answers < <("$command" completion bash -- "${arguments[@]:1}" 2>/dev/null)
   COMPREPLY=()
   if [[ ${answers[0]-} == :files && $current == --*=* ]]; then
     compopt -o filenames 2>/dev/null
-    mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]#=}")
-    return
+    mapfile -t answers < <(compgen -f -- "${current#*=}")
+    answers=("${answers[@]/#/${current%%=*}=}")
   elif [[ ${answers[0]-} == :files ]]; then
     compopt -o default 2>/dev/null
     return
+  else
+    answers=("${answers[@]%%$'\t'*}")
   fi
-  word=${current%"${current##*[=:]}"}
   for answer in "${answers[@]}"; do
-    answer=${answer%%$'\t'*}
-    COMPREPLY+=("${answer#"$word"}")
+    COMPREPLY+=("${answer#"$kept"}")
   done
 }
 complete -F _phalanx phalanx

@@ -42,20 +42,22 @@ absl::Status Ambiguous(const std::string& digits, absl::Span<const v1::ObjectSum
   return absl::InvalidArgumentError(text);
 }
 
-absl::StatusOr<ObjectId> FindByDigits(directory::ToolsClient& tools, absl::string_view typed) {
-  const std::string digits = absl::AsciiStrToLower(typed);
+absl::StatusOr<ObjectId> FindByDigits(directory::ToolsClient& tools, const ObjectFlags& object) {
+  const std::string digits = absl::AsciiStrToLower(object.id);
   std::vector<v1::ObjectSummary> live;
   std::vector<v1::ObjectSummary> deleted;
   PHALANX_RETURN_IF_ERROR(VisitObjects(
-      tools, Before(digits), /*with_deleted=*/true, [&](const v1::ObjectSummary& object) {
-        if (!absl::StartsWith(absl::BytesToHexString(object.object_id()), digits)) return false;
-        (object.deleted() ? deleted : live).push_back(object);
+      tools, Before(digits), /*with_deleted=*/true, [&](const v1::ObjectSummary& listed) {
+        if (!absl::StartsWith(absl::BytesToHexString(listed.object_id()), digits)) return false;
+        (listed.deleted() ? deleted : live).push_back(listed);
         return live.size() <= kMaxCandidates && deleted.size() <= kMaxCandidates;
       }));
   // A deleted object is meant only if no other can be.
   const std::vector<v1::ObjectSummary>& found = live.empty() ? deleted : live;
   if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat("no object has an id that begins with ", digits));
+    // A name can consist of such digits: "cafe".
+    return absl::NotFoundError(absl::StrCat("no object has an id that begins with ", digits,
+                                            "; for a name use ", object.name_flag));
   }
   if (found.size() > 1) return Ambiguous(digits, found);
   return ObjectId::FromBinary(found.front().object_id());
@@ -73,11 +75,12 @@ absl::Status CheckObject(const ObjectFlags& object) {
   const bool digits = std::all_of(object.id.begin(), object.id.end(), [](char c) {
     return absl::ascii_isxdigit(static_cast<unsigned char>(c));
   });
-  if (!digits || object.id.size() > kIdDigits) return ObjectId::FromHex(object.id).status();
-  if (object.id.size() < kMinIdDigits) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", object.id, "\" is no id: give at least ",
-                                                   kMinIdDigits, " of its ", kIdDigits,
-                                                   " hexadecimal digits"));
+  if (!digits || object.id.size() > kIdDigits || object.id.size() < kMinIdDigits) {
+    const bool few = digits && object.id.size() < kMinIdDigits;
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", object.id, "\" is no id: ",
+                     few ? absl::StrCat("give at least ", kMinIdDigits, " of its ") : "an id has ",
+                     kIdDigits, " hexadecimal digits; for a name use ", object.name_flag));
   }
   // The nil id is reserved, so the node would refuse it with a less clear text.
   if (IsWhole(object) && ObjectId::FromHex(object.id)->nil()) {
@@ -106,14 +109,14 @@ absl::StatusOr<ObjectId> FindObject(const ObjectFlags& object, const DirectoryFl
   if (!object.name.empty() && client != nullptr) return client->Id(object.name);
   if (!object.name.empty() || IsWhole(object)) return NewObject(object, flags.node.name_space);
   PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(flags, client));
-  return FindByDigits(*directory.tools, object.id);
+  return FindByDigits(*directory.tools, object);
 }
 
 absl::StatusOr<ObjectId> FindObject(const ObjectFlags& object, const std::string& name_space,
                                     directory::ToolsClient& tools) {
   PHALANX_RETURN_IF_ERROR(CheckObject(object));
   if (!object.name.empty() || IsWhole(object)) return NewObject(object, name_space);
-  return FindByDigits(tools, object.id);
+  return FindByDigits(tools, object);
 }
 
 absl::Status VisitObjects(directory::ToolsClient& tools, std::optional<ObjectId> after,

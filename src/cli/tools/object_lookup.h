@@ -27,6 +27,8 @@ inline constexpr size_t kMinIdDigits = 4;
 struct ObjectFlags {
   std::string id;
   std::string name;
+  // The flag that takes a name, for errors about ids.
+  absl::string_view name_flag = "--name";
 };
 // Checks what can be checked without a connection. Returns InvalidArgument unless exactly one of
 // both is set and an id has kMinIdDigits to 40 hexadecimal digits.

@@ -1,7 +1,11 @@
 #include "src/cli/views/text_table.h"
 
+#include <locale.h>
+#include <wchar.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -36,6 +40,30 @@ void Pad(std::string& line, size_t cells) { line.append(cells, ' '); }
 // Continuation bytes of UTF-8 are 10xxxxxx.
 bool BeginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
+// Returns the bytes of the character at the front.
+size_t LengthOfFirst(absl::string_view text) {
+  size_t length = 1;
+  while (length < text.size() && !BeginsCharacter(text[length])) ++length;
+  return length;
+}
+
+// Returns the cells of one character: 2 for an ideograph or an emoji, 0 for an accent of its own.
+int CellsOf(absl::string_view character) {
+  const auto first = static_cast<unsigned char>(character.front());
+  if (first < 0x80) return 1;
+  // The widths of a locale of its own: that of the user can lack them.
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (utf8 == nullptr) return 1;
+  // The first byte of n has n ones and a zero before its bits.
+  uint32_t code = first & (0x7fu >> std::min<size_t>(character.size(), 7));
+  for (const char c : character.substr(1))
+    code = code << 6 | (static_cast<unsigned char>(c) & 0x3f);
+  const locale_t before = uselocale(utf8);
+  const int cells = wcwidth(static_cast<wchar_t>(code));
+  uselocale(before);
+  return cells < 0 ? 1 : cells;
+}
+
 // Returns the columns that a table shows: as many of its most important ones as fit.
 std::vector<bool> ColumnsThatFit(const std::vector<std::string>& heading,
                                  std::vector<size_t> widths, const TableWidth& width) {
@@ -62,8 +90,9 @@ size_t DisplayWidth(absl::string_view text) {
       text.remove_prefix(length);
       continue;
     }
-    width += BeginsCharacter(text.front()) ? 1 : 0;
-    text.remove_prefix(1);
+    const size_t length = LengthOfFirst(text);
+    width += static_cast<size_t>(CellsOf(text.substr(0, length)));
+    text.remove_prefix(length);
   }
   return width;
 }
@@ -73,9 +102,8 @@ std::string CutToWidth(absl::string_view text, size_t cells) {
   size_t width = 0;
   while (!text.empty()) {
     const size_t colour = ColourLength(text);
-    size_t length = std::max<size_t>(colour, 1);
-    while (colour == 0 && length < text.size() && !BeginsCharacter(text[length])) ++length;
-    if (colour == 0) ++width;
+    const size_t length = colour > 0 ? colour : LengthOfFirst(text);
+    if (colour == 0) width += static_cast<size_t>(CellsOf(text.substr(0, length)));
     // A colour takes no cell, and has to end although its last character is cut off.
     if (colour > 0 || width <= cells) absl::StrAppend(&cut, text.substr(0, length));
     text.remove_prefix(length);

@@ -9,7 +9,7 @@
 
 namespace phalanx::runtime {
 
-// The number of terminal cells of UTF-8 text with one cell per character. Colours take none.
+// The number of terminal cells of UTF-8 text. Colours take none.
 size_t DisplayWidth(absl::string_view text);
 
 // Returns the characters of the first `cells` cells, and every colour.

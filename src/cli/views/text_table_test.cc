@@ -40,6 +40,19 @@ TEST(TextTableTest, AColourTakesNoCellAndSurvivesACut) {
   EXPECT_EQ(Painted("", Colour::kRed, true), "");
 }
 
+TEST(TextTableTest, IdeographsTakeTwoCellsAndCombinedAccentsNone) {
+  EXPECT_EQ(DisplayWidth("日本/🚀"), 7u);
+  EXPECT_EQ(DisplayWidth("e\u0301te\u0301"), 3u);
+  // A bar, a letter and an ellipsis take one each.
+  EXPECT_EQ(DisplayWidth("█ü…"), 3u);
+  EXPECT_EQ(CutToWidth("日本x", 4), "日本");
+  EXPECT_EQ(CutToWidth("日本x", 3), "日");
+  EXPECT_EQ(CutToWidth("日本x", 1), "");
+  EXPECT_EQ(AlignColumns({{"日本", "1"}, {"abc", "2"}}, {}), "日本  1\nabc   2\n");
+  // No UTF-8: a cell for each byte that begins a character.
+  EXPECT_EQ(DisplayWidth("\xff\xfe a\xe3"), 5u);
+}
+
 TEST(TextTableTest, DispensableColumnsAreOmittedInTheirOrder) {
   const std::vector<std::vector<std::string>> rows = {Heading({"A", "BB", "CCC"}, true),
                                                       {"1", "2", "3"}};

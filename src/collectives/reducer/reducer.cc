@@ -325,7 +325,10 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   if (!keep.forget() && directory::ReductionIdFromProto(keep.reduction().begun()).valid()) {
     requests_.OnNumbered(*target, keep.reduction().begun());
   }
-  if (kept_.OnKeep(*target, keep, control_.Now())) open_.Over(*target);
+  if (!kept_.OnKeep(*target, keep, control_.Now())) return;
+  // After the calls that the shard answered before this message: their callbacks wait for a later
+  // turn, too.
+  control_.Post(guard_.Wrap([this, over = *target] { open_.Over(over); }));
 }
 
 std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {

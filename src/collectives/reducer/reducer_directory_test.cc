@@ -482,6 +482,24 @@ TEST_F(ReducerDirectoryTest, AnOpenReductionIsNotHeldOpenAfterItsEnd) {
   }
 }
 
+// The shard's answer and the end of the reduction arrive in one batch.
+TEST_F(ReducerDirectoryTest, AReductionThatEndsRightAfterAnAdditionIsNotHeldOpen) {
+  ReduceNode& a = world_.Add("a");
+  Extend(a, a.client(), /*close=*/false);
+  const v1::ExtendRequest asked = SentOf(a, Kind::kExtendRequest).back().extend_request();
+  v1::ShardMessage reply;
+  reply.mutable_extend_reply()->set_request_id(asked.request_id());
+  v1::ShardMessage forget;
+  forget.mutable_keep_reduction()->set_object_id(IdBytes(target_));
+  forget.mutable_keep_reduction()->set_forget(true);
+  a.Run([&] {
+    a.channel().OnMessage(0, reply);
+    a.channel().OnMessage(0, forget);
+  });
+  world_.RunFor(absl::Milliseconds(1));
+  EXPECT_EQ(SentOf(a, Kind::kUnhold).size(), 1u);
+}
+
 TEST_F(ReducerDirectoryTest, AnEarlierReductionsEndLeavesALaterOneHeldOpen) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();

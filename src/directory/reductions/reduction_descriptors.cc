@@ -185,6 +185,8 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   reply.set_request_id(m.request_id());
   reply.set_code(static_cast<int>(status.code()));
   reply.set_message(std::string(status.message()));
+  // The reduction has ended: the clients of the node that added to it let go of it.
+  if (status.ok() && reduction == nullptr) SendForget(node, target, number);
 }
 
 std::string ReductionDescriptors::HowItEnded(const ObjectId& target) const {
@@ -228,6 +230,8 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
   const bool closes = m.close() && !(done && reduction.plan.closed());
   if (closes) status = reduction.plan.Close();
   catalog_.Touch(reduction.target);
+  // The part can have been lost with the session, like the answer.
+  if (done) SendPart(reduction, node, 0);
   if (sources.empty() && (!closes || !status.ok())) return status;
   absl::btree_set<NodeKey> holders = reduction.replicas.extensions;
   // The node that adds keeps the sources before it gets its answer: an acknowledged addition

@@ -196,8 +196,12 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status, Out
   }
   absl::btree_set<NodeKey> holders = reduction.replicas.whole;
   holders.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
-  // Nodes of an open reduction that keep nothing yet: their clients let go of it.
-  holders.insert(reduction.replicas.extensions.begin(), reduction.replicas.extensions.end());
+  // Clients that still hold an open reduction open let go of it, also on nodes that keep nothing.
+  if (reduction.plan.spec().open) {
+    for (const auto& [key, node] : nodes_.all()) {
+      if (holds_.HeldBy(key, reduction.identity.open_hold)) holders.insert(key);
+    }
+  }
   for (const NodeKey& key : holders)
     descriptors_.SendForget(key, reduction.target, reduction.identity.id);
   // A retry whose answer was lost with its session asks for this outcome.

@@ -177,6 +177,47 @@ TEST_F(OpenReduction, EveryNodeForgetsItWhenItEnds) {
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(kept_[i].empty()) << i;
 }
 
+TEST_F(OpenReduction, EveryNodeThatHoldsItOpenHearsOfItsEnd) {
+  // More nodes than are sent each extension.
+  AddNodes(8);
+  for (int i = 0; i < 8; ++i) Open(i, 1);
+  h_.Clear();
+  h_.Delete(nodes_[0], kTarget);
+  for (int i = 0; i < 8; ++i) {
+    const auto forget = h_.Last(nodes_[i], Kind::kKeepReduction);
+    ASSERT_TRUE(forget.has_value()) << i;
+    EXPECT_TRUE(forget->keep_reduction().forget()) << i;
+  }
+}
+
+TEST_F(OpenReduction, ARepeatedAdditionIsKeptLikeTheFirst) {
+  AddNodes(2);
+  Open(0, 1);
+  v1::NodeMessage message = ExtendRequest({1}, false);
+  ASSERT_EQ(Extend(1, message), 0);
+  // Both messages of the shard are lost with the session.
+  kept_[1].clear();
+  message.mutable_extend_request()->set_again(true);
+  ASSERT_EQ(Extend(1, message), 0);
+  h_.Down(nodes_[0]);
+  Restart({1});
+  EXPECT_EQ(KnownSources(), Ids({0, 1}));
+}
+
+TEST_F(OpenReduction, ANodeThatRepeatsAnAdditionHearsThatTheReductionHasEnded) {
+  AddNodes(2);
+  Open(0, 1);
+  v1::NodeMessage message = ExtendRequest({1}, false);
+  ASSERT_EQ(Extend(1, message), 0);
+  h_.Delete(nodes_[0], kTarget);
+  message.mutable_extend_request()->set_again(true);
+  ASSERT_EQ(Extend(1, message), 0);
+  const std::vector<v1::ShardMessage>& received = h_.Received(nodes_[1]);
+  ASSERT_EQ(received.size(), 2u);
+  EXPECT_TRUE(received[0].has_extend_reply());
+  EXPECT_TRUE(received[1].keep_reduction().forget());
+}
+
 TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
   AddNodes(1);
   v1::NodeMessage message = OpenRequest(1);
