@@ -262,11 +262,7 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
   }
   switch (m.kind()) {
     case v1::FoldReport::READY:
-      // The plan gets READY only when the root's generation does not stand by: a commit of one that
-      // does would leave two results.
-      reduction->commit.root_ready =
-          commits_.IsRoot(target, version, node.key) && commits_.RootStandsBy(*reduction);
-      if (!reduction->commit.root_ready) reduction->plan.OnReady(node.key, version);
+      commits_.OnReady(*reduction, node.key, version);
       return absl::OkStatus();
     case v1::FoldReport::PROGRESS:
       placed.watermark = m.watermark();
@@ -506,8 +502,8 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
     const SlotVersion version = VersionFromProto(fold.version());
     if (!reduction.placed.contains({node, version})) {
       dispatcher_.SendDrop(node, reduction.target, version);
-    } else if (fold.ready()) {
-      reduction.plan.OnReady(node, version);
+    } else {
+      fold_recovery_.Continue(reduction, node, fold);
     }
   }
   for (const ReduceEffect& effect : effects) {
