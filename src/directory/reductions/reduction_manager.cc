@@ -315,11 +315,13 @@ void ReductionManager::OnTimer(Reduction& reduction) {
                                   DescribeWaiting(reduction)));
   };
   if (reduction.commit.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
-  const bool over = reduction.deadline <= context_.now;
+  const bool passed = reduction.deadline <= context_.now;
+  // While nodes register, one of them may bring a request with a later deadline.
+  const bool over = passed && gate_.MayAdoptFromAbsence();
   if (over && !reduction.committed()) return end();
   // A committed result is about to be sealed, and a client may have read it already. So it is
   // waited for beyond the deadline, unless its node has lost it.
-  Instant next = std::min(over ? context_.now + context_.options.lease : reduction.deadline,
+  Instant next = std::min(passed ? context_.now + context_.options.lease : reduction.deadline,
                           reduction.commit.awaited_until);
   std::vector<Reduction::FoldKey> lost;
   for (auto& [key, placed] : reduction.placed) {
@@ -595,6 +597,10 @@ void ReductionManager::EndLearning() {
   // What waited could have closed an open reduction that no client holds open any more.
   for (const auto& [target, reduction] : catalog_.all()) catalog_.Touch(target);
   RunPending();
+  // Deadlines that passed meanwhile count from here on.
+  for (const auto& [target, reduction] : catalog_.all()) {
+    if (reduction->deadline <= context_.now) catalog_.SetTimer(*reduction, context_.now);
+  }
 }
 
 void ReductionManager::Tick() {

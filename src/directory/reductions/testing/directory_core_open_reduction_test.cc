@@ -191,6 +191,36 @@ TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
   EXPECT_THAT(Reply(0)->message(), HasSubstr("missing: "));
 }
 
+TEST_F(OpenReduction, ADeadlineThatPassesWhileNodesRegisterGivesWayToALaterOne) {
+  AddNodes(2);
+  v1::NodeMessage hasty = OpenRequest(1);
+  hasty.mutable_reduce_request()->set_timeout_ms(500);
+  Ask(0, hasty);
+  Ask(1, OpenRequest(1));
+  h_.RestartShard();
+  h_.Clear();
+  ComeBack(0);
+  h_.Advance(absl::Milliseconds(600));
+  ComeBack(1);
+  h_.Advance(absl::Seconds(3));
+  EXPECT_TRUE(UnderWay());
+  EXPECT_EQ(Code(1), -1);
+}
+
+TEST_F(OpenReduction, ADeadlineThatPassesWhileNodesRegisterEndsItAfterwards) {
+  AddNodes(1);
+  v1::NodeMessage hasty = OpenRequest(1);
+  hasty.mutable_reduce_request()->set_timeout_ms(500);
+  Ask(0, hasty);
+  h_.RestartShard();
+  h_.Clear();
+  ComeBack(0);
+  h_.Advance(absl::Milliseconds(1900));
+  EXPECT_TRUE(UnderWay());
+  h_.Advance(absl::Milliseconds(100));
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST_F(OpenReduction, EndsWithItsLastClient) {
   AddNodes(4);
   Open(0, 1);
