@@ -6,10 +6,10 @@
 //
 // A tombstone refuses its generations, so that a late announcement cannot bring back what a client
 // deleted.
-//  - A recent one also refuses what a node registers that was out of touch when the object was
-//    deleted: the shard did not know that the node had a copy, and awaits no confirmation of it.
-//  - An expired one refuses only what the nodes have that were asked to drop it and have not
-//    confirmed. It ends with the last confirmation.
+//  - A recent one also protects against nodes that were out of touch when the object was deleted:
+//    the shard did not know that they had copies, and awaits no confirmation of them.
+//  - An expired one protects only against the nodes that were asked to drop their copies and have
+//    not confirmed. It ends with the last confirmation.
 // Beyond options.max_tombstones the oldest goes, so that an expired one always goes before a recent
 // one: nodes that do not confirm must not cost new deletions their tombstones.
 //
