@@ -1,10 +1,20 @@
 #include "src/client/connection/call_table.h"
 
+#include <algorithm>
+
 namespace phalanx::internal {
 
 std::shared_ptr<Call> CallTable::Find(uint64_t number) const {
   const auto it = open_.find(number);
   return it == open_.end() ? nullptr : it->second;
+}
+
+std::vector<uint64_t> CallTable::Numbers() const {
+  std::vector<uint64_t> numbers;
+  numbers.reserve(open_.size());
+  for (const auto& [number, call] : open_) numbers.push_back(number);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 void CallTable::Begin(const std::shared_ptr<Call>& call, const CallRequests& requests) {

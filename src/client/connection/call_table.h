@@ -42,8 +42,8 @@ class CallTable {
   bool IsOpen(uint64_t number) const { return open_.contains(number); }
   // Returns the call of an open number, else null.
   std::shared_ptr<Call> Find(uint64_t number) const;
-  // Returns one of the open numbers and its call. REQUIRES: size() > 0.
-  std::pair<uint64_t, std::shared_ptr<Call>> Any() const { return *open_.begin(); }
+  // Returns the open numbers, the oldest first.
+  std::vector<uint64_t> Numbers() const;
 
   // Opens the first number of a call, and notes the call's deadline.
   void Begin(const std::shared_ptr<Call>& call, const CallRequests& requests);

@@ -26,8 +26,22 @@ TEST(CallTableTest, ANumberIsOpenUntilItIsAnswered) {
   table.AddPart(8, call);
   table.EndPart(7, trash);
   EXPECT_EQ(table.Find(7), nullptr);
-  EXPECT_EQ(table.Any().first, 8u);
+  EXPECT_TRUE(table.IsOpen(8));
   EXPECT_EQ(table.size(), 1u);
+}
+
+TEST(CallTableTest, NumbersAreInTheOrderOfTheirRequests) {
+  CallTable table;
+  CallTable::Trash trash;
+  const auto call = std::make_shared<TestCall>();
+  std::vector<uint64_t> even;
+  for (uint64_t number = 1; number <= 100; ++number) {
+    // Not in this order, nor in that of their hashes.
+    table.Begin(call, {number * 37 % 101, 1});
+    if (number % 2 == 0) even.push_back(number);
+  }
+  for (uint64_t number = 1; number <= 100; number += 2) table.EndPart(number, trash);
+  EXPECT_EQ(table.Numbers(), even);
 }
 
 TEST(CallTableTest, EndClosesAllNumbersAndTheDeadlineOfACall) {

@@ -360,9 +360,11 @@ void Connection::ExpireDeadlines() {
 void Connection::Fail(const absl::Status& why) {
   if (!status_.ok()) return;
   status_ = why;
-  // OnFailure can close other numbers, so the loop takes any open one each time.
-  while (calls_.size() > 0) {
-    const auto [number, call] = calls_.Any();
+  // In the order of the requests, so that callbacks run in the order in which the calls were made.
+  for (const uint64_t number : calls_.Numbers()) {
+    const std::shared_ptr<Call> call = calls_.Find(number);
+    // OnFailure of another number has closed this one.
+    if (call == nullptr) continue;
     call->OnFailure(why);
     EndPart(number);
   }

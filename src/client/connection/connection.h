@@ -269,7 +269,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::deque<absl::AnyInvocable<void()>> ready_ ABSL_GUARDED_BY(mu_);
   CallTable::Trash trash_ ABSL_GUARDED_BY(mu_);
   ReadinessFd readiness_fd_ ABSL_GUARDED_BY(mu_);
-  WaitQueue waiters_ ABSL_GUARDED_BY(mu_);
+  // Used under mu_, but for nudge_fd(), which is constant: the leader polls it without the lock.
+  WaitQueue waiters_;
   // Number of frames handled. Poll returns when it changes.
   uint64_t progress_ ABSL_GUARDED_BY(mu_) = 0;
 

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/string_view.h"
+#include "src/common/check.h"
+
 namespace phalanx::collectives {
 namespace {
 
@@ -43,6 +46,8 @@ __int128 IntegerOf(DType dtype, Bits bits) {
   return static_cast<__int128>(bits) - (negative ? static_cast<__int128>(1) << width : 0);
 }
 
+constexpr absl::string_view kRefused = "CheckReducible refuses this op for these elements";
+
 Bits FoldIntegers(DType dtype, ReduceOp op, Bits a, Bits b) {
   const __int128 x = IntegerOf(dtype, a);
   const __int128 y = IntegerOf(dtype, b);
@@ -62,12 +67,14 @@ Bits FoldIntegers(DType dtype, ReduceOp op, Bits a, Bits b) {
       return a | b;
     case ReduceOp::kBitXor:
       return a ^ b;
-    case ReduceOp::kMean:  // CheckReducible refuses a mean of integers.
+    case ReduceOp::kMean:
       break;
   }
+  PHALANX_CHECK(false, kRefused);
   return 0;
 }
 
+// REQUIRES: kMin or kMax.
 double Extreme(ReduceOp op, double x, double y) {
   if (std::isnan(x) || std::isnan(y)) return std::numeric_limits<double>::quiet_NaN();
   // -0 is less than +0, although they compare equal.
@@ -80,9 +87,22 @@ double FoldFloats(ReduceOp op, double x, double y) {
   // volatile: the compiler rounds to Float here, and contracts nothing.
   const volatile Float a = static_cast<Float>(x);
   const volatile Float b = static_cast<Float>(y);
-  if (op == ReduceOp::kProd) return a * b;
-  if (op == ReduceOp::kSum || op == ReduceOp::kMean) return a + b;
-  return Extreme(op, x, y);
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return a + b;
+    case ReduceOp::kProd:
+      return a * b;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return Extreme(op, x, y);
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      break;
+  }
+  PHALANX_CHECK(false, kRefused);
+  return 0;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ double ValueOf(DType dtype, Bits bits);
 // The float nearest to a value, ties to even; infinity beyond the largest; every NaN the quiet one.
 Bits NearestTo(DType dtype, double value);
 
-// One fold.
+// One fold. REQUIRES: CheckReducible(dtype, op) is OK; another op aborts.
 Bits FoldReference(DType dtype, ReduceOp op, Bits a, Bits b);
 
 // Zeros, ends, neighbours, infinities and NaN of either kind and sign.

@@ -301,5 +301,18 @@ TEST_P(KernelsFloatTest, OnlyMeansOfF16ArePreparedAndOnlyMeansAreFinished) {
   }
 }
 
+TEST(KernelReferenceTest, AbortsOnWhatCheckReducibleRefuses) {
+  int refused = 0;
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : kAllReduceOps) {
+      if (CheckReducible(dtype, op).ok()) continue;
+      ++refused;
+      EXPECT_DEATH(FoldReference(dtype, op, 1, 2), "refuses this op")
+          << DTypeName(dtype) << " " << ReduceOpName(op);
+    }
+  }
+  EXPECT_EQ(refused, 4 * 3 + 7) << "bits of floats, means of integers";
+}
+
 }  // namespace
 }  // namespace phalanx::collectives

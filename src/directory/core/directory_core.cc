@@ -417,7 +417,7 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 absl::Status DirectoryCore::Impl::CheckInvariants() const {
   for (const absl::Status& status :
        {objects.CheckInvariants(), pulls.CheckInvariants(), reductions.CheckInvariants(),
-        hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
+        drains.CheckInvariants(), hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
         tombstones.CheckInvariants(), losses.CheckInvariants(), failures.CheckInvariants(),
         gate.CheckInvariants()}) {
     if (!status.ok()) return status;

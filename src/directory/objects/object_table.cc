@@ -351,6 +351,9 @@ absl::Status ObjectTable::CheckCopies(const Object& object) const {
     if (member != nullptr && member->connected != (node->connected && !copy.stale)) {
       return Broken(object, "list and tree differ on a connection");
     }
+    if (member != nullptr && member->draining != node->draining) {
+      return Broken(object, "node and tree differ on a drain");
+    }
   }
   if (complete != object.copies.complete()) return Broken(object, "complete copies are miscounted");
   if (writing != object.copies.writing()) return Broken(object, "writers are miscounted");

@@ -52,7 +52,11 @@ Tombstone& TombstoneTable::GetOrCreate(const ObjectId& id) {
 }
 
 void TombstoneTable::Erase(const ObjectId& id) {
-  tombstones_.erase(id);
+  const auto found = tombstones_.find(id);
+  const Tombstone& tombstone = *found->second;
+  for (const auto& [entry, session] : tombstone.unconfirmed) Unlist(entry.first, id);
+  ListOf(tombstone).erase(tombstone.order);
+  tombstones_.erase(found);
   ids_.erase(id);
 }
 
@@ -87,10 +91,11 @@ void TombstoneTable::Revive(const ObjectId& id) {
 }
 
 void TombstoneTable::RestartAge(Tombstone& tombstone, const ObjectId& id) {
-  if (tombstone.order != 0) by_age_.erase(tombstone.order);
+  ListOf(tombstone).erase(tombstone.order);
   tombstone.order = context_.NewOrder();
+  tombstone.expired = false;
   tombstone.since = context_.now;
-  by_age_.emplace_hint(by_age_.end(), tombstone.order, id);
+  recent_.emplace_hint(recent_.end(), tombstone.order, id);
 }
 
 void TombstoneTable::AwaitConfirm(Tombstone& tombstone, const ObjectId& id,
@@ -115,7 +120,7 @@ void TombstoneTable::EndConfirm(const ObjectId& id, const NodeKey& node, Tombsto
   const bool others = next != tombstone.unconfirmed.end() && next->first.first == node;
   if (!others) Unlist(node, id);
   // An expired tombstone exists only to wait for its confirmations.
-  if (tombstone.order == 0 && tombstone.unconfirmed.empty()) Erase(id);
+  if (tombstone.expired && tombstone.unconfirmed.empty()) Erase(id);
 }
 
 void TombstoneTable::Unlist(const NodeKey& node, const ObjectId& id) {
@@ -162,41 +167,57 @@ void TombstoneTable::NodeDown(const NodeKey& node) {
 }
 
 void TombstoneTable::Expire() {
-  for (int i = 0; i < kMaxExpiredAtOnce && !by_age_.empty(); ++i) {
-    const ObjectId id = by_age_.begin()->second;
+  for (int i = 0; i < kMaxExpiredAtOnce; ++i) {
+    if (TooMany() && !expired_.empty()) {
+      // Older than any recent one.
+      Erase(ObjectId(expired_.begin()->second));
+      continue;
+    }
+    if (recent_.empty()) return;
+    const auto [order, id] = *recent_.begin();
     Tombstone& oldest = *tombstones_.at(id);
-    const bool too_many = tombstones_.size() > context_.options.max_tombstones;
-    if (!too_many && oldest.since + context_.options.tombstone_age > context_.now) return;
-    by_age_.erase(by_age_.begin());
-    // Not erased yet if a node has not confirmed: it may return with its copy after any time.
-    oldest.order = 0;
-    if (!too_many && !oldest.unconfirmed.empty()) continue;
-    for (const auto& [entry, session] : oldest.unconfirmed) Unlist(entry.first, id);
-    Erase(id);
+    const bool expired = oldest.since + context_.options.tombstone_age <= context_.now;
+    if (!TooMany() && !expired) return;
+    if (TooMany() || oldest.unconfirmed.empty()) {
+      Erase(id);
+      continue;
+    }
+    // Not erased yet: a node that has not confirmed may return with its copy after any time.
+    recent_.erase(recent_.begin());
+    oldest.expired = true;
+    expired_.emplace_hint(expired_.end(), order, id);
   }
 }
 
 Instant TombstoneTable::NextDeadline() const {
-  if (by_age_.empty()) return Instant::Infinite();
-  const Tombstone& oldest = *tombstones_.at(by_age_.begin()->second);
-  const bool too_many = tombstones_.size() > context_.options.max_tombstones;
   // Tombstones that the last turn left over are due now: a deadline in the past would look like a
   // pause of the process.
-  return too_many ? context_.now
-                  : std::max(oldest.since + context_.options.tombstone_age, context_.now);
+  if (TooMany()) return context_.now;
+  if (recent_.empty()) return Instant::Infinite();
+  const Tombstone& oldest = *tombstones_.at(recent_.begin()->second);
+  return std::max(oldest.since + context_.options.tombstone_age, context_.now);
 }
 
 absl::Status TombstoneTable::CheckInvariants() const {
   if (ids_.size() != tombstones_.size()) {
     return absl::InternalError("the ids of tombstones are miscounted");
   }
-  size_t aging = 0;
+  if (recent_.size() + expired_.size() != tombstones_.size()) {
+    return absl::InternalError("tombstones by age are miscounted");
+  }
   for (const auto& [id, tombstone] : tombstones_) {
     const size_t generations = tombstone->generations.size();
     if (generations == 0 || generations > kMaxTombstoneGenerations) {
       return absl::InternalError("a tombstone has no generation, or too many");
     }
-    if (tombstone->order != 0) ++aging;
+    const ByAge& list = tombstone->expired ? expired_ : recent_;
+    const auto place = list.find(tombstone->order);
+    if (place == list.end() || place->second != id) {
+      return absl::InternalError("a tombstone is not listed by its age");
+    }
+    if (tombstone->expired && tombstone->unconfirmed.empty()) {
+      return absl::InternalError("an expired tombstone waits for no confirmation");
+    }
     for (const auto& [entry, session] : tombstone->unconfirmed) {
       const auto listed = unconfirmed_.find(entry.first);
       if (listed == unconfirmed_.end() || !listed->second.contains(id)) {
@@ -204,7 +225,6 @@ absl::Status TombstoneTable::CheckInvariants() const {
       }
     }
   }
-  if (aging != by_age_.size()) return absl::InternalError("tombstones by age are miscounted");
   return absl::OkStatus();
 }
 

@@ -2,15 +2,22 @@
 // copies of them.
 //
 //   Add ──► recent ──(options.tombstone_age)──► expired, waits for confirmations ──► erased
+//               └──────────── beyond options.max_tombstones ────────────┘──────────────▲
 //
 // A tombstone refuses its generations, so that a late announcement cannot bring back what a client
-// deleted. It outlives its age until every node that had a copy has confirmed, unless there are
-// more than options.max_tombstones.
+// deleted.
+//  - A recent one also protects against nodes that were out of touch when the object was deleted:
+//    the shard did not know that they had copies, and awaits no confirmation of them.
+//  - An expired one protects only against the nodes that were asked to drop their copies and have
+//    not confirmed. It ends with the last confirmation.
+// Beyond options.max_tombstones the oldest goes, so that an expired one always goes before a recent
+// one: nodes that do not confirm must not cost new deletions their tombstones.
 //
 // Owned by DirectoryCore, the only state it changes is its own. Thread rule: the shard's control
 // loop. Invariants
 //  1. A tombstone has 1..64 generations, the one that was deleted last first.
-//  2. A tombstone is in the list by age exactly while its `order` is not 0.
+//  2. A tombstone is in one of the two lists by age, as `expired` says. An expired one waits for a
+//     confirmation.
 //  3. A node is listed as unconfirmed for an id exactly while the tombstone waits for the node.
 #ifndef PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
 #define PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
@@ -44,7 +51,8 @@ struct Tombstone {
   // The id was put again: the old generations are refused, but Gets wait for the new one.
   bool revived = false;
   Instant since;
-  uint64_t order = 0;  // its place by age; 0 once it has expired
+  uint64_t order = 0;  // its place by age
+  bool expired = false;
 
   bool Contains(const Generation& generation) const;
 };
@@ -79,7 +87,8 @@ class TombstoneTable {
   void SessionRegistered(const NodeKey& node, uint64_t session);
   void NodeDown(const NodeKey& node);
 
-  // Erases what has expired by context.now, a bounded number per call.
+  // Erases what has expired by context.now and is confirmed, and what is beyond the limit; a
+  // bounded number per call.
   void Expire();
   Instant NextDeadline() const;
 
@@ -91,6 +100,9 @@ class TombstoneTable {
  private:
   Tombstone& GetOrCreate(const ObjectId& id);
   void Erase(const ObjectId& id);
+  bool TooMany() const { return tombstones_.size() > context_.options.max_tombstones; }
+  using ByAge = absl::btree_map<uint64_t, ObjectId>;  // by order
+  ByAge& ListOf(const Tombstone& tombstone) { return tombstone.expired ? expired_ : recent_; }
   void RestartAge(Tombstone& tombstone, const ObjectId& id);
   // Stops waiting for confirmations of a generation.
   void ForgetConfirms(const ObjectId& id, const Generation& generation, Tombstone& tombstone);
@@ -103,8 +115,9 @@ class TombstoneTable {
   CoreContext& context_;
   // Found by hash: there may be a million, and every message about an object looks here.
   absl::flat_hash_map<ObjectId, std::unique_ptr<Tombstone>> tombstones_;
-  absl::btree_set<ObjectId> ids_;               // the same ids in order, for the tools
-  absl::btree_map<uint64_t, ObjectId> by_age_;  // by order
+  absl::btree_set<ObjectId> ids_;  // the same ids in order, for the tools
+  ByAge recent_;
+  ByAge expired_;
   absl::btree_map<NodeKey, absl::flat_hash_set<ObjectId>> unconfirmed_;  // by node
 };
 

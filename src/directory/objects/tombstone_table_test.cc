@@ -25,6 +25,7 @@ class TombstoneTableTest : public ::testing::Test {
     options.max_tombstones = 4;
     return options;
   }
+  static ObjectId Id(uint64_t i) { return ObjectId::FromName("test", std::to_string(i)); }
   void Advance(absl::Duration by) {
     context_.now = context_.now + by;
     table_.Expire();
@@ -107,7 +108,7 @@ TEST_F(TombstoneTableTest, ANodeThatIsDownConfirmsEverything) {
   EXPECT_EQ(table_.size(), 0u);
 }
 
-TEST_F(TombstoneTableTest, ErasesTheOldestBeyondTheLimitThoughUnconfirmed) {
+TEST_F(TombstoneTableTest, BeyondTheLimitTheOldestGoesThoughUnconfirmed) {
   Tombstone& oldest = table_.Add(id_, Gen(1));
   table_.AwaitConfirm(oldest, id_, Gen(1), kNode, 1);
   for (int i = 0; i < 4; ++i) table_.Add(ObjectId::FromName("test", std::to_string(i)), Gen(1));
@@ -115,6 +116,46 @@ TEST_F(TombstoneTableTest, ErasesTheOldestBeyondTheLimitThoughUnconfirmed) {
   Advance(absl::ZeroDuration());
   EXPECT_EQ(table_.size(), 4u);
   EXPECT_FALSE(table_.Refuses(id_, Gen(1)));
+}
+
+TEST_F(TombstoneTableTest, BeyondTheLimitExpiredTombstonesGoBeforeRecentOnes) {
+  for (uint64_t i = 0; i < 3; ++i) {
+    table_.AwaitConfirm(table_.Add(Id(i), Gen(1)), Id(i), Gen(1), kNode, 1);
+  }
+  Advance(absl::Seconds(20));
+  ASSERT_EQ(table_.size(), 3u);
+  for (uint64_t i = 3; i < 6; ++i) table_.Add(Id(i), Gen(1));
+  EXPECT_EQ(table_.NextDeadline(), context_.now);
+  Advance(absl::ZeroDuration());
+  EXPECT_EQ(table_.size(), 4u);
+  EXPECT_FALSE(table_.Refuses(Id(0), Gen(1)));
+  EXPECT_FALSE(table_.Refuses(Id(1), Gen(1)));
+  for (uint64_t i = 2; i < 6; ++i) EXPECT_TRUE(table_.Refuses(Id(i), Gen(1))) << i;
+  // A late confirmation of what was forgotten.
+  table_.Confirm(Id(0), Gen(1), kNode);
+  table_.NodeDown(kNode);
+  EXPECT_EQ(table_.size(), 3u);
+}
+
+TEST_F(TombstoneTableTest, NodesThatNeverConfirmCostNewDeletionsNoTombstone) {
+  for (uint64_t i = 0; i < 100; ++i) {
+    table_.AwaitConfirm(table_.Add(Id(i), Gen(1)), Id(i), Gen(1), kNode, 1);
+    Advance(absl::Seconds(20));
+    EXPECT_LE(table_.size(), 4u);
+    const ObjectId fresh = Id(1000 + i);
+    table_.Add(fresh, Gen(1));
+    Advance(absl::ZeroDuration());
+    EXPECT_TRUE(table_.Refuses(fresh, Gen(1)));
+  }
+}
+
+TEST_F(TombstoneTableTest, AnExpiredTombstoneOfAnIdThatIsDeletedAgainIsRecent) {
+  table_.AwaitConfirm(table_.Add(id_, Gen(1)), id_, Gen(1), kNode, 1);
+  Advance(absl::Seconds(20));
+  table_.Add(id_, Gen(2));
+  table_.Confirm(id_, Gen(1), kNode);
+  EXPECT_TRUE(table_.Refuses(id_, Gen(2)));
+  EXPECT_EQ(table_.NextDeadline(), context_.now + absl::Seconds(10));
 }
 
 }  // namespace

@@ -33,18 +33,24 @@ bool DrainManager::OnDrain(Node& node) {
     known->second.reported.reset();
     return false;
   }
-  // First: OnCopiesChanged counts the copies of nodes that stay.
-  node.draining = true;
   SoleCopies& sole = draining_[node.key];
+  SetDraining(node, true);
+  StartFetches(sole);
+  return true;
+}
+
+void DrainManager::SetDraining(Node& node, bool draining) {
+  // First: OnCopiesChanged counts the copies of nodes that stay.
+  node.draining = draining;
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = objects_.Find(id);
     if (object == nullptr) continue;
     RelayTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
-    if (member != nullptr) object->tree->SetDraining(member, true);
+    if (member != nullptr) object->tree->SetDraining(member, draining);
+    // Another node is asked for what this one was to fetch: its copy would leave with it.
+    OnNodeLeft(*object, node.key);
     OnCopiesChanged(*object);
   }
-  StartFetches(sole);
-  return true;
 }
 
 void DrainManager::NodeDown(const NodeKey& node) {
@@ -54,29 +60,23 @@ void DrainManager::NodeDown(const NodeKey& node) {
 }
 
 void DrainManager::SessionBegins(Node& node) {
-  node.draining = false;
-  const auto found = draining_.find(node.key);
-  if (found == draining_.end()) return;
-  const SoleCopies sole = std::move(found->second);
-  draining_.erase(found);
-  // Its copies count as staying again.
-  for (const auto* ids : {&sole.fetching, &sole.queued, &sole.stuck}) {
-    for (const ObjectId& id : *ids) {
-      if (Object* object = objects_.Find(id)) OnCopiesChanged(*object);
-    }
-  }
+  if (draining_.erase(node.key) != 0) SetDraining(node, false);
+  if (draining_.empty()) refusals_.clear();
+}
+
+bool DrainManager::StaysElsewhere(const Object& object) const {
+  return std::any_of(object.copies.begin(), object.copies.end(), [this](const auto& entry) {
+    const auto& [key, copy] = entry;
+    // A delivered copy is not counted: its node may have no memory for it and withdraw it.
+    const Node* node = copy.state() == CopyState::kComplete ? nodes_.Find(key) : nullptr;
+    return node != nullptr && !node->draining;
+  });
 }
 
 void DrainManager::OnCopiesChanged(Object& object) {
   // Called for every change of every copy, so the usual case must cost nothing.
-  if (draining_.empty()) return;
-  bool elsewhere = false;
-  for (const auto& [key, copy] : object.copies) {
-    // A delivered copy is not counted: its node may have no memory for it and withdraw it.
-    const Node* node = copy.state() == CopyState::kComplete ? nodes_.Find(key) : nullptr;
-    if (node != nullptr && !node->draining) elsewhere = true;
-    if (elsewhere) break;
-  }
+  if (draining_.empty() && !object.drain_target.valid()) return;
+  const bool elsewhere = StaysElsewhere(object);
   bool wanted = false;
   for (auto& [key, leaving] : draining_) {
     const auto copy = object.copies.find(key);
@@ -227,6 +227,43 @@ void DrainManager::ReportProgress() {
                                     objects_.Find(stuck)->info.size_bytes,
                                     " bytes: no other node has room for it"));
   }
+}
+
+absl::Status DrainManager::CheckInvariants() const {
+  size_t draining = 0;
+  for (const auto& [key, node] : nodes_.all()) {
+    if (node->draining != draining_.contains(key)) {
+      return absl::InternalError(absl::StrCat("node ", key.ToString(), " drains, or does not"));
+    }
+    draining += node->draining ? 1 : 0;
+  }
+  if (draining != draining_.size()) return absl::InternalError("a node that is down drains");
+  absl::btree_set<ObjectId> fetching;
+  for (const auto& [key, leaving] : draining_) {
+    if (leaving.fetching.size() > kMaxFetches) return absl::InternalError("too many fetches");
+    for (const auto* ids : {&leaving.fetching, &leaving.queued, &leaving.stuck}) {
+      for (const ObjectId& id : *ids) {
+        const Object* object = objects_.Find(id);
+        const auto copy =
+            object == nullptr ? CopyMap::Map::const_iterator() : object->copies.find(key);
+        if (object == nullptr || copy == object->copies.end() || !copy->second.complete() ||
+            StaysElsewhere(*object) || leaving.lists_with(id) != 1) {
+          return absl::InternalError(
+              absl::StrCat("object ", id.hex(), " is in the wrong list of a draining node"));
+        }
+      }
+    }
+    fetching.insert(leaving.fetching.begin(), leaving.fetching.end());
+  }
+  for (const auto& [id, object] : objects_.all()) {
+    const Node* target = nodes_.Find(object->drain_target);
+    const bool asked = object->drain_target.valid();
+    if (asked != fetching.contains(id)) return Broken(*object, "a fetch of it has no target");
+    if (!asked) continue;
+    if (target == nullptr || target->draining) return Broken(*object, "its drain target leaves");
+    if (!target->objects.contains(id)) return Broken(*object, "its drain target does not know it");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace phalanx::directory

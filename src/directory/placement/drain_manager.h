@@ -5,10 +5,14 @@
 //                                      ▲  └──► stuck (no node has room) ──┐
 //                                      └── room was freed, a timer fired ─┘
 //
-// Invariants
+// Invariants (CheckInvariants)
 //  1. At most kMaxFetches objects of one draining node are being fetched.
-//  2. One node at a time is asked to fetch an object (Object::drain_target). A node that refused is
-//     not asked again before a pause, which doubles with every refusal.
+//  2. One node at a time is asked to fetch an object (Object::drain_target): a node that stays, and
+//     only while a draining node waits for that. A node that refused is not asked again before a
+//     pause, which doubles with every refusal.
+//  3. Node::draining is set exactly for the nodes that drain here.
+//  4. An object is in one list of a draining node, and only if that node has a complete copy and no
+//     node that stays has one.
 //
 // Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
 #ifndef PHALANX_DIRECTORY_PLACEMENT_DRAIN_MANAGER_H_
@@ -53,6 +57,8 @@ class DrainManager final : public ObjectDrains, public PullListener {
   void OnRefused(Object& object, const NodeKey& node) override;
   void OnRoomFreed() override;
 
+  absl::Status CheckInvariants() const;
+
  private:
   // The objects of which one draining node has the only complete copy.
   struct SoleCopies {
@@ -62,6 +68,9 @@ class DrainManager final : public ObjectDrains, public PullListener {
     std::optional<size_t> reported;  // how many there were in the last DrainStatus
 
     void Erase(const ObjectId& id);
+    size_t lists_with(const ObjectId& id) const {
+      return fetching.count(id) + queued.count(id) + stuck.count(id);
+    }
     size_t size() const { return fetching.size() + queued.size() + stuck.size(); }
   };
   // A node that could not fetch an object.
@@ -70,6 +79,10 @@ class DrainManager final : public ObjectDrains, public PullListener {
     Instant until;
   };
 
+  // Also in the relay trees of the node's objects, and in what counts as a copy that stays.
+  void SetDraining(Node& node, bool draining);
+  // Returns true if a node that stays has a complete copy that it has confirmed.
+  bool StaysElsewhere(const Object& object) const;
   void StartFetches(SoleCopies& sole);
   // The node with the most room that stays and has not refused the object lately, or nullptr.
   Node* ChooseTarget(const Object& object);

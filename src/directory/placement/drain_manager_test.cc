@@ -36,6 +36,8 @@ class DrainManagerTest : public ObjectFixture {
     return nodes;
   }
 
+  ~DrainManagerTest() override { PHALANX_EXPECT_OK(drains_manager_.CheckInvariants()); }
+
   DrainManager drains_manager_{context_, nodes_, outbox_, table_};
   v1::DrainStatus left_;  // as it was reported last
 };
@@ -110,8 +112,42 @@ TEST_F(DrainManagerTest, ANewSessionDrainsOnlyIfItAsksAgain) {
   EXPECT_FALSE(drains_manager_.OnDrain(node(kA)));
   drains_manager_.SessionBegins(node(kA));
   EXPECT_FALSE(node(kA).draining);
+  EXPECT_FALSE(object().drain_target.valid());
   AddCompleteCopy(kC);
   EXPECT_EQ(Fetches(), Nodes{});
+}
+
+TEST_F(DrainManagerTest, AfterADrainThatANewSessionEndedTheNextOneFetchesAgain) {
+  Create(kA, /*complete=*/true);
+  drains_manager_.OnDrain(node(kA));
+  ASSERT_EQ(Fetches(), Nodes{kC});
+  drains_manager_.SessionBegins(node(kA));
+  drains_manager_.OnDrain(node(kA));
+  EXPECT_EQ(Fetches(), Nodes{kC});
+}
+
+TEST_F(DrainManagerTest, ATargetThatDrainsItselfIsReplaced) {
+  Create(kA, /*complete=*/true);
+  drains_manager_.OnDrain(node(kA));
+  ASSERT_EQ(Fetches(), Nodes{kC});
+  drains_manager_.OnDrain(node(kC));
+  EXPECT_EQ(Fetches(), Nodes{kB});
+  // Its fetch was under way, and its copy leaves with it.
+  AddCompleteCopy(kC);
+  EXPECT_EQ(object().drain_target, kB);
+  AddCompleteCopy(kB);
+  EXPECT_EQ(Fetches(), Nodes{});
+  EXPECT_EQ(left_.objects_left(), 0u);
+}
+
+TEST_F(DrainManagerTest, ARefusalDoesNotOutliveTheDrain) {
+  Create(kA, /*complete=*/true);
+  drains_manager_.OnDrain(node(kA));
+  ASSERT_EQ(Fetches(), Nodes{kC});
+  drains_manager_.OnRefused(object(), kC);
+  drains_manager_.SessionBegins(node(kA));
+  drains_manager_.OnDrain(node(kA));
+  EXPECT_EQ(Fetches(), Nodes{kC});
 }
 
 }  // namespace

@@ -159,7 +159,8 @@ class PullPlanner {
   // The pace of a pull, and which end makes it crawl.
   enum class Pace { kFine, kSenderCrawls, kReceiverCrawls };
   Pace PaceOf(const RelayTree& tree, const Member& receiver, bool starved) const;
-  // Returns true if another sender can serve the receiver at twice the rate, or was not measured.
+  // Returns true if the shard would choose another sender that stays, and LinkModel::Rate of it is
+  // unknown or more than twice what the receiver gets.
   bool HasPromisingSender(RelayTree& tree, Member* receiver, Instant now);
   // Returns the receivers to move because this receiver's pull crawls.
   std::vector<Member*> ReplaceSlowLink(RelayTree& tree, Member* receiver, Pace pace, Instant now);

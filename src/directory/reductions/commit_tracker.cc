@@ -85,6 +85,11 @@ void CommitTracker::CommittedIsBack(Reduction& reduction, const NodeKey& key) {
     StopAwaiting(reduction);
 }
 
+void CommitTracker::OnReady(Reduction& reduction, const NodeKey& node, const SlotVersion& version) {
+  reduction.commit.root_ready = IsRoot(reduction.target, version, node) && RootStandsBy(reduction);
+  if (!reduction.commit.root_ready) reduction.plan.OnReady(node, version);
+}
+
 void CommitTracker::ForgetCommitted(Reduction& reduction) {
   reduction.commit.sent_to.clear();
   reduction.commit.awaited.clear();
@@ -114,6 +119,14 @@ bool CommitTracker::IsRoot(const ObjectId& target, const SlotVersion& version,
   const Reduction* reduction = catalog_.Find(target);
   return reduction != nullptr && reduction->plan.RootVersion() == version &&
          reduction->plan.RootNode() == node;
+}
+
+bool CommitTracker::ResultExists(const ObjectId& target, const Generation& generation) const {
+  Object* object = objects_.Find(target);
+  if (object == nullptr) return false;
+  if (object->IsAdopted(generation)) return object->copies.complete() > 0;
+  const Standby* standby = object->FindStandby(generation, generation.creator);
+  return standby != nullptr && standby->complete;
 }
 
 bool CommitTracker::ResultUndecided(const Reduction& reduction) const {

@@ -39,6 +39,9 @@ class CommitTracker {
   // there is no such fold.
   Reduction::Placed* PlaceAgain(Reduction& reduction, const NodeKey& node,
                                 const SlotVersion& version);
+  // The node has folded everything but awaits the commit. The plan gets READY only when the root's
+  // generation does not stand by: a commit of one that does would leave two results.
+  void OnReady(Reduction& reduction, const NodeKey& node, const SlotVersion& version);
   // The committed result is void: no node is awaited with it, and the plan hears which are gone.
   void ForgetCommitted(Reduction& reduction);
   // No node has the committed result: the plan computes it again.
@@ -46,6 +49,9 @@ class CommitTracker {
 
   // Returns true if the fold is the plan's root.
   bool IsRoot(const ObjectId& target, const SlotVersion& version, const NodeKey& node) const;
+  // Returns true if a node has all bytes of this generation, which is adopted or stands by on its
+  // creator.
+  bool ResultExists(const ObjectId& target, const Generation& generation) const;
   // Returns true if the committed result is the object's generation and may still be sealed.
   bool ResultUndecided(const Reduction& reduction) const;
   // Returns true if what the root announced stands by behind another generation.

@@ -6,6 +6,15 @@
 #include "src/common/status_macros.h"
 #include "src/directory/core/reduce_messages.h"
 namespace phalanx::directory {
+namespace {
+
+// The generation of the target that the fold has created; not valid if there is none.
+Generation MadeBy(const NodeKey& node, const v1::RegisterFold& m) {
+  const Generation made = FromProto(m.generation());
+  return m.has_generation() && made.creator == node ? made : Generation();
+}
+
+}  // namespace
 
 FoldRecovery::FoldRecovery(const ReductionParts& parts, ReductionCatalog& catalog,
                            ReductionDescriptors& descriptors, FoldDispatcher& dispatcher,
@@ -49,13 +58,27 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
     return absl::OkStatus();
   }
   placed->registered = true;
+  // A fold whose result exists gets no order: it would start over if its sources can be had in
+  // another way now, and fail if they were deleted.
+  const bool made = commits_.IsRoot(target, version, node.key) &&
+                    commits_.ResultExists(target, MadeBy(node.key, m));
   // The plan may have changed the fold's inputs while the node was away.
-  if (const FoldTask* task = reduction->plan.Find(node.key, version)) {
-    dispatcher_.Repeat(*reduction, *task, node.key);
-  }
-  if (m.ready()) reduction->plan.OnReady(node.key, version);
+  const FoldTask* task = reduction->plan.Find(node.key, version);
+  if (task != nullptr && !made) dispatcher_.Repeat(*reduction, *task, node.key);
+  Continue(*reduction, node.key, m);
   catalog_.Touch(target);
   return absl::OkStatus();
+}
+
+void FoldRecovery::Continue(Reduction& reduction, const NodeKey& node, const v1::RegisterFold& m) {
+  const SlotVersion version = VersionFromProto(m.version());
+  const Generation made = MadeBy(node, m);
+  // Before OnReady, which asks whether this generation stands by. Its announcement may have been
+  // lost with the earlier session, or an earlier life of the shard may have received it.
+  if (made.valid() && commits_.IsRoot(reduction.target, version, node)) {
+    reduction.commit.root_generation = made;
+  }
+  if (m.ready()) commits_.OnReady(reduction, node, version);
 }
 
 bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
@@ -65,9 +88,9 @@ bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
   // id.
   if (!tombstones_.Refuses(target, ReductionIdFromProto(m.begun()).AsGeneration())) return false;
   dispatcher_.SendDrop(node, target, version);
-  const Generation made = FromProto(m.generation());
-  if (m.has_generation() && made.creator == node && made.sequence != 0)
+  if (const Generation made = MadeBy(node, m); made.valid()) {
     listener_.OnDeletedGeneration(target, made);
+  }
   return true;
 }
 

@@ -46,6 +46,9 @@ class FoldRecovery {
   void HandOut();
   // Restores the folds that were handed to the reduction into its plan, which has not begun.
   static void Restore(Reduction& reduction);
+  // The plan has placed the registered fold: the root's generation and its READY count from here
+  // on.
+  void Continue(Reduction& reduction, const NodeKey& node, const v1::RegisterFold& m);
 
   absl::Status CheckInvariants() const;
 

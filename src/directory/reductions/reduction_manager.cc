@@ -266,11 +266,7 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
   }
   switch (m.kind()) {
     case v1::FoldReport::READY:
-      // The plan gets READY only when the root's generation does not stand by: a commit of one that
-      // does would leave two results.
-      reduction->commit.root_ready =
-          commits_.IsRoot(target, version, node.key) && commits_.RootStandsBy(*reduction);
-      if (!reduction->commit.root_ready) reduction->plan.OnReady(node.key, version);
+      commits_.OnReady(*reduction, node.key, version);
       return absl::OkStatus();
     case v1::FoldReport::PROGRESS:
       placed.watermark = m.watermark();
@@ -323,11 +319,13 @@ void ReductionManager::OnTimer(Reduction& reduction) {
                                   DescribeWaiting(reduction)));
   };
   if (reduction.commit.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
-  const bool over = reduction.deadline <= context_.now;
+  const bool passed = reduction.deadline <= context_.now;
+  // While nodes register, one of them may bring a request with a later deadline.
+  const bool over = passed && gate_.MayAdoptFromAbsence();
   if (over && !reduction.committed()) return end();
   // A committed result is about to be sealed, and a client may have read it already. So it is
   // waited for beyond the deadline, unless its node has lost it.
-  Instant next = std::min(over ? context_.now + context_.options.lease : reduction.deadline,
+  Instant next = std::min(passed ? context_.now + context_.options.lease : reduction.deadline,
                           reduction.commit.awaited_until);
   std::vector<Reduction::FoldKey> lost;
   for (auto& [key, placed] : reduction.placed) {
@@ -510,8 +508,8 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
     const SlotVersion version = VersionFromProto(fold.version());
     if (!reduction.placed.contains({node, version})) {
       dispatcher_.SendDrop(node, reduction.target, version);
-    } else if (fold.ready()) {
-      reduction.plan.OnReady(node, version);
+    } else {
+      fold_recovery_.Continue(reduction, node, fold);
     }
   }
   for (const ReduceEffect& effect : effects) {
@@ -603,6 +601,10 @@ void ReductionManager::EndLearning() {
   // What waited could have closed an open reduction that no client holds open any more.
   for (const auto& [target, reduction] : catalog_.all()) catalog_.Touch(target);
   RunPending();
+  // Deadlines that passed meanwhile count from here on.
+  for (const auto& [target, reduction] : catalog_.all()) {
+    if (reduction->deadline <= context_.now) catalog_.SetTimer(*reduction, context_.now);
+  }
 }
 
 void ReductionManager::Tick() {

@@ -571,6 +571,29 @@ TEST(DrainTest, ALeavingNodeIsASenderOnlyWhenThereIsNoOther) {
   EXPECT_EQ(h.SenderOf(c, x), b);
 }
 
+TEST(DrainTest, ANodeWhoseDrainANewSessionEndedIsASenderLikeAnyOther) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  const NodeKey d = h.Up("d");
+  const Generation g = h.Create(a, x, {.complete = true});
+  h.Want(b, x);
+  h.Finish(b, x);
+  // While c pulls, x has a relay tree, which outlives the session.
+  h.Want(c, x);
+  const NodeKey busy = h.SenderOf(c, x);
+  const NodeKey free = busy == a ? b : a;
+  v1::NodeMessage drain;
+  drain.mutable_drain_request();
+  PHALANX_ASSERT_OK(h.Send(free, drain));
+  h.NewSession(free, /*had_session=*/true);
+  h.RegisterCopy(free, x, g, {.primary = free == a});
+  h.RegisterEnd(free);
+  h.Want(d, x);
+  EXPECT_EQ(h.SenderOf(d, x), free);
+}
+
 // -------------------------------------------------------------------------------------------
 // bad input
 

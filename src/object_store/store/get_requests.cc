@@ -385,6 +385,12 @@ absl::Status GetRequests::CheckInvariants() const {
     return absl::InternalError(
         absl::StrCat("object ", id.ShortHex(), " is wanted by clients, and no Get is open"));
   }
+  for (const auto& [id, client] : requests_.clients()) {
+    for (const auto& [pin, held] : client->pins) {
+      if (held.streaming == 0 || requests_.Find(held.streaming) != nullptr) continue;
+      return absl::InternalError(absl::StrCat("pin ", pin, " names a Get that has ended"));
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 //  1. While Gets wait for an object, no complete copy of it is here.
 //  2. While Gets wait for an object, it is wanted from its shard, or it is being written here.
 //  3. Only objects with open Gets are wanted on behalf of clients.
+//  4. A pin names a streaming Get only while that Get is open.
 //
 // Thread rule: the control loop only. Owned by the store.
 #ifndef PHALANX_OBJECT_STORE_STORE_GET_REQUESTS_H_

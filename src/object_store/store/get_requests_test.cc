@@ -38,6 +38,7 @@ class GetRequestsTest : public StoreParts {
     Run([&] { status = gets_.Release(client_, pin, /*recycle=*/true); });
     return status;
   }
+  const Pin& PinOf(PinId pin) const { return requests_.FindClient(client_)->pins.at(pin); }
   void Void(Copy* copy) {
     Run([&] { gets_.VoidReaders(copy, absl::AbortedError("it died")); });
   }
@@ -216,6 +217,35 @@ TEST_F(GetRequestsTest, AReaderThatReleasesAPartialViewEndsItsGet) {
   EXPECT_EQ(requests_.Find(reading_.request), nullptr);
   EXPECT_EQ(copy->readers, 0u);
   EXPECT_EQ(copy->pins, 0u);
+}
+
+TEST_F(GetRequestsTest, TheViewOfACancelledReaderIsAPlainPin) {
+  Copy* copy = AddCopy(1, CopyState::kPulling);
+  Stream(reading_, 1);
+  HandOut();
+  const PinId pin = reading_.views.at(0)->pin;
+  ASSERT_EQ(PinOf(pin).streaming, reading_.request);
+  Run([&] { gets_.Cancel(*requests_.Find(reading_.request)); });
+  Settle();
+  EXPECT_EQ(PinOf(pin).streaming, 0u);
+  EXPECT_EQ(copy->pins, 1u) << "the reader still has to release it";
+  PHALANX_EXPECT_OK(Release(pin));
+  EXPECT_EQ(copy->pins, 0u);
+}
+
+TEST_F(GetRequestsTest, AVoidViewOfACancelledReaderIsAPlainPin) {
+  Copy* copy = AddCopy(1, CopyState::kPulling);
+  Stream(reading_, 1);
+  HandOut();
+  const PinId pin = reading_.views.at(0)->pin;
+  Void(copy);
+  // Before the reader has heard that the view is void.
+  Run([&] { gets_.Cancel(*requests_.Find(reading_.request)); });
+  Settle();
+  EXPECT_EQ(PinOf(pin).streaming, 0u);
+  HandOut();
+  EXPECT_TRUE(reading_.voids.empty());
+  PHALANX_EXPECT_OK(Release(pin));
 }
 
 // ---------------------------------------------------------------------------------- lost objects

@@ -228,6 +228,22 @@ TEST(StoreGetTest, DeadlinesPassInTheirOrder) {
   EXPECT_EQ(w.Sent<v1::Unwant>().size(), 100u);
 }
 
+TEST(StoreGetTest, ALaterGetWithAShorterDeadlineEndsFirst) {
+  StoreWorld w;
+  const Instant now = w.now();
+  const auto patient = w.Get(Id(1), now + absl::Seconds(10));
+  const auto other = w.Get(Id(2), now + absl::Seconds(2));
+  const auto same = w.Get(Id(1), now + absl::Seconds(1));
+  w.Pass(absl::Seconds(1));
+  EXPECT_THAT(same->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_FALSE(other->answered());
+  w.Pass(absl::Seconds(1));
+  EXPECT_THAT(other->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_FALSE(patient->answered());
+  w.Pass(absl::Seconds(8));
+  EXPECT_THAT(patient->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST(StoreGetTest, AGetWithAPastDeadlineReturnsOnlyALocalCopy) {
   StoreWorld w;
   EXPECT_THAT(w.Get(Id(1), w.now())->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));

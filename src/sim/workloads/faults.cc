@@ -205,8 +205,9 @@ void Faults::Corrupt() {
 }
 
 bool Faults::NodeIsLeaving() const {
-  return std::any_of(leaving_.begin(), leaving_.end(),
-                     [this](const NodeKey& life) { return cluster_.FindNode(life) >= 0; });
+  return away_ > 0 || std::any_of(leaving_.begin(), leaving_.end(), [this](const NodeKey& life) {
+           return cluster_.FindNode(life) >= 0;
+         });
 }
 
 // A node leaves in the proper way: its sole copies are moved first.
@@ -226,10 +227,14 @@ void Faults::Drain() {
         // The node can have crashed during the drain.
         if (cluster_.FindNode(life) != n) return;
         cluster_.LeaveNode(n);
+        ++away_;
         // Not by RepairLater: the node must restart even if Stop has repaired everything else in
         // the meantime.
         cluster_.scheduler().After(AnyLength(options_.mean_length, random_) + absl::Milliseconds(2),
-                                   [this, n] { cluster_.StartNode(n); });
+                                   [this, n] {
+                                     --away_;
+                                     cluster_.StartNode(n);
+                                   });
       });
     });
   });

@@ -62,7 +62,7 @@ class Faults {
   // Stops injecting faults and repairs all. A node that is leaving finishes first, and restarts
   // then.
   void Stop();
-  // Returns whether a node that began to leave is still running.
+  // Returns whether a node that began to leave is still running, or has not restarted.
   bool NodeIsLeaving() const;
 
  private:
@@ -95,6 +95,7 @@ class Faults {
   Random random_;
   bool running_ = false;
   std::vector<NodeKey> leaving_;  // lives that began to leave
+  int away_ = 0;                  // nodes that have left after a drain and will restart
 };
 
 }  // namespace phalanx::sim

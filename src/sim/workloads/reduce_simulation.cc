@@ -322,6 +322,8 @@ class ReduceSimulation final : public ClientSimulation {
     clients_.erase(client);
     for (Round& round : rounds_) {
       round.openers.erase(key);
+      // Without it the reduction can have ended, with what it added.
+      std::erase_if(round.acknowledged, [&key](const auto& one) { return one.second == key; });
       for (Call& call : round.calls) call.dropped = call.dropped || call.node == key;
     }
   }

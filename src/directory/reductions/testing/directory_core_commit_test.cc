@@ -244,6 +244,35 @@ TEST_F(CommitTest, ASmallResultIsFoldedElsewhereALeaseAfterItsNodeDied) {
   EXPECT_EQ(Code(0), 0);
 }
 
+// While a shard learns, a complete result does not end its reduction. The source is deleted
+// meanwhile: an order to fold it again would fail.
+TEST_F(CommitTest, ASmallResultIsNotFoldedAgainIfItsNodeRegistersWhileTheShardLearns) {
+  h_.RestartShard();
+  CommitBeforehand();
+  result_ = Announce(3, root_, /*complete=*/true, std::string(1024, 'r'));
+  h_.Delete(nodes_[0], Source(0));
+  h_.Clear();
+  ComeBackWithTheResult(/*adopted=*/false);
+  EXPECT_FALSE(Has(3, Kind::kFold));
+  EXPECT_TRUE(h_.Describe(kTarget).reduction().committed());
+  h_.Advance(absl::Seconds(3));
+  EXPECT_EQ(Code(0), 0);
+  EXPECT_EQ(Complete(), 1u);
+}
+
+// The same, but the announcement of the result was lost with the session.
+TEST_F(CommitTest, ASmallResultThatTheShardHasNotHeardOfIsNotFoldedAgainWhileItLearns) {
+  h_.RestartShard();
+  CommitBeforehand();
+  h_.Delete(nodes_[0], Source(0));
+  h_.Clear();
+  ComeBackWithTheResult(/*adopted=*/false);
+  EXPECT_FALSE(Has(3, Kind::kFold));
+  h_.Advance(absl::Seconds(3));
+  EXPECT_EQ(Code(0), 0);
+  EXPECT_EQ(Complete(), 1u);
+}
+
 TEST_F(CommitTest, ASmallResultThatWasDeletedMeanwhileDoesNotComeBack) {
   CommitBeforehand();
   h_.Down(nodes_[3]);

@@ -232,6 +232,39 @@ TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
   EXPECT_THAT(Reply(0)->message(), HasSubstr("missing: "));
 }
 
+TEST_F(OpenReduction, ADeadlineThatPassesWhileNodesRegisterGivesWayToALaterOne) {
+  AddNodes(2);
+  v1::NodeMessage hasty = OpenRequest(1);
+  hasty.mutable_reduce_request()->set_timeout_ms(500);
+  Ask(0, hasty);
+  Ask(1, OpenRequest(1));
+  ASSERT_EQ(Add(1, {1}), 0);
+  // What node 0 keeps would be registered without its deadline here.
+  kept_[0].clear();
+  h_.RestartShard();
+  h_.Clear();
+  ComeBack(0);
+  h_.Advance(absl::Milliseconds(600));
+  ComeBack(1);
+  h_.Advance(absl::Seconds(3));
+  EXPECT_EQ(Code(1), -1);
+  EXPECT_EQ(KnownSources(), Ids({0, 1}));
+}
+
+TEST_F(OpenReduction, ADeadlineThatPassesWhileNodesRegisterEndsItAfterwards) {
+  AddNodes(1);
+  v1::NodeMessage hasty = OpenRequest(1);
+  hasty.mutable_reduce_request()->set_timeout_ms(500);
+  Ask(0, hasty);
+  h_.RestartShard();
+  h_.Clear();
+  ComeBack(0);
+  h_.Advance(absl::Milliseconds(1900));
+  EXPECT_TRUE(UnderWay());
+  h_.Advance(absl::Milliseconds(100));
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST_F(OpenReduction, EndsWithItsLastClient) {
   AddNodes(4);
   Open(0, 1);

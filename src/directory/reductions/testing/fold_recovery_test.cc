@@ -13,6 +13,7 @@ namespace {
 using phalanx::testing::HasCode;
 using testing::kA;
 using testing::kB;
+using testing::kC;
 using testing::Lines;
 using testing::ReductionFixture;
 
@@ -189,30 +190,107 @@ class PlannedFoldRecoveryTest : public FoldRecoveryTest {
     Touched();
     outbox_.Take();
   }
-  v1::RegisterFold RootFold() const {
+  NodeKey root() const { return reduction_->plan.RootNode(); }
+  v1::RegisterFold RootFold(bool ready = false) const {
     v1::RegisterFold m = Fold();
     ToProto(reduction_->plan.RootVersion(), m.mutable_version());
+    ToProto(Gen(root()), m.mutable_generation());
+    m.set_ready(ready);
     return m;
+  }
+  // The root's node registers what its fold has made.
+  void RegisterResult(bool complete) {
+    v1::RegisterCopy m;
+    m.set_object_id(Bytes(target_));
+    ToProto(Gen(root()), m.mutable_generation());
+    m.mutable_info()->set_size_bytes(testing::kSourceBytes);
+    m.mutable_info()->set_slices(1);
+    m.set_primary(true);
+    m.set_complete(complete);
+    m.set_writing(!complete);
+    if (!complete) m.add_watermarks(0);
+    bool adopted = false;
+    PHALANX_ASSERT_OK(table_.OnRegisterCopy(node(root()), m, &adopted));
+    outbox_.Take();
   }
 
   Reduction* reduction_ = nullptr;
 };
 
 TEST_F(PlannedFoldRecoveryTest, APlacedFoldIsOrderedAgain) {
-  const NodeKey root = reduction_->plan.RootNode();
-  Reduction::Placed& placed = reduction_->placed.at({root, reduction_->plan.RootVersion()});
+  Reduction::Placed& placed = reduction_->placed.at({root(), reduction_->plan.RootVersion()});
   placed.registered = false;
-  Register(root, RootFold());
+  Register(root(), RootFold());
   EXPECT_TRUE(placed.registered);
-  EXPECT_EQ(Sent(), Lines{nodes_.NameOf(root) + ": fold"});
+  EXPECT_EQ(Sent(), Lines{nodes_.NameOf(root()) + ": fold"});
   EXPECT_EQ(Touched(), 1u);
 }
 
 TEST_F(PlannedFoldRecoveryTest, AReadyRootIsCommitted) {
-  v1::RegisterFold m = RootFold();
-  m.set_ready(true);
-  Register(reduction_->plan.RootNode(), m);
+  Register(root(), RootFold(/*ready=*/true));
   EXPECT_TRUE(reduction_->committed());
+}
+
+TEST_F(PlannedFoldRecoveryTest, AFoldWhoseResultIsCompleteGetsNoOrder) {
+  RegisterResult(/*complete=*/true);
+  Register(root(), RootFold(/*ready=*/true));
+  EXPECT_EQ(Sent(), Lines{});
+  EXPECT_TRUE(reduction_->committed());
+  EXPECT_EQ(reduction_->commit.root_generation, Gen(root()));
+}
+
+TEST_F(PlannedFoldRecoveryTest, AFoldWhoseResultIsCompleteOnAnotherNodeGetsNoOrder) {
+  RegisterResult(/*complete=*/false);
+  table_.AddCopy(*table_.Find(target_), node(kC));
+  table_.CompleteCopy(*table_.Find(target_), kC);
+  Register(root(), RootFold());
+  EXPECT_EQ(Sent(), Lines{});
+}
+
+TEST_F(PlannedFoldRecoveryTest, AFoldWhoseCompleteResultStandsByGetsNoOrder) {
+  Put(kC, target_);
+  RegisterResult(/*complete=*/true);
+  ASSERT_FALSE(table_.Find(target_)->IsAdopted(Gen(root())));
+  outbox_.Take();
+  Register(root(), RootFold(/*ready=*/true));
+  EXPECT_EQ(Sent(), Lines{});
+}
+
+TEST_F(PlannedFoldRecoveryTest, AFoldWhoseResultIsPartialIsOrderedAgain) {
+  RegisterResult(/*complete=*/false);
+  Register(root(), RootFold());
+  EXPECT_EQ(Sent(), Lines{nodes_.NameOf(root()) + ": fold"});
+}
+
+TEST_F(PlannedFoldRecoveryTest, AFoldWhoseResultIsGoneIsOrderedAgain) {
+  // Another generation is the object, and complete.
+  Put(kC, target_);
+  outbox_.Take();
+  Register(root(), RootFold());
+  EXPECT_EQ(Sent(), Lines{nodes_.NameOf(root()) + ": fold"});
+}
+
+TEST_F(PlannedFoldRecoveryTest, AReadyRootThatStandsByIsNotCommitted) {
+  v1::AnnounceCreate m;
+  m.set_object_id(Bytes(target_));
+  ToProto(Gen(kC), m.mutable_generation());
+  m.mutable_info()->set_size_bytes(testing::kSourceBytes);
+  m.mutable_info()->set_slices(1);
+  PHALANX_ASSERT_OK(table_.OnCreate(node(kC), m));
+  RegisterResult(/*complete=*/false);
+  Register(root(), RootFold(/*ready=*/true));
+  EXPECT_FALSE(reduction_->committed()) << "the other generation can become complete";
+  EXPECT_TRUE(reduction_->commit.root_ready);
+}
+
+TEST_F(PlannedFoldRecoveryTest, AFoldCannotNameTheGenerationOfAnotherNode) {
+  Put(kC, target_);
+  v1::RegisterFold m = RootFold();
+  ToProto(Gen(kC), m.mutable_generation());
+  outbox_.Take();
+  Register(root(), m);
+  EXPECT_EQ(Sent(), Lines{nodes_.NameOf(root()) + ": fold"});
+  EXPECT_FALSE(reduction_->commit.root_generation.valid());
 }
 
 TEST_F(PlannedFoldRecoveryTest, AFoldThatIsNotPlacedIsDropped) {
