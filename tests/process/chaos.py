@@ -312,10 +312,13 @@ class Chaos:
         lines = "".join(f"{item} {attempt}\n" for item, attempt in sorted(promised.items()))
         for name, node in self.cluster.nodes.items():
             room = CAPACITY - int(self.metrics(name)["pinned_bytes"]) - ROOM_SLACK
-            check = subprocess.run(
-                tied(LOAD, node.client_address, "check", str(max(room, 0))), input=lines, text=True,
-                env=environment(), stdout=subprocess.PIPE, timeout=CALM_S + len(promised), check=False,
-            )
+            try:
+                check = subprocess.run(
+                    tied(LOAD, node.client_address, "check", str(max(room, 0))), input=lines, text=True,
+                    env=environment(), stdout=subprocess.PIPE, timeout=CALM_S + len(promised), check=False,
+                )
+            except subprocess.TimeoutExpired as expired:
+                raise Violation(f"reads from {name} do not end: {expired.stdout}") from None
             output = check.stdout.splitlines()
             self.skipped += sum(line.startswith("S ") for line in output)
             if check.returncode != 0 or any(not line.startswith("S ") for line in output):
