@@ -42,8 +42,7 @@ Focus FocusFor(Defect defect) {
 SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect == Defect::kEndedReductionForgotten) {
     ReducePlanOfRun plan = FocusOnAdditions(DrawReducePlan(seed));
-    // The answer to an addition is lost only if a fault begins in the instant of its reduction's
-    // end.
+    // The answer to an addition is lost only if a fault begins as its reduction ends.
     plan.world.faults.mean_pause = absl::Milliseconds(20);
     return RunReduceSimulation(plan);
   }
@@ -85,8 +84,6 @@ std::vector<Defect> DetectableHere() {
 // defects that most seeds miss.
 uint64_t FirstSeedFor(Defect defect) {
   switch (defect) {
-    case Defect::kEndedReductionForgotten:
-      return 210;
     case Defect::kLostResultForgotten:
       return 151;
     case Defect::kNoGenerationCheck:
