@@ -16,6 +16,7 @@ from phalanx._typing import Generic, TypeVar, overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import timedelta
     from typing import Any
 
     from phalanx._collectives import Reduction
@@ -253,6 +254,7 @@ class AsyncClient:
         keep: bool | None = None,
         *,
         exist_ok: bool = False,
+        ttl: float | timedelta | None = None,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[Result]:
@@ -262,7 +264,8 @@ class AsyncClient:
         """
         client = self._client
         seconds = client._seconds(timeout)
-        return await _run(client, _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok))
+        put = _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok, ttl)
+        return await _run(client, put)
 
     async def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`; as `Client.keep`."""

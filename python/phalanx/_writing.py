@@ -101,9 +101,10 @@ def _create(
     owned: bool,
     refs: Sequence[bytes] = (),
     adopted: bool = False,
+    ttl: int = _native.FOREVER,
 ) -> Steps[Any]:
     """Wait until the node has the memory of an object. Returns the call, whose result is the writer."""
-    options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted)
+    options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted, ttl)
     call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
     yield _waiting.Finish(call, None, f"room for {nbytes} bytes", None)
     return call
@@ -116,13 +117,14 @@ def write(
     seconds: float | None,
     owned: bool,
     adopted: bool = False,
+    ttl: int = _native.FOREVER,
 ) -> Steps[Any]:
     """Write an encoded value as an object. Returns the call that ends when the object is sealed.
 
     `adopted`: the call ends when the directory has adopted the object, or knows another one.
     """
     call = yield from _create(
-        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted
+        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted, ttl
     )
 
     # Mapping, copying, sealing and unmapping a large object all take long, so all are one step.
@@ -170,13 +172,15 @@ class Draft:
         order: Layout,
         keep: bool | None,
         seconds: float | None,
+        ttl: int = _native.FOREVER,
     ) -> None:
         self._metadata, nbytes = _values.metadata_for(shape, dtype, order)
         self.ref = made_by(client) if ref is None else ref
         self._keep = self.ref._named if keep is None else keep
         self._connection = client
         object_id = id_for(client, self.ref)
-        call = client._run(_create(client, object_id, nbytes, self._metadata, seconds, not self._keep))
+        making = _create(client, object_id, nbytes, self._metadata, seconds, not self._keep, ttl=ttl)
+        call = client._run(making)
         self._writer = _Writer(client, nbytes, call)
         self._show(self._writer)
 
