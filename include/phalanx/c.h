@@ -149,6 +149,7 @@ typedef struct {
   char name[255];
   size_t name_space_size;
   char name_space[255];
+  int64_t ttl; /* what is left of the time to live; negative: it has none */
 } phx_object_status;
 
 typedef struct {
@@ -199,6 +200,7 @@ typedef struct {
   const char* refers_to; /* ids */
   size_t refers_to_count;
   int64_t timeout;
+  int64_t ttl; /* the time to live (client.h); 0 or negative: none */
 } phx_put_options;
 
 phx_call* phx_put(phx_client* client, const char* id, const void* bytes, size_t size,

@@ -131,6 +131,11 @@ struct PutOptions {
   // Objects that the bytes refer to. Each node that has a copy of this object holds them. At most
   // kMaxObjectReferences.
   std::vector<ObjectId> refers_to = {};
+  // The time to live: when it has passed, the directory deletes the object, as Delete does, even if
+  // clients hold it. It is counted from the creation (the first byte, not the seal), on the
+  // directory's monotonic clock. If the object exists already, the time of that object stays. More
+  // than a hundred years is infinite; zero and less is InvalidArgument.
+  absl::Duration ttl = absl::InfiniteDuration();
   // Limits the wait for memory if the node is full; the call then ends with ResourceExhausted (at
   // once if the machine itself has no memory). With wait_for_adoption it also limits that wait,
   // from Put or Seal on; the call then ends with DeadlineExceeded, and the object exists.
@@ -218,6 +223,8 @@ struct ObjectStatus {
   bool owned = false;   // freed when its last hold ends
   int holders = 0;      // nodes that hold it, even if it does not exist
   bool sticky = false;  // nodes that join later get a copy
+  // What is left of the time to live (PutOptions::ttl); infinite if the object has none.
+  absl::Duration ttl = absl::InfiniteDuration();
   // The name that the id was derived from and its namespace; empty if the cluster knows none.
   std::string name;
   std::string name_space;

@@ -35,6 +35,7 @@ from phalanx._typing import TypeVar, overload
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import timedelta
     from typing import Any
 
     from phalanx._tools import Status, Tree
@@ -154,10 +155,11 @@ def create(
     *,
     order: Layout = "C",
     keep: bool | None = None,
+    ttl: float | timedelta | None = None,
     timeout: float | None = DEFAULT,
 ) -> Draft:
     """Return a draft: an array in shared memory, which becomes an object without a copy."""
-    return _default_client().create(shape, dtype, ref, order=order, keep=keep, timeout=timeout)
+    return _default_client().create(shape, dtype, ref, order=order, keep=keep, ttl=ttl, timeout=timeout)
 
 
 def delete(refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = DEFAULT) -> None:
@@ -262,12 +264,13 @@ def put(
     keep: bool | None = None,
     *,
     exist_ok: bool = False,
+    ttl: float | timedelta | None = None,
     timeout: float | None = DEFAULT,
     allow_pickle: bool = True,
 ) -> ObjectRef[T]:
     """Put a value as an object, and return its ref when the value is sealed on this node."""
     return _default_client().put(
-        value, ref, keep, exist_ok=exist_ok, timeout=timeout, allow_pickle=allow_pickle
+        value, ref, keep, exist_ok=exist_ok, ttl=ttl, timeout=timeout, allow_pickle=allow_pickle
     )
 
 

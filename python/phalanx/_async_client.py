@@ -17,6 +17,7 @@ from phalanx._typing import Generic, TypeVar, overload
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from datetime import timedelta
     from types import TracebackType
     from typing import Any
 
@@ -327,6 +328,7 @@ class AsyncClient:
         keep: bool | None = None,
         *,
         exist_ok: bool = False,
+        ttl: float | timedelta | None = None,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[Result]:
@@ -336,7 +338,8 @@ class AsyncClient:
         """
         client = self._client
         seconds = client._seconds(timeout)
-        return await _run(client, _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok))
+        put = _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok, ttl)
+        return await _run(client, put)
 
     async def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`; as `Client.keep`."""
@@ -350,6 +353,7 @@ class AsyncClient:
         *,
         order: Layout = "C",
         keep: bool | None = None,
+        ttl: float | timedelta | None = None,
         timeout: float | None = DEFAULT,
     ) -> AsyncDraft:
         """Return a draft, for ``async with`` or ``await``; as `Client.create`.
@@ -364,7 +368,8 @@ class AsyncClient:
 
         client = self._client
         seconds = client._seconds(timeout)
-        return AsyncDraft(client, _writing.create(client, shape, dtype, ref, order, keep, seconds))
+        steps = _writing.create(client, shape, dtype, ref, order, keep, seconds, ttl)
+        return AsyncDraft(client, steps)
 
     async def set_exception(
         self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT

@@ -51,6 +51,7 @@ def put(
     keep: bool | None,
     seconds: float | None,
     exist_ok: bool = True,
+    ttl: int = _native.FOREVER,
 ) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     # Another node can have the object: only the directory knows all of them.
@@ -70,7 +71,9 @@ def put(
         if source is None:
             source = bytearray(encoded.nbytes)
             encoded.write_into(memoryview(source))
-        options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs, check)
+        options, _kept = _native.put_options(
+            encoded.metadata, seconds, not keep, encoded.refs, check, ttl
+        )
         with _native.bytes_of(source) as data:
             call = _waiting.owned(
                 lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options), lib.phx_call_forget
@@ -78,7 +81,7 @@ def put(
     else:
         from phalanx import _writing
 
-        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check)
+        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check, ttl)
     yield Finish(call, None, "Put", object_id)
     if deadline is not None and _number(connection, call) == 1:
         yield from _check_same(connection, ref, encoded, deadline.left())

@@ -18,6 +18,7 @@ from phalanx._typing import TypeVar, overload
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import concurrent.futures
+    from datetime import timedelta
     from types import TracebackType
     from typing import Any
 
@@ -95,6 +96,7 @@ class Client(Collectives):
         keep: bool | None = None,
         *,
         exist_ok: bool = False,
+        ttl: float | timedelta | None = None,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[T]:
@@ -116,6 +118,10 @@ class Client(Collectives):
             For a named ref whose object exists. False: the put waits for the directory, and compares
             the value with the object; if they differ, it raises. True, and for refs without a name:
             only the size is compared, and on this node without waiting.
+        ttl
+            Time to live, in seconds or as a timedelta: when it has passed, the cluster deletes the
+            object, as `delete` does, even if there are refs to it. It is counted from the creation of
+            the object. An object that exists keeps its own. None: no limit.
         timeout
             Seconds to wait for memory if the node is full; for a named ref without `exist_ok`, also for
             the directory.
@@ -128,11 +134,13 @@ class Client(Collectives):
             The node had no memory within `timeout`, or can never have enough.
         ObjectExistsError
             Another value exists under this named ref, or an object of another size under the ref.
+        InvalidArgumentError
+            The time to live is not positive. (A `ValueError`, as `ObjectExistsError` is.)
         PickleRefusedError, TypeError
             The value cannot be put.
         """
         seconds = self._seconds(timeout)
-        return self._run(_objects.put(self, value, ref, keep, seconds, allow_pickle, exist_ok))
+        return self._run(_objects.put(self, value, ref, keep, seconds, allow_pickle, exist_ok, ttl))
 
     def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`, even if no ref to it is left.
@@ -152,6 +160,7 @@ class Client(Collectives):
         *,
         order: Layout = "C",
         keep: bool | None = None,
+        ttl: float | timedelta | None = None,
         timeout: float | None = DEFAULT,
     ) -> Draft:
         """Return a draft: an array in shared memory, which becomes an object without a copy.
@@ -160,8 +169,8 @@ class Client(Collectives):
         ----------
         shape, dtype, order
             As in `numpy.empty`.
-        ref, keep, timeout
-            As in `put`.
+        ref, keep, ttl, timeout
+            As in `put`. The time to live is counted from this call on.
 
         Examples
         --------
@@ -171,7 +180,7 @@ class Client(Collectives):
         """
         from phalanx import _writing
 
-        steps = _writing.create(self, shape, dtype, ref, order, keep, self._seconds(timeout))
+        steps = _writing.create(self, shape, dtype, ref, order, keep, self._seconds(timeout), ttl)
         # The annotation is for editors, which do not find the type of a generator's result.
         draft: _writing.Draft = self._run(steps)
         return draft

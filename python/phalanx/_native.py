@@ -16,11 +16,12 @@ from functools import partial
 
 from phalanx import exceptions
 from phalanx._abi import ffi
-from phalanx._arguments import utf8
+from phalanx._arguments import seconds_of, utf8
 from phalanx._release import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import timedelta
     from typing import Any
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
@@ -93,12 +94,31 @@ def nanos(seconds: float | None) -> int:
     return FOREVER if seconds is None else int(seconds * 1e9)
 
 
+def ttl_nanos(ttl: float | timedelta | None) -> int:
+    """Return a time to live as the library's nanoseconds; None means that there is no limit."""
+    if ttl is None:
+        return FOREVER
+    given: Any = ttl
+    seconds = seconds_of(given.total_seconds() if hasattr(given, "total_seconds") else given, "ttl")
+    if seconds is None:
+        return FOREVER
+    if seconds == 0:
+        raise exceptions.InvalidArgumentError("ttl=0: a time to live is positive, or None for no limit")
+    return max(1, nanos(seconds))
+
+
 def put_options(
-    metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = (), adopted: bool = False
+    metadata: bytes,
+    seconds: float | None,
+    owned: bool,
+    refs: Sequence[bytes] = (),
+    adopted: bool = False,
+    ttl: int = FOREVER,
 ) -> tuple[Any, Any]:
     """Return the library's options of a Put, and the memory they point to; keep it while they are used.
 
-    `adopted`: the Put waits until the directory has adopted the object, or knows another one.
+    `adopted`: the Put waits until the directory has adopted the object, or knows another one. `ttl`:
+    from `ttl_nanos`.
     """
     options = ffi.new("phx_put_options*")
     options.metadata = kept = ffi.from_buffer(metadata)
@@ -106,6 +126,7 @@ def put_options(
     options.owned = owned
     options.wait_for_adoption = adopted
     options.timeout = nanos(seconds)
+    options.ttl = ttl
     if not refs:
         return options, kept
     options.refers_to = ids = ffi.from_buffer(b"".join(refs))

@@ -16,6 +16,7 @@ from phalanx._ref import ObjectRef, several
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import timedelta
     from typing import Any
 
     from phalanx._connection import Connection
@@ -31,8 +32,10 @@ def put(
     seconds: float | None,
     allow_pickle: bool,
     exist_ok: bool = True,
+    ttl: float | timedelta | None = None,
 ) -> Steps[ObjectRef]:
     """Put a value as an object; see `Client.put`."""
+    nanos = _native.ttl_nanos(ttl)
     encoded = _values.encode(value, allow_pickle=allow_pickle)
     # The structure and the value share one timeout.
     if encoded.structure is not None:
@@ -40,7 +43,7 @@ def put(
         structure = yield from _structures.put(connection, encoded.structure, seconds)
         encoded.refs = [*encoded.refs, structure.id]
         seconds = deadline.left()
-    return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok))
+    return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok, nanos))
 
 
 def get(

@@ -66,6 +66,8 @@ class ObjectStatus:
         The number of nodes that have refs to the object.
     sticky : bool
         Nodes that join later get a copy (`Client.broadcast`).
+    ttl : float or None
+        The seconds that are left of the time to live; None if the object has none.
     metadata : bytes
         The metadata, as the store has it.
     name, name_space : str or None
@@ -88,6 +90,7 @@ class ObjectStatus:
         "owned",
         "partial_copies",
         "sticky",
+        "ttl",
         "waiting",
     )
 
@@ -104,6 +107,7 @@ class ObjectStatus:
         self.owned: bool = bool(status.owned)
         self.holders: int = status.holders
         self.sticky: bool = bool(status.sticky)
+        self.ttl: float | None = None if status.ttl < 0 else status.ttl / 1e9
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
         self.name: str | None = None
         self.name_space: str | None = None

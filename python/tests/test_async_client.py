@@ -101,6 +101,8 @@ def test_objects(aio):
             await aio.get(failed)
         assert (await aio.status())["nodes"]
         assert str(await aio.tree(await aio.put(1)))
+        left = (await aio.stat(await aio.put(1, ttl=60))).ttl
+        assert left is not None and 50 < left <= 60
         named = aio.ref("async/objects")
         await aio.put(7, named)
         assert await named == 7

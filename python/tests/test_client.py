@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 import typing
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -166,6 +167,49 @@ def test_a_put_under_a_name_and_its_comparison_share_the_time(client, clock, mon
     monkeypatch.setattr(_calls, "get", record)
     client.put(7, named, timeout=5)
     assert given == [3]
+def _left(client, ref):
+    left = client.stat(ref).ttl
+    assert left is not None
+    return left
+
+
+@pytest.mark.parametrize("size", [4, LARGE])
+def test_an_object_is_deleted_when_its_time_to_live_has_passed(client, size):
+    ref = client.put(np.ones(size), ttl=0.3)
+    seen = client.get(ref)
+    # The node serves its copy until it hears of the deletion.
+    with pytest.raises(exceptions.ObjectDeletedError, match="time to live had passed"):
+        while True:
+            client.get(ref)
+    assert seen.sum() == size  # the value stays valid
+    assert client.stat(ref).deleted and client.stat(ref).ttl is None
+    client.put(np.zeros(size), ref)
+    assert client.get(ref).sum() == 0
+
+
+def test_what_is_left_of_a_time_to_live_is_shown_and_not_renewed(client):
+    ref = client.ref("session/7")
+    client.put("value", ref, ttl=timedelta(hours=1))
+    assert 3500 < _left(client, ref) <= 3600
+    client.put("value", ref, ttl=9000)
+    assert _left(client, ref) <= 3600
+    assert "ttl=" in repr(client.stat(ref))
+    client.delete(ref)
+    with client.create(4, "f4", ttl=np.float32(60)) as draft:
+        draft.array[:] = 1
+    assert 50 < _left(client, draft.ref) <= 60
+    for endless in (None, float("inf"), 1e12, timedelta.max):
+        assert client.stat(client.put(1, ttl=endless)).ttl is None
+
+
+@pytest.mark.parametrize("ttl", [0, -1, -0.0, float("nan"), timedelta(0), timedelta(seconds=-3)])
+def test_a_time_to_live_is_positive(client, ttl):
+    with pytest.raises(ValueError, match="ttl="):
+        client.put(1, ttl=ttl)
+    with pytest.raises(exceptions.InvalidArgumentError, match="ttl="):
+        client.create(4, "f4", ttl=ttl)
+    with pytest.raises(TypeError, match="ttl='5s': a number of seconds"):
+        client.put(1, ttl="5s")
 
 
 def test_another_value_under_a_ref_without_a_name_is_dropped(client):

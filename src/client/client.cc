@@ -49,6 +49,7 @@ struct StatCall final : public FutureState<ObjectStatus> {
     status.name_space = std::string(described.name.name_space());
     status.holders = static_cast<int>(described.holders);
     status.sticky = described.sticky;
+    status.ttl = described.ttl;
     Set(std::move(status));
   }
 };

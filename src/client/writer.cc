@@ -56,6 +56,10 @@ absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& optio
   if (options.slices < 1 || options.slices > kMaxSlices) {
     return refuse(absl::StrCat("an object has 1 to ", kMaxSlices, " slices, not ", options.slices));
   }
+  if (options.ttl <= absl::ZeroDuration()) {
+    return refuse(
+        absl::StrCat("the time to live is positive, not ", absl::FormatDuration(options.ttl)));
+  }
   if (options.metadata.size() > kMaxObjectMetadataBytes) {
     return refuse(absl::StrCat("metadata has at most ", kMaxObjectMetadataBytes, " bytes, not ",
                                options.metadata.size()));
@@ -83,7 +87,8 @@ local::Description Describe(Connection& connection, const ObjectId& id, const Pu
           options.metadata,
           options.owned,
           options.refers_to,
-          connection.names().Find(id)};
+          connection.names().Find(id),
+          options.ttl};
 }
 
 void CreateCall::OnAnswer(uint64_t, const local::Answer& answer) {

@@ -59,6 +59,7 @@ namespace phalanx {
   X(kDeadClientHolds, "dead-client-holds")                          \
   X(kDeadNodeHolds, "dead-node-holds")                              \
   X(kReferencesNotHeld, "references-not-held")                      \
+  X(kTtlForgottenAtRestart, "ttl-forgotten-at-restart")             \
   /* Broadcasts: the nodes that get a copy. */                      \
   X(kStickyForgottenAtRestart, "sticky-forgotten-at-restart")       \
   X(kJoinerNotOrdered, "joiner-not-ordered")                        \

@@ -178,13 +178,15 @@ class Reader {
 template <typename A, typename M>
 void VisitDescription(A& a, M& m) {
   bool named = !m.name.empty();
+  bool expires = m.ttl != absl::InfiniteDuration();
   a.Id(m.id);
-  a.Flags(m.wait_for_adoption, m.owned, named);
+  a.Flags(m.wait_for_adoption, m.owned, named, expires);
   a.U8(m.slices, 1, kMaxSlices);
   a.Span(m.timeout);
   a.Bytes(m.metadata, kMaxMetadataBytes);
   a.Ids(m.refers_to);
   if (named) a.Name(m.name);
+  if (expires) a.Span(m.ttl);
 }
 
 // The fields of every message, for Writer (const messages) and Reader alike. The null pointer
@@ -418,8 +420,9 @@ struct Fields {
   template <typename M>
   void Visit(Described*, M& m) {
     bool has_name = !m.name.empty();
+    bool expires = m.ttl != absl::InfiniteDuration();
     a.U64(m.request);
-    a.Flags(m.known, m.deleted, m.complete, m.local, m.owned, m.sticky, has_name);
+    a.Flags(m.known, m.deleted, m.complete, m.local, m.owned, m.sticky, has_name, expires);
     a.U64(m.size);
     a.U32(m.complete_copies);
     a.U32(m.partial_copies);
@@ -429,6 +432,7 @@ struct Fields {
     a.Ids(m.reduced_from);
     a.U32(m.holders);
     if (has_name) a.Name(m.name);
+    if (expires) a.Span(m.ttl);
     a.U32(m.named);
     a.U32(m.named_complete);
     a.U32(m.named_without_room);

@@ -49,7 +49,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 9;
+inline constexpr uint32_t kVersion = 10;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -92,6 +92,9 @@ struct Description {
   // The name from which the client derived the id, if it knows one. It takes no bytes if it does
   // not.
   ObjectName name = {};
+  // The object is deleted when so much time has passed since its creation. It takes no bytes if it
+  // is infinite. The node refuses 0.
+  absl::Duration ttl = absl::InfiniteDuration();
 };
 
 // A whole object of fewer than kOwnFileBytes. Answered by PutDone or Failed.
@@ -388,6 +391,8 @@ struct Described {
   uint32_t holders = 0;
   bool sticky = false;
   ObjectName name = {};  // if the directory knows one
+  // What is left of the time to live; infinite if there is no limit.
+  absl::Duration ttl = absl::InfiniteDuration();
   // Of the nodes that the request names.
   uint32_t named = 0;
   uint32_t named_complete = 0;

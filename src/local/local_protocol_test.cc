@@ -26,8 +26,8 @@ ObjectName Name() { return ObjectName::Of("batch", "job/7"); }
 
 // One message of each kind, with no field at its default.
 std::vector<Request> EveryRequest() {
-  Description object{Id(),         true, 64,         absl::Milliseconds(1500),
-                     "float32[3]", true, Sources(2), Name()};
+  Description object{Id(), true,       64,     absl::Milliseconds(1500), "float32[3]",
+                     true, Sources(2), Name(), absl::Seconds(7)};
   return {
       ClientHello{7, 9},
       Put{1, object, "bytes"},
@@ -70,8 +70,27 @@ std::vector<Answer> EveryAnswer() {
       Mapped{5, 77, 12, 64, 1 << 20, 100, true, "meta"},
       Progress{5, 200, true},
       Void{5, "its writer died"},
-      Described{6,      true,       true, true, true, 9,      1, 2, 3, 4,
-                "meta", Sources(2), true, 5,    true, Name(), 6, 7, 8, 9},
+      Described{6,
+                true,
+                true,
+                true,
+                true,
+                9,
+                1,
+                2,
+                3,
+                4,
+                "meta",
+                Sources(2),
+                true,
+                5,
+                true,
+                Name(),
+                absl::Seconds(8),
+                6,
+                7,
+                8,
+                9},
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},
@@ -123,6 +142,19 @@ TEST(LocalProtocol, ValuesOfFieldsSurvive) {
   EXPECT_EQ(put.bytes, "bytes");
 }
 
+TEST(LocalProtocol, ATimeToLiveTakesNoBytesIfThereIsNone) {
+  Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]", true, Sources(2)};
+  const size_t endless = Encoded(Request(Put{1, object, "bytes"})).size();
+  for (const absl::Duration ttl : {absl::ZeroDuration(), absl::Nanoseconds(1), absl::Hours(99)}) {
+    object.ttl = ttl;
+    const std::string frame = Encoded(Request(Put{1, object, "bytes"}));
+    EXPECT_EQ(frame.size(), endless + 8);
+    PHALANX_ASSERT_OK_AND_ASSIGN(const Request decoded,
+                                 DecodeRequest(absl::string_view(frame).substr(4)));
+    EXPECT_EQ(std::get<Put>(decoded).object.ttl, ttl);
+  }
+}
+
 TEST(LocalProtocol, ANameTakesNoBytesIfThereIsNone) {
   Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]", true, Sources(2)};
   const size_t unnamed = Encoded(Request(Put{1, object, "bytes"})).size();
@@ -150,7 +182,7 @@ TEST(LocalProtocol, RejectsAFlagThatThereIsNot) {
   // After the length, the kind, the request and the id.
   const size_t flags = 4 + 1 + 8 + ObjectId::kSize;
   ASSERT_EQ(frame[flags], 0);
-  frame[flags] = 8;
+  frame[flags] = 16;
   EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("flag")));
 }

@@ -222,6 +222,7 @@ PutOptions LocalSession::OptionsOf(const local::Description& object) const {
   options.wait_for_adoption = object.wait_for_adoption;
   options.owned = object.owned;
   options.name = object.name;
+  options.ttl = object.ttl;
   for (const ObjectId& id : object.refers_to) {
     options.refers_to.append(id.binary().data(), ObjectId::kSize);
   }

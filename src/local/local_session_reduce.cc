@@ -40,6 +40,7 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
           found.holders,
           found.sticky,
           found.name,
+          found.ttl,
           found.named,
           found.named_complete,
           found.named_without_room,

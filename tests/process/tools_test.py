@@ -21,6 +21,7 @@ from tests.process.harness import (
     ERROR,
     ID_A,
     ID_B,
+    NOT_FOUND,
     OK,
     TIMED_OUT,
     UNAVAILABLE,
@@ -213,6 +214,46 @@ class ToolsTest(ClusterTest):
         look = self.cluster.follow(lambda look: look["complete_copies"] == 1, "describe", object_id)
         self.assertEqual((look["name"], look["namespace"]), ("job/größe", "default"))
         self.assertEqual([copy["node"] for copy in look["copies"]], ["n1"])
+
+    def test_a_time_to_live_runs_on_through_a_restart_of_the_directory(self):
+        self.start(2)
+        small = self.cluster.make_file("small", 1000)
+        large = self.cluster.make_file("large", 3 * MIB, seed=2)
+        self.cluster.run("put", small, "--name=long", "--ttl=1h", "--wait", "-q", node="n0")
+        ttl_s = 8
+        begun = time.monotonic()
+        self.cluster.run("put", large, "--name=short", f"--ttl={ttl_s}s", "--wait", "-q", node="n0")
+        adopted = time.monotonic()
+        # A put of what exists does not renew the time.
+        self.cluster.run("put", large, "--name=short", "--ttl=1h", "-q", node="n1")
+        look = json.loads(self.cluster.run("describe", "--name=short", "--json", node="n1"))
+        self.assertLessEqual(look["ttl_s"], ttl_s)
+        self.assertIn(", expires in ", self.cluster.run("describe", "--name=short", node="n1"))
+        table = self.cluster.run("ls", "--sort=name", node="n0").splitlines()
+        self.assertIn("TTL", table[0].split())
+        self.assertIn("59m", table[1])
+        self.cluster.run("get", "--name=short", "-o", "/dev/null", node="n1")
+        # The node that remains has a copy from n0, and knows from the shard what was left.
+        self.cluster.nodes["n0"].kill()
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        seen = self.cluster.follow(lambda look: look["complete_copies"] == 1, "describe", "--name=short")
+        self.assertLessEqual(seen["ttl_s"], ttl_s - (time.monotonic() - adopted) + 5)
+        self.cluster.follow(lambda look: look["deleted"], "describe", "--name=short")
+        ended = time.monotonic()
+        self.assertGreaterEqual(ended - begun, ttl_s)
+        error = self.cluster.run("get", "--name=short", "-o", "/dev/null", node="n1", expect=NOT_FOUND)
+        self.assertIn("its time to live had passed", error)
+
+    def test_a_time_to_live_is_positive(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 10)
+        for ttl in ("0", "0s"):
+            error = self.cluster.run("put", path, f"--ttl={ttl}", node="n0", expect=USAGE)
+            self.assertIn("time to live", error)
+        object_id = self.cluster.run("put", path, "--ttl=inf", "-q", node="n0").strip()
+        look = json.loads(self.cluster.run("describe", object_id, "--json", node="n0"))
+        self.assertIsNone(look["ttl_s"])
 
     def test_an_object_that_is_waited_for_is_shown_by_its_name(self):
         self.start(1)

@@ -57,7 +57,7 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
     return RunReduceSimulation(plan);
   }
-  if (defect >= Defect::kHoldAfterAnnouncement && defect <= Defect::kReferencesNotHeld) {
+  if (defect >= Defect::kHoldAfterAnnouncement && defect <= Defect::kTtlForgottenAtRestart) {
     return RunLifetimeSimulation(DrawLifetimePlan(seed));
   }
   if (defect >= Defect::kStickyForgottenAtRestart && defect <= Defect::kRetryStartsAgain) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ def default_client() -> None:
     phalanx.init("unix:/run/phalanx/node.sock", timeout=None, connect_timeout=1.5)
     ref = phalanx.put([1.5, 2.5])
     assert_type(ref, phalanx.ObjectRef[list[float]])
+    assert_type(phalanx.put([1.5], ttl=timedelta(minutes=1)), Floats)
+    assert_type(phalanx.stat(phalanx.put(1, ttl=0.5)).ttl, float | None)
     assert_type(phalanx.ref(), phalanx.ObjectRef)
     assert_type(phalanx.ref(), phalanx.ObjectRef[Any])
     assert_type(phalanx.ObjectRef.from_name("model"), phalanx.ObjectRef)

@@ -80,6 +80,10 @@ class PutCommand : public Command {
         "--exist-ok",
         "With --name, keep another object that exists under it; by default it is an error",
         Switch(&exist_ok_));
+    flags.Argument("--ttl",
+                   "Time to live: the object is deleted so long after its creation. An object that "
+                   "exists keeps its own",
+                   TimeSpan(&options_.ttl));
     flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory on the node",

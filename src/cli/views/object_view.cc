@@ -100,6 +100,9 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
                          {"sticky", summary.has_sticky()},
                          {"refers_to", IdsAsJson(summary.info().refers_to())},
                          {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
+  // Null for an object without a limit.
+  json["ttl_s"] = nullptr;
+  if (summary.info().ttl_ns() != 0) json["ttl_s"] = Seconds(summary.info().ttl_ns());
   AddNameTo(json, summary.name());
   return json;
 }
@@ -152,8 +155,12 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
   // A column without any text is left out.
   const bool named = std::any_of(list.objects().begin(), list.objects().end(),
                                  [](const v1::ObjectSummary& object) { return object.has_name(); });
-  std::vector<std::vector<std::string>> rows = {
-      {"ID", named ? "NAME" : "", "SIZE", "AGE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
+  const bool expires =
+      std::any_of(list.objects().begin(), list.objects().end(),
+                  [](const v1::ObjectSummary& object) { return object.info().ttl_ns() != 0; });
+  std::vector<std::vector<std::string>> rows = {{"ID", named ? "NAME" : "", "SIZE", "AGE",
+                                                 expires ? "TTL" : "", "COMPLETE", "PARTIAL",
+                                                 "WAITING", "NOTES"}};
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
     // A waiting node makes an object known before its Put.
@@ -165,11 +172,12 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
     }
     rows.push_back({absl::BytesToHexString(object.object_id()), NameText(object.name()),
                     object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
-                    AgeText(object.age_ns()), absl::StrCat(object.complete_copies()),
-                    absl::StrCat(object.partial_copies()), absl::StrCat(object.waiting()),
-                    std::move(notes)});
+                    AgeText(object.age_ns()),
+                    object.info().ttl_ns() == 0 ? "" : AgeText(object.info().ttl_ns()),
+                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
+                    absl::StrCat(object.waiting()), std::move(notes)});
   }
-  return AlignColumns(rows, {false, false, true, true, true, true, true});
+  return AlignColumns(rows, {false, false, true, true, true, true, true, true});
 }
 
 }  // namespace phalanx::runtime

@@ -93,6 +93,23 @@ TEST(ObjectViewTest, JsonAndDrawingShowHoldups) {
   EXPECT_NE(text.find("\n\nheld up by the writer at n1: "), std::string::npos) << text;
 }
 
+TEST(ObjectViewTest, TheTimeToLiveIsShownIfThereIsOne) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsJson(object)["ttl_s"], nullptr);
+  EXPECT_EQ(ObjectAsText(object, false).find("expires"), std::string::npos);
+  object.mutable_summary()->mutable_info()->set_ttl_ns(90'500'000'000);
+  EXPECT_EQ(ObjectAsJson(object)["ttl_s"], 90.5);
+  EXPECT_NE(ObjectAsText(object, false).find(", expires in 1m30s"), std::string::npos)
+      << ObjectAsText(object, false);
+  v1::ListObjectsResponse list;
+  *list.add_objects() = object.summary();
+  EXPECT_EQ(ObjectsAsTable(list),
+            "ID                                          SIZE    AGE    TTL  COMPLETE  PARTIAL  "
+            "WAITING  NOTES\n"
+            "abababababababababababababababababababab  1000 B  1m30s  1m30s         1        1  "
+            "      0\n");
+}
+
 TEST(ObjectViewTest, AListHasALinePerObject) {
   v1::ListObjectsResponse list;
   *list.add_objects() = Object().summary();

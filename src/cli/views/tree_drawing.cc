@@ -204,6 +204,10 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
     const bool all = nodes.size() == 1 && nodes[0] == "*";
     parts.push_back(all ? "sticky" : absl::StrCat("sticky for ", nodes.size(), " names"));
   }
+  if (summary.info().ttl_ns() != 0) {
+    parts.push_back(
+        absl::StrCat("expires in ", HumanDuration(absl::Nanoseconds(summary.info().ttl_ns()))));
+  }
   if (summary.conflicts() > 0) {
     parts.push_back(absl::StrCat(summary.conflicts(), " conflicting Puts dropped"));
   }

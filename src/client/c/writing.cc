@@ -25,6 +25,7 @@ phalanx::PutOptions OptionsOf(const phx_put_options* given) {
   to.owned = options.owned != 0;
   to.refers_to = phalanx::c::IdsOf(options.refers_to, options.refers_to_count);
   to.timeout = DurationOf(options.timeout);
+  if (options.ttl > 0) to.ttl = absl::Nanoseconds(options.ttl);
   return to;
 }
 

@@ -618,6 +618,21 @@ TEST_F(ClientTest, AFutureWithoutACallReturnsAnError) {
   EXPECT_FALSE(Future<Buffer>().ready());
 }
 
+// ---------------------------------------------------------------------------- times to live
+
+TEST_F(ClientTest, RejectsATimeToLiveThatIsNotPositive) {
+  PutOptions options;
+  for (const absl::Duration ttl : {absl::ZeroDuration(), -absl::Seconds(1)}) {
+    options.ttl = ttl;
+    EXPECT_THAT(client_->Put(Id(1), "x", options).Wait(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("time to live")));
+  }
+  // So long that it is none.
+  options.ttl = absl::Hours(24 * 365 * 200);
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "x", options).Wait());
+  EXPECT_EQ(client_->Stat(Id(1)).Wait()->ttl, absl::InfiniteDuration());
+}
+
 // ---------------------------------------------------------------------------- names
 
 TEST_F(ClientTest, AnObjectKeepsTheNameOfItsId) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace phalanx {
 
@@ -63,6 +64,8 @@ inline constexpr size_t kMaxReduceSources = 16384;
 // holds.
 inline constexpr size_t kMaxReferences = 16384;
 inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 46;
+// A longer time to live is none.
+inline constexpr absl::Duration kMaxTtl = absl::Hours(24 * 365 * 100);
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // Bit i stands for slice i. REQUIRES: 1 <= slices <= kMaxSlices.

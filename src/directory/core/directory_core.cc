@@ -80,7 +80,8 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
       failures(context),
       hold_sets(options.max_holds),
       placement_table({options.max_sticky, options.max_broadcasts}),
-      objects({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures, inline_cache},
+      objects({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures, inline_cache,
+               expiries},
               listeners),
       drains(context, nodes, outbox, objects),
       pulls({context, nodes, outbox, gate, objects, tombstones, failures, inline_cache,
@@ -88,7 +89,7 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
             drains),
       placements({context, nodes, outbox, gate, objects, tombstones, losses, placement_table}),
       requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures,
-                placement_table, objects, pulls, drains, placements, reductions}),
+                placement_table, expiries, objects, pulls, drains, placements, reductions}),
       reductions({context, nodes, outbox, gate, objects, tombstones, failures, hold_sets,
                   pulls.planner().links()},
                  requests),
@@ -230,6 +231,11 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
     return absl::OkStatus();
   }
   node->last_heard = context.now;
+  // The message arrived after the time to live: what it asks for is asked of a deleted object.
+  if (!expiries.empty()) {
+    const auto id = ParseObjectId(ObjectIdOf(message));
+    if (id.ok()) requests.ExpireIfDue(*id);
+  }
   const absl::Status status = Handle(*node, message);
   if (status.ok()) return status;
   // The id itself can be what is wrong with the message.
@@ -351,6 +357,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
 void DirectoryCore::Impl::Tick() {
   EndLearningIfDue();
   hold_sets.Expire(context.now);
+  requests.ExpireDue();
   objects.Tick();
   reductions.Tick();
   tombstones.Expire();
@@ -370,6 +377,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   // A walk that the last turn did not finish continues at once.
   if (placement_table.walking()) next = std::min(next, context.now);
   next = std::min(next, gate.NextDeadline());
+  next = std::min(next, expiries.NextDeadline());
   next = std::min(next, objects.NextDeadline());
   next = std::min(next, reductions.NextDeadline());
   return std::min(next, tombstones.NextDeadline());

@@ -10,7 +10,8 @@
 //                                   ObjectPlacements: up)
 //                                objects
 //     ┌──────────┬──────────┬───────┴────┬──────────────┬─────────────────┐
-//   nodes     outbox      gate     tombstones     losses, failures   hold sets, placement table
+//   nodes     outbox      gate     tombstones,    losses, failures   hold sets, placement table
+//                                  expiries
 //
 // An arrow down is a reference; the only way up is an interface. Included by directory_core.cc
 // alone.
@@ -24,6 +25,7 @@
 #include "src/directory/core/outbox.h"
 #include "src/directory/core/recovery_gate.h"
 #include "src/directory/core/status_report.h"
+#include "src/directory/objects/expiry_queue.h"
 #include "src/directory/objects/failure_table.h"
 #include "src/directory/objects/hold_manager.h"
 #include "src/directory/objects/hold_sets.h"
@@ -78,6 +80,7 @@ struct DirectoryCore::Impl {
   TombstoneTable tombstones;
   LossTable losses;
   FailureTable failures;
+  ExpiryQueue expiries;
   HoldSets hold_sets;
   PlacementTable placement_table;
   ObjectListeners listeners;

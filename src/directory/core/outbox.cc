@@ -19,6 +19,14 @@ v1::ShardMessage& Outbox::Send(const NodeKey& to) {
   return messages_.emplace_back(Outgoing{to, {}}).message;
 }
 
+void Outbox::SendDeleted(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                         bool expired) {
+  v1::Gone& gone = SetSubject(*Send(to).mutable_gone(), id, generation);
+  gone.set_kind(v1::Gone::DELETED);
+  gone.set_reason(expired ? "its time to live had passed" : "deleted");
+  gone.set_expired(expired);
+}
+
 void Outbox::SendGone(const NodeKey& to, const ObjectId& id, const Generation& generation,
                       v1::Gone::Kind kind, absl::string_view reason) {
   v1::Gone& gone = SetSubject(*Send(to).mutable_gone(), id, generation);

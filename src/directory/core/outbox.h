@@ -30,7 +30,10 @@ class Outbox {
   // next Send.
   v1::ShardMessage& Send(const NodeKey& to);
 
-  // The generation is void, deleted, lost or refused, as `kind` says; `reason` is for people.
+  // The generation was deleted; `expired`: because its time to live had passed.
+  void SendDeleted(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                   bool expired);
+  // The generation is void, lost or refused, as `kind` says; `reason` is for people.
   void SendGone(const NodeKey& to, const ObjectId& id, const Generation& generation,
                 v1::Gone::Kind kind, absl::string_view reason);
   // Of an id rather than a generation: LOST with code OK, or REFUSED with the error's code.

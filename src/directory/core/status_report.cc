@@ -28,7 +28,7 @@ void StatusReport::Summarize(const Object& object, Instant now, v1::ObjectSummar
   out->set_object_id(object.id.binary().data(), ObjectId::kSize);
   if (object.adopted()) {
     ToProto(object.generation, out->mutable_generation());
-    ToProto(object.info, out->mutable_info());
+    parts_.objects.WriteInfo(object, now, out->mutable_info());
     out->mutable_info()->clear_name();
   }
   SetName(object.info.name, out);
@@ -239,6 +239,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("lost", parts_.context.counters.lost);
   counters.Counter("deleted", parts_.context.counters.deleted);
   counters.Counter("freed", parts_.context.counters.freed);
+  counters.Counter("expired", parts_.context.counters.expired);
   counters.Counter("claims", parts_.context.counters.claims);
   counters.Gauge("holds", parts_.holds.holds());
   counters.Gauge("holds_complete", parts_.holds.complete() ? 1 : 0);

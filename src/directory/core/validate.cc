@@ -112,8 +112,20 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
     return TooLong("info.asked_for", info.asked_for().size(), kMaxAskedForBytes);
   }
   PHALANX_ASSIGN_OR_RETURN(ObjectName name, ParseNameOf(info));
-  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata(),  info.reduced_from(),
-                    info.refers_to(),  info.owned(),  info.asked_for(), std::move(name)};
+  PHALANX_ASSIGN_OR_RETURN(const absl::Duration ttl, ParseTtl(info.ttl_ns()));
+  return ObjectInfo{info.size_bytes(),   info.slices(),    info.metadata(),
+                    info.reduced_from(), info.refers_to(), info.owned(),
+                    info.asked_for(),    std::move(name),  ttl};
+}
+
+absl::StatusOr<absl::Duration> ParseTtl(uint64_t ttl_ns) {
+  if (ttl_ns == 0) return absl::InfiniteDuration();
+  // Compared before the cast: a larger value could become negative.
+  if (ttl_ns > static_cast<uint64_t>(absl::ToInt64Nanoseconds(kMaxTtl))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("info.ttl_ns: ", ttl_ns, " is more than a hundred years"));
+  }
+  return absl::Nanoseconds(static_cast<int64_t>(ttl_ns));
 }
 
 absl::StatusOr<ObjectName> ParseObjectName(const v1::ObjectName& name) {
@@ -214,6 +226,16 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   if (info.owned) out->set_owned(true);
   if (!info.asked_for.empty()) out->set_asked_for(info.asked_for);
   SetName(info.name, out);
+}
+
+void SetTtl(absl::Duration left, v1::ObjectInfo* out) {
+  if (left == absl::InfiniteDuration()) return;
+  // At least 1, because 0 is no limit.
+  out->set_ttl_ns(static_cast<uint64_t>(std::max<int64_t>(1, absl::ToInt64Nanoseconds(left))));
+}
+
+absl::Duration TtlOf(const v1::ObjectInfo& info) {
+  return ParseTtl(info.ttl_ns()).value_or(absl::InfiniteDuration());
 }
 
 void ToProto(const ObjectName& name, v1::ObjectName* out) {

@@ -42,6 +42,8 @@ struct ObjectInfo {
   // The object's name, if the creator knew it. Not part of equality, because a name belongs to the
   // id: an object keeps it from the first message that has one.
   ObjectName name = {};
+  // What was left when the message was sent. Not part of equality, because it shrinks.
+  absl::Duration ttl = absl::InfiniteDuration();
 
   friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
     return a.size_bytes == b.size_bytes && a.slices == b.slices && a.metadata == b.metadata &&
@@ -70,6 +72,8 @@ absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
 // As ParseGeneration; a version can have any other numbers.
 absl::StatusOr<SlotVersion> ParseVersion(const v1::Generation& version);
 absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
+// Infinite for 0. Rejects more than kMaxTtl.
+absl::StatusOr<absl::Duration> ParseTtl(uint64_t ttl_ns);
 // Rejects a name that cannot be kept (ObjectName::Of).
 absl::StatusOr<ObjectName> ParseObjectName(const v1::ObjectName& name);
 // The same for a field that can be absent: no name then. The message is one with a field `name`.
@@ -99,7 +103,13 @@ absl::Duration UsableLatency(uint64_t nanoseconds);
 void ToProto(const ObjectId& id, std::string* out);
 void ToProto(const NodeKey& key, v1::NodeKey* out);
 void ToProto(const Generation& generation, v1::Generation* out);
+// All but the time to live, which SetTtl sets to what is left of it.
 void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
+// `left`: infinite: no limit. A time that has passed is sent as the shortest there is.
+void SetTtl(absl::Duration left, v1::ObjectInfo* out);
+// Returns the time to live in the message, infinite if there is none or it is malformed; for
+// messages of a shard, which has checked it.
+absl::Duration TtlOf(const v1::ObjectInfo& info);
 // REQUIRES: there is a name.
 void ToProto(const ObjectName& name, v1::ObjectName* out);
 // Returns the name in the field `name`, or no name if the field is absent or malformed; for

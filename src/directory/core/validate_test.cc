@@ -56,6 +56,24 @@ TEST(ValidateTest, AnObjectHasOneTo64Slices) {
   EXPECT_THAT(ParseObjectInfo(Info(100, 65)), StatusIs(kInvalid));
 }
 
+TEST(ValidateTest, ATimeToLiveIsAtMostAHundredYears) {
+  v1::ObjectInfo info = Info(1, 1);
+  EXPECT_EQ(ParseObjectInfo(info)->ttl, absl::InfiniteDuration());
+  for (const absl::Duration ttl : {absl::Nanoseconds(1), absl::Seconds(5), kMaxTtl}) {
+    SetTtl(ttl, &info);
+    EXPECT_EQ(ParseObjectInfo(info)->ttl, ttl);
+    EXPECT_EQ(TtlOf(info), ttl);
+  }
+  for (const uint64_t ttl_ns : {info.ttl_ns() + 1, uint64_t{1} << 63, ~uint64_t{0}}) {
+    info.set_ttl_ns(ttl_ns);
+    EXPECT_THAT(ParseObjectInfo(info), StatusIs(kInvalid, HasSubstr("ttl_ns")));
+    EXPECT_EQ(TtlOf(info), absl::InfiniteDuration());
+  }
+  // 0 would be no limit.
+  SetTtl(-absl::Seconds(1), &info);
+  EXPECT_EQ(info.ttl_ns(), 1u);
+}
+
 TEST(ValidateTest, MetadataHasAtMost4KiB) {
   v1::ObjectInfo info = Info(1, 1);
   info.set_metadata(std::string(kMaxMetadataBytes, 'm'));

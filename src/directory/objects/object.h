@@ -167,6 +167,9 @@ struct Standby {
   // adopted now may turn out to be deleted.
   bool was_adopted = false;
   PlacementPolicy policy = {};  // as the node registered it
+  // If it was adopted: when its time to live has passed. That of any other one begins when the
+  // generation is adopted.
+  Instant expires = Instant::Infinite();
 };
 
 // A copy as a node registers it.

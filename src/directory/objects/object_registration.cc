@@ -102,6 +102,11 @@ void ObjectTable::RegisterAdopted(Object& object, Node& node, const Registration
   const bool returned = AdoptRegistered(object, r);
   // A node knows the generation as adopted: it was not adopted from absence.
   if (r.adopted) object.provisional = false;
+  // Each node knows the time late, by the way of the message that it has it from, and registers it
+  // later still: the shortest is nearest to the truth, and none ends too early.
+  if (context_.now + r.info.ttl < ExpiryOf(object)) {
+    expiries_.Set(object.id, context_.now + r.info.ttl);
+  }
   // If two nodes differ, the one that received Kept wins: ownership ends and never begins again.
   if (!r.info.owned) ClearOwned(object);
   standbys_.Absorb(object);

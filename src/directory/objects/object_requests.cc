@@ -6,6 +6,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/check.h"
 #include "src/common/defects.h"
 #include "src/common/ids/version.h"
 #include "src/common/status_macros.h"
@@ -61,7 +62,7 @@ void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint6
     parts_.tombstones.AddOlder(id, cancelled.announced);
   }
   const bool deleted = parts_.tombstones.FindDeleted(id) != nullptr;
-  if (adopted) DeleteObject(*object);
+  if (adopted) DeleteObject(*object, Cause::kRequest);
   v1::DeleteReply& reply = *parts_.outbox.Send(node).mutable_delete_reply();
   reply.set_request_id(request_id);
   // The generations go to the requester, which registers them at a shard that restarts.
@@ -75,14 +76,41 @@ void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint6
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }
 
-void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
+void ObjectRequests::ExpireDue() {
+  const Instant now = parts_.context.now;
+  for (int i = 0; i < ExpiryQueue::kMaxPerTurn; ++i) {
+    const ObjectId* due = parts_.expiries.FirstDue(now);
+    if (due == nullptr) return;
+    // A copy: the entry ends with the object.
+    Expire(ObjectId(*due));
+  }
+}
+
+void ObjectRequests::ExpireIfDue(const ObjectId& id) {
+  if (parts_.expiries.Find(id) <= parts_.context.now) Expire(id);
+}
+
+void ObjectRequests::Expire(const ObjectId& id) {
+  ++parts_.context.counters.expired;
+  // First, as for a Delete: a running reduction would adopt its result again.
+  parts_.reductions.CancelDeleted(id);
+  Object* object = parts_.objects.Find(id);
+  PHALANX_CHECK(object != nullptr && object->adopted(), "only an adopted generation expires");
+  DeleteObject(*object, Cause::kExpiry);
+}
+
+void ObjectRequests::DeleteObject(Object& object, Cause cause) {
+  const bool spare_others = cause == Cause::kDeletion;
+  const bool expired = cause == Cause::kExpiry;
   ++parts_.context.counters.deleted;
-  parts_.placement_table.End(object.id, absl::NotFoundError("it was deleted"));
+  parts_.placement_table.End(
+      object.id, absl::NotFoundError(expired ? "its time to live had passed" : "it was deleted"));
   parts_.reductions.OnResultDeleted(object.id);
   // The tombstone takes over from the loss: both would answer a Get differently.
   parts_.losses.Erase(object.id);
   Tombstone& tombstone = parts_.tombstones.Add(object.id, object.generation);
   tombstone.info = object.info;
+  tombstone.expired = expired;
   DeleteStandbys(object, tombstone, spare_others);
   // First, so that receivers that still want the object are not sent DELETED.
   if (spare_others) VoidReceivers(object);
@@ -103,7 +131,7 @@ void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
     if (!spare_others) notified.insert(key);
   }
   for (const NodeKey& key : notified) {
-    parts_.outbox.SendGone(key, object.id, object.generation, v1::Gone::DELETED, "deleted");
+    parts_.outbox.SendDeleted(key, object.id, object.generation, expired);
   }
   for (const NodeKey& key : notified) {
     parts_.pulls.EndWant(object, key);
@@ -191,7 +219,7 @@ void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64
     reply.set_known(true);
     reply.set_complete(object->copies.complete() > 0);
     ToProto(object->generation, reply.mutable_generation());
-    ToProto(object->info, reply.mutable_info());
+    parts_.objects.WriteInfo(*object, parts_.context.now, reply.mutable_info());
     reply.set_complete_copies(object->copies.complete());
     reply.set_partial_copies(object->copies.size() - object->copies.complete());
   } else if (const Tombstone* tombstone = parts_.tombstones.FindDeleted(id)) {
@@ -290,7 +318,7 @@ void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& g
   Object* object = parts_.objects.Find(id);
   if (object != nullptr && object->IsAdopted(generation)) {
     // The others were perhaps put after the Delete, of which this shard learns only now.
-    DeleteObject(*object, /*spare_others=*/true);
+    DeleteObject(*object, Cause::kDeletion);
   } else {
     const Tombstone* known = parts_.tombstones.FindRefusing(id, generation);
     // Its last holder is refused when it returns, so the object is deleted and not lost any more.

@@ -14,6 +14,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/directory/objects/expiry_queue.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"
@@ -36,6 +37,7 @@ class ObjectRequests final : public DeletedResultListener, public ObjectFreer {
     LossTable& losses;
     FailureTable& failures;
     PlacementTable& placement_table;
+    const ExpiryQueue& expiries;
     ObjectTable& objects;
     PullScheduler& pulls;
     DrainManager& drains;
@@ -58,16 +60,28 @@ class ObjectRequests final : public DeletedResultListener, public ObjectFreer {
   void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id,
                    absl::Span<const std::string> names);
 
+  // Why a generation is deleted.
+  enum class Cause {
+    kRequest,   // a Delete, or no node holds it
+    kExpiry,    // its time to live has passed
+    kDeletion,  // it turns out to have been deleted in an earlier life of the shard
+  };
   // Notifies every node that has a part in the object, and leaves the tombstone. The object may be
-  // gone after it. `spare_others`: only the adopted generation, which turns out to have been
-  // deleted in an earlier life of the shard; nodes that want the object wait for what was put after
-  // that.
-  void DeleteObject(Object& object, bool spare_others = false);
-  void Free(Object& object) override { DeleteObject(object); }
+  // gone after it. With kDeletion, spares the other generations: nodes that want the object wait
+  // for what was put after the Delete.
+  void DeleteObject(Object& object, Cause cause);
+  void Free(Object& object) override { DeleteObject(object, Cause::kRequest); }
+  // Deletes the objects whose time to live has passed, at most ExpiryQueue::kMaxPerTurn of them.
+  void ExpireDue();
+  // Deletes the object if its time to live has passed: a message about it finds it deleted, however
+  // many objects are due.
+  void ExpireIfDue(const ObjectId& id);
   // A node has registered that the generation was deleted.
   void OnDeletedGeneration(const ObjectId& id, const Generation& generation) override;
 
  private:
+  // REQUIRES: the object is in the queue of expiries.
+  void Expire(const ObjectId& id);
   void DeleteStandbys(Object& object, Tombstone& tombstone, bool spare_others);
   // Nodes that were receiving what is deleted still want the object.
   void VoidReceivers(Object& object);

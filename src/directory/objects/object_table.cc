@@ -20,6 +20,7 @@ ObjectTable::ObjectTable(const Parts& parts, const ObjectListeners& listeners)
       losses_(parts.losses),
       failures_(parts.failures),
       inline_cache_(parts.inline_cache),
+      expiries_(parts.expiries),
       listeners_(listeners),
       standbys_({context_, nodes_, outbox_, gate_, tombstones_, *this, listeners_}) {}
 
@@ -125,6 +126,7 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   object.generation = generation;
   object.SetInfo(std::move(info));
   object.since = context_.now;
+  expiries_.Set(object.id, context_.now + object.info.ttl);
   ++context_.counters.adopted;
   // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
   failures_.Erase(object.id);
@@ -289,6 +291,8 @@ void ObjectTable::ForgetGeneration(Object& object) {
   object.provisional = false;
   object.verdict_held = false;
   object.final_reports.Clear();
+  // The time to live was the generation's.
+  expiries_.Set(object.id, Instant::Infinite());
   // Bytes of a generation that is given up must not answer a Want for the next one.
   DropInline(object);
   listeners_.drains->OnCopiesChanged(object);
@@ -380,6 +384,8 @@ void ObjectTable::ReleaseIfEmpty(Object& object) {
   if (object.inline_entry.cached() && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
+  // Of a lost object. A node that returns with a copy registers what is left of its time.
+  expiries_.Set(object.id, Instant::Infinite());
   listeners_.drains->OnReleased(object);
   objects_.erase(object.id);
 }
@@ -576,7 +582,13 @@ absl::Status ObjectTable::FinishCreate(Object& object, Node& node, Announcement 
 void ObjectTable::ForgetDeleted(Object& object) {
   // Otherwise MayComeBack keeps it.
   object.phase_ = ObjectPhase::kAbsent;
+  expiries_.Set(object.id, Instant::Infinite());
   ReleaseIfEmpty(object);
+}
+
+void ObjectTable::WriteInfo(const Object& object, Instant now, v1::ObjectInfo* out) const {
+  ToProto(object.info, out);
+  SetTtl(ExpiryOf(object) - now, out);
 }
 
 bool ObjectTable::Unreferenced(const Object& object) const {
@@ -627,14 +639,20 @@ absl::Status ObjectTable::CheckObject(const Object& object) const {
 absl::Status ObjectTable::CheckInvariants() const {
   absl::btree_map<NodeKey, uint64_t> copies;
   uint64_t inline_bytes = 0;
+  size_t expiring = 0;
   for (const auto& [id, object] : objects_) {
     PHALANX_RETURN_IF_ERROR(CheckObject(*object));
     for (const auto& [key, copy] : object->copies) ++copies[key];
+    if (object->adopted() && !ExpiryOf(*object).infinite()) ++expiring;
     inline_bytes += object->inline_entry.bytes().size();
   }
   if (inline_bytes != inline_cache_.bytes() || inline_cache_.over_limit()) {
     return absl::InternalError("the inline cache is miscounted");
   }
+  if (expiring != expiries_.size()) {
+    return absl::InternalError("a time to live belongs to no adopted generation");
+  }
+  PHALANX_RETURN_IF_ERROR(expiries_.CheckInvariants());
   for (const auto& [key, node] : nodes_.all()) {
     if (copies[key] != node->copies) {
       return absl::InternalError(

@@ -43,6 +43,7 @@
 #include "src/directory/core/node_table.h"
 #include "src/directory/core/outbox.h"
 #include "src/directory/core/recovery_gate.h"
+#include "src/directory/objects/expiry_queue.h"
 #include "src/directory/objects/failure_table.h"
 #include "src/directory/objects/hold_sets.h"
 #include "src/directory/objects/inline_cache.h"
@@ -75,6 +76,7 @@ class ObjectTable {
     LossTable& losses;
     FailureTable& failures;
     InlineCache& inline_cache;
+    ExpiryQueue& expiries;
   };
 
   // `listeners` is filled in before the first call.
@@ -114,6 +116,10 @@ class ObjectTable {
   bool MustLearnAbout(const ObjectId& id) const;
   // Returns true if the object is owned and no node holds a reference to it.
   bool Unreferenced(const Object& object) const;
+  // When the shard deletes the object because its time to live has passed; infinite if never.
+  Instant ExpiryOf(const Object& object) const { return expiries_.Find(object.id); }
+  // Writes the object's info, with the time to live that is left at `now`.
+  void WriteInfo(const Object& object, Instant now, v1::ObjectInfo* out) const;
 
   // ---- changes, for the components above. Where a comment says so, the caller calls Reevaluate
   // afterwards, once for all its changes of the object.
@@ -217,6 +223,7 @@ class ObjectTable {
   LossTable& losses_;
   FailureTable& failures_;
   InlineCache& inline_cache_;
+  ExpiryQueue& expiries_;
   const ObjectListeners& listeners_;
   Standbys standbys_;
   absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;

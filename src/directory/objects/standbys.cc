@@ -11,10 +11,17 @@
 namespace phalanx::directory {
 namespace {
 
-Registration ToRegistration(const Standby& standby) {
+// With the time to live that is left.
+ObjectInfo InfoNow(const Standby& standby, Instant now) {
+  ObjectInfo info = standby.info;
+  if (!standby.expires.infinite()) info.ttl = standby.expires - now;
+  return info;
+}
+
+Registration ToRegistration(const Standby& standby, Instant now) {
   Registration r;
   r.generation = standby.generation;
-  r.info = standby.info;
+  r.info = InfoNow(standby, now);
   r.primary = standby.generation.creator == standby.node;
   r.complete = standby.complete;
   r.writing = !standby.complete;
@@ -109,8 +116,8 @@ bool Standbys::AdoptBest(Object& object) {
   // A copy: EraseStandby ends the entry.
   const Standby chosen = *best;
   object.EraseStandby(chosen.generation, chosen.node);
-  parts_.objects.Adopt(object, *parts_.nodes.Find(chosen.node), chosen.generation, chosen.info,
-                       chosen.complete, /*notify=*/true);
+  parts_.objects.Adopt(object, *parts_.nodes.Find(chosen.node), chosen.generation,
+                       InfoNow(chosen, parts_.context.now), chosen.complete, /*notify=*/true);
   if (chosen.policy.stamp != 0) {
     parts_.listeners.placements->OnPolicyRegistered(object, chosen.node, chosen.policy);
   }
@@ -133,7 +140,7 @@ void Standbys::Absorb(Object& object) {
       parts_.objects.UnlinkNodeIfUnused(standby.node, object);
       continue;
     }
-    parts_.objects.RegisterAdopted(object, *node, ToRegistration(standby), {});
+    parts_.objects.RegisterAdopted(object, *node, ToRegistration(standby, parts_.context.now), {});
   }
 }
 
@@ -163,7 +170,8 @@ void Standbys::Register(Object& object, Node& node, const Registration& r,
               .info = r.info,
               .complete = r.complete,
               .was_adopted = r.adopted,
-              .policy = r.policy});
+              .policy = r.policy,
+              .expires = r.adopted ? parts_.context.now + r.info.ttl : Instant::Infinite()});
 }
 
 void Standbys::Replace(Object& object, Node& node, const Registration& r,
@@ -171,6 +179,7 @@ void Standbys::Replace(Object& object, Node& node, const Registration& r,
   // Copies: VoidGeneration resets the object.
   const Generation loser = object.generation;
   const ObjectInfo loser_info = object.info;
+  const Instant loser_expires = parts_.objects.ExpiryOf(object);
   const auto creator = object.copies.find(loser.creator);
   const bool stands_by = object.adopted() && creator != object.copies.end() &&
                          (creator->second.complete() || creator->second.writing());
@@ -189,7 +198,8 @@ void Standbys::Replace(Object& object, Node& node, const Registration& r,
               .node = loser.creator,
               .info = loser_info,
               .complete = complete,
-              .was_adopted = was_adopted});
+              .was_adopted = was_adopted,
+              .expires = was_adopted ? loser_expires : Instant::Infinite()});
 }
 
 void Standbys::AdoptSpared(Object& object) {
@@ -203,7 +213,7 @@ void Standbys::AdoptSpared(Object& object) {
   if (best == object.standbys.end() || !best->was_adopted) return;
   const Standby chosen = *best;
   object.EraseStandby(chosen.generation, chosen.node);
-  Registration r = ToRegistration(chosen);
+  Registration r = ToRegistration(chosen, parts_.context.now);
   r.adopted = true;
   parts_.objects.RegisterAdopted(object, *parts_.nodes.Find(chosen.node), r, {});
 }

@@ -50,6 +50,8 @@ struct Tombstone {
   absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
   // The id was put again: the old generations are refused, but Gets wait for the new one.
   bool revived = false;
+  // What was deleted last was deleted because its time to live had passed.
+  bool expired = false;
   Instant since;
   uint64_t order = 0;  // its place by age
   bool expired = false;

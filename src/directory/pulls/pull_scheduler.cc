@@ -142,7 +142,7 @@ void PullScheduler::Deliver(Object& object, Node& node, bool keep) {
   v1::Deliver& deliver = *outbox_.Send(node.key).mutable_deliver();
   deliver.set_object_id(object.id.binary().data(), ObjectId::kSize);
   ToProto(object.generation, deliver.mutable_generation());
-  ToProto(object.info, deliver.mutable_info());
+  objects_.WriteInfo(object, context_.now, deliver.mutable_info());
   deliver.set_inline_bytes(object.inline_entry.bytes());
   deliver.set_keep(keep);
   inline_cache_.Touch(object.inline_entry);
@@ -373,7 +373,7 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   v1::Assign& assign = *outbox_.Send(node.key).mutable_assign();
   assign.set_object_id(object.id.binary().data(), ObjectId::kSize);
   ToProto(object.generation, assign.mutable_generation());
-  ToProto(object.info, assign.mutable_info());
+  objects_.WriteInfo(object, context_.now, assign.mutable_info());
   assign.set_plan_id(context_.last_plan);
   ToProto(from, assign.mutable_sender());
   if (const Node* sender_node = nodes_.Find(from)) {
@@ -497,8 +497,7 @@ void PullScheduler::RefuseWants(Object& object) {
     const NodeKey key = object.wants.begin()->first;
     EndWant(object, key);
     if (tombstone != nullptr) {
-      outbox_.SendGone(key, object.id, tombstone->generations.front(), v1::Gone::DELETED,
-                       "deleted");
+      outbox_.SendDeleted(key, object.id, tombstone->generations.front(), tombstone->expired);
     } else {
       outbox_.SendGone(key, object.id, v1::Gone::REFUSED, failure->code(), failure->message());
     }

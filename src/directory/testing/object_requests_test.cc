@@ -120,8 +120,8 @@ class ObjectRequestsTest : public ObjectFixture {
   PlacementManager placement_manager_{
       {context_, nodes_, outbox_, gate_, table_, tombstones_, losses_, placement_table_}};
   ObjectRequests requests_{{context_, nodes_, outbox_, gate_, holds_, tombstones_, losses_,
-                            failures_, placement_table_, table_, scheduler_, drain_manager_,
-                            placement_manager_, reduction_manager_}};
+                            failures_, placement_table_, expiries_, table_, scheduler_,
+                            drain_manager_, placement_manager_, reduction_manager_}};
   ReductionManager reduction_manager_{{context_, nodes_, outbox_, gate_, table_, tombstones_,
                                        failures_, holds_, scheduler_.planner().links()},
                                       requests_};

@@ -9,7 +9,8 @@
 namespace phalanx::object_store {
 namespace {
 
-void Describe(const Copy& copy, v1::ObjectInfo* out) {
+// `ttl`: what is left of the time to live.
+void Describe(const Copy& copy, absl::Duration ttl, v1::ObjectInfo* out) {
   out->set_size_bytes(copy.size_bytes);
   out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
   out->set_metadata(copy.traits.metadata);
@@ -18,6 +19,7 @@ void Describe(const Copy& copy, v1::ObjectInfo* out) {
   if (copy.traits.owned) out->set_owned(true);
   if (!copy.traits.asked_for.empty()) out->set_asked_for(copy.traits.asked_for);
   directory::SetName(copy.traits.name, out);
+  directory::SetTtl(ttl, out);
 }
 
 }  // namespace
@@ -29,7 +31,8 @@ void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Slo
   v1::NodeMessage message;
   v1::AnnounceCreate* announce = message.mutable_announce_create();
   SetSubject(copy.id, copy.generation, announce);
-  Describe(copy, announce->mutable_info());
+  // The shard adopts the generation by this message: nothing of the time has passed.
+  Describe(copy, copy.traits.ttl, announce->mutable_info());
   if (version.valid()) directory::ToProto(version, announce->mutable_version());
   announce->set_complete(copy.state == CopyState::kComplete);
   // With its bytes the shard answers Gets of a small object itself: one round trip and no pull.
@@ -88,11 +91,14 @@ void CopyReporter::ReportDeleted(const ObjectId& id, const Generation& generatio
   channel_.Send(id, std::move(message));
 }
 
-v1::RegisterCopy CopyReporter::Registration(const Copy& copy) {
+v1::RegisterCopy CopyReporter::Registration(const Copy& copy) const {
   v1::RegisterCopy out;
   SetSubject(copy.id, copy.generation, &out);
-  Describe(copy, out.mutable_info());
+  const bool counting = !copy.traits.expires.infinite();
+  Describe(copy, counting ? copy.traits.expires - executor_.Now() : copy.traits.ttl,
+           out.mutable_info());
   if (DefectActive(Defect::kNameNotRegistered)) out.mutable_info()->clear_name();
+  if (DefectActive(Defect::kTtlForgottenAtRestart)) out.mutable_info()->clear_ttl_ns();
   out.set_primary(copy.primary);
   out.set_adopted(copy.standing == Standing::kAdopted);
   out.set_complete(copy.state == CopyState::kComplete);

@@ -11,6 +11,7 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 #include "src/common/ids/version.h"
+#include "src/common/time/executor.h"
 #include "src/object_store/channel/hold_reporter.h"
 #include "src/object_store/channel/shard_channel.h"
 #include "src/object_store/objects/object_table.h"
@@ -19,8 +20,9 @@ namespace phalanx::object_store {
 
 class CopyReporter {
  public:
-  // Both outlive this.
-  CopyReporter(ShardChannel& channel, HoldReporter& holds) : channel_(channel), holds_(holds) {}
+  // All outlive this.
+  CopyReporter(const Executor& executor, ShardChannel& channel, HoldReporter& holds)
+      : executor_(executor), channel_(channel), holds_(holds) {}
 
   // `bytes` of a complete copy travel inline if there are few enough of them. `version`: of what a
   // reduction's root computes.
@@ -33,10 +35,12 @@ class CopyReporter {
   // The generation was deleted, which the shard does not know.
   void ReportDeleted(const ObjectId& id, const Generation& generation);
 
-  // Everything about the copy but a sticky mark and the sender of a pull.
-  static v1::RegisterCopy Registration(const Copy& copy);
+  // Everything about the copy but a sticky mark and the sender of a pull, with the time to live
+  // that is left now.
+  v1::RegisterCopy Registration(const Copy& copy) const;
 
  private:
+  const Executor& executor_;
   ShardChannel& channel_;
   HoldReporter& holds_;
 };

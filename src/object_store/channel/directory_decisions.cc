@@ -8,18 +8,20 @@
 namespace phalanx::object_store {
 namespace {
 
-absl::Status DeletedStatus(const ObjectId& id) {
-  return absl::NotFoundError(absl::StrCat("object ", id.hex(), " was deleted"));
+absl::Status DeletedStatus(const ObjectId& id, bool expired) {
+  return absl::NotFoundError(absl::StrCat("object ", id.hex(), " was deleted",
+                                          expired ? ": its time to live had passed" : ""));
 }
 
 }  // namespace
 
-DirectoryDecisions::DirectoryDecisions(NodeKey self, Turns& turns, ObjectTable& table,
-                                       PullManager& pulls, GetRequests& gets, LocalCopies& copies,
-                                       CopyReporter& reporter, MemoryQueue& memory,
-                                       PutRequests& puts, PullRunner& runner,
+DirectoryDecisions::DirectoryDecisions(NodeKey self, const Executor& executor, Turns& turns,
+                                       ObjectTable& table, PullManager& pulls, GetRequests& gets,
+                                       LocalCopies& copies, CopyReporter& reporter,
+                                       MemoryQueue& memory, PutRequests& puts, PullRunner& runner,
                                        DeletedGenerations& deleted, StickyMarks& stickies)
     : self_(self),
+      executor_(executor),
       turns_(turns),
       table_(table),
       pulls_(pulls),
@@ -38,7 +40,9 @@ void DirectoryDecisions::OnVerdict(const v1::Verdict& verdict) {
   const Generation generation = directory::FromProto(verdict.generation());
   Copy* copy = table_.Find(*id, generation);
   // Before the copy is looked for: the deletion counts even if the copy is gone.
-  if (verdict.kind() == v1::Verdict::DELETED) return OnDeleted(*id, generation);
+  if (verdict.kind() == v1::Verdict::DELETED) {
+    return OnDeleted(*id, generation, /*expired=*/false);
+  }
   if (copy == nullptr) return;
   turns_.Touch(*id);
   switch (verdict.kind()) {
@@ -99,6 +103,8 @@ bool DirectoryDecisions::AlreadyHere(const ObjectId& id, const Generation& gener
 // memory here, or its sender died, when this node registered. So the shard cannot void it.
 void DirectoryDecisions::NoteAdopted(Copy* copy) {
   copy->standing = Standing::kAdopted;
+  // The shard counts from the adoption, which was a message earlier.
+  if (copy->traits.expires.infinite()) copy->traits.expires = executor_.Now() + copy->traits.ttl;
   const PullTarget* target = pulls_.Target(copy->id);
   if (target == nullptr || target->generation == copy->generation) return;
   pulls_.OnVoid(copy->id, Generation(target->generation),
@@ -140,7 +146,7 @@ void DirectoryDecisions::OnAssign(const v1::Assign& assign) {
     return;
   }
   if (pulls_.Wants(*id)) StandBehind(*id, *generation);
-  pulls_.OnAssign(*id, assign);
+  pulls_.OnAssign(*id, assign, executor_.Now());
 }
 
 void DirectoryDecisions::OnDeliver(const v1::Deliver& deliver) {
@@ -150,7 +156,7 @@ void DirectoryDecisions::OnDeliver(const v1::Deliver& deliver) {
   gets_.ForgetLost(*id);
   if (AlreadyHere(*id, *generation)) return;
   if (pulls_.Wants(*id)) StandBehind(*id, *generation);
-  pulls_.OnDeliver(*id, deliver);
+  pulls_.OnDeliver(*id, deliver, executor_.Now());
 }
 
 void DirectoryDecisions::OnGone(const v1::Gone& gone) {
@@ -159,7 +165,7 @@ void DirectoryDecisions::OnGone(const v1::Gone& gone) {
   const Generation generation = directory::FromProto(gone.generation());
   switch (gone.kind()) {
     case v1::Gone::DELETED:
-      OnDeleted(*id, generation);
+      OnDeleted(*id, generation, gone.expired());
       break;
     case v1::Gone::LOST:
       gets_.OnLost(*id, gone.reason());
@@ -197,9 +203,9 @@ void DirectoryDecisions::OnVoid(const ObjectId& id, const Generation& generation
   }
 }
 
-void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generation) {
+void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generation, bool expired) {
   if (!generation.valid()) return;
-  const absl::Status why = DeletedStatus(id);
+  const absl::Status why = DeletedStatus(id, expired);
   // Kept even without a copy: this node may have to report the deletion to a shard that restarts.
   deleted_.Add(id, generation);
   gets_.ForgetLost(id);

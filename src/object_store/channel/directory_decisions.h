@@ -25,10 +25,10 @@ namespace phalanx::object_store {
 class DirectoryDecisions {
  public:
   // All of them outlive this. `self` is this node.
-  DirectoryDecisions(NodeKey self, Turns& turns, ObjectTable& table, PullManager& pulls,
-                     GetRequests& gets, LocalCopies& copies, CopyReporter& reporter,
-                     MemoryQueue& memory, PutRequests& puts, PullRunner& runner,
-                     DeletedGenerations& deleted, StickyMarks& stickies);
+  DirectoryDecisions(NodeKey self, const Executor& executor, Turns& turns, ObjectTable& table,
+                     PullManager& pulls, GetRequests& gets, LocalCopies& copies,
+                     CopyReporter& reporter, MemoryQueue& memory, PutRequests& puts,
+                     PullRunner& runner, DeletedGenerations& deleted, StickyMarks& stickies);
 
   // Malformed messages are ignored.
   void OnVerdict(const v1::Verdict& verdict);
@@ -43,7 +43,7 @@ class DirectoryDecisions {
  private:
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   void OnVoid(const ObjectId& id, const Generation& generation, const std::string& reason);
-  void OnDeleted(const ObjectId& id, const Generation& generation);
+  void OnDeleted(const ObjectId& id, const Generation& generation, bool expired);
   // Reports a generation that was deleted, and returns true; else returns false.
   bool ReportIfDeleted(const ObjectId& id, const Generation& generation);
   // The shard has named this copy's generation as the object's, so none that is being fetched is.
@@ -54,6 +54,7 @@ class DirectoryDecisions {
   void StandBehind(const ObjectId& id, const Generation& adopted);
 
   const NodeKey self_;
+  const Executor& executor_;
   Turns& turns_;
   ObjectTable& table_;
   PullManager& pulls_;

@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "src/common/ids/object_name.h"
+#include "src/common/time/instant.h"
 
 namespace phalanx::object_store {
 
@@ -18,6 +20,11 @@ struct CopyTraits {
   // Freed when no node holds it. A Keep ends that, as soon as this node knows of the Keep.
   bool owned = false;
   ObjectName name = {};
+  // As it was put; infinite for a copy that was pulled.
+  absl::Duration ttl = absl::InfiniteDuration();
+  // When the shard deletes the object, as far as this node knows: never early, and late by the way
+  // of the message. For a generation with a time to live, known from its adoption on.
+  Instant expires = Instant::Infinite();
   int slices = 1;
 };
 

@@ -23,8 +23,13 @@
 namespace phalanx::object_store {
 
 inline CopyTraits TraitsOf(const PutOptions& options) {
-  return {options.metadata,  options.reduced_from, options.asked_for,
-          options.refers_to, options.owned,        options.name};
+  return {options.metadata,
+          options.reduced_from,
+          options.asked_for,
+          options.refers_to,
+          options.owned,
+          options.name,
+          options.ttl <= kMaxTtl ? options.ttl : absl::InfiniteDuration()};
 }
 
 class LocalCopies {

@@ -62,7 +62,7 @@ struct Copy {
   ObjectId id;
   Generation generation;
   uint64_t size_bytes = 0;
-  CopyTraits traits;  // but for `owned`
+  CopyTraits traits;  // but for `owned` and `expires`
   // The bytes that its traits and its records count beside its own bytes.
   uint64_t record_bytes = 0;
   bool created_here = false;

@@ -15,12 +15,14 @@ namespace {
 enum class Memory : uint8_t { kNone, kWaiting, kHere };
 
 // Returns nullopt if the message is malformed.
-std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info) {
+std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info,
+                                   Instant now) {
   PullTarget target{directory::FromProto(generation),
                     info.size_bytes(),
                     static_cast<int>(info.slices()),
                     {info.metadata(), info.reduced_from(), info.asked_for(), info.refers_to(),
                      info.owned(), directory::NameOf(info)}};
+  target.traits.expires = now + directory::TtlOf(info);
   const bool sane = target.generation.valid() && target.generation.creator.valid() &&
                     info.size_bytes() <= kMaxObjectBytes && info.slices() >= 1 &&
                     info.slices() <= static_cast<uint32_t>(kMaxSlices) &&
@@ -283,7 +285,7 @@ void PullManager::Finish(const ObjectId& id, Pull& pull) {
 
 // ---------------------------------------------------------------------------- from the shard
 
-void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
+void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign, Instant now) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->needed()) {
     // The shard lists this node as a receiver. The Unwant corrects that.
@@ -294,7 +296,7 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
   // has removed this node from the copies, so it would never notify this node of the generation's
   // end.
   if (!pull->want_open || (assign.want() != 0 && assign.want() != pull->want)) return;
-  std::optional<PullTarget> target = TargetOf(assign.generation(), assign.info());
+  std::optional<PullTarget> target = TargetOf(assign.generation(), assign.info(), now);
   PullSource source{assign.plan_id(), directory::FromProto(assign.sender()),
                     assign.sender_address(), assign.slices()};
   if (!target || !source.sender.valid() || !SlicesWithin(source.slices, target->slices)) return;
@@ -326,8 +328,8 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
   StartNext(id, *pull);
 }
 
-void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver) {
-  std::optional<PullTarget> target = TargetOf(deliver.generation(), deliver.info());
+void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver, Instant now) {
+  std::optional<PullTarget> target = TargetOf(deliver.generation(), deliver.info(), now);
   if (!target || deliver.inline_bytes().size() != target->size_bytes) return;
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->needed()) {

@@ -142,9 +142,10 @@ class PullManager {
   // Returns true if no pull of the object runs and none waits for memory.
   bool Idle(const ObjectId& id) const;
 
-  // ---- from the shard; malformed and late messages are ignored
-  void OnAssign(const ObjectId& id, const v1::Assign& assign);
-  void OnDeliver(const ObjectId& id, const v1::Deliver& deliver);
+  // ---- from the shard; malformed and late messages are ignored. The time to live of the object is
+  // counted from `now`.
+  void OnAssign(const ObjectId& id, const v1::Assign& assign, Instant now);
+  void OnDeliver(const ObjectId& id, const v1::Deliver& deliver, Instant now);
   // Gone(VOID), or a Verdict by which a pulled copy is dropped.
   void OnVoid(const ObjectId& id, const Generation& generation, const absl::Status& why);
   // Gone(REFUSED): the want has ended.

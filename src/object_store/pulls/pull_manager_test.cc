@@ -106,7 +106,7 @@ class PullManagerTest : public ::testing::Test {
   // Up to a running pull of the first generation under plan 1.
   void Pulling() {
     pulls_.Want(Id());
-    pulls_.OnAssign(Id(), Assign(kFirst, 1));
+    pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
     Did();
     Memory();
     ASSERT_THAT(Did(), ElementsAre("start #1 plan 1"));
@@ -120,7 +120,7 @@ TEST_F(PullManagerTest, AnObjectIsWantedOnceReservedPulledAndReported) {
   pulls_.Want(Id());
   pulls_.Want(Id());
   EXPECT_THAT(Did(), ElementsAre("want"));
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   EXPECT_THAT(Did(), ElementsAre("reserve 100 for #1"));
   Memory();
   EXPECT_THAT(Did(), ElementsAre("start #1 plan 1"));
@@ -131,9 +131,9 @@ TEST_F(PullManagerTest, AnObjectIsWantedOnceReservedPulledAndReported) {
 
 TEST_F(PullManagerTest, APlanThatComesWhileMemoryIsWaitedForTakesTheOthersPlace) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
-  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther), Instant());
   EXPECT_THAT(Did(), IsEmpty());
   Memory();
   EXPECT_THAT(Did(), ElementsAre("start #1 plan 2"));
@@ -141,10 +141,10 @@ TEST_F(PullManagerTest, APlanThatComesWhileMemoryIsWaitedForTakesTheOthersPlace)
 
 TEST_F(PullManagerTest, AnotherGenerationForgetsTheMemoryThatWasWaitedFor) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   const uint64_t old_token = words_.token;
-  pulls_.OnAssign(Id(), Assign(kSecond, 2));
+  pulls_.OnAssign(Id(), Assign(kSecond, 2), Instant());
   EXPECT_THAT(Did(), ElementsAre("forget memory", "reserve 100 for #2"));
   EXPECT_FALSE(pulls_.OnMemory(Id(), old_token, absl::OkStatus()));
   EXPECT_TRUE(pulls_.OnMemory(Id(), words_.token, absl::OkStatus()));
@@ -153,9 +153,9 @@ TEST_F(PullManagerTest, AnotherGenerationForgetsTheMemoryThatWasWaitedFor) {
 
 TEST_F(PullManagerTest, TheNextPullStartsAfterTheEndOfTheCancelledOneIsReported) {
   Pulling();
-  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther), Instant());
   EXPECT_THAT(Did(), ElementsAre("cancel"));
-  pulls_.OnAssign(Id(), Assign(kFirst, 3, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 3, kOther), Instant());
   EXPECT_THAT(Did(), IsEmpty());
   Done(absl::CancelledError(""));
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 1", "start #1 plan 3"));
@@ -163,7 +163,7 @@ TEST_F(PullManagerTest, TheNextPullStartsAfterTheEndOfTheCancelledOneIsReported)
 
 TEST_F(PullManagerTest, ACancelledPullThatWasCompleteAfterAllIsReportedUnderTheLatestPlan) {
   Pulling();
-  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther), Instant());
   Did();
   Done(absl::OkStatus(), true);
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 0", "report plan 2 complete", "complete #1"));
@@ -171,7 +171,7 @@ TEST_F(PullManagerTest, ACancelledPullThatWasCompleteAfterAllIsReportedUnderTheL
 
 TEST_F(PullManagerTest, TheSameSenderUnderANewPlanContinues) {
   Pulling();
-  pulls_.OnAssign(Id(), Assign(kFirst, 2));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2), Instant());
   EXPECT_THAT(Did(), IsEmpty());
   Done(absl::UnavailableError("died"));
   EXPECT_THAT(Did(), ElementsAre("report plan 2 code 14"));
@@ -179,10 +179,10 @@ TEST_F(PullManagerTest, TheSameSenderUnderANewPlanContinues) {
 
 TEST_F(PullManagerTest, ALatePlanOfTheSameGenerationIsIgnored) {
   Pulling();
-  pulls_.OnAssign(Id(), Assign(kFirst, 1, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1, kOther), Instant());
   EXPECT_THAT(Did(), IsEmpty());
   pulls_.Register(0, 1);
-  pulls_.OnAssign(Id(), Assign(kFirst, 1, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1, kOther), Instant());
   EXPECT_THAT(Did(), ElementsAre("cancel"));
 }
 
@@ -194,16 +194,16 @@ TEST_F(PullManagerTest, AnAssignThatAnswersAnEarlierWantIsIgnored) {
   pulls_.Unwant(Id());
   pulls_.Want(Id());
   EXPECT_THAT(Did(), ElementsAre("unwant", "want"));
-  pulls_.OnAssign(Id(), crossing);
+  pulls_.OnAssign(Id(), crossing, Instant());
   EXPECT_THAT(Did(), IsEmpty()) << "the shard has struck us from the copies of that generation";
   v1::Assign answer = Assign(kSecond, 2);
   answer.set_want(words_.want);
-  pulls_.OnAssign(Id(), answer);
+  pulls_.OnAssign(Id(), answer, Instant());
   EXPECT_THAT(Did(), ElementsAre("reserve 100 for #2"));
   // As is one from before a session in which the want was registered again.
   answer.set_want(pulls_.Register(0, 1).front().number() - 1);
   answer.set_plan_id(3);
-  pulls_.OnAssign(Id(), answer);
+  pulls_.OnAssign(Id(), answer, Instant());
   EXPECT_EQ(pulls_.Target(Id())->generation, kSecond);
   EXPECT_THAT(Did(), IsEmpty());
 }
@@ -215,7 +215,7 @@ TEST_F(PullManagerTest, AnUnwantEndsThePullAtEachStage) {
   EXPECT_EQ(pulls_.size(), 0u);
 
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), ElementsAre("unwant", "forget memory"));
@@ -235,7 +235,7 @@ TEST_F(PullManagerTest, ANewWantWaitsForTheEndOfTheOldPull) {
   pulls_.Unwant(Id());
   pulls_.Want(Id());
   Did();
-  pulls_.OnAssign(Id(), Assign(kFirst, 2));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2), Instant());
   EXPECT_THAT(Did(), ElementsAre("reserve 100 for #1"));
   Memory();
   EXPECT_THAT(Did(), IsEmpty());
@@ -246,7 +246,7 @@ TEST_F(PullManagerTest, ANewWantWaitsForTheEndOfTheOldPull) {
 TEST_F(PullManagerTest, ADeliveryEndsTheWant) {
   pulls_.Want(Id());
   Did();
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"), Instant());
   EXPECT_THAT(Did(), ElementsAre("reserve 5 for #1"));
   Memory();
   EXPECT_THAT(Did(), ElementsAre("fill bytes", "complete #1"));
@@ -255,7 +255,7 @@ TEST_F(PullManagerTest, ADeliveryEndsTheWant) {
 
 TEST_F(PullManagerTest, ADeliveryThatIsUnwantedBeforeItsMemoryIsReservedIsWithdrawn) {
   pulls_.Want(Id());
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"), Instant());
   Did();
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), ElementsAre("withdraw #1", "forget memory"));
@@ -264,7 +264,7 @@ TEST_F(PullManagerTest, ADeliveryThatIsUnwantedBeforeItsMemoryIsReservedIsWithdr
 TEST_F(PullManagerTest, ADeliveryOverARunningPullOfTheSameGenerationFillsTheRest) {
   Pulling();
   v1::Deliver deliver = Deliver(kFirst, std::string(100, 'x'));
-  pulls_.OnDeliver(Id(), deliver);
+  pulls_.OnDeliver(Id(), deliver, Instant());
   EXPECT_THAT(Did(), ElementsAre("cancel"));
   Done(absl::CancelledError(""));
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 1",
@@ -284,7 +284,7 @@ TEST_F(PullManagerTest, AVoidGenerationIsDroppedAndTheWantStays) {
 
 TEST_F(PullManagerTest, AVoidDeliveryIsRequestedAgain) {
   pulls_.Want(Id());
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"), Instant());
   Did();
   pulls_.OnVoid(Id(), kFirst, absl::AbortedError(""));
   EXPECT_THAT(Did(), ElementsAre("forget memory", "want"));
@@ -300,7 +300,7 @@ TEST_F(PullManagerTest, DeletionEndsTheGetsBoundToTheGenerationOnly) {
 
 TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   Memory(absl::ResourceExhaustedError("none"));
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 8", "end RESOURCE_EXHAUSTED", "unwant"));
@@ -309,17 +309,17 @@ TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
 
 TEST_F(PullManagerTest, AParkedPullRequestsASenderWhenItHasMemory) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   EXPECT_THAT(Did(), ElementsAre("want", "reserve 100 for #1"));
   pulls_.OnNoRoom(Id(), words_.token);
   EXPECT_THAT(Did(), ElementsAre("want, no room for #1"));
   v1::Assign crossed = Assign(kFirst, 2);
   crossed.set_want(words_.want - 1);
-  pulls_.OnAssign(Id(), crossed);
+  pulls_.OnAssign(Id(), crossed, Instant());
   EXPECT_THAT(Did(), IsEmpty());
   Memory();
   EXPECT_THAT(Did(), ElementsAre("want"));
-  pulls_.OnAssign(Id(), Assign(kFirst, 3, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 3, kOther), Instant());
   EXPECT_THAT(Did(), ElementsAre("start #1 plan 3"));
   Done(absl::OkStatus(), true);
   EXPECT_THAT(Did(), ElementsAre("report plan 3 complete", "complete #1"));
@@ -327,35 +327,35 @@ TEST_F(PullManagerTest, AParkedPullRequestsASenderWhenItHasMemory) {
 
 TEST_F(PullManagerTest, ADeliveryWithoutMemoryIsWithdrawnAndRequestedWhenMemoryIsFree) {
   pulls_.Want(Id());
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"), Instant());
   Did();
   pulls_.OnNoRoom(Id(), words_.token);
   EXPECT_THAT(Did(), ElementsAre("withdraw #1", "want, no room for #1"));
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"), Instant());
   EXPECT_THAT(Did(), ElementsAre("withdraw #1", "want, no room for #1")) << "it had crossed";
   Memory();
   EXPECT_THAT(Did(), ElementsAre("want"));
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"), Instant());
   EXPECT_THAT(Did(), ElementsAre("fill abc", "complete #1"));
 }
 
 TEST_F(PullManagerTest, AnAssignThatKnowsNothingOfTheLackIsAnsweredByIt) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   pulls_.OnNoRoom(Id(), words_.token);
   Did();
-  pulls_.OnAssign(Id(), Assign(kFirst, 2));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2), Instant());
   EXPECT_THAT(Did(), ElementsAre("want, no room for #1"));
 }
 
 TEST_F(PullManagerTest, AnotherGenerationEndsTheParkingOfTheFirst) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   pulls_.OnNoRoom(Id(), words_.token);
   Did();
-  pulls_.OnAssign(Id(), Assign(kSecond, 2, kPeer, 7));
+  pulls_.OnAssign(Id(), Assign(kSecond, 2, kPeer, 7), Instant());
   EXPECT_THAT(Did(), ElementsAre("forget memory", "reserve 7 for #2"));
   pulls_.OnNoRoom(Id(), words_.token);
   EXPECT_THAT(Did(), ElementsAre("want, no room for #2"));
@@ -365,7 +365,7 @@ TEST_F(PullManagerTest, AnotherGenerationEndsTheParkingOfTheFirst) {
 
 TEST_F(PullManagerTest, AParkedPullIsRegisteredInANewSessionAsAnOpenWant) {
   pulls_.Want(Id());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   pulls_.OnNoRoom(Id(), words_.token);
   Did();
@@ -375,7 +375,7 @@ TEST_F(PullManagerTest, AParkedPullIsRegisteredInANewSessionAsAnOpenWant) {
 
 TEST_F(PullManagerTest, AFetchThatADeliveryAnswersIsConfirmedUnderItsPlan) {
   pulls_.Want(Id());
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"), Instant());
   pulls_.Fetch(Id(), true, 9);
   pulls_.ConfirmDelivery(Id(), 9);
   EXPECT_THAT(Did(), ElementsAre("want", "reserve 3 for #1"));
@@ -386,7 +386,7 @@ TEST_F(PullManagerTest, AFetchThatADeliveryAnswersIsConfirmedUnderItsPlan) {
 TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
   Pulling();
   EXPECT_FALSE(pulls_.Yield(Id(), kFirst));
-  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther), Instant());
   Did();
   Done(absl::CancelledError(""));
   Done(absl::UnavailableError(""));
@@ -395,7 +395,7 @@ TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
   EXPECT_TRUE(pulls_.Yield(Id(), kFirst));
   EXPECT_THAT(Did(), ElementsAre("withdraw #1", "drop #1"));
   EXPECT_FALSE(pulls_.Yield(Id(), kFirst));
-  pulls_.OnAssign(Id(), Assign(kFirst, 3));
+  pulls_.OnAssign(Id(), Assign(kFirst, 3), Instant());
   EXPECT_THAT(Did(), ElementsAre("reserve 100 for #1"));
 }
 
@@ -405,7 +405,7 @@ TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
   pulls_.Want(Id());
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), IsEmpty());
-  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());
   Did();
   Memory();
   Did();
@@ -416,7 +416,7 @@ TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
 // Whatever became of the want meanwhile: the shard waits for one word or the other.
 TEST_F(PullManagerTest, AFetchThatFailsIsReportedToTheShard) {
   pulls_.Fetch(Id(), false, 9);
-  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"), Instant());
   for (const PullEffect& effect : pulls_.TakeEffects()) {
     if (const auto* reserve = std::get_if<ReserveMemory>(&effect)) words_.token = reserve->token;
   }

@@ -61,7 +61,7 @@ class PullRunnerTest : public StoreParts {
     m.set_plan_id(plan);
     m.set_slices(1);
     directory::ToProto(kPeer, m.mutable_sender());
-    Run([&] { pulls_.OnAssign(Id(i), m); });
+    Run([&] { pulls_.OnAssign(Id(i), m, Instant()); });
     Apply();
   }
   // A Fetch of the shard, up to a running pull.
@@ -154,7 +154,7 @@ TEST_F(PullRunnerTest, DeliveredBytesAreWrittenIntoTheirMemory) {
   Apply();
   auto m = About<v1::Deliver>(1, 8);
   m.set_inline_bytes("12345678");
-  Run([&] { pulls_.OnDeliver(Id(1), m); });
+  Run([&] { pulls_.OnDeliver(Id(1), m, Instant()); });
   Apply();
   EXPECT_EQ(BytesOf(1), "12345678");
   EXPECT_EQ(plane_.started(), 0);

@@ -63,6 +63,11 @@ absl::Status PutRequests::Check(const PutOptions& options, uint64_t size) const 
     return absl::InvalidArgumentError(absl::StrCat("object ", options.id.hex(), ": ",
                                                    options.slices, " slices; 1 to ", kMaxSlices));
   }
+  if (options.ttl <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("object ", options.id.hex(), ": a time to live of ",
+                     absl::FormatDuration(options.ttl), "; it must be positive"));
+  }
   if (size > kMaxObjectBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));

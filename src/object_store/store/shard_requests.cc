@@ -96,6 +96,8 @@ ObjectStat ShardRequests::LocalStat(const ObjectId& id) const {
   stat.complete_copies = 1;
   stat.owned = copy->traits.owned;
   stat.name = copy->traits.name;
+  stat.ttl =
+      copy->traits.expires.infinite() ? copy->traits.ttl : copy->traits.expires - executor_.Now();
   return stat;
 }
 
@@ -119,6 +121,8 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
   if (stat.name.empty()) stat.name = directory::NameOf(reply.info());
   // A Keep from another client reaches the shard first.
   if (reply.known()) stat.owned = reply.info().owned();
+  // The shard's is not late.
+  if (reply.known()) stat.ttl = directory::TtlOf(reply.info());
   stat.holders = reply.holders();
   stat.complete_copies = std::max(stat.complete_copies, reply.complete_copies());
   stat.partial_copies = reply.partial_copies();

@@ -95,7 +95,7 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
       requests_(options_.name, options_.max_requests_per_client,
                 [this] { executor_.Post(turns_.Guarded([this] { HandOutAnswers(); })); }),
       holds_(options_, executor_, channel, turns_, requests_),
-      reporter_(channel, holds_),
+      reporter_(executor_, channel, holds_),
       gets_(options_.name, executor_, turns_, requests_, table_, pulls_),
       copies_(options_, turns_, table_, gets_, holds_, stickies_),
       peers_(options_, executor_, turns_, requests_, table_, pulls_),
@@ -106,8 +106,8 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
               peers_, channel),
       shard_requests_(options_.name, executor_, turns_, requests_, table_, gets_, deleted_,
                       stickies_, channel),
-      decisions_(options_.self, turns_, table_, pulls_, gets_, copies_, reporter_, memory_, puts_,
-                 runner_, deleted_, stickies_),
+      decisions_(options_.self, executor_, turns_, table_, pulls_, gets_, copies_, reporter_,
+                 memory_, puts_, runner_, deleted_, stickies_),
       registrant_(options_.registered_per_turn, turns_, requests_, table_, pulls_, gets_, copies_,
                   holds_, reporter_, shard_requests_, runner_, deleted_, stickies_, channel) {
   // The channel outlives the store.

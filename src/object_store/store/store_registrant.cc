@@ -121,7 +121,7 @@ void StoreRegistrant::RegisterCopy(int shard, Copy* copy) {
   }
   v1::NodeMessage message;
   v1::RegisterCopy* out = message.mutable_register_copy();
-  *out = CopyReporter::Registration(*copy);
+  *out = reporter_.Registration(*copy);
   const v1::StickyMark* sticky = stickies_.Find(copy->id, copy->generation);
   if (sticky != nullptr && !DefectActive(Defect::kStickyForgottenAtRestart)) {
     *out->mutable_sticky() = *sticky;

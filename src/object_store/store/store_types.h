@@ -93,6 +93,9 @@ struct PutOptions {
   std::string asked_for = {};
   // Kept with the object, on every node that has a copy.
   ObjectName name = {};
+  // The shard deletes the object when so much time has passed since the adoption of the generation.
+  // More than kMaxTtl is infinite. InvalidArgument if not positive.
+  absl::Duration ttl = absl::InfiniteDuration();
   // Of an object that several nodes make together, a slice each: the generation that the shard has
   // named. If it is not valid, this node mints one. Aborted if bytes of it are here already.
   Generation generation = {};
@@ -175,6 +178,8 @@ struct ObjectStat {
   uint32_t holders = 0;  // nodes that hold it
   // Nodes that join later get a copy, too.
   bool sticky = false;
+  // The time to live that is left; infinite if there is no limit.
+  absl::Duration ttl = absl::InfiniteDuration();
   // Of the nodes that the caller named: how many are in the cluster, have a complete copy, and have
   // no room for one; and the bytes that all of them have together.
   uint32_t named = 0;

@@ -167,7 +167,7 @@ class StoreParts : public ::testing::Test, public MemoryUser {
   RequestTable requests_{"node-a", 100, [] {}};
   const ClientId client_ = requests_.OpenClient();
   HoldReporter holds_{options_, loop_, channel_, turns_, requests_};
-  CopyReporter reporter_{channel_, holds_};
+  CopyReporter reporter_{loop_, channel_, holds_};
   GetRequests gets_{"node-a", loop_, turns_, requests_, table_, pulls_};
   LocalCopies copies_{options_, turns_, table_, gets_, holds_, stickies_};
   PeerServer peers_{options_, loop_, turns_, requests_, table_, pulls_};

@@ -19,6 +19,8 @@ using object_store::View;
 constexpr int kMostProcesses = 3;  // per node
 // The share of a lease after which an absent node can be declared dead before the next sample.
 constexpr double kAway = 0.9;
+// The share of objects with a time to live.
+constexpr double kExpiring = 0.25;
 
 class LifetimeSimulation final : public ClientSimulation {
  public:
@@ -39,6 +41,14 @@ class LifetimeSimulation final : public ClientSimulation {
     bool safe = true;
     bool kept = false;
     bool freed = false;
+    absl::Duration ttl = absl::InfiniteDuration();
+    Instant put_at;
+    // When the creator knew that the object was adopted, at the latest: from then on nodes know
+    // what is left, and a restarted shard continues to count.
+    Instant acknowledged = Instant::Infinite();
+    // Since when the shard has had the object without a break; infinite while it does not.
+    Instant there_since = Instant::Infinite();
+    Instant gone_at = Instant::Infinite();  // the first sample that found it deleted
   };
   // The refs of one process to one object.
   struct Ref {
@@ -188,6 +198,12 @@ class LifetimeSimulation final : public ClientSimulation {
       object.refers_to.push_back(other);
       options.refers_to.append(objects_[other].id.binary().data(), ObjectId::kSize);
     }
+    if (random_.Chance(kExpiring)) {
+      object.ttl = lease_ * (0.2 + 3.8 * random_.Unit());
+      options.wait_for_adoption = random_.Chance(0.5);
+    }
+    object.put_at = now();
+    options.ttl = object.ttl;
     options.id = object.id;
     options.owned = true;
     options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
@@ -199,25 +215,31 @@ class LifetimeSimulation final : public ClientSimulation {
       ++process.refs.at(other).busy;
       cluster_.store(n)->Hold(process.client, {&objects_[other].id, 1}).IgnoreError();
     }
-    cluster_.journal().Note(NameOf(process), " puts ", NameOf(number));
+    cluster_.journal().Note(NameOf(process), " puts ", NameOf(number), ", ttl ",
+                            absl::FormatDuration(object.ttl));
     Hold(n, process, number, /*sure=*/true);
     const uint64_t size =
         random_.Chance(0.6) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
     cluster_.store(n)->Put(process.client, options, std::string(size, 'x'),
-                           [this, number, life = process.life, process_number = process.number](
+                           [this, number, life = process.life, process_number = process.number,
+                            adopted = options.wait_for_adoption](
                                const absl::StatusOr<object_store::PutResult>& result) {
-                             PutDone(number, life, process_number, result.status());
+                             if (adopted && result.ok()) objects_[number].acknowledged = now();
+                             // The shard was away; the object exists, without its creator's ref.
+                             const bool late = adopted && absl::IsDeadlineExceeded(result.status());
+                             PutDone(number, life, process_number, result.status(), late);
                            });
   }
 
-  void PutDone(size_t number, const NodeKey& life, int process_number, const absl::Status& status) {
+  void PutDone(size_t number, const NodeKey& life, int process_number, const absl::Status& status,
+               bool late) {
     const int n = cluster_.FindNode(life);
     Process* process = Find(process_number);
     if (n < 0 || process == nullptr) return;
     cluster_.journal().Note(NameOf(number), ": ", status.ToString());
     // A Put that was refused is only a violation if nothing in the run explains the error.
-    const bool explained = status.ok() || absl::IsResourceExhausted(status) ||
-                           (absl::IsNotFound(status) && !objects_[number].safe);
+    const bool explained = status.ok() || late || absl::IsResourceExhausted(status) ||
+                           (absl::IsNotFound(status) && !Safe(objects_[number]));
     if (!explained) {
       cluster_.journal().Violation(absl::StrCat("Put of ", NameOf(number)), status);
     }
@@ -228,7 +250,11 @@ class LifetimeSimulation final : public ClientSimulation {
     // Below: a failed Put leaves no object, so its ref protects nothing.
     if (status.ok()) return;
     objects_[number].safe = false;
-    if (process->refs.contains(number)) DropRef(n, *process, number);
+    const auto own = process->refs.find(number);
+    // A ref that another Put needs ends with that Put.
+    if (own != process->refs.end() && own->second.times > own->second.busy) {
+      DropRef(n, *process, number);
+    }
   }
 
   Process* Find(int number) {
@@ -274,7 +300,7 @@ class LifetimeSimulation final : public ClientSimulation {
     const Object& object = objects_[message.object];
     // A margin for clocks of the two nodes and for the claim's way to the shard.
     const bool in_time = now() + lease_ * 3 < message.sent + patience();
-    const bool sure = TransitProtects(message) && in_time && object.safe &&
+    const bool sure = TransitProtects(message) && in_time && Safe(object) &&
                       links_[{process.life, object.shard}].here &&
                       links_[{message.from, object.shard}].here;
     cluster_.journal().Note(NameOf(process), " receives ", NameOf(message.object),
@@ -302,8 +328,9 @@ class LifetimeSimulation final : public ClientSimulation {
     options.fail_when_lost = random_.Chance(0.5);
     const bool impatient = options.fail_when_lost;
     object_store::GetEvents events;
-    events.on_view = [this, life = process.life, process_number = process.number, object,
-                      impatient](absl::StatusOr<View> view) {
+    events.on_view = [this, life = process.life, process_number = process.number, object, impatient,
+                      begun = now()](absl::StatusOr<View> view) {
+      if (view.ok()) CheckNotExpired(object, life, begun);
       const int node = cluster_.FindNode(life);
       Process* reader = Find(process_number);
       if (node < 0 || reader == nullptr) return;
@@ -327,7 +354,7 @@ class LifetimeSimulation final : public ClientSimulation {
     const std::vector<size_t> inner = objects_[object].refers_to;
     for (const size_t other : inner) {
       // The copy that was read protects the inner object until this hold counts.
-      Hold(n, process, other, objects_[other].safe && Protected(other));
+      Hold(n, process, other, Safe(objects_[other]) && Protected(other));
     }
   }
 
@@ -356,7 +383,10 @@ class LifetimeSimulation final : public ClientSimulation {
     for (const auto& process : processes_) {
       for (auto& [object, ref] : process->refs) ReviewRef(*process, objects_[object], ref);
     }
-    for (size_t object = 0; object < objects_.size(); ++object) CheckObject(object);
+    for (size_t object = 0; object < objects_.size(); ++object) {
+      CheckObject(object);
+      CheckExpiry(object);
+    }
   }
 
   // Records which nodes have sessions with the shard, according to the shard.
@@ -413,9 +443,13 @@ class LifetimeSimulation final : public ClientSimulation {
     if (ref.from.valid() && !both_there) ref.sure = false;
   }
 
+  // The shard adopts an object after its Put has begun.
+  bool MayHaveExpired(const Object& object) { return now() >= object.put_at + object.ttl; }
+  bool Safe(const Object& object) { return object.safe && !MayHaveExpired(object); }
+
   bool IsSure(const Process& process, size_t object) {
     const auto ref = process.refs.find(object);
-    return objects_[object].safe && ref != process.refs.end() && ref->second.sure;
+    return Safe(objects_[object]) && ref != process.refs.end() && ref->second.sure;
   }
 
   bool TransitProtects(const Message& message) {
@@ -425,6 +459,8 @@ class LifetimeSimulation final : public ClientSimulation {
   }
 
   bool CopyProtects(const Object& referring, const Object& object) {
+    // From then on its copies can go, and the samples are older than their end.
+    if (MayHaveExpired(referring)) return false;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       if (cluster_.node(n) == nullptr) continue;
       const NodeKey life = cluster_.node(n)->key();
@@ -453,12 +489,49 @@ class LifetimeSimulation final : public ClientSimulation {
   void CheckObject(size_t number) {
     Object& object = objects_[number];
     if (object.freed || !object.safe) return;
+    if (MayHaveExpired(object)) object.safe = false;
     // Never true again after one sample without protection: the object can be freed from then on.
-    object.safe = Protected(number);
+    object.safe = object.safe && Protected(number);
     if (!object.safe) return;
     const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
     if (summary.deleted()) return Violate(number, "was freed");
     if (summary.complete_copies() > 0) ++checked_;
+  }
+
+  // The shard has adopted the object, or a node has registered it, when it is first there; and a
+  // node that a fault keeps from the shard drops its copy in its next session.
+  Instant GoneBy(const Object& object) {
+    const Instant counted_from = std::min(object.acknowledged, object.there_since);
+    return std::max(counted_from + object.ttl, object.there_since) + lease_ * 4;
+  }
+
+  void CheckExpiry(size_t number) {
+    Object& object = objects_[number];
+    if (object.ttl == absl::InfiniteDuration()) return;
+    const bool runs =
+        cluster_.shard(object.shard) != nullptr && !cluster_.shard_stalled(object.shard);
+    const v1::ObjectSummary summary =
+        runs ? cluster_.Describe(object.id).summary() : v1::ObjectSummary();
+    if (summary.deleted()) object.gone_at = std::min(object.gone_at, now());
+    if (summary.deleted() || !summary.has_info()) {
+      object.there_since = Instant::Infinite();
+      return;
+    }
+    object.there_since = std::min(object.there_since, now());
+    if (now() > GoneBy(object)) Violate(number, "outlives its time to live");
+    ++checked_;
+  }
+
+  // A Get that began at `begun` on the node has returned the object.
+  void CheckNotExpired(size_t number, const NodeKey& life, Instant begun) {
+    const Object& object = objects_[number];
+    if (object.gone_at.infinite() || begun <= object.gone_at + lease_ * 4) return;
+    // A node that the shard cannot reach serves its copies.
+    const bool in_touch =
+        links_[{life, object.shard}].here && !AwaySince(life, object.shard, begun - lease_ * 4);
+    if (in_touch && object.there_since.infinite() && object.ttl != absl::InfiniteDuration()) {
+      Violate(number, "is read after its time to live");
+    }
   }
 
   void Violate(size_t number, absl::string_view what) {

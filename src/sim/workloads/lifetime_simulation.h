@@ -11,6 +11,10 @@
 // transit, within its time, from such a node; or such a node's copy of an object that refers to
 // this one. A safe object must not be freed.
 //
+// Some objects have a time to live. Such an object is safe only until so much time has passed since
+// its Put began, which is before the shard adopts it; and within a bound after that time it exists
+// nowhere, and no Get that begins then returns it, whatever restarted meanwhile.
+//
 // A run is a pure function of its seed. Testonly.
 #ifndef PHALANX_SIM_WORKLOADS_LIFETIME_SIMULATION_H_
 #define PHALANX_SIM_WORKLOADS_LIFETIME_SIMULATION_H_
