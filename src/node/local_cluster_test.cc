@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "src/common/testing/status_matchers.h"
@@ -66,6 +67,40 @@ TEST_F(LocalClusterTest, ObjectsAreSpreadOverShards) {
     Put(0, id, Pattern(1000 * i, i));
     ExpectGet(1, id, Pattern(1000 * i, i));
   }
+}
+
+TEST_F(LocalClusterTest, AnObjectIsDeletedWhenItsTimeToLiveHasPassed) {
+  Start({.nodes = 2});
+  const ObjectId id = ObjectId::FromName("test", "brief");
+  PutOptions options;
+  options.ttl = absl::Milliseconds(500);
+  options.wait_for_adoption = true;
+  EXPECT_THAT(Connect(0)->Put(id, Pattern(2 << 20, 1), options).Wait(kDeadline), testing::IsOk());
+  for (int node = 0; node < 2; ++node) {
+    const std::shared_ptr<Client> client = Connect(node);
+    absl::Status end;
+    while (end.ok()) end = client->Get(id).Wait(kDeadline).status();
+    EXPECT_THAT(end, StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_THAT(end.message(), ::testing::HasSubstr("time to live"));
+  }
+}
+
+TEST_F(LocalClusterTest, StatusHasTheRestOfATimeToLive) {
+  Start({.shards = 2, .nodes = 2});
+  const ObjectId id = ObjectId::FromName("test", "long");
+  PutOptions options;
+  options.ttl = absl::Hours(1);
+  options.wait_for_adoption = true;
+  EXPECT_THAT(Connect(0)->Put(id, "x", options).Wait(kDeadline), testing::IsOk());
+  const absl::StatusOr<ObjectStatus> status = Connect(1)->Stat(id).Wait(kDeadline);
+  ASSERT_THAT(status, testing::IsOk());
+  EXPECT_LE(status->ttl, absl::Hours(1));
+  EXPECT_GT(status->ttl, absl::Minutes(50));
+  const ObjectId other = ObjectId::FromName("test", "endless");
+  Put(0, other, "x");
+  const absl::StatusOr<ObjectStatus> endless = Connect(1)->Stat(other).Wait(kDeadline);
+  ASSERT_THAT(endless, testing::IsOk());
+  EXPECT_EQ(endless->ttl, absl::InfiniteDuration());
 }
 
 TEST_F(LocalClusterTest, AKilledNodeCanBeStartedAgain) {
