@@ -110,7 +110,7 @@ void ObjectRequests::DeleteObject(Object& object, Cause cause) {
   parts_.losses.Erase(object.id);
   Tombstone& tombstone = parts_.tombstones.Add(object.id, object.generation);
   tombstone.info = object.info;
-  tombstone.expired = expired;
+  tombstone.by_ttl = expired;
   DeleteStandbys(object, tombstone, spare_others);
   // First, so that receivers that still want the object are not sent DELETED.
   if (spare_others) VoidReceivers(object);

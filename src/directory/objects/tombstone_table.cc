@@ -64,7 +64,7 @@ Tombstone& TombstoneTable::Add(const ObjectId& id, const Generation& generation)
   Tombstone& tombstone = GetOrCreate(id);
   // The id is deleted now, whatever was put under it before.
   tombstone.revived = false;
-  tombstone.expired = false;
+  tombstone.by_ttl = false;
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());

@@ -51,7 +51,7 @@ struct Tombstone {
   // The id was put again: the old generations are refused, but Gets wait for the new one.
   bool revived = false;
   // What was deleted last was deleted because its time to live had passed.
-  bool expired = false;
+  bool by_ttl = false;
   Instant since;
   uint64_t order = 0;  // its place by age
   bool expired = false;

@@ -497,7 +497,7 @@ void PullScheduler::RefuseWants(Object& object) {
     const NodeKey key = object.wants.begin()->first;
     EndWant(object, key);
     if (tombstone != nullptr) {
-      outbox_.SendDeleted(key, object.id, tombstone->generations.front(), tombstone->expired);
+      outbox_.SendDeleted(key, object.id, tombstone->generations.front(), tombstone->by_ttl);
     } else {
       outbox_.SendGone(key, object.id, v1::Gone::REFUSED, failure->code(), failure->message());
     }
