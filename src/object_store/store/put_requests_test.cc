@@ -168,7 +168,7 @@ TEST_F(PutRequestsTest, APutOfAnObjectThatIsFetchedIsAStandby) {
   assign.mutable_info()->set_slices(1);
   assign.set_plan_id(1);
   assign.set_slices(1);
-  pulls_.OnAssign(Id(1), assign);
+  pulls_.OnAssign(Id(1), assign, Instant());
   Put(Options(1), "1234");
   HandOut();
   EXPECT_EQ(TheCopy()->standing, Standing::kStandby);
