@@ -113,9 +113,9 @@ size_t phx_queue_take(phx_queue* queue, uint64_t* tags, size_t n);
 /* Later tags are lost. */
 void phx_queue_free(phx_queue* queue);
 
-/* Between the two, requests of the client are queued; the end of the outermost pair, or a thread
- * that waits, sends them together. Several calls take less time this way. Each begin needs its end.
- */
+/* Between the two, requests of all threads of the client are queued; the end of the outermost pair,
+ * a thread that waits, or a long queue sends them together. Several calls take less time this way.
+ * Each begin needs its end, before phx_client_free; an end without a begin does nothing. */
 void phx_batch_begin(phx_client* client);
 void phx_batch_end(phx_client* client);
 

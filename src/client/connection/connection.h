@@ -115,9 +115,10 @@ struct NodeIdentity {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // While a batch lives, requests of all threads are queued; the end of the last batch, or a thread
-  // that waits, sends them together. An idle node wakes at the first bytes, so requests that are
-  // sent one by one cost it a turn each. REQUIRES: the connection outlives the batch.
+  // While a batch lives, requests of all threads are queued; the end of the last batch, a thread
+  // that waits, or a queue of RequestQueue::kMaxBatchBytes sends them together. An idle node wakes
+  // at the first bytes, so requests that are sent one by one cost it a turn each. REQUIRES: the
+  // connection outlives the batch.
   class Batch {
    public:
     explicit Batch(Connection& connection) : connection_(connection) { Begin(connection_); }

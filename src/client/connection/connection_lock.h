@@ -19,7 +19,8 @@ class Connection::Lock {
     connection_.mu_.Lock();
   }
   ~Lock() {
-    if (!connection_.out_.batching()) {
+    // A closed connection sends only what gives up its pins, and must not wait for a batch.
+    if (connection_.closed_ || !connection_.out_.batching()) {
       connection_.Flush();
       if (unsent_ == Unsent::kPushOut) connection_.PushOut();
     }

@@ -28,10 +28,14 @@ class RequestQueue {
   // go to the socket from where they are, without a copy, if it has room.
   void Flush(LocalSocket& socket, absl::string_view bytes = {});
 
-  // Between the two, which can be nested, only a thread that waits flushes the queue.
+  // A batch holds fewer bytes back: the node can read a longer queue while it grows.
+  static constexpr size_t kMaxBatchBytes = size_t{64} << 10;
+  // Between the two, which can be nested, only a thread that waits flushes the queue. An end
+  // without a begin does nothing.
   void BeginBatch() { ++batches_; }
-  void EndBatch() { --batches_; }
-  bool batching() const { return batches_ > 0; }
+  void EndBatch() { batches_ -= batches_ > 0 ? 1 : 0; }
+  // Returns true if the queue is to wait for the end of a batch.
+  bool batching() const { return batches_ > 0 && size() < kMaxBatchBytes; }
 
   // The socket accepts no more bytes: every later Flush drops what is queued. For good.
   void Break() { broken_ = true; }

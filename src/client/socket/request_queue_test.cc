@@ -54,6 +54,21 @@ class RequestQueueTest : public ::testing::Test {
   RequestQueue queue_;
 };
 
+TEST_F(RequestQueueTest, ABatchHoldsBackABoundedNumberOfBytes) {
+  queue_.EndBatch();
+  queue_.BeginBatch();
+  queue_.BeginBatch();
+  queue_.Add(local::Cancel{7});
+  queue_.EndBatch();
+  EXPECT_TRUE(queue_.batching());
+  while (queue_.size() < RequestQueue::kMaxBatchBytes) queue_.Add(local::Cancel{7});
+  EXPECT_FALSE(queue_.batching());
+  queue_.Flush(socket_);
+  EXPECT_TRUE(queue_.batching());
+  queue_.EndBatch();
+  EXPECT_FALSE(queue_.batching());
+}
+
 TEST_F(RequestQueueTest, BytesFollowTheQueueInOrder) {
   const local::Request request = local::Cancel{7};
   std::string expected;

@@ -377,7 +377,8 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   // A walk that the last turn did not finish continues at once.
   if (placement_table.walking()) next = std::min(next, context.now);
   next = std::min(next, gate.NextDeadline());
-  next = std::min(next, expiries.NextDeadline());
+  // What the last turn left over is due now: a deadline in the past would look like a pause.
+  next = std::min(next, std::max(expiries.NextDeadline(), context.now));
   next = std::min(next, objects.NextDeadline());
   next = std::min(next, reductions.NextDeadline());
   return std::min(next, tombstones.NextDeadline());

@@ -91,9 +91,12 @@ void ObjectRequests::ExpireIfDue(const ObjectId& id) {
 }
 
 void ObjectRequests::Expire(const ObjectId& id) {
-  ++parts_.context.counters.expired;
   // First, as for a Delete: a running reduction would adopt its result again.
   parts_.reductions.CancelDeleted(id);
+  // A generation that only the reduction was to finish has ended with it, and so has its entry.
+  // Another can be adopted now, with a time of its own.
+  if (parts_.context.now < parts_.expiries.Find(id)) return;
+  ++parts_.context.counters.expired;
   Object* object = parts_.objects.Find(id);
   PHALANX_CHECK(object != nullptr && object->adopted(), "only an adopted generation expires");
   DeleteObject(*object, Cause::kExpiry);

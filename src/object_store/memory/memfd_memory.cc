@@ -373,8 +373,7 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
 }
 
 void MemfdMemory::Core::MakeExtents() {
-  // A result of the helper can come after Close.
-  if (making_extents_ || helper_ == nullptr) return;
+  if (making_extents_) return;
   // Extents that ended clients have left may be enough, and cost no new pages.
   FreeUnseen();
   if (waiting_.empty() && !RunsLow()) return;
@@ -465,7 +464,10 @@ void MemfdMemory::Core::OnLoop(Task task) {
     MutexLock lock(mu_);
     if (control_ == nullptr) return;
     if (!control_->InLoop()) {
-      control_->Post(std::move(task));
+      // Close can run first: then nothing is left that the task could change.
+      control_->Post([self = shared_from_this(), task = std::move(task)]() mutable {
+        if (self->helper_ != nullptr) task();
+      });
       return;
     }
   }

@@ -60,6 +60,8 @@ class MemfdHarness final : public SharedMemoryHarness {
   }
   void RunOut(bool out) override { out_ = out; }
   void Post(std::function<void()> body) { loop_.Post(std::move(body)); }
+  // On the loop.
+  void EndMemory() { memory_.reset(); }
   // The machine has nothing left for the next `times` requests.
   void Refuse(int times) { refusals_ = times; }
 
@@ -481,6 +483,20 @@ TEST(MemfdMemoryTest, PagesThatAreMadeWhileTheMemoryEndsAreDropped) {
   });
   while (!growing) std::this_thread::yield();
   harness.DestroyMemory();
+  harness.Run([] {});
+}
+
+TEST(MemfdMemoryTest, BlocksThatAnotherThreadReturnsWhileTheMemoryEndsAreDropped) {
+  MemfdHarness harness;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  for (const uint64_t bytes : {uint64_t{1000}, kOwnFileBytes}) {
+    blocks.push_back(*harness.Allocate(bytes));
+  }
+  harness.Run([&] {
+    // What the thread posts runs after this task, and so after the end of the memory.
+    std::thread([&] { blocks.clear(); }).join();
+    harness.EndMemory();
+  });
   harness.Run([] {});
 }
 

@@ -43,12 +43,14 @@ class CommitTest : public testing::ReduceTest {
     h_.Clear();
   }
   // The copy as the root's node registers it in a new session.
-  void RegisterResult(bool complete, bool adopted = true) {
+  void RegisterResult(bool complete, bool adopted = true,
+                      absl::Duration ttl = absl::InfiniteDuration()) {
     v1::NodeMessage message;
     v1::RegisterCopy& copy = *message.mutable_register_copy();
     copy.set_object_id(Bytes(kTarget));
     ToProto(result_, copy.mutable_generation());
     *copy.mutable_info() = ResultOf(root_);
+    SetTtl(ttl, copy.mutable_info());
     copy.set_primary(true);
     copy.set_adopted(adopted);
     copy.set_complete(complete);
@@ -101,6 +103,20 @@ TEST_F(CommitTest, AFencedRootContinuesItsUnsealedResult) {
             FromProto(root_.version()));
   h_.Seal(nodes_[3], kTarget, result_);
   EXPECT_EQ(Code(0), 0);
+}
+
+// Nodes give results no time to live, but a shard must survive one that a message has.
+TEST_F(CommitTest, TheTimeToLiveOfAResultThatIsAwaitedEndsItsReduction) {
+  Commit();
+  h_.Down(nodes_[3]);
+  h_.NewSession(nodes_[3], /*had_session=*/true);
+  RegisterResult(/*complete=*/false, /*adopted=*/true, absl::Seconds(1));
+  RegisterRoot(/*ready=*/true);
+  h_.RegisterEnd(nodes_[3]);
+  h_.Down(nodes_[3]);
+  h_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Code(0), static_cast<int>(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Complete(), 0u);
 }
 
 TEST_F(CommitTest, ARootThatContinuesAndIsLostAgainIsAwaitedAgain) {
