@@ -127,6 +127,11 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(complete("completion", "z"), ["zsh"])
         self.assertIn("--name", complete("get", ""))
 
+    def test_every_command_and_flag_has_a_description_of_one_line(self):
+        for words in ([""], ["--"], *([command, "--"] for command in COMMANDS)):
+            for line in run("completion", "zsh", "--", *words).splitlines():
+                self.assertRegex(line, r"^[a-z-]+\t\S", words)
+
     def open_shell(self, *command, **variables):
         terminal = Terminal(24, 200, command, PATH=self.path, HOME=str(self.folder), **variables)
         self.addCleanup(terminal.close)
@@ -166,6 +171,10 @@ class CompletionTest(unittest.TestCase):
         terminal.type("autoload -U compinit; compinit -u -D; bindkey -e\n")
         terminal.type(f"cd '{self.folder}'; source <(phalanx completion zsh)\n")
         self.assert_shell_completes(terminal)
+        self.assert_completes(terminal, "~/phalanx desc\t--foll\t", "~/phalanx describe --follow ")
+        # Values have no descriptions, and keep their order.
+        self.assert_completes(terminal, "phalanx reduce --op bit-\t", "bit-and  bit-or   bit-xor")
+        self.assertFalse(any(line.rstrip().endswith("--") for line in terminal.lines), terminal.lines)
 
     @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
     def test_fish_completes(self):
@@ -181,7 +190,10 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(fish("phalanx describe --foll"), ["--follow"])
         self.assertEqual(fish("phalanx reduce --op=bit-a"), ["--op=bit-and"])
         self.assertEqual(fish("phalanx reduce --op "), complete("reduce", "--op", ""))
+        self.assertEqual(fish("~/phalanx desc"), ["describe"])
         self.assertEqual(fish("phalanx put weig"), ["weights of layer 1"])
+        self.assertEqual(fish("phalanx put weights\\ of"), ["weights of layer 1"])
+        self.assertEqual(fish('phalanx get --output="weights of'), ["--output=weights of layer 1"])
         self.assertEqual(fish("phalanx --config=weig"), ["--config=weights of layer 1"])
 
 

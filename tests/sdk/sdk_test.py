@@ -187,6 +187,13 @@ class SdkTest(unittest.TestCase):
                 self.assertNotIn(str(ROOT).encode(), path.read_bytes(), path)
                 self.assertNotIn(str(SDK).encode(), path.read_bytes(), path)
 
+    def test_a_folder_that_cannot_be_written_is_an_error_before_the_build(self):
+        command = [ROOT / "scripts" / "sdk", "/proc/phalanx"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("sdk: /proc/phalanx cannot be written", ended.stderr)
+        self.assertNotIn("Analyz", ended.stderr)
+
     def test_another_workspace_of_bazel_builds_the_clients(self):
         workspace = self.folder / "workspace"
         # What Bazel builds goes with the folder.

@@ -57,16 +57,17 @@ constexpr absl::string_view kZsh = R"(#compdef phalanx
 # or, for every shell to come, in a folder of $fpath:
 #   phalanx completion zsh > FOLDER/_phalanx
 _phalanx() {
-  local answer
+  local answer command=${words[1]/#\~\//$HOME/} help
   local -a answers described
-  answers=("${(@f)$("${words[1]}" completion zsh -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+  answers=("${(@f)$("$command" completion zsh -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
   if [[ $answers[1] == :files ]]; then
     compset -P '--*='
     _files
     return
   fi
   for answer in $answers; do
-    described+=("${${answer%%$'\t'*}//:/\\:}:${answer#*$'\t'}")
+    help=${answer#*$'\t'}
+    described+=("${${answer%%$'\t'*}//:/\\:}${help:+:$help}")
   done
   _describe -V phalanx described
 }
@@ -81,20 +82,20 @@ constexpr absl::string_view kFish = R"(# Completion of phalanx for fish. To use 
 #   phalanx completion fish | source
 # or, for every shell to come:
 #   phalanx completion fish > ~/.config/fish/completions/phalanx.fish
-function __phalanx_complete
+function __phalanx_ask
     set -l words (commandline -opc)
+    set -l program (string replace -r -- '^~/' "$HOME/" $words[1])
     set -l current (commandline -ct)
-    set -l answers ($words[1] completion fish -- $words[2..-1] "$current" 2>/dev/null)
-    if test "$answers[1]" = :files
-        set -l flag (string match -r -- '^--[^=]*=' "$current")
-        for path in (__fish_complete_path (string replace -r -- '^--[^=]*=' '' "$current"))
-            echo "$flag$path"
-        end
-        return
-    end
-    printf '%s\n' $answers
+    $program completion fish -- $words[2..-1] "$current" 2>/dev/null
 end
-complete -c phalanx -k -f -a '(__phalanx_complete)'
+function __phalanx_words
+    set -l answers (__phalanx_ask)
+    test "$answers[1]" = :files
+    or string join -- \n $answers
+end
+complete -c phalanx -k -f -a '(__phalanx_words)'
+# fish completes the name of a file itself, also after a quote and "=".
+complete -c phalanx -n 'string match -q -- :files (__phalanx_ask)[1]' -F
 )";
 
 const std::map<std::string, absl::string_view>& Scripts() {

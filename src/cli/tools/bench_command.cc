@@ -51,7 +51,7 @@ class BenchCommand : public Command {
                    Text(&options_.raw_host, "HOST"));
     flags.Argument("--no-limit", "Do not measure bare sockets", Switch(&no_limit_));
     flags.Argument("--stagger",
-                   "Receiver i of a broadcast starts i-1 times this much later; source i of a\n"
+                   "Receiver i of a broadcast starts i-1 times this much later; source i of a "
                    "reduction arrives i times this much later, and the last one starts the clock",
                    TimeSpan(&options_.stagger));
     flags.Argument("--with-put", "The Put is inside the clock of broadcast and all_to_all",
@@ -60,7 +60,7 @@ class BenchCommand : public Command {
     flags.Argument("--waiting", "Receivers call Get before the Put, which starts the clock",
                    Switch(&options_.waiting));
     flags.Argument("--kill",
-                   "N@FRACTION: kill N relays that have that fraction; of a reduction, nodes with\n"
+                   "N@FRACTION: kill N relays that have that fraction; of a reduction, nodes with "
                    "two slots below and above, whose sources are put again at once",
                    Text(&kill_, "N@F"));
     flags.Argument("--stop", "N@FRACTION: like --kill, but stop them (SIGSTOP)",
