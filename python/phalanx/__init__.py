@@ -134,7 +134,7 @@ def barrier(name: str, participants: int, index: int, timeout: float | None = DE
 
 def broadcast(
     ref: ObjectRef,
-    nodes: str | Sequence[str] = "all",
+    nodes: str | Iterable[str] = "all",
     *,
     sticky: bool = False,
     timeout: float | None = None,

@@ -141,6 +141,9 @@ class AsyncDraft:
 
     async def _create(self) -> AsyncDraft:
         if self._made is None:
+            # A creation that was cancelled or has failed has ended its steps.
+            if self._steps.gi_frame is None:
+                raise exceptions.ClosedError("the draft was not created: its creation was cancelled or failed")
             self._made = await _run(self._connection, self._steps)
         return self
 
@@ -468,7 +471,7 @@ class AsyncClient:
     def broadcast(
         self,
         ref: ObjectRef,
-        nodes: str | Sequence[str] = "all",
+        nodes: str | Iterable[str] = "all",
         *,
         sticky: bool = False,
         timeout: float | None = None,

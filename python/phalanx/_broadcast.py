@@ -6,7 +6,7 @@ continues a broadcast without its handle.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 
 from phalanx import _arguments, _native, _status, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from phalanx._waiting import Steps
 
 
-def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
+def names_of(nodes: str | Iterable[str]) -> tuple[bytes, int]:
     """Return node names joined as the library takes them, and their number."""
-    if not isinstance(nodes, (str, list, tuple, set, frozenset)):
+    if isinstance(nodes, (bytes, dict)) or not hasattr(type(nodes), "__iter__"):
         raise TypeError(f"nodes={_arguments.shown(nodes)}: \"all\", a name or a list of names is expected")
     names = ["*"] if nodes == "all" else [nodes] if isinstance(nodes, str) else list(nodes)
     spelled = [_arguments.utf8(name, "nodes") for name in names]
@@ -90,7 +90,7 @@ class Broadcast:
         self,
         client: Connection,
         ref: ObjectRef,
-        nodes: str | Sequence[str],
+        nodes: str | Iterable[str],
         sticky: bool,
         timeout: float | None,
     ) -> None:

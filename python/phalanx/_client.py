@@ -410,7 +410,7 @@ class Client(Collectives):
     def broadcast(
         self,
         ref: ObjectRef,
-        nodes: str | Sequence[str] = "all",
+        nodes: str | Iterable[str] = "all",
         *,
         sticky: bool = False,
         timeout: float | None = None,

@@ -160,6 +160,7 @@ def test_values_where_refs_are_expected(caller, client):
         (("wait", None), "a list of ObjectRefs, not None"),
         (("all_to_all", {ref: 1}, []), "outgoing.items()"),
         (("broadcast", ref, 3), "a name or a list of names"),
+        (("broadcast", ref, {"n0": 1}), "a name or a list of names"),
         (("broadcast", ref, [3]), "nodes=3: text"),
         (("set_exception", client.ref(), "failed"), "RuntimeError('failed')"),
         (("set_exception", client.ref(), ValueError), "ValueError(...)"),

@@ -433,6 +433,23 @@ def test_a_put_that_is_cancelled_late_leaves_nothing(small):
     asyncio.run(main())
 
 
+def test_a_draft_whose_creation_was_cancelled_says_so(small):
+    async def main():
+        aio = phalanx.AsyncClient.of(small)
+        kept = await aio.put(np.ones(40 * MIB, np.uint8), timeout=60)
+        draft = aio.create(40 * MIB, np.uint8, timeout=60)  # waits for memory
+        making = asyncio.ensure_future(draft._create())
+        await asyncio.sleep(0)
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+        with pytest.raises(exceptions.ClosedError, match="cancelled or failed"):
+            await draft
+        del kept
+
+    asyncio.run(main())
+
+
 def test_a_draft_that_is_cancelled_leaves_nothing(small):
     """Drafts that are cancelled while they wait for memory, are written, or are sealed."""
 

@@ -27,9 +27,6 @@ constexpr int kMaxIoThreads = 64;
 constexpr int kDefaultIoThreads = 4;
 // How often the log repeats that a shard is unreachable.
 constexpr absl::Duration kRepeatComplaint = absl::Minutes(1);
-// How long a node that leaves waits for a shard to connect to, once it has none. A directory that
-// restarts takes less.
-constexpr absl::Duration kDirectoryPatience = absl::Seconds(5);
 
 int IoThreads(int wanted) {
   if (wanted > 0) return std::min(wanted, kMaxIoThreads);
@@ -263,7 +260,8 @@ void NodeDaemon::Impl::ReviewLeaving() {
   if (reachable) {
     control.Cancel(std::exchange(give_up_timer, 0));
   } else if (give_up_timer == 0) {
-    give_up_timer = control.RunAt(control.Now() + kDirectoryPatience, [this] {
+    // A shard that comes back in this time has the other half for the drain.
+    give_up_timer = control.RunAt(control.Now() + config.drain_timeout / 2, [this] {
       give_up_timer = 0;
       EndLeaving(absl::UnavailableError(
           absl::StrCat("node ", node->name(), ": no shard of the directory can be reached (",

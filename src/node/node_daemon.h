@@ -64,7 +64,8 @@ class NodeDaemon {
 
   // Asks other nodes to fetch sole copies, and keeps serving requests in the meantime. Calls `done`
   // with OK when no copy on this node is the only one, with DeadlineExceeded, or with Unavailable
-  // if the node has had no connection to any shard for five seconds. REQUIRES: called at most once.
+  // if the node has had no connection to any shard for half of drain_timeout. REQUIRES: called at
+  // most once.
   void Leave(absl::AnyInvocable<void(absl::Status)> done);
 
  private:

@@ -70,14 +70,14 @@ class DrainTest(ClusterTest):
         self.cluster.nodes["n0"].signal(signal.SIGTERM)
         self.assert_dies(self.cluster.nodes["n0"], 0)
 
-    def start_full_node(self, nodes=1):
-        """Start nodes that would drain for an hour, with an object on the first of them."""
-        self.start(nodes, ["--drain-timeout=1h"])
+    def start_full_node(self, drain, nodes=1):
+        """Start nodes that would drain for this long, with an object on the first of them."""
+        self.start(nodes, [f"--drain-timeout={drain}"])
         self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")
         return self.cluster.nodes["n0"]
 
     def test_a_node_whose_directory_has_ended_leaves_soon(self):
-        node = self.start_full_node()
+        node = self.start_full_node("10s")
         self.cluster.shards[0].signal(signal.SIGTERM)
         self.assert_dies(self.cluster.shards[0], OK)
         node.signal(signal.SIGTERM)
@@ -85,14 +85,14 @@ class DrainTest(ClusterTest):
         self.assertIn("no shard of the directory can be reached", node.log())
 
     def test_a_node_leaves_soon_after_its_directory_has_ended(self):
-        node = self.start_full_node()
+        node = self.start_full_node("10s")
         node.signal(signal.SIGTERM)
         self.cluster.follow(lambda look: look["nodes"][0]["draining"], "status")
         self.cluster.shards[0].kill()
         self.assert_dies(node, UNAVAILABLE)
 
     def test_a_node_that_leaves_awaits_a_directory_that_restarts(self):
-        node = self.start_full_node(2)
+        node = self.start_full_node("1h", nodes=2)
         self.cluster.shards[0].kill()
         node.signal(signal.SIGTERM)
         node.wait_for_log("leaving")

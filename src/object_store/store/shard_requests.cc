@@ -96,8 +96,10 @@ ObjectStat ShardRequests::LocalStat(const ObjectId& id) const {
   stat.complete_copies = 1;
   stat.owned = copy->traits.owned;
   stat.name = copy->traits.name;
-  stat.ttl =
-      copy->traits.expires.infinite() ? copy->traits.ttl : copy->traits.expires - executor_.Now();
+  // The shard deletes the object a moment later than this node expects.
+  const absl::Duration rest =
+      std::max(copy->traits.expires - executor_.Now(), absl::ZeroDuration());
+  stat.ttl = copy->traits.expires.infinite() ? copy->traits.ttl : rest;
   return stat;
 }
 
