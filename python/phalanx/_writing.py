@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class _Writer:
     """The memory of an object that is not sealed yet. One thread at a time."""
 
+    memory: memoryview
+
     def __init__(self, connection: Connection, nbytes: int, call: Any) -> None:
         """Take the memory of a Create that has succeeded."""
         self._connection = connection
