@@ -147,7 +147,7 @@ absl::Status Node::Impl::Start(NodeSeams seams) {
 void Node::Impl::MakeChannel(NodeSeams& seams) {
   channel = std::make_unique<object_store::ShardChannel>(
       static_cast<int>(seams.shards.size()),
-      [this](int shard, v1::NodeMessage message) {
+      [this](int shard, v1::NodeMessage&& message) {
         // No session is left while the node is being taken down: the directory learns of that from
         // the broken connection.
         if (static_cast<size_t>(shard) < clients.size()) clients[shard]->Send(std::move(message));

@@ -74,9 +74,9 @@ class Node {
                                         [this, &up] {
                                           v1::NodeMessage message;
                                           message.mutable_register_begin();
-                                          client->Send(message);
+                                          client->Send(v1::NodeMessage(message));
                                           message.mutable_register_end();
-                                          client->Send(message);
+                                          client->Send(v1::NodeMessage(message));
                                           up.set_value();
                                         },
                                     .on_message =

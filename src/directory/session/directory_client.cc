@@ -170,7 +170,7 @@ DirectoryClient::~DirectoryClient() {
   impl_->stream->Close(absl::OkStatus());
 }
 
-void DirectoryClient::Send(v1::NodeMessage message) {
+void DirectoryClient::Send(v1::NodeMessage&& message) {
   impl_->session.Send(std::move(message));
   impl_->flush.Raise();
 }

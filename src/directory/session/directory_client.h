@@ -62,7 +62,7 @@ class DirectoryClient {
 
   // Queues for the current session; the messages of one turn travel in one batch. Drops the message
   // silently if there is no session yet, since registration will report the state.
-  void Send(v1::NodeMessage message);
+  void Send(v1::NodeMessage&& message);
 
   bool connected() const;
   std::string target() const;

@@ -143,7 +143,7 @@ class ShardSession {
   std::vector<v1::NodeMessage> TakeMessages() { return link_.TakeDelivered(); }
 
   // Queues a message, with or without a stream.
-  void Send(v1::ShardMessage message) { link_.Send(std::move(message)); }
+  void Send(v1::ShardMessage&& message) { link_.Send(std::move(message)); }
 
   // The next frame to put on a writable stream, if there is one.
   std::optional<v1::ShardFrame> NextFrame(Instant now);

@@ -98,7 +98,7 @@ class SessionLink {
 
   // Queues a message. `counts`: the message counts against the limits. Drops the message if the
   // session has overflowed.
-  void Send(Out message, bool counts = true) {
+  void Send(Out&& message, bool counts = true) {
     if (overflowed_) return;
     const size_t bytes = message.ByteSizeLong();
     if (bytes > kMaxMessageBytes) {
@@ -110,7 +110,10 @@ class SessionLink {
       ++counted_messages_;
       counted_bytes_ += bytes;
     }
-    unacknowledged_.push_back({std::move(message), bytes, counts});
+    Pending& pending = unacknowledged_.emplace_back();
+    pending.message = std::move(message);
+    pending.bytes = bytes;
+    pending.counts = counts;
     if (counted_messages_ > limits_.unacknowledged_messages ||
         counted_bytes_ > limits_.unacknowledged_bytes) {
       overflowed_ = true;
@@ -189,8 +192,8 @@ class SessionLink {
  private:
   struct Pending {
     Out message;
-    size_t bytes;
-    bool counts;
+    size_t bytes = 0;
+    bool counts = true;
   };
   // The tag and the length of a message in a batch.
   static constexpr size_t kMessageOverhead = 5;
@@ -221,6 +224,7 @@ class SessionLink {
   template <typename Batch>
   void Deliver(Batch& batch, Instant now) {
     uint64_t sequence = batch.first_sequence();
+    delivered_.reserve(delivered_.size() + static_cast<size_t>(batch.messages_size()));
     for (In& message : *batch.mutable_messages()) {
       const bool had = sequence++ <= received_;
       if (had && !DefectActive(Defect::kSequenceNotDeduplicated)) continue;

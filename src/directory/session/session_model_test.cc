@@ -122,7 +122,7 @@ class World {
     if (session_ == nullptr) return;
     v1::ShardMessage message;
     message.mutable_query_reply()->set_request_id(++counter_);
-    session_->Send(message);
+    session_->Send(std::move(message));
     if (session_->overflowed()) {
       session_.reset();
       return Break();

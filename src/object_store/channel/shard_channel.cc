@@ -84,13 +84,13 @@ void ShardChannel::OnMessage(int shard, const v1::ShardMessage& message) {
   if (handler != handlers_.end()) handler->second(shard, message);
 }
 
-void ShardChannel::SendTo(int shard, v1::NodeMessage message) {
+void ShardChannel::SendTo(int shard, v1::NodeMessage&& message) {
   const auto registration = registrations_.find(shard);
   if (registration == registrations_.end()) return send_(shard, std::move(message));
   registration->second->held.push_back(std::move(message));
 }
 
-void ShardChannel::SendAfterHolds(int shard, v1::NodeMessage message) {
+void ShardChannel::SendAfterHolds(int shard, v1::NodeMessage&& message) {
   flush_holds_();
   SendTo(shard, std::move(message));
 }

@@ -59,8 +59,9 @@ class Registrant {
 
 class ShardChannel {
  public:
-  // Queues the message in the session with the shard.
-  using SendToShard = absl::AnyInvocable<void(int shard, v1::NodeMessage message)>;
+  // Queues the message in the session with the shard. By rvalue reference, here and below: each
+  // move constructs and destroys a protobuf, and a message passes through six calls.
+  using SendToShard = absl::AnyInvocable<void(int shard, v1::NodeMessage&& message)>;
   // Runs the task in a later turn of the control loop, or never.
   using Task = absl::AnyInvocable<void()>;
   using Later = absl::AnyInvocable<void(Task task)>;
@@ -89,15 +90,15 @@ class ShardChannel {
   // The shard that keeps the object.
   int ShardOf(const ObjectId& id) const { return phalanx::ShardOf(id, num_shards_); }
   // Sends to the shard, after its registration if one is under way.
-  void SendTo(int shard, v1::NodeMessage message);
-  void Send(const ObjectId& id, v1::NodeMessage message) {
+  void SendTo(int shard, v1::NodeMessage&& message);
+  void Send(const ObjectId& id, v1::NodeMessage&& message) {
     SendTo(ShardOf(id), std::move(message));
   }
   // As SendTo; but the shards know of every hold of this node first. For messages after which an
   // object can lose its other holds: a shard that learns of the hold later frees the object.
-  void SendAfterHolds(int shard, v1::NodeMessage message);
+  void SendAfterHolds(int shard, v1::NodeMessage&& message);
   // Part of the registration. REQUIRES: called within RegisterSome of this shard.
-  void Register(int shard, v1::NodeMessage message) { send_(shard, std::move(message)); }
+  void Register(int shard, v1::NodeMessage&& message) { send_(shard, std::move(message)); }
 
  private:
   struct Registration {

@@ -14,6 +14,8 @@ namespace {
 
 enum class Memory : uint8_t { kNone, kWaiting, kHere };
 
+constexpr size_t kReusedEffects = 64;
+
 // Returns nullopt if the message is malformed.
 std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info,
                                    Instant now) {
@@ -75,6 +77,13 @@ PullManager::~PullManager() = default;
 
 std::vector<PullEffect> PullManager::TakeEffects() { return std::exchange(effects_, {}); }
 
+void PullManager::Reuse(std::vector<PullEffect> applied) {
+  // The effects that were decided meanwhile stay, and a turn of many leaves no large vector behind.
+  if (!effects_.empty() || applied.capacity() > kReusedEffects) return;
+  applied.clear();
+  effects_ = std::move(applied);
+}
+
 PullManager::Pull* PullManager::FindPull(const ObjectId& id) const {
   const auto it = pulls_.find(id);
   return it == pulls_.end() ? nullptr : it->second.get();
@@ -89,8 +98,11 @@ PullManager::Pull& PullManager::FindOrMake(const ObjectId& id) {
 // ------------------------------------------------------------------------------------ messages
 
 v1::NodeMessage& PullManager::Send(const ObjectId& id) {
-  effects_.push_back(ReportToShard{id, {}});
-  return std::get<ReportToShard>(effects_.back()).message;
+  // Built in its place, because each move constructs and destroys a protobuf.
+  effects_.emplace_back(std::in_place_type<ReportToShard>);
+  ReportToShard& report = std::get<ReportToShard>(effects_.back());
+  report.id = id;
+  return report.message;
 }
 
 void PullManager::SendWant(const ObjectId& id, Pull& pull) {

@@ -121,6 +121,8 @@ class PullManager {
 
   // The effects since the last call, in order.
   std::vector<PullEffect> TakeEffects();
+  // Takes the vector back, for the next effects: each turn has some, so it would allocate another.
+  void Reuse(std::vector<PullEffect> applied);
 
   // ---- wants of this node
   // Clients here want the object. `near`: preferably from the node that created this object

@@ -39,7 +39,9 @@ bool PullRunner::ApplyEffects() {
   for (PullEffect& effect : effects) {
     std::visit([this](auto& e) { Apply(e); }, effect);
   }
-  return !effects.empty();
+  const bool applied = !effects.empty();
+  pulls_.Reuse(std::move(effects));
+  return applied;
 }
 
 void PullRunner::Apply(ReportToShard& effect) {
