@@ -32,6 +32,7 @@ using ::phalanx::object_store::testing::LocalNode;
 using ::phalanx::object_store::testing::SocketFolder;
 using ::phalanx::testing::StatusIs;
 using ::phalanx::testing::TestSeed;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A blocking socket that speaks frames.
@@ -396,6 +397,31 @@ TEST(LocalService, StopsReadingFromAClientThatDoesNotRead) {
     ASSERT_EQ(std::get<local::Object>(*answer).request, i);
   }
   EXPECT_EQ(node.store_stats().pins, 0u);
+}
+
+TEST(LocalService, HoldsOfOneReadLeaveTogetherBeforeOtherRequests) {
+  using Kind = v1::NodeMessage::KindCase;
+  LocalNode node;
+  RawClient client(node);
+  const size_t before = node.sent().size();
+  std::string requests;
+  for (int i = 1; i <= 2; ++i) {
+    local::Encode(local::Claim{Id(i), NodeKey{9, 1}, static_cast<uint64_t>(i)}, requests);
+  }
+  local::Encode(local::Get{1, Id(1)}, requests);
+  local::Encode(local::Hold{{Id(3)}}, requests);
+  local::Encode(local::Delete{2, Id(4), absl::Minutes(1)}, requests);
+  local::Encode(local::Hold{{Id(5)}}, requests);
+  ASSERT_TRUE(client.SendBytes(requests));
+  // The answer to the Delete follows the whole read.
+  ASSERT_TRUE(client.Receive().has_value());
+  std::vector<v1::NodeMessage> sent = node.sent();
+  sent.erase(sent.begin(), sent.begin() + static_cast<ptrdiff_t>(before));
+  std::vector<Kind> kinds;
+  for (const v1::NodeMessage& message : sent) kinds.push_back(message.kind_case());
+  ASSERT_THAT(kinds, ElementsAre(Kind::kWant, Kind::kHold, Kind::kClaim, Kind::kClaim,
+                                 Kind::kDeleteRequest, Kind::kHold));
+  EXPECT_EQ(sent[1].hold().object_ids().size(), 3 * ObjectId::kSize);
 }
 
 TEST(LocalService, ThousandsOfGetsCanWait) {

@@ -29,6 +29,13 @@ constexpr absl::Duration kRetryAfter = absl::Milliseconds(5);
 constexpr int kReadsPerTurn = 4;
 static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 
+bool GathersHolds(const local::Request& request) {
+  return std::holds_alternative<local::Hold>(request) ||
+         std::holds_alternative<local::Claim>(request) ||
+         std::holds_alternative<local::Get>(request) ||
+         std::holds_alternative<local::Release>(request);
+}
+
 // Checked here, because a shard would end the session of a node that sent it such a name.
 absl::Status CheckNames(absl::Span<const absl::string_view> names) {
   for (const absl::string_view name : names) {
@@ -163,6 +170,12 @@ bool LocalSession::TakeReceived() {
 }
 
 absl::Status LocalSession::TakeFrames() {
+  const absl::Status handled = HandleFrames();
+  store_.GatherHolds(false);
+  return handled;
+}
+
+absl::Status LocalSession::HandleFrames() {
   // A request can end the session.
   while (state_ != State::kEnded) {
     PHALANX_ASSIGN_OR_RETURN(const std::optional<absl::string_view> payload, in_.Next());
@@ -205,6 +218,9 @@ absl::Status LocalSession::Handle(const local::Request& request) {
   if (state_ == State::kLeft && !std::holds_alternative<local::Release>(request)) {
     return absl::InvalidArgumentError("a client that has left sent a request");
   }
+  // A list of 10,000 refs arrives as so many claims and Gets. Before any other request the shards
+  // are sent the holds: the request can release what else holds the objects.
+  store_.GatherHolds(GathersHolds(request));
   return std::visit([this](const auto& message) { return On(message); }, request);
 }
 

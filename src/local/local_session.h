@@ -85,6 +85,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   bool TakeReceived();
   void KeepReading();
   absl::Status TakeFrames();
+  absl::Status HandleFrames();
   absl::Status Greet(absl::string_view payload);
   absl::Status Handle(const local::Request& request);
 

@@ -246,6 +246,12 @@ class LocalNode {
   LocalService& service() { return *service_; }
   MemfdMemory& memory() { return memory_; }
   collectives::Reducer& reducer() { return *reducer_; }
+  // The messages to the shard so far, in order.
+  std::vector<v1::NodeMessage> sent() {
+    std::vector<v1::NodeMessage> sent;
+    OnLoop([&] { sent = sent_; });
+    return sent;
+  }
   // The calls about reductions, to be answered by the test.
   ReduceShard& reduce() { return reduce_; }
 
@@ -257,10 +263,12 @@ class LocalNode {
   MemfdMemory memory_;
   OneNodeDirectory directory_;
   ReduceShard reduce_;
+  std::vector<v1::NodeMessage> sent_;
   // The directory and the shard of reductions answer their own kinds of message.
   ShardChannel channel_{
       /*num_shards=*/1,
       [this](int, v1::NodeMessage message) {
+        sent_.push_back(message);
         for (v1::ShardMessage& answer : directory_.Answer(message)) {
           loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
         }

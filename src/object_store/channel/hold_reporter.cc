@@ -46,10 +46,13 @@ void HoldReporter::Send(const std::vector<ObjectId>& ids, bool held) {
 }
 
 void HoldReporter::Flush() {
+  // Most turns change no hold.
+  if (!table_.changed() && claims_.empty()) return;
   const HoldTable::Changes changes = table_.TakeChanges();
-  if (changes.empty()) return;
   // Holds before releases: an object that is held now can be one that a released object refers to.
   Send(changes.held, /*held=*/true);
+  // A claim ends the reference in transit: our own hold must be known before.
+  for (auto& [shard, claim] : std::exchange(claims_, {})) channel_.SendTo(shard, std::move(claim));
   Send(changes.unheld, /*held=*/false);
 }
 
@@ -59,9 +62,10 @@ void HoldReporter::OnClaimed(const v1::Claimed& claimed) {
 }
 
 void HoldReporter::Settle() {
+  if (gather_) return;
   if (!DefectActive(Defect::kHoldAfterAnnouncement)) {
     Flush();
-  } else if (table_.changed()) {
+  } else if (table_.changed() || !claims_.empty()) {
     executor_.RunAt(executor_.Now() + kFlushTooLate, turns_.Guarded([this] { Flush(); }));
   }
 }
@@ -128,14 +132,11 @@ absl::Status HoldReporter::Claim(ClientId client, const ObjectId& id, const Tran
     table_.EndTransit(id, from.number);
     return absl::OkStatus();
   }
-  v1::NodeMessage message;
-  v1::Claim* claim = message.mutable_claim();
+  v1::Claim* claim =
+      claims_.emplace_back(channel_.ShardOf(id), v1::NodeMessage()).second.mutable_claim();
   claim->set_object_id(IdBytes(id));
   directory::ToProto(from.node, claim->mutable_node());
   claim->set_number(from.number);
-  // The claim ends the reference in transit: our own hold must be known before.
-  Flush();
-  channel_.Send(id, std::move(message));
   return absl::OkStatus();
 }
 

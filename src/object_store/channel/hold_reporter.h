@@ -1,7 +1,7 @@
 // This node's holds, as the shards know them: changes of the HoldTable become messages, and copies
 // here hold the objects that their bytes refer to.
 //
-//   clients, transits, copies ──► HoldTable ── Flush ──► ShardChannel (Hold, Unhold)
+//   clients, transits, copies ──► HoldTable ── Flush ──► ShardChannel (Hold, Claim, Unhold)
 //
 // A shard must know a hold before any message after which the object could lose its other holds:
 // that an owned object begins, that a reduction of one is asked for, that a reference was claimed.
@@ -11,6 +11,7 @@
 #ifndef PHALANX_OBJECT_STORE_CHANNEL_HOLD_REPORTER_H_
 #define PHALANX_OBJECT_STORE_CHANNEL_HOLD_REPORTER_H_
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,10 +49,15 @@ class HoldReporter {
 
   // ---- the shards
   void OnClaimed(const v1::Claimed& claimed);
-  // Sends the changes since the last call.
+  // Sends the changes and the claims since the last call.
   void Flush();
-  // At the end of a turn: Flush (or later, with Defect::kHoldAfterAnnouncement).
+  // At the end of a turn: Flush (or later, with Defect::kHoldAfterAnnouncement), unless holds are
+  // gathered.
   void Settle();
+  // While `gather` is true, the ends of turns do not flush, so that the holds of several turns
+  // leave in one message.
+  void Gather(bool gather) { gather_ = gather; }
+  bool gathers() const { return gather_; }
 
   // `copies`: all copies of the table. OK, or Internal.
   absl::Status CheckInvariants(const std::vector<Copy*>& copies) const;
@@ -65,6 +71,9 @@ class HoldReporter {
   Turns& turns_;
   const RequestTable& clients_;
   HoldTable table_;
+  bool gather_ = false;
+  // Sent by the next Flush, after the holds. For the objects' shards.
+  std::vector<std::pair<int, v1::NodeMessage>> claims_;
 };
 
 }  // namespace phalanx::object_store

@@ -435,6 +435,13 @@ absl::Status Store::Claim(ClientId client, const ObjectId& id, const TransitMark
   return impl_->holds_.Claim(client, id, from);
 }
 
+void Store::GatherHolds(bool gather) {
+  if (gather == impl_->holds_.gathers()) return;
+  impl_->holds_.Gather(gather);
+  // Not in a turn, whose end would settle the whole store for that.
+  if (!gather) impl_->holds_.Settle();
+}
+
 RequestId Store::ReserveScratch(ClientId client, const ObjectId& purpose, uint64_t bytes,
                                 Instant deadline, ReserveDone done) {
   Turn turn(impl_->turns_);

@@ -141,6 +141,26 @@ TEST_F(StoreHoldTest, AClaimFollowsTheHold) {
   EXPECT_EQ(directory::FromProto(w_.Sent<v1::Claim>()[0].node()), kPeer);
 }
 
+TEST_F(StoreHoldTest, GatheredHoldsLeaveInOneMessageBeforeTheirClaims) {
+  w_.Run([&] {
+    w_.store().GatherHolds(true);
+    EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
+    EXPECT_THAT(w_.store().Hold(w_.client(), {{Id(2)}}), IsOk());
+    EXPECT_THAT(w_.sent(), IsEmpty());
+    w_.store().GatherHolds(false);
+  });
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim));
+  EXPECT_EQ(w_.Sent<v1::Hold>()[0].object_ids(), Ids({Id(1), Id(2)}));
+}
+
+TEST_F(StoreHoldTest, AClaimOfAnObjectThatIsHeldAlreadyIsSent) {
+  Hold({Id(1)});
+  w_.Run([&] {
+    EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
+  });
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim));
+}
+
 TEST_F(StoreHoldTest, AClaimOnTheSameNodeIsNotSent) {
   w_.Run([&] {
     w_.store().Transit(Id(1), 17);
