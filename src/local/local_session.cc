@@ -29,7 +29,7 @@ constexpr absl::Duration kRetryAfter = absl::Milliseconds(5);
 constexpr int kReadsPerTurn = 4;
 static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 
-bool GathersHolds(const local::Request& request) {
+bool Gathers(const local::Request& request) {
   return std::holds_alternative<local::Hold>(request) ||
          std::holds_alternative<local::Claim>(request) ||
          std::holds_alternative<local::Get>(request) ||
@@ -171,7 +171,7 @@ bool LocalSession::TakeReceived() {
 
 absl::Status LocalSession::TakeFrames() {
   const absl::Status handled = HandleFrames();
-  store_.GatherHolds(false);
+  store_.Gather(false);
   return handled;
 }
 
@@ -220,7 +220,7 @@ absl::Status LocalSession::Handle(const local::Request& request) {
   }
   // A list of 10,000 refs arrives as so many claims and Gets. Before any other request the shards
   // are sent the holds: the request can release what else holds the objects.
-  store_.GatherHolds(GathersHolds(request));
+  store_.Gather(Gathers(request));
   return std::visit([this](const auto& message) { return On(message); }, request);
 }
 
@@ -484,7 +484,10 @@ void LocalSession::SendLater() {
 
 void LocalSession::SendNow() {
   if (state_ == State::kEnded || sends_.waiting_for_room()) return;
+  // Each small object is released when it is encoded.
+  store_.Gather(true);
   const LocalOutbox::State sent = out_.Send(socket_);
+  store_.Gather(false);
   if (sent == LocalOutbox::State::kBroken) {
     return End(absl::UnavailableError("the client's socket does not accept its answers"));
   }

@@ -212,8 +212,6 @@ absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
       return message.register_fold().object_id();
     case v1::NodeMessage::kSourceState:
       return message.source_state().source_id();
-    case v1::NodeMessage::kClaim:
-      return message.claim().object_id();
     case v1::NodeMessage::kKeepRequest:
       return message.keep_request().object_id();
     default:

@@ -33,16 +33,24 @@ absl::Status HoldManager::OnUnhold(Node& node, const v1::Unhold& m) {
 }
 
 absl::Status HoldManager::OnClaim(Node& node, const v1::Claim& m) {
-  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids,
+                           ParseObjectIds("object_ids", m.object_ids()));
   PHALANX_ASSIGN_OR_RETURN(const NodeKey from, ParseNodeKey(m.node()));
-  ++parts_.context.counters.claims;
-  // A claimant that has released its hold again needs no confirmation: the confirmation would let
-  // `from` release what may be the last hold.
-  const bool held = parts_.holds.HeldBy(node.key, id) || DefectActive(Defect::kClaimBeforeHold);
-  if (!held || parts_.nodes.Find(from) == nullptr) return absl::OkStatus();
-  v1::Claimed& claimed = *parts_.outbox.Send(from).mutable_claimed();
-  claimed.set_object_id(m.object_id());
-  claimed.set_number(m.number());
+  if (ids.size() != static_cast<size_t>(m.numbers_size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("numbers: ", m.numbers_size(), " for ", ids.size(), " ids"));
+  }
+  parts_.context.counters.claims += ids.size();
+  v1::Claimed claimed;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    // A claimant that has released its hold again needs no confirmation: the confirmation would let
+    // `from` release what may be the last hold.
+    if (!parts_.holds.HeldBy(node.key, ids[i]) && !DefectActive(Defect::kClaimBeforeHold)) continue;
+    claimed.mutable_object_ids()->append(ids[i].binary().data(), ObjectId::kSize);
+    claimed.add_numbers(m.numbers(static_cast<int>(i)));
+  }
+  if (claimed.numbers().empty() || parts_.nodes.Find(from) == nullptr) return absl::OkStatus();
+  *parts_.outbox.Send(from).mutable_claimed() = std::move(claimed);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/objects/object_fixture.h"
@@ -9,6 +10,8 @@
 namespace phalanx::directory {
 namespace {
 
+using phalanx::testing::StatusIs;
+using ::testing::ElementsAre;
 using testing::kA;
 using testing::kB;
 using testing::ObjectFixture;
@@ -115,14 +118,32 @@ TEST_F(HoldManagerTest, AnUnknownObjectCannotBeKept) {
 
 TEST_F(HoldManagerTest, AClaimIsConfirmedOnlyToANodeWhoseObjectTheClaimantHolds) {
   v1::Claim m;
-  m.set_object_id(id_.binary().data(), ObjectId::kSize);
+  m.set_object_ids(id_.binary().data(), ObjectId::kSize);
   ToProto(kA, m.mutable_node());
-  m.set_number(3);
+  m.add_numbers(3);
   PHALANX_ASSERT_OK(manager_.OnClaim(node(kB), m));
   EXPECT_TRUE(TakeMessages(kA).empty());
   Hold(kB);
   PHALANX_ASSERT_OK(manager_.OnClaim(node(kB), m));
-  EXPECT_EQ(TakeMessages(kA).front().claimed().number(), 3u);
+  EXPECT_THAT(TakeMessages(kA).front().claimed().numbers(), ElementsAre(3));
+}
+
+TEST_F(HoldManagerTest, OfSeveralClaimsThoseOfHeldObjectsAreConfirmed) {
+  const ObjectId other = ObjectId::FromName("test", "other");
+  Hold(kB);
+  v1::Claim m;
+  ToProto(kA, m.mutable_node());
+  for (const ObjectId& id : {other, id_}) {
+    m.mutable_object_ids()->append(id.binary().data(), ObjectId::kSize);
+  }
+  m.add_numbers(7);
+  EXPECT_THAT(manager_.OnClaim(node(kB), m), StatusIs(absl::StatusCode::kInvalidArgument))
+      << "one number for two ids";
+  m.add_numbers(8);
+  PHALANX_ASSERT_OK(manager_.OnClaim(node(kB), m));
+  const v1::ShardMessage sent = TakeMessages(kA).front();
+  EXPECT_EQ(sent.claimed().object_ids(), id_.binary());
+  EXPECT_THAT(sent.claimed().numbers(), ElementsAre(8));
 }
 
 }  // namespace

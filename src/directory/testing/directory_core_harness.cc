@@ -271,9 +271,9 @@ void Harness::Unhold(const NodeKey& node, const ObjectId& id) {
 
 void Harness::Claim(const NodeKey& node, const ObjectId& id, const NodeKey& from, uint64_t number) {
   v1::NodeMessage message;
-  SetId(id, message.mutable_claim()->mutable_object_id());
+  SetId(id, message.mutable_claim()->mutable_object_ids());
   ToProto(from, message.mutable_claim()->mutable_node());
-  message.mutable_claim()->set_number(number);
+  message.mutable_claim()->add_numbers(number);
   Send(node, message).IgnoreError();
 }
 

@@ -187,7 +187,20 @@ TEST_F(HoldTest, TheSenderOfAReferenceIsNotifiedWhenItsReceiverHoldsIt) {
   h_.Claim(b(), x, a(), 17);
   const auto claimed = h_.Last(a(), Kind::kClaimed);
   ASSERT_TRUE(claimed.has_value());
-  EXPECT_EQ(claimed->claimed().number(), 17u);
+  EXPECT_EQ(claimed->claimed().numbers(0), 17u);
+}
+
+TEST_F(HoldTest, AWantMayPrecedeTheHoldOfItsNode) {
+  PutOwned(a(), x);
+  h_.Want(b(), x);
+  h_.Finish(b(), x);
+  EXPECT_FALSE(Freed(x)) << "the reference is in transit from a";
+  h_.Hold(b(), x);
+  h_.Claim(b(), x, a(), 17);
+  h_.Unhold(a(), x);
+  EXPECT_FALSE(Freed(x));
+  h_.Unhold(b(), x);
+  EXPECT_TRUE(Freed(x));
 }
 
 TEST_F(HoldTest, AClaimByANodeWithoutAHoldIsNotForwarded) {

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/directory/core/validate.h"
-#include "src/object_store/objects/subject.h"
 
 namespace phalanx::object_store {
 namespace {
@@ -52,17 +51,37 @@ void HoldReporter::Flush() {
   // Holds before releases: an object that is held now can be one that a released object refers to.
   Send(changes.held, /*held=*/true);
   // A claim ends the reference in transit: our own hold must be known before.
-  for (auto& [shard, claim] : std::exchange(claims_, {})) channel_.SendTo(shard, std::move(claim));
+  SendClaims();
   Send(changes.unheld, /*held=*/false);
 }
 
+void HoldReporter::SendClaims() {
+  // By shard and by the node that the references come from.
+  std::map<std::pair<int, NodeKey>, v1::NodeMessage> messages;
+  for (const PendingClaim& pending : std::exchange(claims_, {})) {
+    const int shard = channel_.ShardOf(pending.id);
+    const auto message = messages.try_emplace({shard, pending.from.node}).first;
+    v1::Claim& claim = *message->second.mutable_claim();
+    claim.mutable_object_ids()->append(pending.id.binary().data(), ObjectId::kSize);
+    claim.add_numbers(pending.from.number);
+    if (claim.numbers_size() == 1) directory::ToProto(pending.from.node, claim.mutable_node());
+    // A shard refuses longer lists.
+    if (claim.object_ids().size() < kMaxReferences * ObjectId::kSize) continue;
+    channel_.SendTo(shard, std::move(message->second));
+    messages.erase(message);
+  }
+  for (auto& [to, message] : messages) channel_.SendTo(to.first, std::move(message));
+}
+
 void HoldReporter::OnClaimed(const v1::Claimed& claimed) {
-  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(claimed.object_id());
-  if (id.ok()) table_.EndTransit(*id, claimed.number());
+  const auto ids = directory::ParseObjectIds("object_ids", claimed.object_ids());
+  if (!ids.ok() || ids->size() != static_cast<size_t>(claimed.numbers_size())) return;
+  for (size_t i = 0; i < ids->size(); ++i) {
+    table_.EndTransit((*ids)[i], claimed.numbers(static_cast<int>(i)));
+  }
 }
 
 void HoldReporter::Settle() {
-  if (gather_) return;
   if (!DefectActive(Defect::kHoldAfterAnnouncement)) {
     Flush();
   } else if (table_.changed() || !claims_.empty()) {
@@ -132,11 +151,7 @@ absl::Status HoldReporter::Claim(ClientId client, const ObjectId& id, const Tran
     table_.EndTransit(id, from.number);
     return absl::OkStatus();
   }
-  v1::Claim* claim =
-      claims_.emplace_back(channel_.ShardOf(id), v1::NodeMessage()).second.mutable_claim();
-  claim->set_object_id(IdBytes(id));
-  directory::ToProto(from.node, claim->mutable_node());
-  claim->set_number(from.number);
+  claims_.push_back({id, from});
   return absl::OkStatus();
 }
 

@@ -11,7 +11,6 @@
 #ifndef PHALANX_OBJECT_STORE_CHANNEL_HOLD_REPORTER_H_
 #define PHALANX_OBJECT_STORE_CHANNEL_HOLD_REPORTER_H_
 
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,19 +50,20 @@ class HoldReporter {
   void OnClaimed(const v1::Claimed& claimed);
   // Sends the changes and the claims since the last call.
   void Flush();
-  // At the end of a turn: Flush (or later, with Defect::kHoldAfterAnnouncement), unless holds are
-  // gathered.
+  // At the end of a turn: Flush (or later, with Defect::kHoldAfterAnnouncement).
   void Settle();
-  // While `gather` is true, the ends of turns do not flush, so that the holds of several turns
-  // leave in one message.
-  void Gather(bool gather) { gather_ = gather; }
-  bool gathers() const { return gather_; }
 
   // `copies`: all copies of the table. OK, or Internal.
   absl::Status CheckInvariants(const std::vector<Copy*>& copies) const;
 
  private:
+  struct PendingClaim {
+    ObjectId id;
+    TransitMark from;
+  };
+
   void Send(const std::vector<ObjectId>& ids, bool held);
+  void SendClaims();
 
   const StoreOptions& options_;
   Executor& executor_;
@@ -71,9 +71,8 @@ class HoldReporter {
   Turns& turns_;
   const RequestTable& clients_;
   HoldTable table_;
-  bool gather_ = false;
-  // Sent by the next Flush, after the holds. For the objects' shards.
-  std::vector<std::pair<int, v1::NodeMessage>> claims_;
+  // Sent by the next Flush, after the holds.
+  std::vector<PendingClaim> claims_;
 };
 
 }  // namespace phalanx::object_store

@@ -162,6 +162,8 @@ void Store::Impl::Settle() {
     again = runner_.ApplyEffects();
     for (const ObjectId& id : turns_.TakeTouched()) {
       gets_.Resolve(id);
+      // Of each object at once: the effects of a turn with many Gets take no room.
+      runner_.ApplyEffects();
       again = true;
     }
     again = memory_.HandOut() || again;
@@ -435,11 +437,10 @@ absl::Status Store::Claim(ClientId client, const ObjectId& id, const TransitMark
   return impl_->holds_.Claim(client, id, from);
 }
 
-void Store::GatherHolds(bool gather) {
-  if (gather == impl_->holds_.gathers()) return;
-  impl_->holds_.Gather(gather);
-  // Not in a turn, whose end would settle the whole store for that.
-  if (!gather) impl_->holds_.Settle();
+void Store::Gather(bool gather) {
+  // Before the turn settles, so that the shards know of each hold before the Want of its object.
+  if (!gather && impl_->turns_.gathers()) impl_->holds_.Settle();
+  impl_->turns_.Gather(gather);
 }
 
 RequestId Store::ReserveScratch(ClientId client, const ObjectId& purpose, uint64_t bytes,

@@ -90,10 +90,10 @@ class Store {
   void Transit(const ObjectId& id, uint64_t number);
   // Holds the object, and claims the reference from the node that sent it. Errors as Hold.
   absl::Status Claim(ClientId client, const ObjectId& id, const TransitMark& from);
-  // While `gather` is true, the holds of consecutive calls to Hold, Claim, Get and Release leave in
-  // one message; the caller ends it with false before any other call, and before it returns to the
-  // loop. For a session that has read several requests.
-  void GatherHolds(bool gather);
+  // While `gather` is true, calls to Hold, Claim, Get and Release are one turn: it costs less than
+  // one for each, and their holds leave in one message. The caller ends it with false before any
+  // other call, and before it returns to the loop. For a session with several requests at hand.
+  void Gather(bool gather);
   // The object is not owned any more: it stays without holds. NotFound if it does not exist.
   void Keep(ClientId client, const ObjectId& id, Instant deadline, StatusDone done);
   // Whether the client holds the id; for checkers.

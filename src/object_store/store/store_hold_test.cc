@@ -49,8 +49,8 @@ class StoreHoldTest : public ::testing::Test {
   }
   v1::ShardMessage Claimed(const ObjectId& id, uint64_t number) {
     v1::ShardMessage message;
-    message.mutable_claimed()->set_object_id(IdBytes(id));
-    message.mutable_claimed()->set_number(number);
+    message.mutable_claimed()->set_object_ids(IdBytes(id));
+    message.mutable_claimed()->add_numbers(number);
     return message;
   }
   v1::ShardMessage Lost(const ObjectId& id) {
@@ -137,20 +137,34 @@ TEST_F(StoreHoldTest, AClaimFollowsTheHold) {
     EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
   });
   EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim));
-  EXPECT_EQ(w_.Sent<v1::Claim>()[0].number(), 17u);
+  EXPECT_THAT(w_.Sent<v1::Claim>()[0].numbers(), ElementsAre(17));
   EXPECT_EQ(directory::FromProto(w_.Sent<v1::Claim>()[0].node()), kPeer);
 }
 
 TEST_F(StoreHoldTest, GatheredHoldsLeaveInOneMessageBeforeTheirClaims) {
   w_.Run([&] {
-    w_.store().GatherHolds(true);
+    w_.store().Gather(true);
     EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
     EXPECT_THAT(w_.store().Hold(w_.client(), {{Id(2)}}), IsOk());
+    EXPECT_THAT(w_.store().Claim(w_.client(), Id(3), TransitMark{kPeer, 18}), IsOk());
     EXPECT_THAT(w_.sent(), IsEmpty());
-    w_.store().GatherHolds(false);
+    w_.store().Gather(false);
   });
   EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim));
-  EXPECT_EQ(w_.Sent<v1::Hold>()[0].object_ids(), Ids({Id(1), Id(2)}));
+  EXPECT_EQ(w_.Sent<v1::Hold>()[0].object_ids(), Ids({Id(1), Id(2), Id(3)}));
+  EXPECT_EQ(w_.Sent<v1::Claim>()[0].object_ids(), Ids({Id(1), Id(3)}));
+  EXPECT_THAT(w_.Sent<v1::Claim>()[0].numbers(), ElementsAre(17, 18));
+}
+
+TEST_F(StoreHoldTest, ClaimsFromTwoNodesAreTwoMessages) {
+  constexpr NodeKey kOther{kPeer.node + 1, 1};
+  w_.Run([&] {
+    w_.store().Gather(true);
+    EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
+    EXPECT_THAT(w_.store().Claim(w_.client(), Id(2), TransitMark{kOther, 17}), IsOk());
+    w_.store().Gather(false);
+  });
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim, Kind::kClaim));
 }
 
 TEST_F(StoreHoldTest, AClaimOfAnObjectThatIsHeldAlreadyIsSent) {
