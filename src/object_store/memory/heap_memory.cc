@@ -128,13 +128,22 @@ HeapMemory::HeapMemory(Executor& executor, uint64_t limit_bytes)
 
 HeapMemory::~HeapMemory() = default;
 
+std::shared_ptr<MemoryBlock> HeapMemory::Make(uint64_t bytes) {
+  if (bytes > limit_bytes_ || stats().allocated_bytes > limit_bytes_ - bytes) return nullptr;
+  char* pages = pool_->Take(RoundUp(bytes));
+  return pages == nullptr ? nullptr : std::make_shared<Block>(pool_, pages, bytes);
+}
+
+std::shared_ptr<MemoryBlock> HeapMemory::TryAllocate(uint64_t bytes) {
+  return bytes >= kOwnFileBytes || fail_next_ > 0 ? nullptr : Make(bytes);
+}
+
 void HeapMemory::Allocate(uint64_t bytes, Allocated done) {
   std::shared_ptr<MemoryBlock> block;
-  const bool fail = fail_next_ > 0;
-  if (fail) --fail_next_;
-  if (!fail && bytes <= limit_bytes_ && stats().allocated_bytes <= limit_bytes_ - bytes) {
-    char* pages = pool_->Take(RoundUp(bytes));
-    if (pages != nullptr) block = std::make_shared<Block>(pool_, pages, bytes);
+  if (fail_next_ > 0) {
+    --fail_next_;
+  } else {
+    block = Make(bytes);
   }
   absl::StatusOr<std::shared_ptr<MemoryBlock>> result = std::move(block);
   if (*result == nullptr) {

@@ -23,6 +23,8 @@ class HeapMemory : public SharedMemory {
   ~HeapMemory() override;
 
   void Allocate(uint64_t bytes, Allocated done) override;
+  // For small blocks only, as MemfdMemory.
+  std::shared_ptr<MemoryBlock> TryAllocate(uint64_t bytes) override;
   // No block waits for a viewer.
   void Reconsider() override {}
   void Trim(uint64_t keep_bytes) override;
@@ -34,6 +36,9 @@ class HeapMemory : public SharedMemory {
  private:
   class Pool;
   class Block;
+
+  // Returns nullptr if the limit would be exceeded.
+  std::shared_ptr<MemoryBlock> Make(uint64_t bytes);
 
   Executor& executor_;
   const uint64_t limit_bytes_;

@@ -93,6 +93,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
 
   void Close();
   void Allocate(uint64_t bytes, Allocated done);
+  std::shared_ptr<MemoryBlock> TryAllocate(uint64_t bytes);
   void Trim(uint64_t keep_bytes);
   // Frees the extents that no viewer sees any more. Returns true if there was one.
   bool FreeUnseen();
@@ -263,17 +264,19 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
     AllocateFile(bytes, std::move(done), /*again=*/true);
     return;
   }
-  // For small objects only: a large one's record is nothing beside its file, whose pages are
-  // checked.
+  if (auto block = TryAllocate(bytes)) return Reply(std::move(done), std::move(block));
   if (const absl::Status room = RoomForRecord(); !room.ok()) return Reply(std::move(done), room);
-  // Requests that wait for a segment come first, even if this one would find an extent.
-  std::shared_ptr<MemoryBlock> block = waiting_.empty() ? NewExtentBlock(bytes) : nullptr;
-  if (block != nullptr) {
-    Reply(std::move(done), std::move(block));
-  } else {
-    waiting_.push_back({bytes, std::move(done)});
-  }
-  if (!waiting_.empty() || RunsLow()) MakeExtents();
+  waiting_.push_back({bytes, std::move(done)});
+  MakeExtents();
+}
+
+std::shared_ptr<MemoryBlock> MemfdMemory::Core::TryAllocate(uint64_t bytes) {
+  // Requests that wait for a segment come first, even if this one would find an extent. The records
+  // of small objects only are looked at: a large one's is nothing beside its file.
+  if (bytes >= kOwnFileBytes || !waiting_.empty() || !RoomForRecord().ok()) return nullptr;
+  std::shared_ptr<MemoryBlock> block = NewExtentBlock(bytes);
+  if (block != nullptr && RunsLow()) MakeExtents();
+  return block;
 }
 
 absl::Status MemfdMemory::Core::RoomForRecord() {
@@ -610,6 +613,10 @@ MemfdMemory::~MemfdMemory() { core_->Close(); }
 
 void MemfdMemory::Allocate(uint64_t bytes, Allocated done) {
   core_->Allocate(bytes, std::move(done));
+}
+
+std::shared_ptr<MemoryBlock> MemfdMemory::TryAllocate(uint64_t bytes) {
+  return core_->TryAllocate(bytes);
 }
 
 void MemfdMemory::Reconsider() { core_->FreeUnseen(); }

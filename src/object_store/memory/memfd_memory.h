@@ -44,6 +44,7 @@ class MemfdMemory : public SharedMemory {
   ~MemfdMemory() override;
 
   void Allocate(uint64_t bytes, Allocated done) override;
+  std::shared_ptr<MemoryBlock> TryAllocate(uint64_t bytes) override;
   void Reconsider() override;
   void Trim(uint64_t keep_bytes) override;
   SharedMemoryStats stats() const override;

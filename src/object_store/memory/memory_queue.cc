@@ -93,6 +93,10 @@ void MemoryQueue::Allocate(uint64_t counted, MemoryOwner owner) {
   }
   allocating_bytes_ += counted;
   const uint64_t size = owner.size_bytes;
+  if (auto block = memory_.TryAllocate(size)) {
+    found_.push_back({counted, std::move(owner), std::move(block)});
+    return;
+  }
   memory_.Allocate(size, turns_.Guarded([this, counted, owner = std::move(owner)](
                                             absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
     OnAllocated(counted, owner, std::move(result));
@@ -102,7 +106,7 @@ void MemoryQueue::Allocate(uint64_t counted, MemoryOwner owner) {
 void MemoryQueue::OnAllocated(uint64_t counted, const MemoryOwner& owner,
                               absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
   allocating_bytes_ -= counted;
-  // The pages were made on another thread; meanwhile the request can have ended.
+  // The request can have ended meanwhile: in this turn, or while pages were made on another thread.
   const bool wanted = user_.StillWants(owner);
   if (wanted && result.ok()) return user_.OnMemory(owner, *std::move(result));
   // Before the user is notified, whose next request may fit into these bytes.
@@ -153,8 +157,17 @@ void MemoryQueue::AllocateScratch(Reservation& from, uint64_t bytes, ScratchDone
 
 // ------------------------------------------------------------------------------- what happens
 
+bool MemoryQueue::HandOutFound() {
+  if (found_.empty()) return false;
+  for (Found& found : std::exchange(found_, {})) {
+    OnAllocated(found.counted, found.owner, std::move(found.block));
+  }
+  return true;
+}
+
 bool MemoryQueue::HandOut() {
-  if (eviction_.waiting() == 0) return false;
+  const bool found = HandOutFound();
+  if (eviction_.waiting() == 0) return found;
   const Eviction::Decisions decisions = eviction_.Decide(executor_.Now());
   for (const Eviction::Ticket ticket : decisions.granted) {
     auto [bytes, owner] = std::move(owners_.extract(ticket).mapped());
@@ -169,7 +182,7 @@ bool MemoryQueue::HandOut() {
   for (const Copy* copy : decisions.give_up) {
     given_up = pulls_.Yield(copy->id, copy->generation) || given_up;
   }
-  return given_up || !decisions.granted.empty() || !decisions.ask.empty();
+  return found || given_up || !decisions.granted.empty() || !decisions.ask.empty();
 }
 
 void MemoryQueue::ExpireWaits() {

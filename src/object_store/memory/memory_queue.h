@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/common/time/executor.h"
@@ -82,7 +83,8 @@ class MemoryQueue {
   void AllocateScratch(Reservation& from, uint64_t bytes, ScratchDone done);
 
   // ---- what happens
-  // Grants what can be granted now. Returns true if there was anything to do.
+  // Hands out the memory that was found at once, and grants what can be granted now. Returns true
+  // if there was anything to do.
   bool HandOut();
   // Pulls that have waited for too long are not promised to the shards any longer.
   void ExpireWaits();
@@ -102,10 +104,19 @@ class MemoryQueue {
     uint64_t token = 0;
   };
 
+  // A block that was there when it was asked for. Handed out at the end of the turn, because its
+  // owner is still in the call that asks.
+  struct Found {
+    uint64_t counted = 0;
+    MemoryOwner owner;
+    std::shared_ptr<MemoryBlock> block;
+  };
+
   // `counted`: with the records, and reserved.
   void Allocate(uint64_t counted, MemoryOwner owner);
   void OnAllocated(uint64_t counted, const MemoryOwner& owner,
                    absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
+  bool HandOutFound();
   void CancelTicket(Eviction::Ticket ticket);
 
   const StoreOptions& options_;
@@ -121,8 +132,9 @@ class MemoryQueue {
   absl::flat_hash_map<Eviction::Ticket, std::pair<uint64_t, MemoryOwner>> owners_;
   absl::flat_hash_map<uint64_t, Eviction::Ticket> ticket_of_token_;
   std::deque<MemoryWait> waits_;  // in order of time
-  uint64_t allocating_bytes_ = 0;
-  uint64_t reserved_bytes_ = 0;  // of reservations
+  absl::InlinedVector<Found, 1> found_;
+  uint64_t allocating_bytes_ = 0;  // of `found_`, and of what is being made
+  uint64_t reserved_bytes_ = 0;    // of reservations
 };
 
 }  // namespace phalanx::object_store

@@ -77,6 +77,8 @@ class MemoryQueueTest : public ::testing::Test, public MemoryUser {
 
 TEST_F(MemoryQueueTest, MemoryThatIsFreeIsGrantedAtOnce) {
   AskForPut(60);
+  EXPECT_TRUE(copies_.empty()) << "the caller is still in its call";
+  HandOut();
   EXPECT_EQ(copies_.size(), 1u);
   EXPECT_EQ(table_.used_bytes(), 60u);
   EXPECT_EQ(table_.reserved_bytes(), 0u);
@@ -84,6 +86,7 @@ TEST_F(MemoryQueueTest, MemoryThatIsFreeIsGrantedAtOnce) {
 
 TEST_F(MemoryQueueTest, ARequestWaitsUntilACopyGoes) {
   AskForPut(60);
+  HandOut();
   const Request& waiting = AskForPut(50);
   EXPECT_NE(waiting.ticket, 0u);
   EXPECT_EQ(queue_.waiting(), 1u);
@@ -117,6 +120,7 @@ TEST_F(MemoryQueueTest, AnAnsweredRequestIsForgottenBeforeItsTurn) {
 TEST_F(MemoryQueueTest, MemoryThatIsNoLongerWantedIsGivenBack) {
   wanted_ = false;
   AskForPut(60);
+  HandOut();
   EXPECT_EQ(table_.used_bytes(), 0u);
 }
 

@@ -73,6 +73,10 @@ class SharedMemory {
   // earlier objects of this store, so only the writer sees bytes that were not written.
   using Allocated = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<MemoryBlock>>)>;
   virtual void Allocate(uint64_t bytes, Allocated done) = 0;
+  // Returns such a block if its pages exist already and no Allocate waits for them, else nullptr:
+  // then Allocate says whether there is one. Most small objects are allocated so, without a task of
+  // the loop for each.
+  virtual std::shared_ptr<MemoryBlock> TryAllocate(uint64_t bytes) = 0;
 
   // A viewer's process has ended: extents that waited for it are free, unless a process that it
   // forked still maps them. These are checked again before a new segment is made.

@@ -31,6 +31,17 @@ class Turns {
     Turns& turns_;
   };
 
+  // While `gather` is true, all calls are nested in one turn, which ends with false.
+  void Gather(bool gather) {
+    if (gather == std::exchange(gathers_, gather)) return;
+    if (gather) {
+      ++depth_;
+    } else {
+      Leave();
+    }
+  }
+  bool gathers() const { return gathers_; }
+
   // Wraps a callback: it runs in a turn, and does nothing after Close.
   template <typename F>
   auto Guarded(F f) {
@@ -45,7 +56,10 @@ class Turns {
   void Close() { alive_.reset(); }
 
   // The object's copies or requests have changed: settling looks at the object.
-  void Touch(const ObjectId& id) { touched_.push_back(id); }
+  void Touch(const ObjectId& id) {
+    // Most turns touch one object, several times.
+    if (touched_.empty() || touched_.back() != id) touched_.push_back(id);
+  }
   // In the order of Touch.
   std::vector<ObjectId> TakeTouched() { return std::exchange(touched_, {}); }
 
@@ -58,6 +72,7 @@ class Turns {
   absl::AnyInvocable<void()> settle_;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   int depth_ = 0;
+  bool gathers_ = false;
   std::vector<ObjectId> touched_;
 };
 

@@ -78,9 +78,12 @@ class StoreParts : public ::testing::Test, public MemoryUser {
   void RequestEviction(Copy* copy) override { table_.Detach(copy); }
   virtual void GiveMemory(const MemoryOwner&, std::shared_ptr<MemoryBlock>) {}
 
-  // On the loop, with everything that is due at this instant.
+  // On the loop, with the memory that is granted and everything that is due at this instant.
   void Run(const std::function<void()>& f) {
-    loop_.Post([&f] { f(); });
+    loop_.Post([&] {
+      f();
+      memory_queue_.HandOut();
+    });
     scheduler_.RunFor(absl::ZeroDuration());
   }
   void Pass(absl::Duration time) { scheduler_.RunFor(time); }

@@ -1,11 +1,13 @@
 // The memory of a simulated node: HeapMemory with delays and failures, like the helper thread and
-// the system behind the real one. Answers can overtake each other.
+// the system behind the real one. Answers can overtake each other. Half of the small blocks are
+// there at once.
 //
 // Thread rule: as SharedMemory. Testonly.
 #ifndef PHALANX_SIM_SEAMS_SIM_MEMORY_H_
 #define PHALANX_SIM_SEAMS_SIM_MEMORY_H_
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -39,6 +41,9 @@ class SimMemory final : public object_store::SharedMemory {
     } else {
       executor_.RunAt(executor_.Now() + delay, std::move(allocate));
     }
+  }
+  std::shared_ptr<object_store::MemoryBlock> TryAllocate(uint64_t bytes) override {
+    return random_.Chance(0.5) ? heap_.TryAllocate(bytes) : nullptr;
   }
   void Reconsider() override { heap_.Reconsider(); }
   void Trim(uint64_t keep_bytes) override { heap_.Trim(keep_bytes); }
