@@ -19,7 +19,7 @@ class DeafStream : public directory::NodeStream {
  public:
   void Start(Handlers) override {}
   bool writable() const override { return true; }
-  void Send(v1::NodeFrame) override {}
+  void Send(const v1::NodeFrame&) override {}
   void Close(absl::Status) override {}
   std::string peer() const override { return "nobody"; }
 };

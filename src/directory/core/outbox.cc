@@ -1,9 +1,13 @@
 #include "src/directory/core/outbox.h"
 
+#include <algorithm>
+
 #include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 namespace {
+
+constexpr size_t kReserved = 1024;
 
 // Gone, Verdict and Kept all begin with the object and the generation.
 template <typename Message>
@@ -16,7 +20,9 @@ Message& SetSubject(Message& message, const ObjectId& id, const Generation& gene
 }  // namespace
 
 v1::ShardMessage& Outbox::Send(const NodeKey& to) {
-  return messages_.emplace_back(Outgoing{to, {}}).message;
+  Outgoing& outgoing = messages_.emplace_back();
+  outgoing.to = to;
+  return outgoing.message;
 }
 
 void Outbox::SendDeleted(const NodeKey& to, const ObjectId& id, const Generation& generation,
@@ -80,7 +86,10 @@ void Outbox::SendKept(const NodeKey& to, const ObjectId& id, const Generation& g
 // Inline bytes count per turn, which ends when the shard takes the messages.
 std::vector<Outgoing> Outbox::Take() {
   inline_bytes_ = 0;
-  return std::exchange(messages_, {});
+  std::vector<Outgoing> taken = std::exchange(messages_, {});
+  // The next turn decides about as many, and a vector that grows moves each of them.
+  messages_.reserve(std::min(taken.size(), kReserved));
+  return taken;
 }
 
 }  // namespace phalanx::directory

@@ -106,7 +106,7 @@ class World {
     if (event == NodeSession::Event::kRegister) delivered_ = 0;
     PHALANX_CHECK(!event.has_value() || taken, "what is refused is no event");
     PHALANX_CHECK(!session_.established() || proven_, "without the secret there is no session");
-    const size_t messages = session_.TakeMessages().size();
+    const auto messages = static_cast<size_t>(session_.TakeMessages().size());
     PHALANX_CHECK(messages == 0 || taken, "what is refused is not delivered");
     delivered_ += messages;
     // As the client does.
@@ -115,8 +115,8 @@ class World {
 
   void Pump() {
     while (open_) {
-      const auto frame = session_.NextFrame(now_);
-      if (!frame.has_value()) break;
+      const v1::NodeFrame* frame = session_.NextFrame(now_);
+      if (frame == nullptr) break;
       if (frame->has_hello()) hello_ = frame->hello();
       proven_ = proven_ || frame->has_proof();
       PHALANX_CHECK(!frame->has_batch() || session_.established(), "messages come last");

@@ -63,12 +63,12 @@ class PipeStream : public ShardStream {
 
   void Start(Handlers handlers) override { pipe_->handlers = std::move(handlers); }
   bool writable() const override { return pipe_->writable; }
-  void Send(v1::ShardFrame frame) override {
+  void Send(const v1::ShardFrame& frame) override {
     PHALANX_CHECK(pipe_->writable && !pipe_->closed, "who sends has asked before");
     PHALANX_CHECK(frame.ByteSizeLong() <= kMaxFrameBytes, "a frame fits");
     pipe_->writable = !pipe_->slow;
     if (listener_) listener_(node_, frame);
-    pipe_->said.push_back(std::move(frame));
+    pipe_->said.push_back(frame);
   }
   void Close(absl::Status) override { pipe_->closed = true; }
   std::string peer() const override { return "a pipe"; }

@@ -137,9 +137,9 @@ struct Node {
                     ++registered;
                     v1::NodeMessage message;
                     message.mutable_register_begin();
-                    client->Send(message);
+                    client->Send(v1::NodeMessage(message));
                     message.mutable_register_end();
-                    client->Send(message);
+                    client->Send(v1::NodeMessage(message));
                   },
               .on_message =
                   [this](const v1::ShardMessage& message) {

@@ -62,11 +62,11 @@ class StreamReactor : public Reactor,
     return handlers_ != nullptr && !wake_when_writable_;
   }
 
-  void Send(Out frame) {
+  void Send(const Out& frame) {
     MutexLock lock(mu_);
     PHALANX_CHECK(handlers_ != nullptr && !write_in_flight_, "one frame at a time");
     if (closing_) return;
-    out_ = std::move(frame);
+    out_ = frame;
     write_in_flight_ = true;
     this->StartWrite(&out_);
   }
@@ -217,7 +217,7 @@ class GrpcStream final : public MessageStream<Out, In> {
     reactor_->Start(std::move(handlers));
   }
   bool writable() const override { return reactor_->writable(); }
-  void Send(Out frame) override { reactor_->Send(std::move(frame)); }
+  void Send(const Out& frame) override { reactor_->Send(frame); }
   void Close(absl::Status why) override { reactor_->Close(why); }
   std::string peer() const override { return peer_; }
 

@@ -37,11 +37,11 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
     return handlers_ != nullptr && !wake_when_writable_;
   }
 
-  void Send(Out frame) {
+  void Send(const Out& frame) {
     // The other end has closed; on_closed reports it, so the frame is dropped silently.
     if (other_ == nullptr) return;
     PHALANX_CHECK(handlers_ != nullptr && !other_->frame_.has_value(), "one frame at a time");
-    other_->frame_ = std::move(frame);
+    other_->frame_ = frame;
     other_->DeliverLater();
   }
 
@@ -121,7 +121,7 @@ class LocalMessageStream final : public MessageStream<Out, In> {
     end_->Start(std::move(handlers));
   }
   bool writable() const override { return end_->writable(); }
-  void Send(Out frame) override { end_->Send(std::move(frame)); }
+  void Send(const Out& frame) override { end_->Send(frame); }
   void Close(absl::Status why) override { end_->Close(why); }
   std::string peer() const override { return end_->peer(); }
 

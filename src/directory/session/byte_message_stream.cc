@@ -124,7 +124,11 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     ByteWriter out(output_.back());
     out.U32(static_cast<uint32_t>(size));
     out.U8(kind);
-    message.AppendToString(&output_.back());
+    std::string& bytes = output_.back();
+    bytes.resize(bytes.size() + size);
+    // ByteSizeLong above has left the sizes of its parts in the message.
+    message.SerializeWithCachedSizesToArray(
+        reinterpret_cast<uint8_t*>(bytes.data() + bytes.size() - size));
   }
 
   void Write() {
@@ -291,7 +295,7 @@ class ByteMessageStream final : public MessageStream<Out, In> {
     connection_->Start(std::move(handlers));
   }
   bool writable() const override { return connection_->writable(); }
-  void Send(Out frame) override { connection_->Send(frame); }
+  void Send(const Out& frame) override { connection_->Send(frame); }
   void Close(absl::Status why) override { connection_->Close(why); }
   std::string peer() const override { return connection_->peer(); }
 

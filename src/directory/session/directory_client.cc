@@ -117,9 +117,9 @@ void DirectoryClient::Impl::Pump() {
   while (session.NextDeadline() <= executor.Now()) {
     // on_writable continues; until then only the shard's silence needs the timer.
     if (!stream->writable()) return timer.Ensure(session.SilenceDeadline());
-    auto frame = session.NextFrame(executor.Now());
-    if (!frame.has_value()) break;
-    stream->Send(*std::move(frame));
+    const auto* frame = session.NextFrame(executor.Now());
+    if (frame == nullptr) break;
+    stream->Send(*frame);
   }
   timer.Ensure(session.NextDeadline());
 }
@@ -163,8 +163,8 @@ DirectoryClient::~DirectoryClient() {
   // Between two streams there is nothing to say goodbye on; the shard's grace ends the session.
   if (impl_->stream == nullptr) return;
   if (impl_->stream->writable()) {
-    if (auto frame = impl_->session.LastFrame(impl_->executor.Now())) {
-      impl_->stream->Send(*std::move(frame));
+    if (const auto* frame = impl_->session.LastFrame(impl_->executor.Now())) {
+      impl_->stream->Send(*frame);
     }
   }
   impl_->stream->Close(absl::OkStatus());

@@ -47,7 +47,7 @@ class MessageStream {
   // frame. REQUIRES for Send: writable(), a frame of at most kMaxFrameBytes; each of the first
   // kGreetingFrames at most kMaxGreetingBytes.
   virtual bool writable() const = 0;
-  virtual void Send(Out frame) = 0;
+  virtual void Send(const Out& frame) = 0;
 
   // Sends the queued frame first, as far as the transport can. If the shard closes, the peer's
   // on_closed gets `why`. Idempotent; no callback afterwards.

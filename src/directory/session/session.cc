@@ -130,9 +130,11 @@ std::optional<NodeSession::Event> NodeSession::TakeEvent() {
   return std::exchange(event_, std::nullopt);
 }
 
-std::vector<v1::ShardMessage> NodeSession::TakeMessages() { return link_.TakeDelivered(); }
+google::protobuf::RepeatedPtrField<v1::ShardMessage> NodeSession::TakeMessages() {
+  return link_.TakeDelivered();
+}
 
-void NodeSession::Send(v1::NodeMessage message) {
+void NodeSession::Send(v1::NodeMessage&& message) {
   // Without a session the message is void: the user registers its whole state at the next Welcome.
   if (session_id_ == 0) return;
   const bool registers = Registers(message);
@@ -141,30 +143,32 @@ void NodeSession::Send(v1::NodeMessage message) {
   if (link_.overflowed()) session_id_ = 0;
 }
 
-std::optional<v1::NodeFrame> NodeSession::NextFrame(Instant now) {
-  v1::NodeFrame frame;
+const v1::NodeFrame* NodeSession::NextFrame(Instant now) {
+  v1::NodeFrame& frame = link_.NewFrame<v1::NodeFrame>();
   switch (phase_) {
     case Phase::kHelloDue:
       phase_ = Phase::kChallengeAwaited;
-      return HelloFrame();
+      frame = HelloFrame();
+      return &frame;
     case Phase::kProofDue:
       phase_ = Phase::kWelcomeAwaited;
-      return ProofFrame();
+      frame = ProofFrame();
+      return &frame;
     case Phase::kEstablished:
-      if (link_.overflowed() || !link_.Fill(*frame.mutable_batch(), now)) return std::nullopt;
-      return frame;
+      if (link_.overflowed() || !link_.Fill(*frame.mutable_batch(), now)) return nullptr;
+      return &frame;
     default:
-      return std::nullopt;
+      return nullptr;
   }
 }
 
-std::optional<v1::NodeFrame> NodeSession::LastFrame(Instant now) {
-  if (phase_ != Phase::kEstablished || link_.overflowed()) return std::nullopt;
-  v1::NodeFrame frame;
+const v1::NodeFrame* NodeSession::LastFrame(Instant now) {
+  if (phase_ != Phase::kEstablished || link_.overflowed()) return nullptr;
+  v1::NodeFrame& frame = link_.NewFrame<v1::NodeFrame>();
   // If nothing is due, the goodbye still needs a batch to travel in.
   if (!link_.Fill(*frame.mutable_batch(), now)) frame.mutable_batch()->Clear();
   frame.mutable_batch()->set_goodbye(true);
-  return frame;
+  return &frame;
 }
 
 v1::NodeFrame NodeSession::HelloFrame() {
@@ -263,9 +267,9 @@ absl::Status ShardSession::OnFrame(v1::NodeFrame frame, Instant now) {
   return absl::OkStatus();
 }
 
-std::optional<v1::ShardFrame> ShardSession::NextFrame(Instant now) {
-  if (!link_.attached() || link_.overflowed()) return std::nullopt;
-  v1::ShardFrame frame;
+const v1::ShardFrame* ShardSession::NextFrame(Instant now) {
+  if (!link_.attached() || link_.overflowed()) return nullptr;
+  v1::ShardFrame& frame = link_.NewFrame<v1::ShardFrame>();
   // The Welcome is the first frame: the node accepts no batch before it.
   if (welcome_due_) {
     welcome_due_ = false;
@@ -275,10 +279,9 @@ std::optional<v1::ShardFrame> ShardSession::NextFrame(Instant now) {
     welcome.set_resumed(resumed_);
     welcome.set_last_received(link_.received());
     welcome.set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(link_.lease())));
-    return frame;
+    return &frame;
   }
-  if (!link_.Fill(*frame.mutable_batch(), now)) return std::nullopt;
-  return frame;
+  return link_.Fill(*frame.mutable_batch(), now) ? &frame : nullptr;
 }
 
 Instant ShardSession::NextDeadline() const {

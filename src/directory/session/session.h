@@ -58,18 +58,19 @@ class NodeSession {
   // order or malformed), or any other code in the shard's refusal.
   absl::Status OnFrame(v1::ShardFrame frame, Instant now);
   std::optional<Event> TakeEvent();
-  std::vector<v1::ShardMessage> TakeMessages();
+  google::protobuf::RepeatedPtrField<v1::ShardMessage> TakeMessages();
 
   // Queues a message for the session; drops the message if there is no session (before the first
   // Welcome, after an overflow).
-  void Send(v1::NodeMessage message);
+  void Send(v1::NodeMessage&& message);
 
-  // The next frame to put on a writable stream, if there is one: handshake, messages, or an
-  // acknowledgement / heartbeat that is due.
-  std::optional<v1::NodeFrame> NextFrame(Instant now);
-  // The last frame before a node leaves for good: the queued messages, and a goodbye. Nothing if
-  // the session is not established.
-  std::optional<v1::NodeFrame> LastFrame(Instant now);
+  // The next frame to put on a writable stream, or nullptr: handshake, messages, or an
+  // acknowledgement / heartbeat that is due. It refers to the queued messages, and is valid until
+  // the next call.
+  const v1::NodeFrame* NextFrame(Instant now);
+  // The last frame before a node leaves for good: the queued messages, and a goodbye. nullptr if
+  // the session is not established. Valid as that of NextFrame.
+  const v1::NodeFrame* LastFrame(Instant now);
   // When NextFrame has a frame (in the past, if it has one now), or when silence of the shard ends
   // the stream. Infinite without a stream.
   Instant NextDeadline() const;
@@ -140,13 +141,15 @@ class ShardSession {
   // Takes a frame after the proof. InvalidArgument if the frame is out of order or malformed: close
   // the stream.
   absl::Status OnFrame(v1::NodeFrame frame, Instant now);
-  std::vector<v1::NodeMessage> TakeMessages() { return link_.TakeDelivered(); }
+  google::protobuf::RepeatedPtrField<v1::NodeMessage> TakeMessages() {
+    return link_.TakeDelivered();
+  }
 
   // Queues a message, with or without a stream.
   void Send(v1::ShardMessage&& message) { link_.Send(std::move(message)); }
 
-  // The next frame to put on a writable stream, if there is one.
-  std::optional<v1::ShardFrame> NextFrame(Instant now);
+  // The next frame to put on a writable stream, or nullptr. Valid as a NodeSession's.
+  const v1::ShardFrame* NextFrame(Instant now);
   // When NextFrame has a frame (in the past, if it has one now), or when the session expires.
   Instant NextDeadline() const;
 

@@ -2,7 +2,8 @@
 // heartbeats, and the detection of a silent peer. Pure; NodeSession and ShardSession put the
 // handshake in front of it.
 //
-//   Send ──► unacknowledged: [sent on this stream | not yet sent] ──Fill──► batches
+//   Send ──► unacknowledged: [sent on this stream | not yet sent] ──Fill──► batches, which refer to
+//   them
 //   batches ──Take──► delivered ──TakeDelivered──► user
 //
 // Invariants
@@ -24,12 +25,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "google/protobuf/arena.h"
+#include "google/protobuf/repeated_field.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
 #include "src/common/time/instant.h"
@@ -69,7 +72,7 @@ class SessionLink {
   void Begin(absl::Duration lease) {
     lease_ = lease;
     Drop();
-    delivered_.clear();
+    delivered_.Clear();
     acknowledged_ = received_ = sent_ = 0;
     attached_ = overflowed_ = false;
   }
@@ -147,10 +150,18 @@ class SessionLink {
     return absl::OkStatus();
   }
 
-  std::vector<In> TakeDelivered() { return std::exchange(delivered_, {}); }
+  google::protobuf::RepeatedPtrField<In> TakeDelivered() { return std::exchange(delivered_, {}); }
+
+  // Returns an empty frame, which lives until the next call.
+  template <typename Frame>
+  Frame& NewFrame() {
+    frames_->Reset();
+    return *google::protobuf::Arena::CreateMessage<Frame>(frames_.get());
+  }
 
   // Fills an empty batch with the messages to send now. Returns false if there is nothing to send.
-  // REQUIRES: attached.
+  // REQUIRES: attached; the batch is of the last NewFrame. It refers to the queued messages: they
+  // are not copied for the stream, and stay here until they are acknowledged.
   template <typename Batch>
   bool Fill(Batch& batch, Instant now) {
     if (now < NextSend()) return false;
@@ -158,10 +169,10 @@ class SessionLink {
     batch.set_acknowledged(received_);
     size_t bytes = 0;
     while (sent_ < unacknowledged_.size()) {
-      const Pending& pending = unacknowledged_[sent_];
+      Pending& pending = unacknowledged_[sent_];
       bytes += pending.bytes + kMessageOverhead;
       if (bytes > kMaxBatchBytes && !batch.messages().empty()) break;
-      *batch.add_messages() = pending.message;
+      batch.mutable_messages()->UnsafeArenaAddAllocated(&pending.message);
       ++sent_;
     }
     last_sent_ = now;
@@ -223,15 +234,21 @@ class SessionLink {
 
   template <typename Batch>
   void Deliver(Batch& batch, Instant now) {
-    uint64_t sequence = batch.first_sequence();
-    delivered_.reserve(delivered_.size() + static_cast<size_t>(batch.messages_size()));
-    for (In& message : *batch.mutable_messages()) {
-      const bool had = sequence++ <= received_;
-      if (had && !DefectActive(Defect::kSequenceNotDeduplicated)) continue;
-      if (!had) ++received_;
-      ++unreported_messages_;
-      unreported_bytes_ += message.ByteSizeLong();
-      delivered_.push_back(std::move(message));
+    auto& messages = *batch.mutable_messages();
+    const int count = messages.size();
+    if (!DefectActive(Defect::kSequenceNotDeduplicated)) {
+      // Nearly always none: a stream that resumes begins with the first message that is missing.
+      const uint64_t had = received_ + 1 - batch.first_sequence();
+      messages.DeleteSubrange(0, static_cast<int>(std::min<uint64_t>(had, messages.size())));
+    }
+    for (const In& message : messages) unreported_bytes_ += message.ByteSizeLong();
+    unreported_messages_ += static_cast<uint64_t>(messages.size());
+    const uint64_t last = batch.first_sequence() + static_cast<uint64_t>(count) - 1;
+    received_ = std::max(received_, last);
+    if (delivered_.empty()) {
+      delivered_.Swap(&messages);
+    } else {
+      for (In& message : messages) delivered_.Add(std::move(message));
     }
     if (unreported_messages_ >= kAckMessages || unreported_bytes_ >= kAckBytes) {
       ack_due_ = now;
@@ -251,6 +268,8 @@ class SessionLink {
 
   // Sending.
   std::deque<Pending> unacknowledged_;
+  // Has the last frame. An arena does not destroy the messages that its frame refers to.
+  std::unique_ptr<google::protobuf::Arena> frames_ = std::make_unique<google::protobuf::Arena>();
   size_t unacknowledged_bytes_ = 0;
   // The part of it that counts against the limits.
   size_t counted_messages_ = 0;
@@ -261,7 +280,7 @@ class SessionLink {
   uint64_t oversized_ = 0;
 
   // Receiving.
-  std::vector<In> delivered_;
+  google::protobuf::RepeatedPtrField<In> delivered_;
   uint64_t received_ = 0;
   uint64_t unreported_messages_ = 0;
   size_t unreported_bytes_ = 0;

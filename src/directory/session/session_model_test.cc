@@ -110,7 +110,7 @@ class World {
     if (random_.Chance(0.01)) {
       message.mutable_query_request()->set_object_id(std::string(400'000, 'x'));
     }
-    node_.Send(message);
+    node_.Send(std::move(message));
     if (node_.overflowed()) {
       current_ = 0;
       return Break();
@@ -166,13 +166,13 @@ class World {
 
   void NodeToShard() {
     if (!open_) Open();
-    if (auto frame = node_.NextFrame(now_)) to_shard_.push_back(*std::move(frame));
+    if (const auto* frame = node_.NextFrame(now_)) to_shard_.push_back(*frame);
     Arrive(to_shard_);
   }
 
   void ShardToNode() {
     if (attached_ && session_ != nullptr) {
-      if (auto frame = session_->NextFrame(now_)) to_node_.push_back(*std::move(frame));
+      if (const auto* frame = session_->NextFrame(now_)) to_node_.push_back(*frame);
     }
     Arrive(to_node_);
   }

@@ -12,6 +12,7 @@
 namespace phalanx::directory {
 namespace {
 
+using ::google::protobuf::RepeatedPtrField;
 using ::phalanx::testing::IsOk;
 using ::phalanx::testing::StatusIs;
 using ::testing::AllOf;
@@ -78,12 +79,12 @@ struct Pair {
   // One frame in each direction, if there is one; the result is how many moved.
   int Exchange() {
     int frames = 0;
-    if (auto frame = node.NextFrame(now)) {
-      EXPECT_THAT(shard->OnFrame(*std::move(frame), now), IsOk());
+    if (const auto* frame = node.NextFrame(now)) {
+      EXPECT_THAT(shard->OnFrame(*frame, now), IsOk());
       ++frames;
     }
-    if (auto frame = shard->NextFrame(now)) {
-      EXPECT_THAT(node.OnFrame(*std::move(frame), now), IsOk());
+    if (const auto* frame = shard->NextFrame(now)) {
+      EXPECT_THAT(node.OnFrame(*frame, now), IsOk());
       ++frames;
     }
     return frames;
@@ -96,13 +97,13 @@ struct Pair {
   std::unique_ptr<ShardSession> shard;
 };
 
-std::vector<uint64_t> Numbers(const std::vector<v1::NodeMessage>& messages) {
+std::vector<uint64_t> Numbers(const RepeatedPtrField<v1::NodeMessage>& messages) {
   std::vector<uint64_t> numbers;
   for (const auto& message : messages) numbers.push_back(message.query_request().request_id());
   return numbers;
 }
 
-std::vector<uint64_t> Numbers(const std::vector<v1::ShardMessage>& messages) {
+std::vector<uint64_t> Numbers(const RepeatedPtrField<v1::ShardMessage>& messages) {
   std::vector<uint64_t> numbers;
   for (const auto& message : messages) numbers.push_back(message.query_reply().request_id());
   return numbers;
@@ -122,10 +123,10 @@ TEST(SessionTest, MessagesOfOneTurnTravelInOneBatch) {
   Pair pair;
   pair.Connect();
   for (uint64_t i = 0; i < 100; ++i) pair.node.Send(Query(i));
-  const auto frame = pair.node.NextFrame(pair.now);
-  ASSERT_TRUE(frame.has_value());
+  const v1::NodeFrame* frame = pair.node.NextFrame(pair.now);
+  ASSERT_NE(frame, nullptr);
   EXPECT_EQ(frame->batch().messages_size(), 100);
-  EXPECT_EQ(pair.node.NextFrame(pair.now), std::nullopt);
+  EXPECT_EQ(pair.node.NextFrame(pair.now), nullptr);
 }
 
 TEST(SessionTest, ABatchStopsGrowingAtItsLimit) {
@@ -137,7 +138,7 @@ TEST(SessionTest, ABatchStopsGrowingAtItsLimit) {
     pair.node.Send(std::move(message));
   }
   int frames = 0;
-  for (; auto frame = pair.node.NextFrame(pair.now); ++frames) {
+  for (; const auto* frame = pair.node.NextFrame(pair.now); ++frames) {
     EXPECT_LE(frame->ByteSizeLong(), kMaxBatchBytes + 100);
   }
   EXPECT_EQ(frames, 3);
@@ -148,7 +149,7 @@ TEST(SessionTest, AMessageThatNoFrameCanCarryIsDroppedAndCounted) {
   pair.Connect();
   v1::NodeMessage message;
   message.mutable_withdraw()->set_reason(std::string(kMaxMessageBytes, 'x'));
-  pair.node.Send(message);
+  pair.node.Send(std::move(message));
   pair.node.Send(Query(1));
   EXPECT_EQ(pair.node.oversized(), 1);
   pair.Exchange();
@@ -192,13 +193,13 @@ TEST(SessionTest, AnIdleSessionCostsTwoFramesASecondEachWay) {
   pair.Connect();
   int from_node = 0, from_shard = 0;
   for (; pair.now < kStart + absl::Seconds(60); pair.now = pair.now + absl::Milliseconds(1)) {
-    if (auto frame = pair.node.NextFrame(pair.now)) {
+    if (const auto* frame = pair.node.NextFrame(pair.now)) {
       ++from_node;
-      ASSERT_THAT(pair.shard->OnFrame(*std::move(frame), pair.now), IsOk());
+      ASSERT_THAT(pair.shard->OnFrame(*frame, pair.now), IsOk());
     }
-    if (auto frame = pair.shard->NextFrame(pair.now)) {
+    if (const auto* frame = pair.shard->NextFrame(pair.now)) {
       ++from_shard;
-      ASSERT_THAT(pair.node.OnFrame(*std::move(frame), pair.now), IsOk());
+      ASSERT_THAT(pair.node.OnFrame(*frame, pair.now), IsOk());
     }
     ASSERT_FALSE(pair.shard->Expired(pair.now));
     ASSERT_FALSE(pair.node.ShardSilent(pair.now));
@@ -231,7 +232,7 @@ TEST(SessionTest, AnUnacknowledgedMessageThatArrivedIsNotDeliveredTwice) {
   Pair pair;
   pair.Connect();
   pair.node.Send(Query(1));
-  const auto frame = pair.node.NextFrame(pair.now);
+  const v1::NodeFrame* frame = pair.node.NextFrame(pair.now);
   EXPECT_THAT(pair.shard->OnFrame(*frame, pair.now), IsOk());
   EXPECT_THAT(pair.shard->OnFrame(*frame, pair.now), IsOk());
   pair.Break();
@@ -307,7 +308,7 @@ TEST(SessionTest, TooMuchUnacknowledgedEndsTheSessionAndBoundsTheMemory) {
   for (uint64_t i = 0; i < 20; ++i) pair.node.Send(Query(i));
   EXPECT_TRUE(pair.node.overflowed());
   EXPECT_EQ(pair.node.unacknowledged(), 0);
-  EXPECT_EQ(pair.node.NextFrame(pair.now), std::nullopt);
+  EXPECT_EQ(pair.node.NextFrame(pair.now), nullptr);
   pair.Break();
   pair.Connect();
   EXPECT_EQ(pair.node.TakeEvent(), NodeSession::Event::kRegister);
@@ -494,7 +495,7 @@ TEST(SessionHandshakeTest, TheNodeRefusesAShardWithAnotherSecret) {
   ShardHandshake handshake(other, std::string(32, 's'));
   EXPECT_THAT(node.OnFrame(**handshake.OnFrame(*node.NextFrame(kStart)), kStart),
               StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_EQ(node.NextFrame(kStart), std::nullopt);
+  EXPECT_EQ(node.NextFrame(kStart), nullptr);
 }
 
 TEST(SessionHandshakeTest, TheShardRefusesAProofOfAnotherStream) {

@@ -402,9 +402,9 @@ void Shard::Impl::Pump(Session& session) {
     ShardStream& stream = *streams.at(session.stream).stream;
     // on_writable continues; until then only the expiry needs the timer.
     if (!stream.writable()) return session_timer.Ensure(due.ExpiresAt());
-    auto frame = due.NextFrame(executor.Now());
-    if (!frame.has_value()) break;
-    stream.Send(*std::move(frame));
+    const auto* frame = due.NextFrame(executor.Now());
+    if (frame == nullptr) break;
+    stream.Send(*frame);
   }
   session_timer.Ensure(due.NextDeadline());
 }

@@ -402,7 +402,7 @@ TEST_F(ShardTest, AHelloOfAStrangerDoesNotTouchTheSession) {
   NodeSession session(Config(), Info("n1", 99));
   session.StreamOpened(std::string(32, 'n'), Instant());
   RawStream raw;
-  OpenRaw(Stranger(), raw, session.NextFrame(Instant()));
+  OpenRaw(Stranger(), raw, *session.NextFrame(Instant()));
   EXPECT_TRUE(Until([&raw] { return raw.frames.size() == 1; }));
   scheduler_.RunFor(absl::Seconds(1));
   EXPECT_EQ(node.states.size(), 1);

@@ -82,12 +82,12 @@ class TracingStream final : public directory::NodeStream {
     stream_->Start(std::move(handlers));
   }
   bool writable() const override { return stream_->writable(); }
-  void Send(v1::NodeFrame frame) override {
+  void Send(const v1::NodeFrame& frame) override {
     for (const auto& message : frame.batch().messages()) {
       if (trace_.to_journal) Note(trace_.prefix, " -> ", message, history_);
       if (trace_.on_sent) trace_.on_sent(message);
     }
-    stream_->Send(std::move(frame));
+    stream_->Send(frame);
   }
   void Close(absl::Status why) override { stream_->Close(std::move(why)); }
   std::string peer() const override { return stream_->peer(); }
