@@ -101,9 +101,13 @@ bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
     // A thread whose timeout is zero still leads once, to take in the frames that have already
     // arrived.
     if (ended || (now >= until && (led || waiters_.leading() || !status_.ok()))) break;
+    // A callback became ready while others ran, when this thread was not asleep to be woken for it.
+    const bool more = self.runs_callbacks && !ready_.empty();
     if (!waiters_.leading() && status_.ok()) {
-      Lead(&self, until);
+      Lead(&self, more ? now : until);
       led = true;
+    } else if (more) {
+      continue;
     } else if (!trash_.empty()) {
       // A follower can sleep for long, so it empties the trash first.
       Unlock();

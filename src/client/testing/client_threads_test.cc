@@ -275,6 +275,22 @@ TEST(ClientCallbacks, RunInTheCallbackThread) {
   EXPECT_TRUE(closed);
 }
 
+TEST(ClientCallbacks, WhatBecomesReadyWhileACallbackRunsIsRunAfterIt) {
+  LocalNode node;
+  auto client = ConnectTo(node, /*callback_thread=*/true);
+  Gate runs, ends, second;
+  client->Put(Id(1), "bytes").OnReady([&](const absl::StatusOr<PutResult>&) {
+    runs.Open();
+    ends.Pass();
+  });
+  runs.Pass();
+  const Future<PutResult> put = client->Put(Id(2), "bytes");
+  put.OnReady([&](const absl::StatusOr<PutResult>&) { second.Open(); });
+  EXPECT_THAT(put.Wait(), IsOk());
+  ends.Open();
+  second.Pass();
+}
+
 TEST(ClientCallbacks, ACallbackCanDropTheLastReference) {
   LocalNode node;
   for (const bool thread : {false, true}) {
