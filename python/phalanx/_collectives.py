@@ -478,10 +478,10 @@ def allreduce(
         connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
     )
     call = yield from _committed(connection, call, target, refs)
+    opened = _calls.views_of(connection, call, 1)
     if dtype is not None:
-        metadata = _calls.views_of(connection, call, 1)[0][1]
-        yield from _structures.keep(connection, metadata, connection._seconds(timeout))
-    return (yield from _objects.values_of(connection, call, 1))[0]
+        yield from _structures.keep(connection, opened[0][1], connection._seconds(timeout))
+    return (yield from _objects.opened_values(connection, opened))[0]
 
 
 def reduce_scatter(
