@@ -282,6 +282,9 @@ typedef struct {
   uint64_t offset;
   uint64_t length;
   int64_t timeout;
+  /* The metadata that every folded source must have; of size 0: not compared. */
+  const char* source_metadata;
+  size_t source_metadata_size;
 } phx_reduce_options;
 
 phx_call* phx_reduce(phx_client* client, const char* target, const char* sources, size_t n,

@@ -62,6 +62,7 @@ class ObjectRef(Generic[T_co]):
         "_name",
         "_named",
         "_reason",
+        "_stored",
         "_token",
     )
 
@@ -82,6 +83,9 @@ class ObjectRef(Generic[T_co]):
         self._name: tuple[str, str] | None = None
         # The object with a producer's long exception: it lives as long as this ref.
         self._reason: ObjectRef | None = None
+        # The metadata and size of the object that this process has put under this ref; another one
+        # can be there by now.
+        self._stored: tuple[bytes, int] | None = None
         self._token: bytes | None = None
         self._id = bytes(object_id)
         self._cluster = cluster
