@@ -83,7 +83,8 @@ void phx_id_random(char* id);
 void phx_id_from_name(const char* name_space, size_t name_space_size, const char* name,
                       size_t name_size, char* id);
 /* phx_id_from_name; the client remembers the name, sends it along with what it puts, gets and
- * reduces under the id, and shows it in errors (Client::Id in client.h). */
+ * reduces under the id, and shows it in errors (Client::Id in client.h). NULL as `id`: the caller
+ * has it already. */
 void phx_client_id(phx_client* client, const char* name_space, size_t name_space_size,
                    const char* name, size_t name_size, char* id);
 
