@@ -286,7 +286,7 @@ def delete(
 ) -> Steps[None]:
     """Delete objects in the whole cluster; see `Client.delete`."""
     wanted = [refs] if isinstance(refs, ObjectRef) else several(refs, "delete", or_one=True)
-    ids = [id_for(connection, ref) for ref in wanted]  # nothing is deleted if one of them is no ref
+    ids = [id_for(connection, ref, False) for ref in wanted]  # nothing is deleted if one of them is no ref
 
     def begin(object_id: bytes) -> Any:
         return _waiting.owned(lib.phx_delete(connection._ptr, object_id, nanos(seconds)))

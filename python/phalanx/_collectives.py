@@ -208,7 +208,7 @@ def _begin(
         elements, op, num_objects, order, root, deadline.left(), is_open, metadata
     )
     options.owned = not target._named
-    target_id, ids = id_for(connection, target), ids_for(connection, wanted)
+    target_id, ids = id_for(connection, target), ids_for(connection, wanted, sends_names=False)
     call = getattr(lib, verb)(connection._ptr, target_id, ids, len(wanted), options)
     return _waiting.owned(call, lib.phx_call_forget), target
 
@@ -322,7 +322,7 @@ def _alike(
     # All requests are in flight before the first wait.
     with connection._batch():
         calls = [
-            _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds)))
+            _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref, False), nanos(seconds)))
             for ref in refs
         ]
     first = None

@@ -56,6 +56,8 @@ _errors: dict[int, type[exceptions.PhalanxError]] = {
 }
 
 _ID = re.compile(r"\b[0-9a-f]{40}\b")
+# An id without its name in front of it, as the library writes ids whose names it was not sent.
+_BARE_ID = re.compile(r'(?<!" \()\b[0-9a-f]{40}\b')
 
 # The namespaces and names of ids that this process has derived or received, for the texts of errors.
 _names: dict[bytes, tuple[str, str]] = {}
@@ -69,6 +71,7 @@ def error_of(code: int, message: str, node: str | None = None) -> exceptions.Pha
     if code == PRECONDITION and "speaks version" in message:
         kind = exceptions.VersionError
         message = f"{message}; this is phalanx {__version__} on host {os.uname().nodename}"
+    message = _BARE_ID.sub(lambda found: shown(bytes.fromhex(found.group())), message)
     named = _ID.search(message)
     return kind(message, named and named.group(), node)
 

@@ -333,8 +333,10 @@ def _remedy_for(value: Any) -> str:
     return f": phalanx.ref({_arguments.shown(value)}) is the ref of that name"
 
 
-def id_for(connection: Connection, ref: ObjectRef) -> bytes:
+def id_for(connection: Connection, ref: ObjectRef, sends_name: bool = True) -> bytes:
     """Return the id of a ref for a call of this connection, which takes a hold for the ref.
+
+    `sends_name`: the call creates or fetches the object, so the node gets its name, if there is one.
 
     Raises
     ------
@@ -355,14 +357,14 @@ def id_for(connection: Connection, ref: ObjectRef) -> bytes:
             ref.hex(),
             connection._address,
         )
-    if connection not in ref._held:
+    if (sends_name or not ref._named) and connection not in ref._held:
         ref._hold(connection)
     return ref._id
 
 
-def ids_for(connection: Connection, refs: Sequence[ObjectRef]) -> bytes:
+def ids_for(connection: Connection, refs: Sequence[ObjectRef], sends_names: bool = True) -> bytes:
     """Return the ids of refs in a row; see `id_for`."""
-    return b"".join([id_for(connection, ref) for ref in refs])
+    return b"".join([id_for(connection, ref, sends_names) for ref in refs])
 
 
 def _tells_clusters_apart(one: str, other: str) -> bool:

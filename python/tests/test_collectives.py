@@ -263,6 +263,16 @@ def test_a_source_that_was_put_again_is_no_error(nodes):
     clients[0].delete(ref)
 
 
+def test_an_error_has_the_names_of_sources(nodes):
+    clients, _, _ = nodes
+    there, missing = phalanx.ObjectRef.from_name("there"), phalanx.ObjectRef.from_name("missing")
+    clients[0].put(np.ones(3), there)
+    for dtype in (None, np.float64):
+        with pytest.raises(exceptions.GetTimeoutError, match=f'"missing" \\({missing.hex()}\\)'):
+            clients[0].reduce([there, missing], dtype=dtype, timeout=0.2)
+    clients[0].delete(there)
+
+
 def test_a_value_that_existed_is_not_remembered(nodes):
     clients, _, _ = nodes
     ref, same = phalanx.ObjectRef.from_name("existed"), phalanx.ObjectRef.from_name("existed")
