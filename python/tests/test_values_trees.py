@@ -192,6 +192,8 @@ USUAL = np.arange(6, dtype="f4").reshape(2, 3)
         ([USUAL.view("V4")], [USUAL.view([("x", "f4")])]),
         ([USUAL.astype("M8[s]")], [USUAL.astype("M8[ms]")]),
         ({"a": [USUAL], "b": USUAL}, {"a": [USUAL, USUAL]}),
+        ({"a": np.ones(20_000), "b": [USUAL]}, {"a": [np.ones(20_000)], "b": USUAL}),
+        ({"a": USUAL, "b": np.ones(3, "i2"), "c": np.ones(1, "f4")}, {"a": USUAL, "b": np.ones(3, "i4")}),
     ],
 )
 def test_trees_are_encoded_the_same_each_time(first, other):

@@ -65,36 +65,37 @@ Find = Callable[[bytes], TreeSpec]
 
 
 class _Form(NamedTuple):
-    """The parts of the payload that trees of one outline share (`trees.outline_of`).
+    """What trees of one outline share (`trees.outline_of`): the next one is not scanned.
 
     Attributes
     ----------
-    gaps
-        The zeros before each part.
     order
         The indices of the leaves in the order of the payload.
+    gaps
+        The zeros before each of them, if the payload is made by bytes.join; else empty.
     """
 
     metadata: bytes
-    nbytes: int
-    gaps: tuple[bytes, ...]
+    spec: TreeSpec
     order: tuple[int, ...]
+    gaps: tuple[bytes, ...]
 
     def encode(self, leaves: list[Any]) -> Encoded:
+        if not self.gaps:
+            return _encoded(self.metadata, self.spec, leaves)
         pieces = [piece for gap, index in zip(self.gaps, self.order) for piece in (gap, leaves[index])]
-        return Encoded(self.metadata, self.nbytes, memoryview(b"".join(pieces)))
+        return Encoded(self.metadata, self.spec.nbytes, memoryview(b"".join(pieces)))
 
 
-def _remember_form(outline: tuple[Any, ...], spec: TreeSpec, metadata: bytes) -> None:
-    """Remember the form of small trees of arrays: the next tree of this outline is not scanned."""
-    order = sorted(range(len(spec.leaves)), key=lambda index: spec.leaves[index].offset)
+def _form_of(metadata: bytes, spec: TreeSpec, leaves: list[Any]) -> _Form:
+    order = sorted(range(len(leaves)), key=lambda index: spec.leaves[index].offset)
     gaps, at = [], 0
-    for leaf in (spec.leaves[index] for index in order):
-        gaps.append(bytes(leaf.offset - at))
-        at = leaf.offset + leaf.nbytes
-    if len(_form_cache) >= _MAX_CACHED:
-        _form_cache.clear()
-    _form_cache[outline] = _Form(metadata, spec.nbytes, tuple(gaps), tuple(order))
+    # A larger payload is written in place, without a copy before.
+    if spec.nbytes <= LARGE_COPY_BYTES and _can_be_joined(leaves):
+        for leaf in (spec.leaves[index] for index in order):
+            gaps.append(bytes(leaf.offset - at))
+            at = leaf.offset + leaf.nbytes
+    return _Form(metadata, spec, tuple(order), tuple(gaps))
 
 
 def encode(value: Any) -> Encoded:
@@ -114,8 +115,10 @@ def encode(value: Any) -> Encoded:
     spec, leaves = trees.scan(value)
     metadata = _whole_metadata(spec)
     if metadata is not None:
-        if outline is not None and spec.nbytes <= LARGE_COPY_BYTES and _can_be_joined(leaves):
-            _remember_form(outline, spec, metadata)
+        if outline is not None:
+            if len(_form_cache) >= _MAX_CACHED:
+                _form_cache.clear()
+            _form_cache[outline] = _form_of(metadata, spec, leaves)
         return _encoded(metadata, spec, leaves)
     if spec.runs:
         # A structure inside the payload would be folded like elements, so it becomes an object of
