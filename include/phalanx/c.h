@@ -83,7 +83,8 @@ void phx_id_random(char* id);
 void phx_id_from_name(const char* name_space, size_t name_space_size, const char* name,
                       size_t name_size, char* id);
 /* phx_id_from_name; the client remembers the name, sends it along with what it puts, gets and
- * reduces under the id, and shows it in errors (Client::Id in client.h). */
+ * reduces under the id, and shows it in errors (Client::Id in client.h). NULL as `id`: the caller
+ * has it already. */
 void phx_client_id(phx_client* client, const char* name_space, size_t name_space_size,
                    const char* name, size_t name_size, char* id);
 
@@ -282,6 +283,9 @@ typedef struct {
   uint64_t offset;
   uint64_t length;
   int64_t timeout;
+  /* The metadata that every folded source must have; of size 0: not compared. */
+  const char* source_metadata;
+  size_t source_metadata_size;
 } phx_reduce_options;
 
 phx_call* phx_reduce(phx_client* client, const char* target, const char* sources, size_t n,

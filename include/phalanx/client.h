@@ -273,6 +273,10 @@ struct ReduceOptions {
   // length is the end of the last run.
   uint64_t offset = 0;
   uint64_t length = 0;
+  // The metadata that every source must have, at most 4 KiB; the reduction ends with
+  // InvalidArgument if one that is to be folded has another. Empty: not compared. Requests that
+  // differ here join one reduction, which compares what its first request named.
+  std::string source_metadata;
   // The target is owned: it is freed when its last hold ends, if all requests before its creation
   // set this field. This client holds it once from the call on, unless the call fails. The client
   // holds the sources until the call has ended.

@@ -55,6 +55,7 @@ def put(
 ) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     # Another node can have the object: only the directory knows all of them.
+    is_new = ref is None
     check = not exist_ok and ref is not None and checked(ref)._named
     deadline = _waiting.Deadline(seconds) if check else None
     if ref is None:
@@ -83,8 +84,10 @@ def put(
 
         call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check, ttl)
     yield Finish(call, None, "Put", object_id)
-    if deadline is not None and _number(connection, call) == 1:
+    existed = not is_new and _number(connection, call) == 1
+    if existed and deadline is not None:
         yield from _check_same(connection, ref, encoded, deadline.left())
+    ref._stored = None if existed and deadline is None else (encoded.metadata, encoded.nbytes)
     if not keep:
         _waiting.taken(call)
         ref._counts_with(connection)
@@ -283,10 +286,17 @@ def delete(
 ) -> Steps[None]:
     """Delete objects in the whole cluster; see `Client.delete`."""
     wanted = [refs] if isinstance(refs, ObjectRef) else several(refs, "delete", or_one=True)
-    ids = [id_for(connection, ref) for ref in wanted]  # nothing is deleted if one of them is no ref
-    # All deletes are in flight before the first wait.
-    with connection._batch():
-        calls = [_waiting.owned(lib.phx_delete(connection._ptr, each, nanos(seconds))) for each in ids]
+    ids = [id_for(connection, ref, False) for ref in wanted]  # nothing is deleted if one of them is no ref
+
+    def begin(object_id: bytes) -> Any:
+        return _waiting.owned(lib.phx_delete(connection._ptr, object_id, nanos(seconds)))
+
+    if len(ids) == 1:
+        calls = [begin(ids[0])]
+    else:
+        # All deletes are in flight before the first wait.
+        with connection._batch():
+            calls = [begin(each) for each in ids]
     for object_id, call in zip(ids, calls):
         yield Finish(call, seconds, "Delete", object_id)
 

@@ -139,22 +139,32 @@ def _elements_like(dtype: Any, op: Any) -> _Elements:
     return [(_dtype_number(dtype), 0)]
 
 
+@functools.lru_cache(256)
+def _unsupported(name: str, numbers: tuple[int, ...]) -> str | None:
+    """Return the first of these dtypes that does not support the op; None: all do."""
+    names = list(_reduced_names().values())
+    for number in numbers:
+        is_float = names[number][0] in "fb"
+        if is_float if name.startswith("bit-") else not is_float and name == "mean":
+            return names[number]
+    return None
+
+
 def _check_op(op: Any, elements: _Elements, metadata: bytes, find: Callable[[bytes], TreeSpec]) -> None:
     """Raise InvalidArgumentError if a leaf of a tree does not support the op; the error has its place.
 
     The library makes the same check, but knows no leaves.
     """
     name = _OPS[_op_number(op)]
-    for number, _ in elements:
-        dtype = list(_reduced_names().values())[number]
-        is_float = dtype[0] in "fb"
-        if is_float if name.startswith("bit-") else not is_float and name == "mean":
-            leaf = None
-            # If the structure of the tree is gone, the library's error has to do.
-            with contextlib.suppress(exceptions.ObjectLostError):
-                leaf = _values.leaf_of(metadata, dtype, find)
-            if leaf is not None:
-                raise exceptions.InvalidArgumentError(f"no {name} of {dtype}, and {leaf}")
+    dtype = _unsupported(name, tuple([number for number, _ in elements]))
+    if dtype is None:
+        return
+    leaf = None
+    # If the structure of the tree is gone, the library's error has to do.
+    with contextlib.suppress(exceptions.ObjectLostError):
+        leaf = _values.leaf_of(metadata, dtype, find)
+    if leaf is not None:
+        raise exceptions.InvalidArgumentError(f"no {name} of {dtype}, and {leaf}")
 
 
 # ---- the steps of a reduction
@@ -178,10 +188,14 @@ def _begin(
         num_objects = _arguments.whole(num_objects, "num_objects", 1)
     deadline = _waiting.Deadline(connection._seconds(timeout))
     target = made_by(connection) if ref is None else checked(ref)
+    metadata = b""
     if dtype is None:
         if not wanted:
             raise exceptions.InvalidArgumentError("a reduction of no sources")
-        metadata, nbytes = yield from _first_of(connection, wanted, deadline, num_objects)
+        known = _stored_as(wanted)
+        if known is None:
+            known = yield from _first_of(connection, wanted, deadline, num_objects)
+        metadata, nbytes = known
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
@@ -190,11 +204,53 @@ def _begin(
         yield from _structures.keep(connection, metadata, deadline.left())
     else:
         elements = _elements_like(dtype, op)
-    options, kept = _reduce_options(elements, op, num_objects, order, root, deadline.left(), is_open)
+    options, kept = _reduce_options(
+        elements, op, num_objects, order, root, deadline.left(), is_open, metadata
+    )
     options.owned = not target._named
-    target_id, ids = id_for(connection, target), ids_for(connection, wanted)
+    target_id, ids = id_for(connection, target), ids_for(connection, wanted, sends_names=False)
     call = getattr(lib, verb)(connection._ptr, target_id, ids, len(wanted), options)
     return _waiting.owned(call, lib.phx_call_forget), target
+
+
+def _stored_as(refs: Sequence[ObjectRef]) -> tuple[bytes, int] | None:
+    """Return the metadata and size of the sources that this process has put, if these are all the same.
+
+    The directory compares the other sources with them, so it is asked for nothing beforehand.
+    """
+    known = {ref._stored for ref in map(checked, refs) if ref._stored is not None}
+    return known.pop() if len(known) == 1 else None
+
+
+def _reduced(
+    connection: Connection,
+    verb: str,
+    refs: Sequence[ObjectRef],
+    op: Any,
+    num_objects: int | None,
+    order: str,
+    dtype: Any,
+    ref: ObjectRef | None,
+    root: str,
+    timeout: float | None,
+) -> Steps[tuple[Any, ObjectRef]]:
+    """Reduce, wait until the result is committed, and return the call and the target."""
+    deadline = _waiting.Deadline(connection._seconds(timeout))
+    while True:
+        begun = _begin(connection, verb, refs, op, num_objects, order, dtype, ref, root, deadline.left(), False)
+        call, target = yield from begun
+        try:
+            return (yield from _committed(connection, call, target, refs)), target
+        except exceptions.InvalidArgumentError:
+            if dtype is not None:
+                raise
+            # The error names a source that differs, but not in what.
+            if all(source._stored is None for source in refs):
+                yield from _alike(connection, list(refs), deadline.left())
+                raise
+            # Another process can have put other values under these refs since.
+            for source in refs:
+                source._stored = None
 
 
 def _committed(connection: Connection, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> Steps[Any]:
@@ -266,7 +322,7 @@ def _alike(
     # All requests are in flight before the first wait.
     with connection._batch():
         calls = [
-            _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds)))
+            _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref, False), nanos(seconds)))
             for ref in refs
         ]
     first = None
@@ -306,8 +362,11 @@ def _reduce_options(
     root: str,
     seconds: float | None,
     is_open: bool,
+    metadata: bytes = b"",
 ) -> tuple[Any, Any]:
     """Return the library's options of a reduction, and the memory that they point to.
+
+    `metadata`: that of every source; empty: it is not compared.
 
     Keep that memory until the call is made.
     """
@@ -318,8 +377,10 @@ def _reduce_options(
     options = ffi.new("phx_reduce_options*")
     runs = [] if len(elements) == 1 else [(end, number) for number, end in elements]
     options.dtype = elements[0][0]
-    options.runs = kept = ffi.new("phx_element_run[]", runs)
+    options.runs = kept_runs = ffi.new("phx_element_run[]", runs)
     options.num_runs = len(runs)
+    options.source_metadata = kept_metadata = ffi.from_buffer(metadata)
+    options.source_metadata_size = len(metadata)
     options.op = _op_number(op)
     options.fixed_order = order == "fixed"
     options.open = is_open
@@ -327,7 +388,7 @@ def _reduce_options(
     options.owned = True
     options.num_objects = num_objects or 0
     options.timeout = nanos(seconds)
-    return options, kept
+    return options, (kept_runs, kept_metadata)
 
 
 def _keep_structure(connection: Connection, target: ObjectRef, timeout: float | None) -> Steps[None]:
@@ -439,10 +500,9 @@ def reduce(
     timeout: float | None,
 ) -> Steps[ObjectRef]:
     refs = several(refs, "reduce")
-    call, target = yield from _begin(
-        connection, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
+    _, target = yield from _reduced(
+        connection, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout
     )
-    call = yield from _committed(connection, call, target, refs)
     if dtype is not None:
         yield from _keep_structure(connection, target, timeout)
     return target
@@ -474,14 +534,13 @@ def allreduce(
     timeout: float | None,
 ) -> Steps[Any]:
     refs = several(refs, "allreduce")
-    call, target = yield from _begin(
-        connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
+    call, _ = yield from _reduced(
+        connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout
     )
-    call = yield from _committed(connection, call, target, refs)
+    opened = _calls.views_of(connection, call, 1)
     if dtype is not None:
-        metadata = _calls.views_of(connection, call, 1)[0][1]
-        yield from _structures.keep(connection, metadata, connection._seconds(timeout))
-    return (yield from _objects.values_of(connection, call, 1))[0]
+        yield from _structures.keep(connection, opened[0][1], connection._seconds(timeout))
+    return (yield from _objects.opened_values(connection, opened))[0]
 
 
 def reduce_scatter(
@@ -610,8 +669,8 @@ class Collectives(Connection):
             bit for bit the same every time.
         dtype
             The dtype of the elements: NumPy's, torch's, or its name; or, for trees of several dtypes,
-            a tree like the sources. None: the dtype of the first source; the caller's node fetches
-            that source to read it.
+            a tree like the sources. None: the dtype of a source that this process has put, else of the
+            first source, which the caller's node fetches.
         ref
             The ref of the result; None: a new one. The same call with the same `ref`, from any node,
             joins the reduction.
@@ -623,9 +682,8 @@ class Collectives(Connection):
         Raises
         ------
         InvalidArgumentError
-            A source has another size, is given twice, or cannot be reduced this way. Or sources that
-            exist when the call is made differ in shape or dtype; with `dtype`, or later, only the
-            sizes are compared.
+            A source has another size, is given twice, or cannot be reduced this way. Or sources
+            differ in structure, shape or dtype; with `dtype` only the sizes are compared.
         TypeError
             A value, or a leaf, which is named, has no elements that can be folded.
         ObjectExistsError

@@ -56,9 +56,11 @@ _errors: dict[int, type[exceptions.PhalanxError]] = {
 }
 
 _ID = re.compile(r"\b[0-9a-f]{40}\b")
+# An id without its name in front of it, as the library writes ids whose names it was not sent.
+_BARE_ID = re.compile(r'(?<!" \()\b[0-9a-f]{40}\b')
 
-# The names of ids that this process has derived or received, for the texts of errors.
-_names: dict[bytes, str] = {}
+# The namespaces and names of ids that this process has derived or received, for the texts of errors.
+_names: dict[bytes, tuple[str, str]] = {}
 _MAX_NAMES = 1 << 16
 
 
@@ -69,6 +71,7 @@ def error_of(code: int, message: str, node: str | None = None) -> exceptions.Pha
     if code == PRECONDITION and "speaks version" in message:
         kind = exceptions.VersionError
         message = f"{message}; this is phalanx {__version__} on host {os.uname().nodename}"
+    message = _BARE_ID.sub(lambda found: shown(bytes.fromhex(found.group())), message)
     named = _ID.search(message)
     return kind(message, named and named.group(), node)
 
@@ -198,27 +201,29 @@ def id_from_name(name_space: str, name: str) -> bytes:
 
 def send_name(client: Any, name_space: str, name: str) -> None:
     """Make a client of the library send this name along with the id that is derived from it."""
-    made = ffi.new("char[20]")
     space, spelled = name_space.encode(), name.encode()
-    lib.phx_client_id(client, space, len(space), spelled, len(spelled), made)
+    lib.phx_client_id(client, space, len(space), spelled, len(spelled), ffi.NULL)
 
 
 def note_name(object_id: bytes, name_space: str, name: str) -> None:
     """Remember the name of an id, for `shown`. The oldest of many names are forgotten."""
-    # A control character would change the terminal that shows the error.
-    if object_id in _names or not (name_space + name).isprintable():
+    if object_id in _names:
         return
     if len(_names) >= _MAX_NAMES:
         # Another thread can change the table meanwhile; then it makes the room.
         with contextlib.suppress(RuntimeError, StopIteration):
             _names.pop(next(iter(_names)), None)
-    _names[object_id] = name if name_space == "default" else f"{name_space}:{name}"
+    _names[object_id] = name_space, name
 
 
 def shown(object_id: bytes) -> str:
     """Return an id as errors show it: after its name, if this process knows one."""
-    name = _names.get(object_id)
-    return object_id.hex() if name is None else f'"{name}" ({object_id.hex()})'
+    name_space, name = _names.get(object_id, ("", ""))
+    # A control character would change the terminal that shows the error.
+    if not name or not (name_space + name).isprintable():
+        return object_id.hex()
+    spelled = name if name_space == "default" else f"{name_space}:{name}"
+    return f'"{spelled}" ({object_id.hex()})'
 
 
 # ---- the package's files

@@ -91,6 +91,18 @@ def values_of(
 ) -> Steps[list[Any]]:
     """Return the values of a Get that has succeeded."""
     opened = _calls.views_of(connection, call, count)
+    return (yield from opened_values(connection, opened, copy, out, writable, allow_pickle))
+
+
+def opened_values(
+    connection: Connection,
+    opened: Sequence[_calls.Opened],
+    copy: bool | None = None,
+    out: Any = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+) -> Steps[list[Any]]:
+    """Return the values of views."""
     # Decoding cannot wait, so it finds the structures here.
     found: dict[bytes, TreeSpec] = {}
     copied = 0

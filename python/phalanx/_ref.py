@@ -62,6 +62,7 @@ class ObjectRef(Generic[T_co]):
         "_name",
         "_named",
         "_reason",
+        "_stored",
         "_token",
     )
 
@@ -82,6 +83,9 @@ class ObjectRef(Generic[T_co]):
         self._name: tuple[str, str] | None = None
         # The object with a producer's long exception: it lives as long as this ref.
         self._reason: ObjectRef | None = None
+        # The metadata and size of the object that this process has put under this ref; another one
+        # can be there by now.
+        self._stored: tuple[bytes, int] | None = None
         self._token: bytes | None = None
         self._id = bytes(object_id)
         self._cluster = cluster
@@ -329,8 +333,10 @@ def _remedy_for(value: Any) -> str:
     return f": phalanx.ref({_arguments.shown(value)}) is the ref of that name"
 
 
-def id_for(connection: Connection, ref: ObjectRef) -> bytes:
+def id_for(connection: Connection, ref: ObjectRef, sends_name: bool = True) -> bytes:
     """Return the id of a ref for a call of this connection, which takes a hold for the ref.
+
+    `sends_name`: the call creates or fetches the object, so the node gets its name, if there is one.
 
     Raises
     ------
@@ -351,14 +357,14 @@ def id_for(connection: Connection, ref: ObjectRef) -> bytes:
             ref.hex(),
             connection._address,
         )
-    if connection not in ref._held:
+    if (sends_name or not ref._named) and connection not in ref._held:
         ref._hold(connection)
     return ref._id
 
 
-def ids_for(connection: Connection, refs: Sequence[ObjectRef]) -> bytes:
+def ids_for(connection: Connection, refs: Sequence[ObjectRef], sends_names: bool = True) -> bytes:
     """Return the ids of refs in a row; see `id_for`."""
-    return b"".join([id_for(connection, ref) for ref in refs])
+    return b"".join([id_for(connection, ref, sends_names) for ref in refs])
 
 
 def _tells_clusters_apart(one: str, other: str) -> bool:

@@ -235,7 +235,56 @@ def test_a_leaf_that_cannot_be_folded_is_named(client):
             client.reduce(refs, np.bitwise_or, timeout=60)
 
 
-def test_sources_that_exist_are_compared(client):
+@pytest.mark.parametrize("put_here", [True, False])
+def test_later_sources_are_compared(nodes, put_here):
+    """The directory compares sources that are put after the call."""
+    clients, _, _ = nodes
+    first = clients[1].put(np.ones((2, 3), np.float32))
+    # Another process's ref does not know what was put.
+    refs = [first if put_here else phalanx.ObjectRef(first.id), phalanx.ObjectRef(clients[1].ref().id)]
+    with ThreadPoolExecutor(1) as pool:
+        total = pool.submit(clients[0].reduce, refs, timeout=60)
+        # The reduction runs by now, or begins with both sources: the same error.
+        later = clients[2].put(np.ones((3, 2), np.float32), phalanx.ObjectRef(refs[1].id))
+        with pytest.raises(exceptions.InvalidArgumentError, match=r"differ.*shape \(3, 2\)"):
+            total.result(60)
+    clients[0].delete([first, later])
+
+
+def test_a_source_that_was_put_again_is_no_error(nodes):
+    """A client remembers what it has put; another client can have put another value since."""
+    clients, _, _ = nodes
+    ref, same = phalanx.ObjectRef.from_name("put again"), phalanx.ObjectRef.from_name("put again")
+    clients[0].put(np.ones(3, np.float32), ref)
+    clients[0].delete(ref)
+    clients[1].put(np.ones(4), same)
+    refs = [ref, clients[1].put(np.ones(4))]
+    assert clients[0].get(clients[0].reduce(refs, timeout=60)).tolist() == [2, 2, 2, 2]
+    clients[0].delete(ref)
+
+
+def test_an_error_has_the_names_of_sources(nodes):
+    clients, _, _ = nodes
+    there, missing = phalanx.ObjectRef.from_name("there"), phalanx.ObjectRef.from_name("missing")
+    clients[0].put(np.ones(3), there)
+    for dtype in (None, np.float64):
+        with pytest.raises(exceptions.GetTimeoutError, match=f'"missing" \\({missing.hex()}\\)'):
+            clients[0].reduce([there, missing], dtype=dtype, timeout=0.2)
+    clients[0].delete(there)
+
+
+def test_a_value_that_existed_is_not_remembered(nodes):
+    clients, _, _ = nodes
+    ref, same = phalanx.ObjectRef.from_name("existed"), phalanx.ObjectRef.from_name("existed")
+    clients[1].put(np.arange(2.0), same)
+    assert clients[0].put(np.zeros(2), ref, exist_ok=True) == ref
+    clients[0].put(np.zeros((2, 1), np.float64), ref, exist_ok=True)
+    total = clients[0].reduce([ref, clients[0].put(np.ones(2))], timeout=60)
+    assert clients[0].get(total).tolist() == [1, 2]
+    clients[0].delete(ref)
+
+
+def test_sources_are_compared(client):
     """Other dtypes and shapes of equally many bytes are refused, too."""
     first = client.put(np.ones((2, 3), np.float32))
     others = {
@@ -402,9 +451,9 @@ def test_the_steps_of_a_call_share_its_time(client, clock, monkeypatch):
         client.put(np.ones(3), sources[0])
         return arrive(connection, refs, count, timeout)
 
-    def options(number, op, num_objects, order, root, seconds, is_open):
+    def options(number, op, num_objects, order, root, seconds, *more):
         given.append(seconds)
-        return begin(number, op, num_objects, order, root, seconds, is_open)
+        return begin(number, op, num_objects, order, root, seconds, *more)
 
     monkeypatch.setattr(_objects, "wait", wait)
     monkeypatch.setattr(_collectives, "_reduce_options", options)

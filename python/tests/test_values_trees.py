@@ -170,6 +170,58 @@ def test_a_tree_of_one_dtype_reduces_as_one_block():
     assert_same_tree({"a": np.full(3, 6, "f4"), "b": [np.full((5, 7), 12, "f4")]}, back)
 
 
+USUAL = np.arange(6, dtype="f4").reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    "first, other",
+    [
+        ({"a": USUAL, "b": [USUAL]}, {"a": USUAL, "b": USUAL}),
+        ({"a": [USUAL, USUAL]}, {"a": (USUAL, USUAL)}),
+        ({"a": USUAL, "b": USUAL}, {"b": USUAL, "a": USUAL}),
+        ({"1": USUAL}, {1: USUAL}),
+        ({1: USUAL}, {True: USUAL}),
+        ({"a": USUAL}, {"a": USUAL.astype("f8")}),
+        ({"a": USUAL}, {"a": USUAL.astype(">f4")}),
+        ({"a": USUAL}, {"a": np.asfortranarray(USUAL)}),
+        ({"a": USUAL}, {"a": USUAL.T}),
+        ({"a": USUAL}, {"a": USUAL.reshape(6)}),
+        ({"a": USUAL, "b": USUAL[:0]}, {"a": USUAL, "b": USUAL[:1]}),
+        ({"a": np.array(1, "f4")}, {"a": np.float32(1)}),
+        ({"a": USUAL, "b": None}, {"a": USUAL}),
+        ([USUAL.view("V4")], [USUAL.view([("x", "f4")])]),
+        ([USUAL.astype("M8[s]")], [USUAL.astype("M8[ms]")]),
+        ({"a": [USUAL], "b": USUAL}, {"a": [USUAL, USUAL]}),
+        ({"a": np.ones(20_000), "b": [USUAL]}, {"a": [np.ones(20_000)], "b": USUAL}),
+        ({"a": USUAL, "b": np.ones(3, "i2"), "c": np.ones(1, "f4")}, {"a": USUAL, "b": np.ones(3, "i4")}),
+    ],
+)
+def test_trees_are_encoded_the_same_each_time(first, other):
+    """The encoder remembers outlines of trees: each is written and read as when it was new."""
+    # Interleaved, so that no tree takes what was remembered of the other one.
+    seen = [(tree, values.encode(tree)) for tree in (first, other, first, other)]
+    for (tree, encoded), (_, again) in zip(seen, seen[2:]):
+        assert encoded.metadata == again.metadata
+        assert bytes(stored(encoded)) == bytes(stored(again))
+    assert len({each.metadata for _, each in seen}) == 2
+    for tree, encoded in seen:
+        assert_same_tree(tree, values.decode(encoded.metadata, stored(encoded)))
+
+
+def test_a_remembered_tree_is_read_as_its_memory_allows():
+    tree = {"a": USUAL, "b": USUAL[0]}
+    for _ in range(2):
+        encoded = values.encode(tree)
+        data = bytearray(stored(encoded))
+        values.decode(encoded.metadata, memoryview(data))["b"][0] = 7
+        assert values.decode(encoded.metadata, memoryview(bytes(data)))["b"][0] == 7
+        read_only = values.decode(encoded.metadata, memoryview(data), writable=False)
+        with pytest.raises(ValueError, match="read-only"):
+            read_only["a"][0] = 1
+        with pytest.raises(exceptions.ValueFormatError, match="bytes"):
+            values.decode(encoded.metadata, memoryview(data)[:-4])
+
+
 def test_a_large_structure_is_compressed_into_the_metadata():
     tree = layers(150)
     encoded = values.encode(tree)

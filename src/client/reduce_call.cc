@@ -58,11 +58,19 @@ absl::Status CheckRange(const ReduceOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMetadata(const ReduceOptions& options) {
+  if (options.source_metadata.size() <= kMaxMetadataBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(options.source_metadata.size(),
+                                                 " bytes of metadata exceed the limit of ",
+                                                 kMaxMetadataBytes));
+}
+
 absl::Status CheckArguments(const ObjectId& target, absl::Span<const ObjectId> sources,
                             const ReduceOptions& options) {
   PHALANX_RETURN_IF_ERROR(CheckReducible(ElementTypes(options.dtype, options.runs), options.op));
   PHALANX_RETURN_IF_ERROR(CheckSources(target, sources));
   PHALANX_RETURN_IF_ERROR(CheckRange(options));
+  PHALANX_RETURN_IF_ERROR(CheckMetadata(options));
   // An open reduction gets its sources later, so their number cannot be checked here.
   if (options.open) return absl::OkStatus();
   if (sources.empty()) return absl::InvalidArgumentError("no source is given");
@@ -112,6 +120,7 @@ local::Reduce ReduceMessage(Connection& connection, uint64_t request, const Obje
   spec.sources.assign(sources.begin(), sources.end());
   spec.range_offset = options.offset;
   spec.range_bytes = options.length;
+  spec.source_metadata = options.source_metadata;
   return message;
 }
 

@@ -67,6 +67,7 @@ namespace phalanx {
   X(kRetryStartsAgain, "retry-starts-again")                        \
   /* Reductions: assignment and repair of slots. */                 \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
+  X(kMetadataNotCompared, "metadata-not-compared")                  \
   X(kAncestorsNotLowered, "ancestors-not-lowered")                  \
   X(kOldVersionCommitted, "old-version-committed")                  \
   X(kSlotAcrossNodes, "slot-across-nodes")                          \

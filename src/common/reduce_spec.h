@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "phalanx/object_id.h"
@@ -32,6 +33,9 @@ struct ReduceSpec {
   // Bytes of each source; 0 bytes: all of it.
   uint64_t range_offset = 0;
   uint64_t range_bytes = 0;
+  // The metadata that every source must have, at most kMaxMetadataBytes; empty: not compared.
+  // Requests that differ here join one reduction, which compares what its first request named.
+  std::string source_metadata = {};
 
   friend bool operator==(const ReduceSpec&, const ReduceSpec&) = default;
 };

@@ -128,6 +128,7 @@ class Reader {
     code = static_cast<absl::StatusCode>(byte);
   }
   void Bytes(absl::string_view& bytes, size_t max) { bytes = in_.Bytes(max); }
+  void Bytes(std::string& bytes, size_t max) { bytes = std::string(in_.Bytes(max)); }
   void Text(absl::string_view& text) { text = in_.Bytes(kMaxTextBytes); }
   void Span(Timeout& timeout) {
     const uint64_t nanos = in_.U64();
@@ -293,6 +294,7 @@ struct Fields {
     a.U32(m.spec.num_objects);
     a.U64(m.spec.range_offset);
     a.U64(m.spec.range_bytes);
+    a.Bytes(m.spec.source_metadata, kMaxMetadataBytes);
     a.Flags(m.target.root_here, m.target.everybody, m.target.owned, named);
     a.Span(m.timeout);
     a.Ids(m.spec.sources);

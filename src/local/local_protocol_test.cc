@@ -45,7 +45,7 @@ std::vector<Request> EveryRequest() {
       Reduce{9,
              {Id(), false, true, true, Name()},
              {ElementTypes(DType::kU8, {{64, DType::kBf16}, {72, DType::kF64}}), ReduceOp::kMean,
-              ReduceSpec::Order::kFixed, 2, true, Sources(3), 64, 72},
+              ReduceSpec::Order::kFixed, 2, true, Sources(3), 64, 72, "metadata"},
              absl::Seconds(2)},
       Extend{10, Id(), true, absl::Seconds(3), Sources(2)},
       Fail{11, Id(), absl::StatusCode::kDataLoss, "its task failed", absl::Seconds(4)},

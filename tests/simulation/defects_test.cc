@@ -63,6 +63,11 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect >= Defect::kStickyForgottenAtRestart && defect <= Defect::kRetryStartsAgain) {
     return RunBroadcastSimulation(DrawBroadcastPlan(seed));
   }
+  if (defect == Defect::kMetadataNotCompared) {
+    ReducePlanOfRun plan = DrawReducePlan(seed);
+    plan.alike = true;
+    return RunReduceSimulation(plan);
+  }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
   return RunSimulation(DrawPlan(seed, FocusFor(defect)));
 }

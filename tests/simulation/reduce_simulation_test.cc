@@ -48,6 +48,14 @@ TEST(ReduceSimulationRun, OpenReductionsEndWithTheirClients) {
   }
 }
 
+TEST(ReduceSimulationRun, FoldsOnlySourcesOfTheMetadataThatIsAskedFor) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    ReducePlanOfRun plan = DrawReducePlan(seed);
+    plan.alike = true;
+    ExpectFine(plan, RunReduceSimulation);
+  }
+}
+
 TEST(ReduceSimulationRun, ADeadClientThatHoldsAReductionOpenIsNoticed) {
   SetLogLevel(LogLevel::kOff);
   const testing::ScopedDefect on(Defect::kDeadClientHolds);

@@ -13,14 +13,16 @@ Metadata is flags, then one of these:
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from phalanx import exceptions
 from phalanx._values import arrays, dtypes, tensors, trees
 from phalanx._values._wire import (
     HAS_TENSORS,
     HEAD,
+    LARGE_COPY_BYTES,
     MAX_METADATA_BYTES,
     TREE,
     Encoded,
@@ -47,8 +49,11 @@ _IN_METADATA, _COMPRESSED, _IN_PAYLOAD, _ELSEWHERE = range(4)
 _WHERE = 0x0F
 
 _MAX_CACHED = 64
+# Every NumPy has arrays of so many axes; more are an error that `arrays.view` reports.
+_MAX_AXES = 32
 _metadata_cache: dict[bytes, Union[bytes, None]] = {}
 _spec_cache: dict[bytes, TreeSpec] = {}
+_form_cache: dict[tuple[Any, ...], _Form] = {}
 
 # Returns the bytes [offset, offset + nbytes) of an object.
 Read = Callable[[int, int], memoryview]
@@ -57,6 +62,40 @@ Find = Callable[[bytes], TreeSpec]
 
 
 # ---- writing
+
+
+class _Form(NamedTuple):
+    """What trees of one outline share (`trees.outline_of`): the next one is not scanned.
+
+    Attributes
+    ----------
+    order
+        The indices of the leaves in the order of the payload.
+    gaps
+        The zeros before each of them, if the payload is made by bytes.join; else empty.
+    """
+
+    metadata: bytes
+    spec: TreeSpec
+    order: tuple[int, ...]
+    gaps: tuple[bytes, ...]
+
+    def encode(self, leaves: list[Any]) -> Encoded:
+        if not self.gaps:
+            return _encoded(self.metadata, self.spec, leaves)
+        pieces = [piece for gap, index in zip(self.gaps, self.order) for piece in (gap, leaves[index])]
+        return Encoded(self.metadata, self.spec.nbytes, memoryview(b"".join(pieces)))
+
+
+def _form_of(metadata: bytes, spec: TreeSpec, leaves: list[Any]) -> _Form:
+    order = sorted(range(len(leaves)), key=lambda index: spec.leaves[index].offset)
+    gaps, at = [], 0
+    # A larger payload is written in place, without a copy before.
+    if spec.nbytes <= LARGE_COPY_BYTES and _can_be_joined(leaves):
+        for leaf in (spec.leaves[index] for index in order):
+            gaps.append(bytes(leaf.offset - at))
+            at = leaf.offset + leaf.nbytes
+    return _Form(metadata, spec, tuple(order), tuple(gaps))
 
 
 def encode(value: Any) -> Encoded:
@@ -68,9 +107,18 @@ def encode(value: Any) -> Encoded:
     NotATree
         The value is not a tree.
     """
+    arrays_found: list[Any] = []
+    outline = trees.outline_of(value, arrays_found)
+    form = None if outline is None else _form_cache.get(outline)
+    if form is not None:
+        return form.encode(arrays_found)
     spec, leaves = trees.scan(value)
     metadata = _whole_metadata(spec)
     if metadata is not None:
+        if outline is not None:
+            if len(_form_cache) >= _MAX_CACHED:
+                _form_cache.clear()
+            _form_cache[outline] = _form_of(metadata, spec, leaves)
         return _encoded(metadata, spec, leaves)
     if spec.runs:
         # A structure inside the payload would be folded like elements, so it becomes an object of
@@ -81,6 +129,14 @@ def encode(value: Any) -> Encoded:
     text = spec.to_bytes()
     why = short(_spoken_leaf(spec, None))
     return _encoded(_pack(_IN_PAYLOAD, spec, _LENGTH.pack(len(text)) + why), spec, leaves, text)
+
+
+def _can_be_joined(leaves: list[Any]) -> bool:
+    """Whether bytes.join takes these arrays; it refuses dtypes without a buffer, such as datetime64."""
+    try:
+        return len(b"".join(leaves)) == sum(leaf.nbytes for leaf in leaves)
+    except (TypeError, ValueError, BufferError):
+        return False
 
 
 def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
@@ -220,6 +276,19 @@ def decode(
 def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: bool) -> Any:
     # Tensors need writable pages; `writable=False` makes only the arrays over them read-only.
     array_data = data.toreadonly() if writable is False else data
+    keys, views = _views_of(spec)
+    if views:
+        frombuffer = sys.modules["numpy"].frombuffer
+        # frombuffer keeps the memoryview, and with it the export, alive.
+        made = [
+            frombuffer(array_data, dtype, count, offset)
+            if shape is None
+            else frombuffer(array_data, dtype, count, offset).reshape(shape)
+            for dtype, count, offset, shape in views
+        ]
+        if keys is not None:
+            return dict(zip(keys, made))
+        return trees.build(spec.root, made.__getitem__, allow_pickle)
 
     def leaf(index: int) -> Any:
         described = spec.leaves[index]
@@ -228,6 +297,24 @@ def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: boo
         return _view(described, source[described.offset : end])
 
     return trees.build(spec.root, leaf, allow_pickle)
+
+
+def _views_of(spec: TreeSpec) -> trees.Views:
+    """Return how NumPy makes the leaves; no views unless all leaves are arrays in C order with elements."""
+    if spec.views is None:
+        usual = all(
+            leaf.kind == trees.OF_ARRAY and leaf.layout.order == "C" and leaf.nbytes and leaf.ndim <= _MAX_AXES
+            for leaf in spec.leaves
+        )
+        views: list[Any] = []
+        for leaf in spec.leaves if usual else ():
+            dtype = dtypes.dtype_of(leaf.layout.code)
+            shape = None if leaf.ndim == 1 else leaf.layout.shape
+            views.append((dtype, leaf.nbytes // dtype.itemsize, leaf.offset, shape))
+        root = spec.root
+        is_flat = root.kind == trees.DICT and all(child.kind == trees.LEAF for child in root.children)
+        spec.views = root.keys if is_flat else None, tuple(views)
+    return spec.views
 
 
 def _view(leaf: Leaf, data: memoryview) -> Any:

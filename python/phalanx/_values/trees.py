@@ -65,6 +65,10 @@ class Leaf(NamedTuple):
         return self.kind == OF_TENSOR
 
     @property
+    def ndim(self) -> int:
+        return len(self.layout.shape)
+
+    @property
     def is_number(self) -> bool:
         """Whether the leaf is a NumPy scalar, an int or a float."""
         return self.kind not in (OF_ARRAY, OF_TENSOR)
@@ -117,6 +121,11 @@ class Run(NamedTuple):
     end: int
 
 
+# The keys of a dict without other containers in it, else None; and the dtype, count, offset and shape
+# (None: flat) of each leaf.
+Views = tuple[Union[tuple[Any, ...], None], tuple[Any, ...]]
+
+
 class TreeSpec:
     """The structure of a tree and the layout of its payload. Constant; any thread.
 
@@ -128,9 +137,11 @@ class TreeSpec:
         One for each type of elements; together they cover the payload except padding.
     runs
         The runs of a reduction, one for each type with elements; empty if a type cannot be reduced.
+    views
+        A cache of `packed_trees`. None: it is empty.
     """
 
-    __slots__ = ("_digest", "_json", "groups", "leaves", "nbytes", "root", "runs")
+    __slots__ = ("_digest", "_json", "groups", "leaves", "nbytes", "root", "runs", "views")
 
     def __init__(self, text: bytes) -> None:
         self.root, leaves = _parse(text)
@@ -138,6 +149,7 @@ class TreeSpec:
         self._json = text
         self._digest: bytes | None = None
         self.runs = self._runs()
+        self.views: Views | None = None
 
     @property
     def dtype(self) -> str | None:
@@ -242,6 +254,44 @@ def scan(value: Any) -> tuple[TreeSpec, list[Any]]:
     document = [structure, scanner.described]
     text = json.dumps(document, separators=(",", ":")).encode()
     return TreeSpec.from_bytes(text), scanner.values
+
+
+def outline_of(tree: Any, arrays: list[Any]) -> tuple[Any, ...] | None:
+    """Return the kinds, keys, dtypes and shapes of a usual tree, which are equal only for equal structures.
+
+    None: the tree has something else than arrays in C order in dicts with text as keys, lists and
+    tuples, and `scan` decides. Adds the arrays to `arrays` in the order of the leaves.
+    """
+    np = sys.modules.get("numpy")
+    return None if np is None else _outline(tree, arrays, np.ndarray, 0)
+
+
+def _outline(tree: Any, arrays: list[Any], ndarray: type, depth: int) -> tuple[Any, ...] | None:
+    kind = type(tree)
+    parts: list[Any] = [kind]
+    children = tree
+    if kind is dict:
+        keys = tuple(tree)
+        if set(map(type, keys)) != {str}:
+            return None
+        parts.append(keys)
+        children = tree.values()
+    elif (kind is not list and kind is not tuple) or depth > _MAX_DEPTH:
+        return None
+    for child in children:
+        if type(child) is ndarray:
+            dtype = child.dtype
+            # Dtypes with fields can be equal although their codes differ.
+            if dtype.names is not None or not child.flags.c_contiguous:
+                return None
+            arrays.append(child)
+            parts.append((dtype, child.shape))
+            continue
+        inner = _outline(child, arrays, ndarray, depth + 1)
+        if inner is None:
+            return None
+        parts.append(inner)
+    return tuple(parts)
 
 
 # The place of a value in its tree: the place of its container, its key there, and whether the key

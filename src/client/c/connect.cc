@@ -77,6 +77,7 @@ void phx_client_id(phx_client* client, const char* name_space, size_t name_space
                    const char* name, size_t name_size, char* id) {
   const phalanx::ObjectId made = client->client->Id(absl::string_view(name_space, name_space_size),
                                                     absl::string_view(name, name_size));
+  if (id == nullptr) return;
   std::memcpy(id, made.binary().data(), phalanx::ObjectId::kSize);
 }
 

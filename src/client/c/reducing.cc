@@ -37,6 +37,9 @@ phalanx::ReduceOptions OptionsOf(const phx_reduce_options* given) {
   to.timeout = DurationOf(options.timeout);
   to.offset = options.offset;
   to.length = options.length;
+  if (options.source_metadata_size > 0) {
+    to.source_metadata.assign(options.source_metadata, options.source_metadata_size);
+  }
   return to;
 }
 

@@ -81,6 +81,7 @@ TEST_F(ReduceTest, AReductionReachesTheNodeWithItsArgumentsAndEndsWhenItIsCommit
   options.root = ReduceOptions::Root::kAny;
   options.offset = 4;
   options.length = 8;
+  options.source_metadata = "f4 (16,)";
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(3), options);
   AwaitCalls(1);
   node_.OnLoop([this] {
@@ -94,6 +95,7 @@ TEST_F(ReduceTest, AReductionReachesTheNodeWithItsArgumentsAndEndsWhenItIsCommit
     EXPECT_EQ(call.spec.num_objects, 2u);
     EXPECT_EQ(call.spec.range_offset, 4u);
     EXPECT_EQ(call.spec.range_bytes, 8u);
+    EXPECT_EQ(call.spec.source_metadata, "f4 (16,)");
     EXPECT_FALSE(call.target.root_here);
     EXPECT_EQ(call.message.reduce_request().timeout_ms(), 0u);
   });

@@ -82,6 +82,12 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   spec.open = reduction.open();
   spec.range_offset = reduction.range_offset();
   spec.range_bytes = reduction.range_bytes();
+  if (reduction.source_metadata().size() > kMaxMetadataBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("source_metadata: ", reduction.source_metadata().size(), " bytes, at most ",
+                     kMaxMetadataBytes));
+  }
+  spec.source_metadata = reduction.source_metadata();
   return spec;
 }
 
@@ -98,6 +104,7 @@ void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, si
   }
   out->set_range_offset(spec.range_offset);
   out->set_range_bytes(spec.range_bytes);
+  out->set_source_metadata(spec.source_metadata);
   if (root.valid()) ToProto(root, out->mutable_root());
 }
 

@@ -32,6 +32,7 @@ void ReductionManager::Remember(const Reduction& reduction, const absl::Status& 
   ended.status = status;
   ended.arguments = reduction.plan.spec();
   ended.sources = std::exchange(ended.arguments.sources, {});
+  ended.arguments.source_metadata = {};
   if (!ended.arguments.open) ended.sources = {};
   ended.asked = reduction.requests.seen;
   ended.closed = reduction.plan.closed();

@@ -37,11 +37,13 @@ uint64_t Element(int source, uint64_t attempt, uint64_t i) {
   return z ^ (z >> 31);
 }
 
+// The metadata that requests name if sources must be alike.
+constexpr absl::string_view kAlike = "alike";
+
 // The metadata of an attempt; some have none.
-std::string MetadataOf(int source, uint64_t attempt) {
-  return (static_cast<uint64_t>(source) + attempt) % 4 == 0
-             ? ""
-             : absl::StrCat("attempt ", attempt, " at ", source);
+std::string MetadataOf(int source, uint64_t attempt, bool alike) {
+  if ((static_cast<uint64_t>(source) + attempt) % 4 == 0) return "";
+  return alike ? std::string(kAlike) : absl::StrCat("attempt ", attempt, " at ", source);
 }
 
 // The number of additions that are tried for each open reduction.
@@ -146,6 +148,7 @@ class ReduceSimulation final : public ClientSimulation {
           (absl::IsNotFound(call.status) && (round.deleted || source_deleted)) ||
           (absl::IsDeadlineExceeded(call.status) && !call.deadline.infinite()) ||
           (absl::IsAlreadyExists(call.status) && round.open) ||
+          (absl::IsInvalidArgument(call.status) && plan_.alike) ||
           (absl::IsCancelled(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsDataLoss(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsUnavailable(call.status) && !plan_.world.cluster.peaceful) ||
@@ -340,7 +343,7 @@ class ReduceSimulation final : public ClientSimulation {
     }
     object_store::PutOptions options;
     options.id = source.id;
-    options.metadata = MetadataOf(number, attempt);
+    options.metadata = MetadataOf(number, attempt, plan_.alike);
     options.deadline = cluster_.NowAt(n) + absl::Seconds(5);
     cluster_.journal().Note(NodeName(n), " puts source ", number, " attempt ", attempt);
     cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
@@ -400,6 +403,7 @@ class ReduceSimulation final : public ClientSimulation {
     if (round.fixed) spec.order = ReduceSpec::Order::kFixed;
     spec.open = round.open;
     spec.num_objects = round.num_objects;
+    if (plan_.alike) spec.source_metadata = std::string(kAlike);
     return spec;
   }
 
@@ -638,11 +642,12 @@ class ReduceSimulation final : public ClientSimulation {
 
   // The metadata is that of the first source in the list that has some. For an open reduction the
   // order of the list is unknown here.
-  static bool MetadataMatches(const Round& round, const std::vector<int>& from,
-                              const std::vector<uint64_t>& attempts, absl::string_view metadata) {
+  bool MetadataMatches(const Round& round, const std::vector<int>& from,
+                       const std::vector<uint64_t>& attempts, absl::string_view metadata) const {
     std::map<int, std::string> there;
     for (size_t i = 0; i < from.size(); ++i) {
-      std::string its = MetadataOf(from[i], attempts[i]);
+      std::string its = MetadataOf(from[i], attempts[i], plan_.alike);
+      if (plan_.alike && its != kAlike) return false;
       if (!its.empty()) there[from[i]] = std::move(its);
     }
     if (there.empty()) return metadata.empty();

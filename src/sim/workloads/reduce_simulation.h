@@ -11,7 +11,8 @@
 // shows which attempts are in it. The invariants:
 //  1. Every element of a result is the sum over the same attempts: one for each source in
 //     `reduced_from`, each source once, only sources of the request, and as many as it requested.
-//     The metadata is that of the first source in the list that has some.
+//     The metadata is that of the first source in the list that has some. If the request names
+//     metadata, each of the sources has it.
 //  2. All readers of one generation of a target get the same bytes. A target has two generations
 //     only if nodes died or were cut off.
 //  3. A call ends, and an error has a cause in the run. An addition that is in a result was not
@@ -46,6 +47,8 @@ struct ReducePlanOfRun {
   bool closed_soon = false;
   // The share of acts in which a client dies.
   double deaths = 0;
+  // All requests name the metadata that sources must have, and some attempts have none.
+  bool alike = false;
 };
 
 // `peace`: the plan has no faults.

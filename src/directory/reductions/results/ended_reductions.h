@@ -20,7 +20,7 @@ namespace phalanx::directory {
 
 struct EndedReduction {
   absl::Status status;
-  ReduceSpec arguments;  // without the sources
+  ReduceSpec arguments;  // without the sources and their metadata
   // Of an open reduction: all sources that were added, and the requests for it (node, request).
   std::vector<ObjectId> sources;
   absl::btree_set<std::pair<NodeKey, uint64_t>> asked;

@@ -92,6 +92,7 @@ ReduceRecord::ReduceRecord(const ReduceSpec& spec)
     : arguments(spec), sources(DigestOfIds(spec.sources)), runs(DigestOfRuns(spec.elements.runs)) {
   // The list can have thousands of ids, and the record travels with every copy of the result.
   arguments.sources = {};
+  arguments.source_metadata = {};
   arguments.elements.runs = {};
 }
 

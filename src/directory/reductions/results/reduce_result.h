@@ -23,7 +23,7 @@ struct ReduceRecord {
   // Returns nothing if the bytes are not a record.
   static std::optional<ReduceRecord> Decode(absl::string_view bytes);
 
-  ReduceSpec arguments;           // without the sources and the runs of elements
+  ReduceSpec arguments;           // without sources, metadata and runs
   Digest128 sources;              // of the list, with all sources that were added
   std::optional<Digest128> runs;  // of the runs; absent if there were none
 };

@@ -66,6 +66,10 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
     if (holder == nullptr || !source.state.generation.valid()) return std::nullopt;
     if (&source == &sources.front()) plan.size_bytes_ = source.state.size_bytes;
     if (source.state.size_bytes != plan.size_bytes_) return std::nullopt;
+    // The tree ends the reduction, with the error.
+    const bool alike =
+        spec.source_metadata.empty() || source.state.metadata == spec.source_metadata;
+    if (!alike) return std::nullopt;
     if (plan.metadata_.empty()) plan.metadata_ = source.state.metadata;
     // In a ring every slice crosses the links between zones, which are slower.
     if (zone.value_or(holder->zone) != holder->zone) return std::nullopt;

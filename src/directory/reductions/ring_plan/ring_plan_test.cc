@@ -73,6 +73,19 @@ TEST(RingPlanTest, WhatIsFewOrUnevenOrFarApartIsNone) {
   EXPECT_TRUE(Choose(many).has_value());
 }
 
+TEST(RingPlanTest, SourcesOfOtherMetadataThanWasAskedForAreNone) {
+  std::vector<RingPlan::Known> sources = {At(0, 0), At(1, 1), At(2, 2)};
+  for (RingPlan::Known& source : sources) source.state.metadata = "f4";
+  ReduceSpec spec = SpecOf(3);
+  spec.source_metadata = "f4";
+  const auto choose = [&] {
+    return RingPlan::Choose(spec, sources, Costs(), VersionOf({1, 2}), kTarget);
+  };
+  EXPECT_TRUE(choose().has_value());
+  sources[1].state.metadata = "i4";
+  EXPECT_FALSE(choose().has_value());
+}
+
 TEST(RingPlanTest, OnlyAllOfTheSourcesInAnyOrderAndForAnyRootCanBeOne) {
   EXPECT_TRUE(RingPlan::Possible(SpecOf(3), NodeKey()));
   EXPECT_FALSE(RingPlan::Possible(SpecOf(2), NodeKey()));

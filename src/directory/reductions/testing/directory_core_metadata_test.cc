@@ -227,6 +227,83 @@ TEST_F(ResultMetadata, IsTheSameForARestartedShard) {
   EXPECT_EQ(AtRoot(), "source 0");
 }
 
+// ---- sources that are alike
+
+class AlikeSources : public ResultMetadata {
+ protected:
+  v1::NodeMessage AlikeRequest(int sources) {
+    v1::NodeMessage message = Request(sources);
+    In(message).set_source_metadata("f4 (16,)");
+    return message;
+  }
+  void ExpectEndWithSourcesOf(uint64_t size) {
+    AddNodes(3);
+    Send(2, AlikeRequest(3));
+    PutWith(0, 0, "f4 (16,)", size);
+    PutWith(1, 1, "i4 (16,)", size);
+    PutWith(2, 2, "f4 (16,)", size);
+    ASSERT_TRUE(Reply(2).has_value());
+    EXPECT_EQ(Code(2), Number(absl::StatusCode::kInvalidArgument));
+    EXPECT_NE(Reply(2)->message().find(Source(1).hex()), std::string::npos) << Reply(2)->message();
+  }
+};
+
+TEST_F(AlikeSources, AreFolded) {
+  AddNodes(2);
+  for (int i = 0; i < 2; ++i) PutWith(i, i, "f4 (16,)", 1024);
+  Send(1, AlikeRequest(2));
+  EXPECT_EQ(AtRoot(), "f4 (16,)");
+}
+
+TEST_F(AlikeSources, AnotherOneEndsTheReduction) { ExpectEndWithSourcesOf(kSize); }
+
+TEST_F(AlikeSources, ASmallOtherOneEndsTheReduction) { ExpectEndWithSourcesOf(1024); }
+
+TEST_F(AlikeSources, ASpareIsNotCompared) {
+  AddNodes(3);
+  v1::NodeMessage message = AlikeRequest(3);
+  In(message).set_num_objects(2);
+  Send(2, message);
+  PutWith(0, 0, "f4 (16,)");
+  PutWith(1, 1, "f4 (16,)");
+  PutWith(2, 2, "");
+  EXPECT_FALSE(Reply(2).has_value());
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(AlikeSources, TheFirstRequestCounts) {
+  AddNodes(3);
+  Send(2, Request(2));
+  Send(1, AlikeRequest(2));
+  PutWith(0, 0, "f4 (16,)");
+  PutWith(1, 1, "i4 (16,)");
+  EXPECT_FALSE(Reply(1).has_value()) << "it joins the one that compares nothing";
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(AlikeSources, TheDescriptionKeepsTheirMetadata) {
+  AddNodes(3);
+  Send(2, AlikeRequest(3));
+  PutWith(0, 0, "f4 (16,)");
+  PutWith(1, 1, "f4 (16,)");
+  int kept = 0;
+  for (int node = 0; node < 3; ++node) {
+    const auto keep = h_.Last(nodes_[node], v1::ShardMessage::kKeepReduction);
+    if (!keep.has_value()) continue;
+    ++kept;
+    EXPECT_EQ(keep->keep_reduction().reduction().source_metadata(), "f4 (16,)");
+  }
+  EXPECT_GT(kept, 0);
+}
+
+TEST_F(AlikeSources, TheirMetadataIsBounded) {
+  AddNodes(1);
+  v1::NodeMessage message = AlikeRequest(1);
+  In(message).set_source_metadata(std::string(4097, 'm'));
+  Send(0, message);
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kInvalidArgument));
+}
+
 // ---- sources of another shard
 
 class ForeignMetadata : public ::testing::Test {

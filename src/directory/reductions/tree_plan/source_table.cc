@@ -118,6 +118,10 @@ absl::Status SourceTable::CheckFits(const Source& source) const {
                                                    ": source ", source.id.hex(), " has ", bytes,
                                                    " bytes, ", why...));
   };
+  if (!spec.source_metadata.empty() && source.state->metadata != spec.source_metadata &&
+      !DefectActive(Defect::kMetadataNotCompared)) {
+    return error("but not the metadata that was asked for");
+  }
   if (spec.range_bytes > 0) {
     // Written without a sum, which could overflow for a range near the largest offset.
     if (spec.range_offset <= bytes && spec.range_bytes <= bytes - spec.range_offset) {
