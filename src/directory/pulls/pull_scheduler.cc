@@ -188,8 +188,7 @@ bool PullScheduler::DeliversAtOnce(const Object& object) const {
 }
 
 // Every message of this turn shares the shard's link, which is assumed to be like the nodes' links.
-// A sender is preferred only if it is much faster: a pull costs both nodes more work than a
-// message.
+// The work of both nodes counts, although they do it at the same time: a sender must be worth it.
 bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
                                   const PullPlanner::Choice& choice) const {
   if (choice.sender == nullptr) return true;
@@ -205,8 +204,8 @@ bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
   // The pull begins after those that either node was assigned before it.
   const int pulls_before =
       std::max(planner_.Pushes(choice.sender->endpoint.node), planner_.Pulls(receiver.key));
-  const absl::Duration by_sender = transfer + (pulls_before + 1) * kPullWork;
-  return absl::Seconds(static_cast<double>(bytes) / rate) <= 2 * by_sender;
+  const absl::Duration by_sender = transfer + 2 * (pulls_before + 1) * kPullWork;
+  return absl::Seconds(static_cast<double>(bytes) / rate) <= by_sender;
 }
 
 bool PullScheduler::MayBeServed(const Object& object, const NodeKey& key) const {

@@ -108,8 +108,8 @@ TEST(DirectoryCoreInlineTest, WithNothingMeasuredFewAreSentTheBytesAndManyServeE
       delivered += Delivered(h, node);
       EXPECT_NE(Delivered(h, node) > 0, h.SenderOf(node, x).valid());
     }
-    EXPECT_GE(delivered, 5);
-    EXPECT_LE(delivered, 8);
+    EXPECT_GE(delivered, 3);
+    EXPECT_LE(delivered, 5);
   }
 }
 
@@ -153,7 +153,7 @@ TEST(DirectoryCoreInlineTest, ManySmallObjectsAskedForAtOnceAreAllSentByTheShard
 }
 
 // Each object takes 33 us of the shard's link, and a pull 100 us of both nodes. A pull is worth it
-// only after 2 ms of queued bytes, and from then on for one object in seven.
+// only after 1 ms of queued bytes, and from then on for one object in seven.
 TEST(DirectoryCoreInlineTest, PullsOfManyObjectsAreCountedAsOneAfterAnother) {
   Harness h;
   const Crowd crowd = AskForMany(h, 4096, 1000);
