@@ -159,7 +159,13 @@ class AsyncDraft:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await _run(self._connection, self._draft._leave(kind is not None))
+        try:
+            await _run(self._connection, self._draft._leave(kind is not None))
+        except exceptions.PhalanxError:
+            raise
+        except BaseException:  # cancelled while it is sealed
+            await _run(self._connection, self._draft._leave(True))
+            raise
 
     @property
     def _draft(self) -> Draft:

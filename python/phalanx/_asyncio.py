@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import traceback
 import weakref
 from collections.abc import AsyncIterator
 from functools import partial
@@ -135,6 +136,16 @@ async def run(connection: Connection, steps: Steps[_T]) -> _T:
 
     If the task is cancelled, the step is cancelled, and the steps raise CancelledError.
     """
+    try:
+        return await _driven(connection, steps)
+    except asyncio.CancelledError as error:
+        # A program can keep the error (`asyncio.gather` returns it), and the error keeps the frames below.
+        # Their calls hold objects and memory of the node until they are freed.
+        traceback.clear_frames(error.__traceback__)
+        raise
+
+
+async def _driven(connection: Connection, steps: Steps[_T]) -> _T:
     try:
         step = next(steps)
         while True:
