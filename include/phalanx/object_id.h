@@ -27,7 +27,9 @@ class ObjectId {
   // InvalidArgument.
   constexpr ObjectId() = default;
 
-  // Returns 160 bits from the system's generator. Thread-safe.
+  // Returns 128 bits from the system's generator, and 32 that mark the id as drawn. Put one object
+  // under it: after a Delete, a node that is out of touch with the directory serves its copy of a
+  // drawn id, and not that of any other id (docs/lifetime.md). Thread-safe.
   static ObjectId Random();
 
   // Returns the same id for the same pair in every process, on every host and in every version. The

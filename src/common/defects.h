@@ -30,6 +30,11 @@ namespace phalanx {
   X(kLateCompletionAfterDelete, "late-completion-after-delete")     \
   X(kTombstoneForgottenAtRestart, "tombstone-forgotten-at-restart") \
   X(kInlineKeptAfterDelete, "inline-kept-after-delete")             \
+  /* Deleted objects are read. */                                   \
+  X(kDeleteAcknowledgedEarly, "delete-acknowledged-early")          \
+  X(kServedBeyondLease, "served-beyond-lease")                      \
+  X(kLeaseEndNotAwaited, "lease-end-not-awaited")                   \
+  X(kServedBeforeRegistered, "served-before-registered")            \
   /* Plans: the sender of each receiver. */                         \
   X(kCyclicSender, "cyclic-sender")                                 \
   X(kOldPlanEndsNewPlan, "old-plan-ends-new-plan")                  \

@@ -214,6 +214,9 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
   handlers.on_message = [this, shard](const v1::ShardMessage& message) {
     channel->OnMessage(shard, message);
   };
+  handlers.on_heard = [this, shard](Instant heard, absl::Duration lease) {
+    store->OnHeard(shard, heard, lease);
+  };
   handlers.on_connection = [this, shard](bool connected, const absl::Status& why) {
     ShardStateChanged(shard, connected, why);
   };

@@ -41,7 +41,7 @@ TEST_P(EachSource, HasTheSameDigestsOnAnyNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Oracle, EachSource,
                          ::testing::Values("core-world", "reduce-plan", "coarse-broadcast",
                                            "coarse-reduce", "coarse-crowd", "cluster",
-                                           "cluster-reduce", "cluster-lifetime",
+                                           "cluster-reduce", "cluster-lifetime", "cluster-delete",
                                            "cluster-broadcast", "shard-corpus", "store-corpus",
                                            "reducer-corpus"),
                          [](const auto& info) { return NameOf(info.param); });

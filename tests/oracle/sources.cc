@@ -23,6 +23,7 @@
 #include "src/directory/testing/directory_core_world.h"
 #include "src/object_store/testing/store_fuzz.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
 #include "src/sim/workloads/simulation.h"
@@ -211,6 +212,8 @@ std::vector<Source> AllSources(uint64_t first, uint64_t seeds) {
        ClusterOf<sim::ReducePlanOfRun>(sim::DrawReducePlan, sim::RunReduceSimulation)},
       {"cluster-lifetime", first, some,
        ClusterOf<sim::LifetimePlan>(sim::DrawLifetimePlan, sim::RunLifetimeSimulation)},
+      {"cluster-delete", first, some,
+       ClusterOf<sim::DeletePlan>(sim::DrawDeletePlan, sim::RunDeleteSimulation)},
       {"cluster-broadcast", first, some,
        ClusterOf<sim::BroadcastPlan>(sim::DrawBroadcastPlan, sim::RunBroadcastSimulation)},
       CorpusSource("shard-corpus", "src/directory/fuzz/shard_corpus", directory::PlayShardInput),

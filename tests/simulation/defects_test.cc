@@ -13,6 +13,7 @@
 #include "src/common/io/log.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
 #include "src/sim/workloads/simulation.h"
@@ -56,6 +57,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
     plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
     return RunReduceSimulation(plan);
+  }
+  if (defect >= Defect::kDeleteAcknowledgedEarly && defect <= Defect::kServedBeforeRegistered) {
+    return RunDeleteSimulation(DrawDeletePlan(seed));
   }
   if (defect >= Defect::kHoldAfterAnnouncement && defect <= Defect::kTtlForgottenAtRestart) {
     return RunLifetimeSimulation(DrawLifetimePlan(seed));

@@ -14,6 +14,7 @@
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
 #include "src/sim/workloads/simulation.h"
@@ -33,6 +34,7 @@ struct Flags {
   bool clients = false;
   bool lifetimes = false;
   bool broadcasts = false;
+  bool deletes = false;
   std::string focus = "anything";
   std::string defect = "none";
 };
@@ -92,6 +94,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   if (flags.broadcasts) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
+  if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
   if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
   return RunPlan(seed, DrawPlan(seed, FocusOf(flags.focus)), RunSimulation, flags);
 }
@@ -165,6 +168,7 @@ int main(int argc, char** argv) {
   app.add_flag("--additions", flags.additions, "simulate reductions with many additions");
   app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
+  app.add_flag("--deletes", flags.deletes, "simulate Deletes, and reads after them");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);

@@ -126,6 +126,8 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
     if (reason != reasons.end()) copy["held_up_by"] = reason->second;
     json["copies"].push_back(std::move(copy));
   }
+  json["delete_waits_for"] = nullptr;
+  if (!object.delete_waits_for().empty()) json["delete_waits_for"] = object.delete_waits_for();
   json["reduction"] = nullptr;
   if (object.has_reduction()) json["reduction"] = ReductionAsJson(object.reduction());
   return json;
@@ -135,6 +137,10 @@ std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode,
   std::string text = DrawTree(object, unicode, colours);
   if (object.has_reduction()) {
     absl::StrAppend(&text, "\n", DrawReduction(object.reduction(), unicode));
+  }
+  if (!object.delete_waits_for().empty()) {
+    absl::StrAppend(&text, "\n", Painted("a Delete waits for", Colour::kYellow, colours), " ",
+                    Printable(object.delete_waits_for()), "\n");
   }
   // The drawing shows states only; the cause of a slow tree needs a line of its own.
   const std::vector<Holdup> holdups = FindHoldups(object);

@@ -93,6 +93,16 @@ TEST(ObjectViewTest, JsonAndDrawingShowHoldups) {
   EXPECT_NE(text.find("\n\nheld up by the writer at n1: "), std::string::npos) << text;
 }
 
+TEST(ObjectViewTest, TheNodesThatADeleteWaitsForAreShown) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsJson(object)["delete_waits_for"], nullptr);
+  EXPECT_EQ(ObjectAsText(object, false).find("Delete"), std::string::npos);
+  object.set_delete_waits_for("the confirmation of node b");
+  EXPECT_EQ(ObjectAsJson(object)["delete_waits_for"], "the confirmation of node b");
+  EXPECT_NE(ObjectAsText(object, false).find("a Delete waits for the confirmation of node b\n"),
+            std::string::npos);
+}
+
 TEST(ObjectViewTest, TheTimeToLiveIsShownIfThereIsOne) {
   v1::DescribeObjectResponse object = Object();
   EXPECT_EQ(ObjectAsJson(object)["ttl_s"], nullptr);

@@ -14,12 +14,20 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/ids/random_id.h"
 
 namespace phalanx {
 namespace {
 
 // The value is arbitrary but can never change: it determines the ids of names in use.
 constexpr uint64_t kTailSeed = 0x7068616c616e7831;
+// Likewise: it determines the mark of drawn ids.
+constexpr uint64_t kMarkSeed = 0x7068616c616e7832;
+constexpr size_t kDrawnBytes = 16;
+
+uint32_t MarkOf(const char* drawn) {
+  return static_cast<uint32_t>(XXH3_64bits_withSeed(drawn, kDrawnBytes, kMarkSeed));
+}
 
 // Little-endian on every machine: all processes must derive the same id from a name.
 void AppendLength(std::string& out, size_t length) {
@@ -30,11 +38,27 @@ void AppendLength(std::string& out, size_t length) {
 
 }  // namespace
 
+ObjectId RandomIdOf(const std::array<uint8_t, 16>& drawn) {
+  std::string bytes(reinterpret_cast<const char*>(drawn.data()), kDrawnBytes);
+  const uint32_t mark = MarkOf(bytes.data());
+  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(mark >> (8 * i) & 0xff));
+  return ObjectId::FromBinary(bytes).value();
+}
+
+bool IsRandomId(const ObjectId& id) {
+  const char* bytes = id.binary().data();
+  const uint32_t mark = MarkOf(bytes);
+  for (int i = 0; i < 4; ++i) {
+    if (static_cast<uint8_t>(bytes[kDrawnBytes + i]) != (mark >> (8 * i) & 0xff)) return false;
+  }
+  return true;
+}
+
 ObjectId ObjectId::Random() {
-  ObjectId id;
+  std::array<uint8_t, kDrawnBytes> drawn;
   size_t filled = 0;
-  while (filled < kSize) {
-    const ssize_t got = getrandom(id.bytes_.data() + filled, kSize - filled, 0);
+  while (filled < drawn.size()) {
+    const ssize_t got = getrandom(drawn.data() + filled, drawn.size() - filled, 0);
     if (got >= 0) {
       filled += static_cast<size_t>(got);
     } else if (errno != EINTR) {
@@ -43,7 +67,7 @@ ObjectId ObjectId::Random() {
       std::abort();
     }
   }
-  return id;
+  return RandomIdOf(drawn);
 }
 
 ObjectId ObjectId::FromName(absl::string_view name_space, absl::string_view name) {

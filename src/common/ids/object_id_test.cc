@@ -3,8 +3,10 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/ids/random_id.h"
 #include "src/common/testing/status_matchers.h"
 
 namespace phalanx {
@@ -18,6 +20,16 @@ TEST(ObjectIdTest, RandomIdsDiffer) {
   std::set<ObjectId> ids;
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(ids.insert(ObjectId::Random()).second);
   EXPECT_FALSE(ids.contains(ObjectId()));
+}
+
+// Nodes and shards of any version must agree on the mark.
+TEST(ObjectIdTest, OnlyDrawnIdsHaveTheMark) {
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(IsRandomId(ObjectId::Random()));
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_FALSE(IsRandomId(ObjectId::FromName("test", absl::StrCat(i))));
+  }
+  EXPECT_FALSE(IsRandomId(ObjectId()));
+  EXPECT_EQ(RandomIdOf({1, 2, 3}).hex(), "010203000000000000000000000000001926d91f");
 }
 
 // Every process and every later version must derive these bytes.

@@ -31,6 +31,10 @@ class Executor {
   // decreases.
   virtual Instant Now() const = 0;
 
+  // Returns the time now, also within a task. For the few decisions that must not rest on a time
+  // from before the process was stopped.
+  virtual Instant ReadClock() const { return Now(); }
+
   // Runs `task` once, in a turn whose Now() >= `when`. Timers that are due in the same turn run in
   // the order of (when, id).
   virtual TimerId RunAt(Instant when, Task task) = 0;

@@ -19,9 +19,9 @@ void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
   impl_->RunPendingWork();
 }
 
-void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
+void DirectoryCore::NodeDown(const NodeKey& node, Instant now, Instant serves_until) {
   impl_->context.now = now;
-  impl_->NodeDown(node);
+  impl_->NodeDown(node, serves_until);
   // The node may be the last one whose registration the end of learning waited for.
   impl_->EndLearningIfDue();
   impl_->RunPendingWork();
@@ -94,27 +94,32 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
                   pulls.planner().links()},
                  requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
-      report({context, nodes, hold_sets, tombstones, inline_cache, placement_table, objects, pulls,
-              reductions}) {
+      report({context, nodes, hold_sets, tombstones, requests.delete_waits(), inline_cache,
+              placement_table, objects, pulls, reductions}) {
   // Last: the table refers to the components above it, which are constructed after it.
   listeners = {&pulls, &reductions, &drains, &placements};
 }
 
 // A reduction that ends releases its sources, and an object that is freed can be the source of
 // another reduction: the two take turns until neither has work. Placements and drains follow,
-// because they report what the turn has left.
+// because they report what the turn has left. Deletes are acknowledged last, after every message
+// that they wait for.
 void DirectoryCore::Impl::RunPendingWork() {
   do {
     reductions.RunPending();
   } while (holds.FreeUnreferenced());
   placements.RunPending();
   drains.ReportProgress();
+  requests.delete_waits().RunPending();
 }
 
 void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   const NodeKey key = FromProto(info.key());
-  // A process that ended took its memory along, so the copies of that incarnation are gone.
-  if (const NodeKey other_life = nodes.OtherLife(key); other_life.valid()) NodeDown(other_life);
+  // A process that ended took its memory along, so the copies of that incarnation are gone. One
+  // that still runs under the same name serves them for a lease at most.
+  if (const NodeKey other_life = nodes.OtherLife(key); other_life.valid()) {
+    NodeDown(other_life, context.now + context.options.lease);
+  }
   reductions.NodeRestarted(key);
   const auto [node, added] = nodes.Open(key);
   if (!added) objects.SessionBegins(node);
@@ -137,7 +142,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   if (added) reductions.NodeAdded();
 }
 
-void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
+void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   // First, so that no component plans for the node while the others settle its objects.
   Node* node = nodes.BeginRemove(key);
   if (node == nullptr) return;
@@ -145,6 +150,8 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   // clients, and what they hold must not be freed meanwhile.
   hold_sets.SessionEnds(key, context.now + context.options.lease);
   drains.NodeDown(key);
+  // Before its objects and confirmations are forgotten: a Delete of them waits for its lease.
+  requests.delete_waits().NodeDown(*node, serves_until);
   tombstones.NodeDown(key);
   // Before the copies go: a committed result is not lost while this node may come back with it.
   reductions.BeforeNodeDown(key);
@@ -309,6 +316,7 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
       // A node that had a session with this shard before proves that the shard had an earlier life,
       // and so that adopted generations can still be registered.
       if (m.had_session()) gate.NoteEarlierLife();
+      node.lease_ended = m.lease_ended();
       // A stamp beyond the bound would leave no greater ones for this shard to mint.
       if (m.sticky_stamp() <= kMaxPolicyStamp) placement_table.NoteStamp(m.sticky_stamp());
       return absl::OkStatus();
@@ -348,7 +356,16 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   reductions.SessionRegistered(node.key);
   placement_table.NodeJoined(node.key, node.info.name());
   drains.RetryAll();
+  requests.delete_waits().SessionRegistered(node.key);
+  // A node that was out of touch for a lease can have missed a Delete that this shard has not
+  // learned of yet.
+  if (!gate.learning() || !node.lease_ended) SendRegistered(node);
   EndLearningIfDue();
+}
+
+void DirectoryCore::Impl::SendRegistered(Node& node) {
+  node.lease_ended = false;
+  outbox.Send(node.key).mutable_registered();
 }
 
 // Learning first: it may end in this turn, and the steps below decide from absence only after it.
@@ -379,6 +396,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   next = std::min(next, std::max(expiries.NextDeadline(), context.now));
   next = std::min(next, objects.NextDeadline());
   next = std::min(next, reductions.NextDeadline());
+  next = std::min(next, std::max(requests.delete_waits().NextDeadline(), context.now));
   return std::min(next, tombstones.NextDeadline());
 }
 
@@ -400,6 +418,13 @@ void DirectoryCore::Impl::EndLearning() {
   while (gate.has_requests()) AnswerDeferred(gate.NextRequestId());
   placements.EndLearning();
   reductions.EndLearning();
+  for (const auto& [key, node] : nodes.all()) {
+    if (!node->lease_ended) continue;
+    if (!node->registering) SendRegistered(*node);
+    // What it has registered was not offered to other nodes so far.
+    objects.SetConnected(*node, node->connected);
+  }
+  requests.delete_waits().EndLearning();
 }
 
 void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
@@ -425,8 +450,8 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
   for (const absl::Status& status :
        {objects.CheckInvariants(), pulls.CheckInvariants(), reductions.CheckInvariants(),
         drains.CheckInvariants(), hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
-        tombstones.CheckInvariants(), losses.CheckInvariants(), failures.CheckInvariants(),
-        gate.CheckInvariants()}) {
+        tombstones.CheckInvariants(), requests.delete_waits().CheckInvariants(),
+        losses.CheckInvariants(), failures.CheckInvariants(), gate.CheckInvariants()}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

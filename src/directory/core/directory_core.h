@@ -48,8 +48,9 @@ class DirectoryCore {
   // A node opened a new session; its registration follows as messages. If the node has an earlier
   // incarnation, or an earlier session of the same incarnation, that ends at once.
   void NodeUp(const v1::NodeInfo& node, Instant now);
-  // The session is fenced (its lease ran out), or the node said goodbye.
-  void NodeDown(const NodeKey& node, Instant now);
+  // The session is fenced (its lease ran out), or the node said goodbye. A node that may live can
+  // serve its copies of names until `serves_until`; Deletes of these wait until then.
+  void NodeDown(const NodeKey& node, Instant now, Instant serves_until = Instant());
   // The session's stream broke (false) or resumed (true). The core offers no disconnected node as a
   // sender.
   void NodeConnected(const NodeKey& node, bool connected, Instant now);

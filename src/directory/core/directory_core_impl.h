@@ -47,7 +47,7 @@ struct DirectoryCore::Impl {
 
   // ---- nodes
   void NodeUp(const v1::NodeInfo& info);
-  void NodeDown(const NodeKey& key);
+  void NodeDown(const NodeKey& key, Instant serves_until);
   void NodeConnected(const NodeKey& key, bool connected);
 
   // ---- messages. OnMessage prefixes the error of Handle with the node and the object.
@@ -56,6 +56,8 @@ struct DirectoryCore::Impl {
   absl::Status HandleRegistration(Node& node, const v1::NodeMessage& message);
   absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m);
   void OnRegisterEnd(Node& node);
+  // The node has registered, and its lease begins.
+  void SendRegistered(Node& node);
 
   // ---- time
   void Tick();

@@ -34,6 +34,9 @@ struct Node {
   // From the beginning of the session to RegisterEnd.
   bool registering = false;
   Instant last_heard;
+  // The node was out of touch for longer than a lease before this session: what it registers can
+  // have been deleted, as long as the shard learns. Its copies of names are not served until then.
+  bool lease_ended = false;
 
   // ---- written by DrainManager
   bool draining = false;

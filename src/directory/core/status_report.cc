@@ -1,6 +1,7 @@
 #include "src/directory/core/status_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/directory/placement/placement_policy.h"
@@ -114,6 +115,9 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   const Object* const found = parts_.objects.Find(id);
   const Tombstone* tombstone = parts_.tombstones.FindDeleted(id);
   const bool live = found != nullptr && found->adopted();
+  if (std::string nodes = parts_.delete_waits.WaitsFor(id); !nodes.empty()) {
+    out->set_delete_waits_for(std::move(nodes));
+  }
   // An object that exists only because nodes wait for it does not hide the deletion.
   if (!live && tombstone != nullptr) {
     Summarize(id, *tombstone, now, out->mutable_summary());

@@ -8,6 +8,7 @@
 #include "phalanx/v1/tools.pb.h"
 #include "src/common/time/instant.h"
 #include "src/directory/core/status_counters.h"
+#include "src/directory/deletions/delete_waits.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
@@ -23,6 +24,7 @@ class StatusReport {
     const NodeTable& nodes;
     const HoldSets& holds;
     const TombstoneTable& tombstones;
+    const DeleteWaits& delete_waits;
     const InlineCache& inline_cache;
     const PlacementTable& placements;
     const ObjectTable& objects;

@@ -70,8 +70,9 @@ class StatusReportTest : public ObjectFixture {
   ReductionManager reduction_manager_{{context_, nodes_, outbox_, gate_, table_, tombstones_,
                                        failures_, holds_, scheduler_.planner().links()},
                                       deletes_};
-  StatusReport report_{{context_, nodes_, holds_, tombstones_, inline_cache_, placement_table_,
-                        table_, scheduler_, reduction_manager_}};
+  DeleteWaits delete_waits_{context_, nodes_, outbox_, gate_, tombstones_};
+  StatusReport report_{{context_, nodes_, holds_, tombstones_, delete_waits_, inline_cache_,
+                        placement_table_, table_, scheduler_, reduction_manager_}};
 };
 
 TEST_F(StatusReportTest, AnUnknownIdIsNotFound) {

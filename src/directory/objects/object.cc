@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/common/ids/random_id.h"
 
 namespace phalanx::directory {
 
@@ -54,6 +56,14 @@ Node* Object::FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const {
     if (node != nullptr && node->connected && !node->draining && !node->registering) return node;
   }
   return nullptr;
+}
+
+bool Object::Offers(const Node& node, const Copy& copy, bool learning) const {
+  // The generation can have been deleted while the node was away, and a node that knows of that can
+  // still register.
+  const bool doubtful = learning && node.lease_ended && copy.registered && !IsRandomId(id);
+  return node.connected && !copy.stale &&
+         !(doubtful && !DefectActive(Defect::kServedBeforeRegistered));
 }
 
 void Object::SetInfo(ObjectInfo other) {

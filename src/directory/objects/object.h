@@ -215,6 +215,8 @@ struct Object {
   // Returns a node other than `except` whose complete copy is known from a Deliver only, or
   // nullptr.
   Node* FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const;
+  // Returns true if the node can be named as a sender of the copy. `learning`: the shard learns.
+  bool Offers(const Node& node, const Copy& copy, bool learning) const;
   // Returns true if the want's node has no memory for the object's generation.
   bool LacksRoom(const Want& want) const { return adopted() && want.no_room_for == generation; }
   // The first name that a message has for the id is kept, whatever becomes of the generation.

@@ -129,7 +129,7 @@ void ObjectTable::RegisterAdopted(Object& object, Node& node, const Registration
   } else if (!r.adopted) {
     outbox_.SendVerdict(node.key, object.id, r.generation, v1::Verdict::ADOPTED);
   }
-  listeners_.pulls->OnCopyRegistered(object, node.key, node.connected);
+  listeners_.pulls->OnCopyRegistered(object, node.key, object.Offers(node, copy, gate_.learning()));
   if (r.complete) CompleteCopy(object, node.key);
   if (returned) standbys_.Notify(object);
   if (returned) listeners_.placements->OnAdopted(object);

@@ -63,15 +63,10 @@ void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint6
   }
   const bool deleted = parts_.tombstones.FindDeleted(id) != nullptr;
   if (adopted) DeleteObject(*object, Cause::kRequest);
+  // Answered when no node serves the deleted bytes any more.
+  if (adopted || deleted) return delete_waits_.Begin(id, node, request_id);
   v1::DeleteReply& reply = *parts_.outbox.Send(node).mutable_delete_reply();
   reply.set_request_id(request_id);
-  // The generations go to the requester, which registers them at a shard that restarts.
-  if (adopted || deleted) {
-    for (const Generation& generation : parts_.tombstones.Find(id)->generations) {
-      ToProto(generation, reply.add_generations());
-    }
-    return;
-  }
   reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }
@@ -122,6 +117,7 @@ void ObjectRequests::DeleteObject(Object& object, Cause cause) {
   for (const auto& [key, copy] : object.copies) {
     if (copy.stale) {
       stale.push_back(key);
+      parts_.tombstones.AwaitConfirm(tombstone, object.id, object.generation, key, kNotAsked);
       continue;
     }
     notified.insert(key);
@@ -162,7 +158,11 @@ void ObjectRequests::DeleteStandbys(Object& object, Tombstone& tombstone, bool s
     standby_nodes.push_back(standby.node);
     // A stale one is refused when its node registers it again.
     parts_.tombstones.AddOlder(object.id, standby.generation);
-    if (standby.stale) continue;
+    if (standby.stale) {
+      parts_.tombstones.AwaitConfirm(tombstone, object.id, standby.generation, standby.node,
+                                     kNotAsked);
+      continue;
+    }
     parts_.outbox.SendVerdict(standby.node, object.id, standby.generation, v1::Verdict::DELETED);
     parts_.tombstones.AwaitConfirm(tombstone, object.id, standby.generation, standby.node,
                                    parts_.nodes.Find(standby.node)->session);

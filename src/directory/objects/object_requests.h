@@ -14,6 +14,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/directory/deletions/delete_waits.h"
 #include "src/directory/objects/expiry_queue.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/drain_manager.h"
@@ -45,7 +46,13 @@ class ObjectRequests final : public DeletedResultListener, public ObjectFreer {
     ReductionManager& reductions;
   };
 
-  explicit ObjectRequests(const Parts& parts) : parts_(parts) {}
+  explicit ObjectRequests(const Parts& parts)
+      : parts_(parts),
+        delete_waits_(parts.context, parts.nodes, parts.outbox, parts.gate, parts.tombstones) {}
+
+  // The Deletes that are not acknowledged yet.
+  DeleteWaits& delete_waits() { return delete_waits_; }
+  const DeleteWaits& delete_waits() const { return delete_waits_; }
 
   // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
   absl::Status OnDelete(Node& node, const v1::DeleteRequest& m);
@@ -91,6 +98,7 @@ class ObjectRequests final : public DeletedResultListener, public ObjectFreer {
   void AddLostTombstone(const ObjectId& id);
 
   const Parts parts_;
+  DeleteWaits delete_waits_;
 };
 
 }  // namespace phalanx::directory

@@ -352,7 +352,7 @@ absl::Status ObjectTable::CheckCopies(const Object& object) const {
     if (member != nullptr && member->complete() != copy.complete()) {
       return Broken(object, "list and tree differ on what is complete");
     }
-    if (member != nullptr && member->connected != (node->connected && !copy.stale)) {
+    if (member != nullptr && member->connected != object.Offers(*node, copy, gate_.learning())) {
       return Broken(object, "list and tree differ on a connection");
     }
     if (member != nullptr && member->draining != node->draining) {
@@ -489,8 +489,9 @@ void ObjectTable::SetConnected(Node& node, bool connected) {
     Object* object = Find(id);
     if (object == nullptr) continue;
     const auto copy = object->copies.find(node.key);
-    const bool stale = copy != object->copies.end() && copy->second.stale;
-    listeners_.pulls->SetConnected(*object, node.key, connected && !stale);
+    const bool offered =
+        copy == object->copies.end() || object->Offers(node, copy->second, gate_.learning());
+    listeners_.pulls->SetConnected(*object, node.key, connected && offered);
     // A broken session takes a sender away, which makes nothing possible that was not before.
     if (!connected) continue;
     standbys_.SupersedeAll(*object);

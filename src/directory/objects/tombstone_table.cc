@@ -55,6 +55,7 @@ void TombstoneTable::Erase(const ObjectId& id) {
   const auto found = tombstones_.find(id);
   const Tombstone& tombstone = *found->second;
   for (const auto& [entry, session] : tombstone.unconfirmed) Unlist(entry.first, id);
+  if (tombstone.watched) confirmed_.push_back(id);
   ListOf(tombstone).erase(tombstone.order);
   tombstones_.erase(found);
   ids_.erase(id);
@@ -120,6 +121,7 @@ void TombstoneTable::EndConfirm(const ObjectId& id, const NodeKey& node, Tombsto
   const auto next = tombstone.unconfirmed.lower_bound({node, Generation()});
   const bool others = next != tombstone.unconfirmed.end() && next->first.first == node;
   if (!others) Unlist(node, id);
+  if (tombstone.watched) confirmed_.push_back(id);
   // An expired tombstone exists only to wait for its confirmations.
   if (tombstone.expired && tombstone.unconfirmed.empty()) Erase(id);
 }
@@ -161,6 +163,11 @@ void TombstoneTable::ForgetConfirms(const NodeKey& node, uint64_t session) {
 // is awaited under the new session.
 void TombstoneTable::SessionRegistered(const NodeKey& node, uint64_t session) {
   ForgetConfirms(node, session);
+}
+
+absl::flat_hash_set<ObjectId> TombstoneTable::UnconfirmedBy(const NodeKey& node) const {
+  const auto listed = unconfirmed_.find(node);
+  return listed == unconfirmed_.end() ? absl::flat_hash_set<ObjectId>() : listed->second;
 }
 
 void TombstoneTable::NodeDown(const NodeKey& node) {

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
@@ -40,18 +41,24 @@
 
 namespace phalanx::directory {
 
+// The session of a node that was not asked to drop a copy, because it registers: it is asked if it
+// registers the copy.
+inline constexpr uint64_t kNotAsked = 0;
+
 struct Tombstone {
   // The generation that was deleted last, then earlier ones and those that stood by. Contains the
   // id of a reduction that was deleted before a generation of its target was adopted.
   absl::InlinedVector<Generation, 1> generations;
   ObjectInfo info;
   // The nodes that were asked to drop a generation and have not confirmed, with the session in
-  // which they were asked.
+  // which they were asked; kNotAsked for a node whose registration decides.
   absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
   // The id was put again: the old generations are refused, but Gets wait for the new one.
   bool revived = false;
   // What was deleted last was deleted because its time to live had passed.
   bool by_ttl = false;
+  // A Delete waits for the confirmations: TakeConfirmed has the id.
+  bool watched = false;
   Instant since;
   uint64_t order = 0;  // its place by age
   bool expired = false;
@@ -84,6 +91,10 @@ class TombstoneTable {
   void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, const Generation& generation,
                     const NodeKey& node, uint64_t session);
   void Confirm(const ObjectId& id, const Generation& generation, const NodeKey& node);
+  // The watched ids of which a confirmation was removed, or the tombstone, since the last call.
+  std::vector<ObjectId> TakeConfirmed() { return std::exchange(confirmed_, {}); }
+  // The ids of which the node has not confirmed a deletion, in no order.
+  absl::flat_hash_set<ObjectId> UnconfirmedBy(const NodeKey& node) const;
   // The node has registered in `session`: what it was asked in earlier sessions and did not
   // register is gone.
   void SessionRegistered(const NodeKey& node, uint64_t session);
@@ -121,6 +132,7 @@ class TombstoneTable {
   ByAge recent_;
   ByAge expired_;
   absl::btree_map<NodeKey, absl::flat_hash_set<ObjectId>> unconfirmed_;  // by node
+  std::vector<ObjectId> confirmed_;
 };
 
 }  // namespace phalanx::directory

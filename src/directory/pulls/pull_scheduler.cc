@@ -171,7 +171,8 @@ RelayTree::Member* PullScheduler::Join(Object& object, const NodeKey& key, const
   const Node* node = nodes_.Find(key);
   // Only a defect under test lists a node that is down.
   const Endpoint endpoint = node != nullptr ? node->endpoint : Endpoint{key, {}};
-  const bool connected = (node == nullptr || node->connected) && !copy.stale;
+  const bool connected =
+      node == nullptr ? !copy.stale : object.Offers(*node, copy, gate_.learning());
   RelayTree::Member* member =
       tree.Add(endpoint, role, connected, node != nullptr && node->draining);
   for (const uint64_t watermark : copy.watermarks) member->progress.bytes += watermark;

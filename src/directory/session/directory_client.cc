@@ -86,6 +86,7 @@ void DirectoryClient::Impl::OnTimer() {
 }
 
 void DirectoryClient::Impl::OnFrame(v1::ShardFrame frame) {
+  const Instant heard = session.heard();
   const absl::Status taken = session.OnFrame(std::move(frame), executor.Now());
   if (const auto event = session.TakeEvent()) {
     // Handlers can send at once, so the state is consistent before they run.
@@ -101,6 +102,10 @@ void DirectoryClient::Impl::OnFrame(v1::ShardFrame frame) {
   }
   // After the events: on_register comes before the messages of the new session.
   for (const v1::ShardMessage& message : session.TakeMessages()) handlers.on_message(message);
+  // Last: the lease of a new session counts only when the store knows of the session.
+  if (session.heard() != heard && handlers.on_heard) {
+    handlers.on_heard(session.heard(), session.lease());
+  }
   if (!taken.ok()) return Broken(taken);
   flush.Raise();
 }

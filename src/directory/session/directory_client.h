@@ -40,6 +40,9 @@ class DirectoryClient {
     // A new session: Send RegisterBegin .. RegisterEnd now. Everything sent before is void.
     absl::AnyInvocable<void()> on_register;
     absl::AnyInvocable<void(const v1::ShardMessage&)> on_message;
+    // The shard has received what was sent at `heard`, by this node's clock, in this session. After
+    // on_register, and after the messages that arrived with this news. Can be empty.
+    absl::AnyInvocable<void(Instant heard, absl::Duration lease)> on_heard = nullptr;
     // The stream is up (true; before on_register) or broken (false, with the reason). Also called,
     // once per reason, if the shard cannot be reached or refuses the node.
     absl::AnyInvocable<void(bool connected, const absl::Status& why)> on_connection;

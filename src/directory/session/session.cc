@@ -49,6 +49,7 @@ void NodeSession::StreamOpened(absl::string_view nonce, Instant now) {
   // secret.
   link_.Detach();
   nonce_ = std::string(nonce);
+  opened_ = now;
   link_.Heard(now);
   phase_ = Phase::kHelloDue;
 }
@@ -72,11 +73,21 @@ absl::Status NodeSession::OnFrame(v1::ShardFrame frame, Instant now) {
       // Before the Welcome both ends can disagree on the session, so no number in a batch has a
       // meaning.
       if (phase_ != Phase::kEstablished) return OutOfOrder("a batch");
-      return link_.Take(*frame.mutable_batch(), now);
+      return OnBatch(*frame.mutable_batch(), now);
     case v1::ShardFrame::KIND_NOT_SET:
       break;
   }
   return Malformed("a frame", "its kind is missing or unknown");
+}
+
+absl::Status NodeSession::OnBatch(v1::ShardBatch& batch, Instant now) {
+  // The shard returns a time that this node has sent, so it is never in the future.
+  if (batch.heard_ns() > static_cast<uint64_t>(now.nanos())) {
+    return Malformed("a batch", "it answers a frame of a later time");
+  }
+  PHALANX_RETURN_IF_ERROR(link_.Take(batch, now));
+  heard_ = std::max(heard_, Instant::FromNanos(static_cast<int64_t>(batch.heard_ns())));
+  return absl::OkStatus();
 }
 
 absl::Status NodeSession::OnChallenge(const v1::Challenge& challenge) {
@@ -119,8 +130,11 @@ absl::Status NodeSession::OnWelcome(const v1::Welcome& welcome, Instant now) {
     session_id_ = welcome.session_id();
     shard_incarnation_ = welcome.shard_incarnation();
     link_.Begin(absl::Milliseconds(welcome.lease_ms()));
+    heard_ = Instant();
     event_ = Event::kRegister;
   }
+  // The shard has read the proof, which was sent after the stream was opened.
+  heard_ = std::max(heard_, opened_);
   link_.Attach(welcome.last_received(), now);
   phase_ = Phase::kEstablished;
   return absl::OkStatus();
@@ -156,6 +170,7 @@ const v1::NodeFrame* NodeSession::NextFrame(Instant now) {
       return &frame;
     case Phase::kEstablished:
       if (link_.overflowed() || !link_.Fill(*frame.mutable_batch(), now)) return nullptr;
+      frame.mutable_batch()->set_sent_ns(static_cast<uint64_t>(now.nanos()));
       return &frame;
     default:
       return nullptr;
@@ -263,6 +278,7 @@ absl::Status ShardSession::OnFrame(v1::NodeFrame frame, Instant now) {
   // A message after the goodbye would change a state that the shard is about to drop.
   if (ended_) return OutOfOrder("a batch after the goodbye");
   PHALANX_RETURN_IF_ERROR(link_.Take(*frame.mutable_batch(), now));
+  heard_ns_ = std::max(heard_ns_, frame.batch().sent_ns());
   ended_ = frame.batch().goodbye();
   return absl::OkStatus();
 }
@@ -281,7 +297,9 @@ const v1::ShardFrame* ShardSession::NextFrame(Instant now) {
     welcome.set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(link_.lease())));
     return &frame;
   }
-  return link_.Fill(*frame.mutable_batch(), now) ? &frame : nullptr;
+  if (!link_.Fill(*frame.mutable_batch(), now)) return nullptr;
+  frame.mutable_batch()->set_heard_ns(heard_ns_);
+  return &frame;
 }
 
 Instant ShardSession::NextDeadline() const {

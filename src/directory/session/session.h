@@ -91,6 +91,9 @@ class NodeSession {
   uint64_t shard_incarnation() const { return shard_incarnation_; }
   // As the shard's Welcome says; before it, as configured.
   absl::Duration lease() const { return link_.lease(); }
+  // A moment by this node's clock before which the shard cannot have heard from it last: when the
+  // latest frame that the shard is known to have received in this session was sent.
+  Instant heard() const { return heard_; }
 
  private:
   enum class Phase {
@@ -103,6 +106,7 @@ class NodeSession {
   };
 
   absl::Status OnChallenge(const v1::Challenge& challenge);
+  absl::Status OnBatch(v1::ShardBatch& batch, Instant now);
   absl::Status OnWelcome(const v1::Welcome& welcome, Instant now);
   v1::NodeFrame HelloFrame();
   v1::NodeFrame ProofFrame() const;
@@ -113,12 +117,14 @@ class NodeSession {
   // Of this stream.
   Phase phase_ = Phase::kNoStream;
   std::string nonce_;
+  Instant opened_;
   v1::Hello hello_;
   std::string shard_nonce_;
 
   // Of this session; id 0: none.
   SessionId session_id_ = 0;
   uint64_t shard_incarnation_ = 0;
+  Instant heard_;
   SessionLink<v1::NodeMessage, v1::ShardMessage> link_;
   std::optional<Event> event_;
 };
@@ -174,6 +180,9 @@ class ShardSession {
   size_t unacknowledged_bytes() const { return link_.unacknowledged_bytes(); }
   uint64_t oversized() const { return link_.oversized(); }
   Instant last_heard() const { return link_.last_heard(); }
+  // Until when the node can serve its copies of names: at once if it said goodbye, else a lease
+  // after the shard heard from it last.
+  Instant ServesUntil() const { return ended_ ? Instant() : link_.SilentAt(); }
   SessionId id() const { return id_; }
   const v1::NodeInfo& node() const { return node_; }
   NodeKey key() const { return NodeKey{node_.key().node(), node_.key().incarnation()}; }
@@ -184,6 +193,7 @@ class ShardSession {
   const v1::NodeInfo node_;
   const absl::Duration grace_;
   SessionLink<v1::ShardMessage, v1::NodeMessage> link_;
+  uint64_t heard_ns_ = 0;   // the node's clock in its latest batch
   Instant expected_until_;  // without a stream
   bool had_stream_ = false;
   bool welcome_due_ = false;

@@ -176,7 +176,8 @@ void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
   const uint64_t node = streams.at(id).node;
   if (node == 0) return OnHandshakeFrame(id, frame);
   Session& session = sessions.at(node);
-  absl::Status taken = session.session.OnFrame(std::move(frame), executor.Now());
+  // The time after the frame was read: the node's lease counts from before it was sent.
+  absl::Status taken = session.session.OnFrame(std::move(frame), executor.ReadClock());
   NoteUnderWay(session);
   // The node does not send delivered messages again, so the core gets them after an error too.
   taken.Update(Deliver(session));
@@ -227,7 +228,7 @@ void Shard::Impl::Admit(StreamId id) {
     if (found->second.stream != 0) {
       CloseStream(found->second.stream, absl::AbortedError("another session has begun"));
     }
-    // Without NodeDown: NodeUp below ends the node's earlier session in the core.
+    // Without NodeDown: NodeUp below ends the node's earlier session, or life, in the core.
     Forget(found);
   }
   ++counters.opened;
@@ -299,11 +300,12 @@ void Shard::Impl::Refuse(StreamId id, const absl::Status& why) {
 void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl::Status& why) {
   Notify(event, sessions.at(node).session.node().name(), why);
   const NodeKey key = sessions.at(node).session.key();
+  const Instant serves_until = sessions.at(node).session.ServesUntil();
   // While the session is still in the map, because closing the stream looks it up.
   if (const StreamId stream = sessions.at(node).stream; stream != 0) CloseStream(stream, why);
   Forget(sessions.find(node));
   touched.erase(node);
-  core.NodeDown(key, executor.Now());
+  core.NodeDown(key, executor.Now(), serves_until);
   flush.Raise();
 }
 
@@ -448,7 +450,9 @@ void Shard::FillStatus(v1::GetStatusResponse* out) const {
     if (found == impl_->sessions.end()) continue;
     const ShardSession& session = found->second.session;
     node.set_connected(session.connected());
-    node.set_last_heard_ns(absl::ToInt64Nanoseconds(now - session.last_heard()));
+    // Heard within this turn, whose time is a little earlier.
+    const absl::Duration since = std::max(now - session.last_heard(), absl::ZeroDuration());
+    node.set_last_heard_ns(absl::ToInt64Nanoseconds(since));
   }
   const Counters& counters = impl_->counters;
   StatusCounters named(out);

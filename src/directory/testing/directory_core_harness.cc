@@ -41,7 +41,12 @@ void Harness::Step() {
       assigned_[{out.to, id}] = Assignment{FromProto(assign.sender()), assign.plan_id(),
                                            FromProto(assign.generation()), assign.keep()};
     }
-    inboxes_[out.to].push_back(std::move(out.message));
+    // Every session has one, and few tests look at it.
+    if (out.message.has_registered()) {
+      ++registered_[out.to];
+    } else {
+      inboxes_[out.to].push_back(std::move(out.message));
+    }
   }
   if (++steps_ % check_every_ != 0) return;
   const absl::Status invariants = core_->CheckInvariants();
@@ -68,10 +73,11 @@ NodeKey Harness::Up(const std::string& name, Labels labels) {
   return key;
 }
 
-void Harness::NewSession(const NodeKey& node, bool had_session) {
+void Harness::NewSession(const NodeKey& node, bool had_session, bool lease_ended) {
   core_->NodeUp(infos_.at(node), now_);
   v1::NodeMessage message;
   message.mutable_register_begin()->set_had_session(had_session);
+  message.mutable_register_begin()->set_lease_ended(lease_ended);
   Send(node, message).IgnoreError();
 }
 
@@ -81,8 +87,8 @@ void Harness::RegisterEnd(const NodeKey& node) {
   Send(node, message).IgnoreError();
 }
 
-void Harness::Down(const NodeKey& node) {
-  core_->NodeDown(node, now_);
+void Harness::Down(const NodeKey& node, absl::Duration serves) {
+  core_->NodeDown(node, now_, now_ + serves);
   Step();
 }
 

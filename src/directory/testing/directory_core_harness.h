@@ -64,9 +64,10 @@ class Harness {
   // A new node and session, registered without any state.
   NodeKey Up(const std::string& name, Labels labels = {});
   // Only the session, for Register* calls after it.
-  void NewSession(const NodeKey& node, bool had_session = false);
+  void NewSession(const NodeKey& node, bool had_session = false, bool lease_ended = false);
   void RegisterEnd(const NodeKey& node);
-  void Down(const NodeKey& node);
+  // `serves`: how long the node can serve names from now on.
+  void Down(const NodeKey& node, absl::Duration serves = absl::ZeroDuration());
   void Connected(const NodeKey& node, bool connected);
 
   Generation NewGeneration(const NodeKey& creator);
@@ -124,6 +125,8 @@ class Harness {
   // The node's messages since the last Clear.
   const std::vector<v1::ShardMessage>& Received(const NodeKey& node) { return inboxes_[node]; }
   void Clear() { inboxes_.clear(); }
+  // The number of messages to the node that end a registration, which Received leaves out.
+  int Registered(const NodeKey& node) { return registered_[node]; }
   size_t messages() const;
   std::optional<v1::ShardMessage> Last(const NodeKey& node, v1::ShardMessage::KindCase kind);
   // The node's last Assign for the object, also from before a Clear.
@@ -153,6 +156,7 @@ class Harness {
   std::unique_ptr<DirectoryCore> core_;
   std::map<NodeKey, v1::NodeInfo> infos_;
   std::map<NodeKey, std::vector<v1::ShardMessage>> inboxes_;
+  std::map<NodeKey, int> registered_;
   std::map<std::pair<NodeKey, ObjectId>, Assignment> assigned_;
   uint64_t wants_ = 0;  // the number of the last Want
   uint64_t next_node_ = 1;

@@ -63,6 +63,7 @@ TEST(DeleteTest, StandbyGenerationsAreRefusedToo) {
   const Generation second = h.Create(b, x);
   h.Delete(a, x);
   EXPECT_EQ(h.LastVerdict(b), v1::Verdict::DELETED);
+  h.Confirm(b, x, second);
   const v1::DeleteReply reply = h.Last(a, v1::ShardMessage::kDeleteReply)->delete_reply();
   ASSERT_EQ(reply.generations_size(), 2) << "who asked is to remember all that was deleted";
   EXPECT_EQ(FromProto(reply.generations(0)), first);

@@ -100,9 +100,12 @@ TEST_F(RestartedShard, AStandbyGenerationIsNotReportedAsDeleted) {
   EXPECT_EQ(Answers(v1::ShardMessage::kDeleteReply), 0);
   h_.Advance(absl::Seconds(2));
   EXPECT_TRUE(h_.Last(asks_, v1::ShardMessage::kQueryReply)->query_reply().complete());
-  const auto reply = h_.Last(asks_, v1::ShardMessage::kDeleteReply);
-  EXPECT_EQ(FromProto(reply->delete_reply().generations(0)), Put(holder_));
   EXPECT_EQ(h_.LastGone(holder_), v1::Gone::DELETED);
+  h_.Confirm(holder_, x, Put(holder_));
+  h_.Confirm(late_, x, deleted_);
+  const auto reply = h_.Last(asks_, v1::ShardMessage::kDeleteReply);
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(FromProto(reply->delete_reply().generations(0)), Put(holder_));
 }
 
 TEST_F(RestartedShard, ATombstoneAloneDoesNotAnswerAnEarlierRequest) {

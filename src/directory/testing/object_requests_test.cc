@@ -56,6 +56,10 @@ class ObjectRequestsTest : public ObjectFixture {
   void Delete(const NodeKey& key) {
     PHALANX_ASSERT_OK(requests_.OnDelete(node(key), About<v1::DeleteRequest>()));
   }
+  void Confirm(const NodeKey& key, const Generation& generation) {
+    PHALANX_EXPECT_OK(requests_.OnDeleteConfirm(node(key), About<v1::DeleteConfirm>(generation)));
+    requests_.delete_waits().RunPending();
+  }
   v1::QueryReply Query() {
     outbox_.Take();
     PHALANX_EXPECT_OK(requests_.OnQuery(node(kA), About<v1::QueryRequest>()));
@@ -142,7 +146,11 @@ TEST_F(ObjectRequestsTest, ADeleteNotifiesEveryNodeThatHasOrWantsTheObject) {
   Want(kC);
   Sent();
   Delete(kB);
-  EXPECT_EQ(Sent(), (Lines{"a: DELETED", "b: DELETED", "c: DELETED", "b: deleted 1 code 0"}));
+  EXPECT_EQ(Sent(), (Lines{"a: DELETED", "b: DELETED", "c: DELETED"}));
+  Confirm(kA, Gen(kA));
+  EXPECT_EQ(Sent(), Lines{}) << "c was receiving it";
+  Confirm(kC, Gen(kA));
+  EXPECT_EQ(Sent(), Lines{"b: deleted 1 code 0"});
   EXPECT_EQ(table_.Find(id_), nullptr);
   EXPECT_TRUE(tombstones_.Refuses(id_, Gen(kA)));
   EXPECT_EQ(context_.counters.deleted, 1u);
@@ -164,7 +172,11 @@ TEST_F(ObjectRequestsTest, AStandbyIsDeletedToo) {
   Create(kB, /*complete=*/false);
   Sent();
   Delete(kC);
-  EXPECT_EQ(Sent(), (Lines{"b: DELETED", "a: DELETED", "c: deleted 2 code 0"}));
+  EXPECT_EQ(Sent(), (Lines{"b: DELETED", "a: DELETED"}));
+  Confirm(kA, Gen(kA));
+  EXPECT_EQ(Sent(), Lines{});
+  Confirm(kB, Gen(kB));
+  EXPECT_EQ(Sent(), Lines{"c: deleted 2 code 0"});
   EXPECT_TRUE(tombstones_.Refuses(id_, Gen(kB)));
 }
 
@@ -173,9 +185,11 @@ TEST_F(ObjectRequestsTest, AStaleCopyIsRefusedWhenItsNodeRegistersIt) {
   table_.SessionBegins(node(kA));
   Sent();
   Delete(kB);
-  EXPECT_EQ(Sent(), Lines{"b: deleted 1 code 0"});
+  EXPECT_EQ(Sent(), Lines{}) << "the registration of its node is waited for";
   EXPECT_TRUE(tombstones_.Refuses(id_, Gen(kA)));
-  EXPECT_TRUE(tombstones_.Find(id_)->unconfirmed.empty());
+  tombstones_.SessionRegistered(kA, node(kA).session + 1);
+  requests_.delete_waits().RunPending();
+  EXPECT_EQ(Sent(), Lines{"b: deleted 1 code 0"});
 }
 
 TEST_F(ObjectRequestsTest, ALostObjectCanBeDeleted) {

@@ -339,6 +339,7 @@ void EventLoop::Run() { impl_->Run(); }
 void EventLoop::Stop() { impl_->Stop(); }
 void EventLoop::Post(Task task) { impl_->Post(std::move(task)); }
 Instant EventLoop::Now() const { return impl_->Now(); }
+Instant EventLoop::ReadClock() const { return MonotonicNow(); }
 TimerId EventLoop::RunAt(Instant when, Task task) { return impl_->RunAt(when, std::move(task)); }
 void EventLoop::Cancel(TimerId id) { impl_->Cancel(id); }
 bool EventLoop::InLoop() const { return impl_->InLoop(); }

@@ -44,6 +44,7 @@ class EventLoop final : public Executor {
 
   void Post(Task task) override;
   Instant Now() const override;
+  Instant ReadClock() const override;
   TimerId RunAt(Instant when, Task task) override;
   void Cancel(TimerId id) override;
   bool InLoop() const override;

@@ -18,13 +18,15 @@ View ViewOf(const Copy& copy, PinId pin) {
 }  // namespace
 
 GetRequests::GetRequests(std::string node_name, Executor& executor, Turns& turns,
-                         RequestTable& requests, ObjectTable& table, PullManager& pulls)
+                         RequestTable& requests, ObjectTable& table, PullManager& pulls,
+                         int num_shards)
     : node_name_(std::move(node_name)),
       executor_(executor),
       turns_(turns),
       requests_(requests),
       table_(table),
-      pulls_(pulls) {}
+      pulls_(pulls),
+      leases_(num_shards) {}
 
 View GetRequests::MakeView(Request& request, Copy* copy) {
   GetPart& part = std::get<GetPart>(request.part);
@@ -86,6 +88,7 @@ void GetRequests::Join(Request& request) {
 }
 
 void GetRequests::Leave(Request& request) {
+  parked_.erase(request.id);
   if (!request.of_object.linked) return;
   const auto it = gets_.find(request.object);
   it->second->list.Remove(&request);
@@ -248,6 +251,20 @@ absl::Status GetRequests::DeadlineStatus(const Request& request) const {
   const auto text = [&](absl::string_view what) {
     return absl::StrCat("object ", request.object.hex(), " on node ", node_name_, ": ", what);
   };
+  if (parked_.contains(request.id)) {
+    return absl::DeadlineExceededError(text(
+        absl::StrCat("shard ", leases_.ShardOf(request.object),
+                     " of the directory was out of touch for longer than a lease. Other bytes can "
+                     "have been put under this id meanwhile, so the node serves it when it has "
+                     "registered again")));
+  }
+  if (const auto* deletion = std::get_if<DeletePart>(&request.part);
+      deletion != nullptr && !deletion->waits_for.empty()) {
+    return absl::DeadlineExceededError(
+        text(absl::StrCat("the deletion is recorded, but copies of the object can still be read: "
+                          "the Delete waits for ",
+                          deletion->waits_for)));
+  }
   const bool memory = request.ticket != 0 || (std::holds_alternative<GetPart>(request.part) &&
                                               pulls_.WaitsForMemory(request.object));
   if (!memory) {
@@ -295,30 +312,57 @@ void GetRequests::Cancel(Request& request) {
 RequestId GetRequests::Get(ClientId client, GetOptions options, GetEvents events) {
   GetPart part;
   part.streaming = options.streaming;
+  part.fail_when_lost = options.fail_when_lost;
   part.near = options.near;
   part.name = std::move(options.name);
-  part.fail_when_lost = options.fail_when_lost;
   part.events = std::move(events);
   Request& request = requests_.New(client, options.id, options.deadline, std::move(part));
   if (absl::Status status = requests_.Admit(client, options.id); !status.ok()) {
     Answer(request, std::move(status));
-  } else if (Copy* copy = table_.Complete(options.id); copy != nullptr) {
+  } else {
+    Start(request);
+  }
+  return request.id;
+}
+
+void GetRequests::Start(Request& request) {
+  const ObjectId& id = request.object;
+  const GetPart& part = std::get<GetPart>(request.part);
+  // The clock is read after the request: a process that was stopped must not answer a Get that
+  // began meanwhile from a lease that has ended meanwhile.
+  const bool parks = !leases_.Serves(id, executor_.ReadClock());
+  Copy* copy = parks ? nullptr : table_.Complete(id);
+  if (copy != nullptr) {
     Answer(request, MakeView(request, copy));
-  } else if (options.deadline <= executor_.Now()) {
-    turns_.Touch(request.object);
+  } else if (request.deadline <= executor_.Now()) {
+    turns_.Touch(id);
+    if (parks) parked_.insert(request.id);
     Answer(request, DeadlineStatus(request));
-  } else if (const auto lost = lost_.find(options.id);
-             options.fail_when_lost && lost != lost_.end()) {
+  } else if (parks) {
+    parked_.insert(request.id);
+    requests_.WatchDeadline(request);
+  } else if (const auto lost = lost_.find(id); part.fail_when_lost && lost != lost_.end()) {
     Answer(request, lost->second);
   } else {
     Join(request);
     requests_.WatchDeadline(request);
-    Copy* partial = options.streaming ? StreamSource(options.id) : nullptr;
+    Copy* partial = part.streaming ? StreamSource(id) : nullptr;
     if (partial != nullptr) Attach(request, partial);
     // In this turn, without Resolve: nothing here can answer the Get, as was checked above.
-    UpdateWant(options.id);
+    UpdateWant(id);
   }
-  return request.id;
+}
+
+void GetRequests::Unpark(int shard) {
+  if (parked_.empty() || !leases_.Valid(shard, executor_.ReadClock())) return;
+  const std::vector<RequestId> parked(parked_.begin(), parked_.end());
+  for (const RequestId id : parked) {
+    Request& request = *requests_.Find(id);
+    if (leases_.ShardOf(request.object) != shard) continue;
+    parked_.erase(id);
+    requests_.UnwatchDeadline(request);
+    Start(request);
+  }
 }
 
 absl::StatusOr<View> GetRequests::PinCopy(ClientId id, const ObjectId& object,
@@ -378,6 +422,13 @@ absl::Status GetRequests::CheckInvariants() const {
     if (!pulls_.Wants(id) && StreamSource(id) == nullptr) {
       return absl::InternalError(
           absl::StrCat("Gets wait for object ", id.ShortHex(), ", which this node does not want"));
+    }
+  }
+  for (const RequestId id : parked_) {
+    const Request* request = requests_.Find(id);
+    if (request == nullptr || request->of_object.linked) {
+      return absl::InternalError(
+          absl::StrCat("request ", id, " is parked, and has ended or waits"));
     }
   }
   for (const ObjectId& id : pulls_.WantedByClients()) {

@@ -1,27 +1,31 @@
 // The Gets of this node's clients: which of them wait for an object, which stream a partial copy,
 // and the pins of the views that were handed out.
 //
-//          ┌────────────── complete copy ──────────────┐
-//   Get ─► waits ── partial copy, streaming ─► attached ┴─► view handed out, pinned ─► Release
-//          ▲                                      │
-//          └─────────── the generation died ──────┘  (on_void, then a new view)
+//             ┌────────────── complete copy ──────────────┐
+//   Get ─┬─► waits ── partial copy, streaming ─► attached ┴─► view handed out, pinned ─► Release
+//        │    ▲  ▲                                  │
+//        │    │  └───────── the generation died ────┘  (on_void, then a new view)
+//        └► parked: no lease on the object's name (ShardLeases)
 //
 // Invariants, checked by CheckInvariants
 //  1. While Gets wait for an object, no complete copy of it is here.
 //  2. While Gets wait for an object, it is wanted from its shard, or it is being written here.
 //  3. Only objects with open Gets are wanted on behalf of clients.
 //  4. A pin names a streaming Get only while that Get is open.
+//  5. A parked Get is in no object's list. It begins again when the lease is back.
 //
 // Thread rule: the control loop only. Owned by the store.
 #ifndef PHALANX_OBJECT_STORE_STORE_GET_REQUESTS_H_
 #define PHALANX_OBJECT_STORE_STORE_GET_REQUESTS_H_
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/common/time/executor.h"
+#include "src/object_store/channel/shard_leases.h"
 #include "src/object_store/objects/object_table.h"
 #include "src/object_store/pulls/pull_manager.h"
 #include "src/object_store/store/request_table.h"
@@ -33,7 +37,7 @@ class GetRequests {
  public:
   // All of them outlive this. `node_name` is for messages.
   GetRequests(std::string node_name, Executor& executor, Turns& turns, RequestTable& requests,
-              ObjectTable& table, PullManager& pulls);
+              ObjectTable& table, PullManager& pulls, int num_shards);
 
   // ---- clients; contracts as in Store
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
@@ -49,6 +53,10 @@ class GetRequests {
   // The error of a request whose deadline has passed.
   absl::Status DeadlineStatus(const Request& request) const;
   void Answer(Request& request, absl::StatusOr<View> result);
+  // The Gets that were parked for the lease of this shard begin, if it is back.
+  void Unpark(int shard);
+  bool has_parked() const { return !parked_.empty(); }
+  ShardLeases& leases() { return leases_; }
   // Calls back, outside of the request. REQUIRES: an open Get that was queued.
   void HandOut(RequestId id);
 
@@ -73,8 +81,8 @@ class GetRequests {
     absl::erase_if(lost_, [&chosen](const auto& lost) { return chosen(lost.first); });
   }
 
-  // Those that wait or are attached.
-  uint64_t open() const { return open_; }
+  // Those that are parked, wait or are attached.
+  uint64_t open() const { return open_ + parked_.size(); }
   absl::Status CheckInvariants() const;
 
  private:
@@ -87,6 +95,8 @@ class GetRequests {
     ObjectName name;               // likewise
   };
 
+  // Answers the Get from a copy here, parks it, or has it wait. REQUIRES: admitted.
+  void Start(Request& request);
   View MakeView(Request& request, Copy* copy);
   void CountWaiting(Gets& gets, const Request& request, int change);
   void Join(Request& request);
@@ -107,8 +117,11 @@ class GetRequests {
   RequestTable& requests_;
   ObjectTable& table_;
   PullManager& pulls_;
+  ShardLeases leases_;
 
   absl::flat_hash_map<ObjectId, std::unique_ptr<Gets>> gets_;
+  // In the order in which they began.
+  std::set<RequestId> parked_;
   uint64_t open_ = 0;
   // Why Gets for these wait: no copy is left. While a client here wants them.
   absl::flat_hash_map<ObjectId, absl::Status> lost_;

@@ -72,6 +72,8 @@ struct ScratchPart {
 };
 struct DeletePart {
   StatusDone done;
+  // The nodes that the shard waits for, as it said last.
+  std::string waits_for = {};
 };
 struct KeepPart {
   StatusDone done;

@@ -78,6 +78,11 @@ void ShardRequests::OnDeleteReply(const v1::DeleteReply& reply) {
   requests_.Answer<DeletePart>(*request, ReplyStatus(reply.code(), reply.message()));
 }
 
+void ShardRequests::OnDeleteWaiting(const v1::DeleteWaiting& waiting) {
+  Request* request = requests_.FindWaiting<DeletePart>(waiting.request_id());
+  if (request != nullptr) std::get<DeletePart>(request->part).waits_for = waiting.reason();
+}
+
 void ShardRequests::OnKeepReply(const v1::KeepReply& reply) {
   Request* request = requests_.FindWaiting<KeepPart>(reply.request_id());
   if (request == nullptr) return;

@@ -45,6 +45,7 @@ class ShardRequests {
   // A new session: sends the requests again that the old one has not answered.
   void SendAgain(int shard);
   void OnDeleteReply(const v1::DeleteReply& reply);
+  void OnDeleteWaiting(const v1::DeleteWaiting& waiting);
   void OnKeepReply(const v1::KeepReply& reply);
   void OnQueryReply(const v1::QueryReply& reply);
   void OnBroadcastReply(const v1::BroadcastReply& reply);

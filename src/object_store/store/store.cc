@@ -96,7 +96,7 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
                 [this] { executor_.Post(turns_.Guarded([this] { HandOutAnswers(); })); }),
       holds_(options_, executor_, channel, turns_, requests_),
       reporter_(executor_, channel, holds_),
-      gets_(options_.name, executor_, turns_, requests_, table_, pulls_),
+      gets_(options_.name, executor_, turns_, requests_, table_, pulls_, channel.num_shards()),
       copies_(options_, turns_, table_, gets_, holds_, stickies_),
       peers_(options_, executor_, turns_, requests_, table_, pulls_),
       memory_(options_, executor_, memory, turns_, requests_, table_, pulls_, *this),
@@ -108,8 +108,9 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
                       stickies_, channel),
       decisions_(options_.self, executor_, turns_, table_, pulls_, gets_, copies_, reporter_,
                  memory_, puts_, runner_, deleted_, stickies_),
-      registrant_(options_.registered_per_turn, turns_, requests_, table_, pulls_, gets_, copies_,
-                  holds_, reporter_, shard_requests_, runner_, deleted_, stickies_, channel) {
+      registrant_(options_.registered_per_turn, executor_, turns_, requests_, table_, pulls_, gets_,
+                  copies_, holds_, reporter_, shard_requests_, runner_, deleted_, stickies_,
+                  channel) {
   // The channel outlives the store.
   channel.SetFlushHolds([this, alive = turns_.alive()] {
     if (!alive.expired()) holds_.Flush();
@@ -142,6 +143,12 @@ void Store::Impl::HandleShardMessages(ShardChannel& channel) {
   handle(Message::kKept, [&d](int, const Message& m) { d.OnKept(m.kept()); });
   handle(Message::kClaimed, [this](int, const Message& m) { holds_.OnClaimed(m.claimed()); });
   handle(Message::kDeleteReply, [&r](int, const Message& m) { r.OnDeleteReply(m.delete_reply()); });
+  handle(Message::kDeleteWaiting,
+         [&r](int, const Message& m) { r.OnDeleteWaiting(m.delete_waiting()); });
+  handle(Message::kRegistered, [this](int shard, const Message&) {
+    gets_.leases().Registered(shard);
+    gets_.Unpark(shard);
+  });
   handle(Message::kKeepReply, [&r](int, const Message& m) { r.OnKeepReply(m.keep_reply()); });
   handle(Message::kQueryReply, [&r](int, const Message& m) { r.OnQueryReply(m.query_reply()); });
   handle(Message::kBroadcastReply,
@@ -331,6 +338,14 @@ Store::~Store() = default;
 void Store::SetDataPlane(net::DataPlane* data_plane) {
   impl_->copies_.SetDataPlane(data_plane);
   impl_->runner_.SetDataPlane(data_plane);
+}
+
+void Store::OnHeard(int shard, Instant heard, absl::Duration lease) {
+  impl_->gets_.leases().Heard(shard, heard, lease);
+  // Rarely there are any: a turn would settle the whole store for each answer of a shard.
+  if (!impl_->gets_.has_parked()) return;
+  Turn turn(impl_->turns_);
+  impl_->gets_.Unpark(shard);
 }
 
 ClientId Store::OpenClient() { return impl_->requests_.OpenClient(); }

@@ -43,6 +43,9 @@ class Store {
   Store(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel);
   ~Store();
   void SetDataPlane(net::DataPlane* data_plane);
+  // A shard has received what this node sent at `heard` in the present session, and grants leases
+  // of this length: see ShardLeases. A store that is never called serves names without a lease.
+  void OnHeard(int shard, Instant heard, absl::Duration lease);
 
   // ---- clients
   ClientId OpenClient();
@@ -114,8 +117,10 @@ class Store {
   using Scratch = ScratchBlock;
   void AllocateScratch(const std::shared_ptr<Reservation>& from, uint64_t bytes, ScratchDone done);
 
-  // Ends with OK when the shard has recorded the deletion. NotFound if no generation of the object
-  // is adopted.
+  // Ends with OK when the shard has recorded the deletion and no Get that begins later, on any
+  // node, returns the deleted bytes (docs/lifetime.md has the exceptions). NotFound if no
+  // generation of the object is adopted; DeadlineExceeded, although the deletion is recorded, if a
+  // node that could return them was not heard from in time.
   void Delete(ClientId client, const ObjectId& id, Instant deadline, StatusDone done);
   // `nodes`: the answer has the progress of a broadcast to them, too.
   void Stat(ClientId client, const ObjectId& id, Instant deadline, StatDone done,

@@ -10,13 +10,14 @@
 
 namespace phalanx::object_store {
 
-StoreRegistrant::StoreRegistrant(size_t entries_per_turn, Turns& turns, RequestTable& requests,
-                                 ObjectTable& table, PullManager& pulls, GetRequests& gets,
-                                 LocalCopies& copies, HoldReporter& holds, CopyReporter& reporter,
-                                 ShardRequests& shard_requests, PullRunner& runner,
-                                 DeletedGenerations& deleted, StickyMarks& stickies,
-                                 ShardChannel& channel)
+StoreRegistrant::StoreRegistrant(size_t entries_per_turn, Executor& executor, Turns& turns,
+                                 RequestTable& requests, ObjectTable& table, PullManager& pulls,
+                                 GetRequests& gets, LocalCopies& copies, HoldReporter& holds,
+                                 CopyReporter& reporter, ShardRequests& shard_requests,
+                                 PullRunner& runner, DeletedGenerations& deleted,
+                                 StickyMarks& stickies, ShardChannel& channel)
     : entries_per_turn_(entries_per_turn),
+      executor_(executor),
       turns_(turns),
       requests_(requests),
       table_(table),
@@ -37,6 +38,7 @@ StoreRegistrant::~StoreRegistrant() { channel_.RemoveRegistrant(this); }
 
 void StoreRegistrant::FillBegin(int shard, v1::RegisterBegin* begin) {
   begin->set_sticky_stamp(stickies_.LastStamp(shard));
+  begin->set_lease_ended(gets_.leases().BeginSession(shard, executor_.ReadClock()));
 }
 
 std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/common/time/executor.h"
 #include "src/object_store/channel/copy_reporter.h"
 #include "src/object_store/channel/hold_reporter.h"
 #include "src/object_store/channel/shard_channel.h"
@@ -25,10 +26,11 @@ namespace phalanx::object_store {
 class StoreRegistrant final : public Registrant {
  public:
   // All of them outlive this.
-  StoreRegistrant(size_t entries_per_turn, Turns& turns, RequestTable& requests, ObjectTable& table,
-                  PullManager& pulls, GetRequests& gets, LocalCopies& copies, HoldReporter& holds,
-                  CopyReporter& reporter, ShardRequests& shard_requests, PullRunner& runner,
-                  DeletedGenerations& deleted, StickyMarks& stickies, ShardChannel& channel);
+  StoreRegistrant(size_t entries_per_turn, Executor& executor, Turns& turns, RequestTable& requests,
+                  ObjectTable& table, PullManager& pulls, GetRequests& gets, LocalCopies& copies,
+                  HoldReporter& holds, CopyReporter& reporter, ShardRequests& shard_requests,
+                  PullRunner& runner, DeletedGenerations& deleted, StickyMarks& stickies,
+                  ShardChannel& channel);
   ~StoreRegistrant() override;
 
   void FillBegin(int shard, v1::RegisterBegin* begin) override;
@@ -58,6 +60,7 @@ class StoreRegistrant final : public Registrant {
   void DropPins(int shard);
 
   const size_t entries_per_turn_;
+  Executor& executor_;
   Turns& turns_;
   RequestTable& requests_;
   ObjectTable& table_;

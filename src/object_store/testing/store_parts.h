@@ -171,7 +171,7 @@ class StoreParts : public ::testing::Test, public MemoryUser {
   const ClientId client_ = requests_.OpenClient();
   HoldReporter holds_{options_, loop_, channel_, turns_, requests_};
   CopyReporter reporter_{loop_, channel_, holds_};
-  GetRequests gets_{"node-a", loop_, turns_, requests_, table_, pulls_};
+  GetRequests gets_{"node-a", loop_, turns_, requests_, table_, pulls_, 2};
   LocalCopies copies_{options_, turns_, table_, gets_, holds_, stickies_};
   PeerServer peers_{options_, loop_, turns_, requests_, table_, pulls_};
   MemoryQueue memory_queue_{options_, loop_, memory_, turns_, requests_, table_, pulls_, *this};
