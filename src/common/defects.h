@@ -97,7 +97,15 @@ namespace phalanx {
   X(kRingHalfDropped, "ring-half-dropped")                          \
   /* Reductions: identity. */                                       \
   X(kEndedReductionForgotten, "ended-reduction-forgotten")          \
-  X(kArgumentsForgottenAtRestart, "arguments-forgotten-at-restart")
+  X(kArgumentsForgottenAtRestart, "arguments-forgotten-at-restart") \
+  /* Reductions: nodes that cannot reach each other. */             \
+  X(kSlowConnectNotReported, "slow-connect-not-reported")           \
+  X(kCutNotHeard, "cut-not-heard")                                  \
+  X(kCutNeverForgotten, "cut-never-forgotten")                      \
+  X(kRelayAcrossCut, "relay-across-cut")                            \
+  X(kRelayNotReplaced, "relay-not-replaced")                        \
+  X(kRelayLeftBehind, "relay-left-behind")                          \
+  X(kRingAcrossCut, "ring-across-cut")
 
 enum class Defect {
   kNone,

@@ -163,6 +163,7 @@ void Node::Impl::MakeStore(NodeSeams& seams) {
   store_options.record_bytes = object_store::kRecordBytes;
   store_options.registered_per_turn = options.registered_per_turn;
   store_options.transit_patience = options.transit_patience;
+  store_options.connect_patience = options.data_plane.connect_patience();
   store = std::make_unique<object_store::Store>(std::move(store_options), seams.control,
                                                 seams.memory, *channel);
 }
@@ -171,6 +172,7 @@ void Node::Impl::MakeReducer(NodeSeams& seams) {
   collectives::ReducerOptions reducer_options;
   reducer_options.self = key;
   reducer_options.name = options.name;
+  reducer_options.connect_patience = options.data_plane.connect_patience();
   reducer = std::make_unique<collectives::Reducer>(std::move(reducer_options), seams.control,
                                                    seams.io, *store, *channel);
 }

@@ -13,6 +13,7 @@
 #include "src/common/io/log.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/cut_simulation.h"
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
@@ -71,6 +72,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
     plan.alike = true;
     return RunReduceSimulation(plan);
+  }
+  if (defect >= Defect::kSlowConnectNotReported && defect <= Defect::kRingAcrossCut) {
+    return RunCutSimulation(DrawCutPlan(seed));
   }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
   return RunSimulation(DrawPlan(seed, FocusFor(defect)));

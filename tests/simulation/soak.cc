@@ -14,6 +14,7 @@
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/cut_simulation.h"
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
@@ -32,6 +33,7 @@ struct Flags {
   bool reductions = false;
   bool additions = false;
   bool clients = false;
+  bool cuts = false;
   bool lifetimes = false;
   bool broadcasts = false;
   bool deletes = false;
@@ -54,6 +56,7 @@ Focus FocusOf(const std::string& name) {
 }
 
 ClusterOptions& ClusterOf(SimulationPlan& plan) { return plan.cluster; }
+ClusterOptions& ClusterOf(CutPlan& plan) { return plan.cluster; }
 template <typename Plan>
 ClusterOptions& ClusterOf(Plan& plan) {
   return plan.world.cluster;
@@ -94,6 +97,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   if (flags.broadcasts) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
+  if (flags.cuts) return RunPlan(seed, DrawCutPlan(seed), RunCutSimulation, flags);
   if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
   if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
   return RunPlan(seed, DrawPlan(seed, FocusOf(flags.focus)), RunSimulation, flags);
@@ -168,6 +172,8 @@ int main(int argc, char** argv) {
   app.add_flag("--additions", flags.additions, "simulate reductions with many additions");
   app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
+  app.add_flag("--cuts", flags.cuts,
+               "simulate reductions among nodes that cannot reach each other");
   app.add_flag("--deletes", flags.deletes, "simulate Deletes, and reads after them");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
   CLI11_PARSE(app, argc, argv);

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
 #include "src/directory/core/validate.h"
 
 namespace phalanx::collectives {
@@ -89,6 +91,48 @@ void Fold::Seal() {
 
 // --------------------------------------------------------------------------------------- pulls
 
+void Fold::StartPull(Pull& pull, size_t input, net::PullSpec spec, net::DataPlane::PullDone done) {
+  pull.pulling = true;
+  pull.sender = spec.sender;
+  pull.progress = std::make_shared<net::PullProgress>();
+  spec.progress = pull.progress;
+  pull.handle = host_.data_plane().StartPull(std::move(spec), std::move(done));
+  AwaitConnection(pull, input);
+}
+
+void Fold::EndPull(Pull& pull) {
+  pull.pulling = false;
+  if (pull.connecting != 0) control_.Cancel(std::exchange(pull.connecting, 0));
+}
+
+// The pull goes on: a connection can be slow, and the shard may know no way around the sender.
+void Fold::AwaitConnection(Pull& pull, size_t input) {
+  const absl::Duration patience = options_.connect_patience;
+  if (patience == absl::InfiniteDuration()) return;
+  // The I/O loop has not begun to dial yet, or is in a later step.
+  const Instant due = std::min(pull.progress->ConnectionDue(patience), control_.Now() + patience);
+  pull.connecting = control_.RunAt(due, Guarded([this, &pull, input] {
+                                     pull.connecting = 0;
+                                     OnConnectionDue(pull, input);
+                                   }));
+}
+
+void Fold::OnConnectionDue(Pull& pull, size_t input) {
+  if (!pull.pulling || pull.cancelling || ending()) return;
+  const absl::Duration patience = options_.connect_patience;
+  const Instant due = pull.progress->ConnectionDue(patience);
+  if (due.infinite()) return;
+  if (due > control_.Now()) return AwaitConnection(pull, input);
+  if (DefectActive(Defect::kSlowConnectNotReported)) return;
+  ReportPull(pull, input,
+             absl::DeadlineExceededError(
+                 absl::StrCat("no connection after ", absl::FormatDuration(patience))));
+}
+
+void Fold::ReportPull(const Pull& pull, size_t input, const absl::Status& why) {
+  Report(v1::FoldReport::FAILED, why, input, pull.sender);
+}
+
 void Fold::RetryLater(Pull& pull, Task again) {
   // Sixteen doublings are beyond kRetryAtMost, and the shift stays within an int.
   const int doublings = std::min(pull.failures++, 16);
@@ -112,18 +156,21 @@ void Fold::Stop(Pull& pull) {
 
 void Fold::Abandon(Pull& pull) {
   CancelRetry(pull);
+  if (pull.connecting != 0) control_.Cancel(std::exchange(pull.connecting, 0));
   if (pull.pulling) host_.data_plane().CancelPull(pull.handle);
 }
 
 // ----------------------------------------------------------------------------------- directory
 
-void Fold::Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input) {
+void Fold::Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input,
+                  const NodeKey& sender) {
   v1::FoldReport report;
   report.set_kind(kind);
   report.set_input(static_cast<uint32_t>(input));
   report.set_code(static_cast<int>(why.code()));
   report.set_message(std::string(why.message()));
   report.set_watermark(FoldedBytes());
+  if (sender.valid()) directory::ToProto(sender, report.mutable_sender());
   host_.Report(order_, std::move(report));
 }
 

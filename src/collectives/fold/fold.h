@@ -33,6 +33,8 @@ struct FoldOptions {
   NodeKey self;
   // How long a fold waits for memory.
   absl::Duration memory_patience;
+  // How long a fold waits for a connection before it reports the sender, and waits on.
+  absl::Duration connect_patience = absl::InfiniteDuration();
 };
 
 // A root, or a ring member of its own slice, holds back this many bytes at the end until it is
@@ -110,6 +112,10 @@ class Fold {
     net::DataPlane::PullHandle handle = 0;
     int failures = 0;
     TimerId retry = 0;
+    // Of the running pull.
+    NodeKey sender;
+    std::shared_ptr<net::PullProgress> progress;
+    TimerId connecting = 0;
   };
 
   // Wraps a callback so that it does nothing once the fold is destroyed. Destructors close guard_
@@ -137,6 +143,15 @@ class Fold {
   virtual void OnSealed(const absl::StatusOr<object_store::PutResult>& result) = 0;
 
   // ---- pulls
+  // Starts the pull. `input` is its number in reports. Calls `done` when the pull has ended, and
+  // reports a sender that it cannot connect to meanwhile.
+  void StartPull(Pull& pull, size_t input, net::PullSpec spec, net::DataPlane::PullDone done);
+  // REQUIRES: called first in `done`.
+  void EndPull(Pull& pull);
+  // Reports that the pull has failed, or is not connected.
+  void ReportPull(const Pull& pull, size_t input, const absl::Status& why);
+  void AwaitConnection(Pull& pull, size_t input);
+  void OnConnectionDue(Pull& pull, size_t input);
   // Runs `again` after the pull failed once more, later each time.
   void RetryLater(Pull& pull, Task again);
   void CancelRetry(Pull& pull);
@@ -148,7 +163,9 @@ class Fold {
   // ---- reports
   // How many bytes of the output are computed.
   virtual uint64_t FoldedBytes() const = 0;
-  void Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input = 0);
+  // `sender`: the node that the input was pulled from, if it was.
+  void Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input = 0,
+              const NodeKey& sender = {});
   // Reports, and ends.
   void Refuse(v1::FoldReport::Kind kind, const absl::Status& why);
 

@@ -69,6 +69,11 @@ absl::Status CheckOrder(const FoldOrder& order, absl::string_view reduced_from) 
   }
   if (order.inputs.empty()) return Bad("nothing to fold");
   if (order.planned < 1) return Bad("planned for no source");
+  const bool hands_on = !order.root && order.inputs.size() == 1 &&
+                        order.inputs[0].kind == FoldInput::Kind::kSlot &&
+                        order.inputs[0].version == order.version;
+  if (order.relay != hands_on)
+    return Bad("a relay, and no other fold, has the version of its input");
   // Only a root carries what its target is put with.
   if (!order.root) return absl::OkStatus();
   const bool ids = reduced_from.size() % ObjectId::kSize == 0;
@@ -121,8 +126,9 @@ bool FoldOrder::PassesOn() const {
 
 bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
   if (spec != other.spec || planned != other.planned || size_bytes != other.size_bytes ||
-      root != other.root || reduced_from != other.reduced_from || metadata != other.metadata ||
-      asked_for != other.asked_for || inputs.size() != other.inputs.size()) {
+      root != other.root || relay != other.relay || reduced_from != other.reduced_from ||
+      metadata != other.metadata || asked_for != other.asked_for ||
+      inputs.size() != other.inputs.size()) {
     return false;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -154,6 +160,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.size_bytes = fold.size_bytes();
   order.root = fold.root();
   order.committed = fold.committed();
+  order.relay = fold.relay();
   order.reduced_from = directory::IdsIn(fold.reduced_from());
   order.owned = fold.owned();
   order.metadata = fold.metadata();

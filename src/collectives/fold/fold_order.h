@@ -40,6 +40,8 @@ struct FoldOrder : directory::FoldTask {
   std::string asked_for;  // the record of the reduction that the target answers
   // The reduction's.
   ReductionId number;
+  // Hands its only input on, for a node that cannot reach the input's node.
+  bool relay = false;
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 

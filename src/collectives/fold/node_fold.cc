@@ -308,17 +308,15 @@ void NodeFold::StartPull(size_t i) {
   Input& input = inputs_[i];
   // One pull at a time writes into an input (invariant 2).
   if (input.pulling || input.buffer->complete()) return;
-  input.pulling = true;
   net::PullSpec spec{from.node, from.address, order_.target, from.version.AsGeneration(),
                      input.buffer};
-  input.handle = host_.data_plane().StartPull(
-      std::move(spec),
-      Guarded([this, i](const net::PullOutcome& outcome) { OnPullDone(i, outcome); }));
+  Fold::StartPull(input, i, std::move(spec),
+                  Guarded([this, i](const net::PullOutcome& outcome) { OnPullDone(i, outcome); }));
 }
 
 void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
   Input& input = inputs_[i];
-  input.pulling = false;
+  EndPull(input);
   const bool replaced = std::exchange(input.cancelling, false);
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return Release(input);
@@ -334,7 +332,7 @@ void NodeFold::Failed(size_t i, const absl::Status& why) {
   Input& input = inputs_[i];
   // The order of the other fold can still be on its way.
   const bool silent = Local(i) && input.failures + 1 < kSilentLocalFailures;
-  if (!silent) Report(v1::FoldReport::FAILED, why, i);
+  if (!silent) Report(v1::FoldReport::FAILED, why, i, Remote(i) ? input.sender : NodeKey());
   RetryLater(input, [this, i] {
     if (stage_ == Stage::kNew) return PassOn();
     if (stage_ == Stage::kFolding) Acquire(i);
@@ -519,6 +517,7 @@ std::optional<net::ServeGrant> NodeFold::Output() const {
 }
 
 bool NodeFold::Describe(v1::RegisterFold* out) {
+  if (order_.relay) return false;
   announce_again_ = target_.valid();
   out->set_slot(static_cast<uint32_t>(order_.slot));
   out->set_slots(static_cast<uint32_t>(order_.slots));

@@ -54,6 +54,8 @@ class NodeFold final : public Fold {
   void OutputBeganHere(const SlotVersion& version) override;
   // An order that answers the registration finds the target announced again.
   bool Describe(v1::RegisterFold* out) override;
+  // The shard of the new session orders relays again where it needs them.
+  bool ends_with_session() const override { return order_.relay; }
   uint64_t scratch_bytes() const override;
 
  private:

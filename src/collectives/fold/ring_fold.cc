@@ -171,25 +171,24 @@ void RingFold::OnTargetClosed() {
 
 void RingFold::StartPull(Way way) {
   SlicesPull& pull = pulls_[way];
-  pull.pulling = true;
   // Both pulls are from the member before: its partial slices under the version, its results under
   // the generation.
   net::PullSpec spec{order_.ring->before, order_.ring->address, order_.target, pull.what,
                      pull.into,           pull.slices};
-  pull.handle = host_.data_plane().StartPull(
-      std::move(spec),
-      Guarded([this, way](const net::PullOutcome& outcome) { OnPullDone(way, outcome); }));
+  Fold::StartPull(pull, way, std::move(spec), Guarded([this, way](const net::PullOutcome& outcome) {
+                    OnPullDone(way, outcome);
+                  }));
 }
 
 void RingFold::OnPullDone(Way way, const net::PullOutcome& outcome) {
   SlicesPull& pull = pulls_[way];
-  pull.pulling = false;
+  EndPull(pull);
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return;
   if (outcome.status.ok()) return SealIfWhole();
   // A sender that makes progress is retried soon, however often its connection breaks.
   if (outcome.bytes_received > 0) pull.failures = 0;
-  Report(v1::FoldReport::FAILED, outcome.status, way);
+  ReportPull(pull, way, outcome.status);
   RetryLater(pull, [this, way] {
     if (stage_ == Stage::kFolding) StartPull(way);
   });

@@ -62,9 +62,11 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   void HandleShardMessages();
   Fold* Find(const Key& key) const;
   void OnFold(const v1::Fold& message);
-  FoldOptions OptionsOfFolds() const { return {options_.self, options_.memory_patience}; }
+  FoldOptions OptionsOfFolds() const {
+    return {options_.self, options_.memory_patience, options_.connect_patience};
+  }
   // Drops the folds that cannot continue in a new session with the shard.
-  void EndRings(int shard);
+  void EndFoldsOf(int shard);
   // Reports that the order cannot be carried out, if it names a target and a version.
   void Reject(const v1::Fold& message, const absl::Status& why);
   void OnFoldDrop(const v1::FoldDrop& drop);
@@ -216,7 +218,7 @@ void Reducer::Impl::Gone(Fold& fold) {
   }));
 }
 
-void Reducer::Impl::EndRings(int shard) {
+void Reducer::Impl::EndFoldsOf(int shard) {
   // Collected first: a drop changes the map.
   std::vector<Fold*> ended;
   for (const auto& [key, fold] : folds_) {
@@ -345,7 +347,7 @@ std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
   for (const auto& [key, fold] : folds_) {
     v1::NodeMessage message;
     v1::RegisterFold* out = message.mutable_register_fold();
-    // Rings are not registered: they end in a new session.
+    // Rings and relays are not registered: they end in a new session.
     if (!here(key.first) || !fold->Describe(out)) continue;
     directory::ToProto(key.first, out->mutable_object_id());
     directory::ToProto(key.second, out->mutable_version());
@@ -354,7 +356,7 @@ std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
   if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
   // In a later turn: the store registers the rings' targets in this one, and messages about their
   // end must follow.
-  control_.Post(guard_.Wrap([this, shard] { EndRings(shard); }));
+  control_.Post(guard_.Wrap([this, shard] { EndFoldsOf(shard); }));
   return messages;
 }
 

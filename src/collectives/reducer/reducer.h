@@ -49,6 +49,8 @@ struct ReducerOptions {
   size_t max_waiting_serves = 4096;
   // A fold that waits longer for its memory is reported and dropped.
   absl::Duration memory_patience = absl::Seconds(1);
+  // A sender that has not been connected to for so long is reported, while the fold waits on.
+  absl::Duration connect_patience = absl::Milliseconds(250);
 };
 
 class Reducer {

@@ -89,6 +89,52 @@ TEST_F(ReducerTest, AChainOfThreeNodesSumsTheirSources) {
   ExpectHoldsOnly(c, 2 * kBytes + 3 * ObjectId::kSize);
 }
 
+TEST_F(ReducerTest, ARelayHandsAnOutputOnUnderItsVersion) {
+  ReduceNode& a = world_.Add("a");
+  ReduceNode& relay = world_.Add("relay");
+  ReduceNode& root = world_.Add("root");
+  PlaceLeaf(a, 1, 1);
+  relay.Shard(FoldOf(target_, Version(1), kBytes).Slot(a, Version(1)).Relay());
+  const Generation g = root.Put(Source(2), Numbers(2, kCount));
+  root.Shard(FoldOf(target_, Version(2), kBytes)
+                 .Slot(relay, Version(1))
+                 .Source(Source(2), g)
+                 .Root({Source(1), Source(2)}));
+  CommitAndExpect(root, 2, SumOf({1, 2}, kCount));
+  DropAll({{&a, 1}, {&relay, 1}, {&root, 2}});
+  ExpectHoldsOnly(relay, 0);
+}
+
+TEST_F(ReducerTest, OnlyARelayHasTheVersionOfItsInput) {
+  ReduceNode& a = world_.Add("a");
+  ReduceNode& relay = world_.Add("relay");
+  relay.Shard(FoldOf(target_, Version(1), kBytes).Slot(a, Version(1)));
+  relay.Shard(FoldOf(target_, Version(2), kBytes).Slot(a, Version(1)).Relay());
+  EXPECT_EQ(relay.Reports(v1::FoldReport::DROPPED).size(), 2u);
+}
+
+TEST_F(ReducerTest, ASenderThatIsNotConnectedIsReportedWhileTheFoldTriesOn) {
+  ReduceNode& a = world_.Add("a");
+  ReduceNode& root = world_.Add("root");
+  PlaceLeaf(a, 1, 1);
+  const Generation g = root.Put(Source(2), Numbers(2, kCount));
+  world_.fabric().PartitionBothWays("a", "root");
+  root.Shard(FoldOf(target_, Version(2), kBytes)
+                 .Slot(a, Version(1))
+                 .Source(Source(2), g)
+                 .Root({Source(1), Source(2)}));
+  world_.RunFor(ReducerOptions().connect_patience - absl::Milliseconds(5));
+  EXPECT_TRUE(root.Reports(v1::FoldReport::FAILED).empty());
+  world_.RunFor(absl::Milliseconds(10));
+  const std::vector<v1::FoldReport> reports = root.Reports(v1::FoldReport::FAILED);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(directory::FromProto(reports[0].sender()), a.self());
+  EXPECT_EQ(reports[0].code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(reports[0].message(), "no connection after 250ms");
+  world_.fabric().HealAll();
+  CommitAndExpect(root, 2, SumOf({1, 2}, kCount));
+}
+
 TEST_F(ReducerTest, TheTargetIsAnnouncedWithItsVersionAndSources) {
   ReduceNode& a = world_.Add("a");
   const Generation g = a.Put(Source(1), Numbers(1, kCount));

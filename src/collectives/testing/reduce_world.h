@@ -88,6 +88,10 @@ class FoldOf {
     input.set_inline_bytes(std::move(bytes));
     return *this;
   }
+  FoldOf& Relay() {
+    fold_.set_relay(true);
+    return *this;
+  }
   FoldOf& Range(uint64_t offset) {
     fold_.set_range_offset(offset);
     return *this;

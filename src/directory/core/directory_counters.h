@@ -12,6 +12,7 @@ struct Counters {
   uint64_t reductions_failed = 0;
   uint64_t rings = 0;
   uint64_t folds_placed = 0;
+  uint64_t folds_relayed = 0;  // handed on by a third node
   uint64_t folds_dropped = 0;
   uint64_t reduce_sources_examined = 0;
   uint64_t creates = 0;

@@ -67,9 +67,10 @@ class StatusReportTest : public ObjectFixture {
   PullScheduler scheduler_{{context_, nodes_, outbox_, gate_, table_, tombstones_, failures_,
                             inline_cache_, placement_table_},
                            refusals_};
-  ReductionManager reduction_manager_{{context_, nodes_, outbox_, gate_, table_, tombstones_,
-                                       failures_, holds_, scheduler_.planner().links()},
-                                      deletes_};
+  ReductionManager reduction_manager_{
+      {context_, nodes_, outbox_, gate_, table_, tombstones_, failures_, holds_,
+       scheduler_.planner().links(), scheduler_.pairs()},
+      deletes_};
   DeleteWaits delete_waits_{context_, nodes_, outbox_, gate_, tombstones_};
   StatusReport report_{{context_, nodes_, holds_, tombstones_, delete_waits_, inline_cache_,
                         placement_table_, table_, scheduler_, reduction_manager_}};

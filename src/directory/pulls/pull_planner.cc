@@ -18,8 +18,6 @@ constexpr int kCompared = 8;
 constexpr int kMaxLoads = 32;
 // A candidate replaces the one in front if it is better by this share.
 constexpr double kMargin = 0.02;
-constexpr size_t kMaxFailedPairs = 1 << 16;
-constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 // A pull crawls if it is slower than this share of the usual rate in this many reports in a row,
 // and needs at least this long to finish.
 constexpr double kCrawlShare = 0.25;
@@ -103,14 +101,14 @@ bool PullPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
   ++examined_;
   if (search.tree.Downstream(candidate) || candidate.endpoint.node == search.avoid) return false;
   // Nearly always: the lookup of the pair is the costly part of the check.
-  if (failures_.empty()) return pass == Pass::kUntroubled;
-  const auto failed = failures_.find({search.receiver->endpoint.node, candidate.endpoint.node});
-  const bool avoided = failed != failures_.end() && failed->second.avoid_until > search.now;
+  if (pairs_.empty()) return pass == Pass::kUntroubled;
+  const auto [avoided, retry_at] =
+      pairs_.Find(search.receiver->endpoint.node, candidate.endpoint.node, search.now);
   if (pass == Pass::kUntroubled) return !avoided;
   // The first pass has judged it.
   if (!avoided) return false;
-  if (failed->second.retry_at <= search.now) return true;
-  search.retry_at = std::min(search.retry_at, failed->second.retry_at);
+  if (retry_at <= search.now) return true;
+  search.retry_at = std::min(search.retry_at, retry_at);
   return false;
 }
 
@@ -122,7 +120,7 @@ PullPlanner::Member* PullPlanner::EligibleNear(Search& search, const NodeKey& no
 }
 
 PullPlanner::Best PullPlanner::BestAt(Search& search, Nearness level, Tier tier, Pass pass) {
-  if (pass == Pass::kFailedBefore && failures_.empty()) return {};
+  if (pass == Pass::kFailedBefore && pairs_.empty()) return {};
   const uint64_t domain = search.receiver->endpoint.locality.domain(level);
   const RelayTree::Index* index = search.tree.Candidates(level, domain);
   if (index == nullptr) return {};
@@ -296,51 +294,6 @@ int PullPlanner::SharedBy(const RelayTree::Feed& feed, Instant since) const {
   const int64_t shares = int64_t{pushes_.at(feed.sender->endpoint.node).PeakSince(since)} *
                          pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
   return static_cast<int>(std::min(shares, kMostShares));
-}
-
-bool PullPlanner::IsBusy(absl::StatusCode code) {
-  return code == absl::StatusCode::kNotFound || code == absl::StatusCode::kAborted ||
-         code == absl::StatusCode::kResourceExhausted;
-}
-
-void PullPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& sender,
-                                  absl::StatusCode code, Instant now) {
-  if (failures_.size() >= kMaxFailedPairs) {
-    failures_.erase(failures_by_age_.begin()->second);
-    failures_by_age_.erase(failures_by_age_.begin());
-  }
-  const Pair pair{receiver, sender};
-  Failure& failure = failures_[pair];
-  // Pulls that were started together and refused together count as one failure.
-  if (failure.count > 0 && IsBusy(code) && now < failure.retry_at) return;
-  if (failure.count > 0) failures_by_age_.erase({failure.forget_at, pair});
-  const int doublings = std::min(failure.count, 16);
-  ++failure.count;
-  failure.retry_at = now + std::min(lease_, kFirstPause * (1 << doublings));
-  // A sender that was reached, but could not serve, can have the object a moment later (a relay
-  // whose memory comes). One that was not reached is likely to fail for the rest of the lease.
-  failure.avoid_until = IsBusy(code) ? failure.retry_at : now + lease_;
-  failure.forget_at = now + lease_;
-  failures_by_age_.insert({failure.forget_at, pair});
-}
-
-void PullPlanner::ForgetFailure(const NodeKey& receiver, const NodeKey& sender) {
-  const auto found = failures_.find({receiver, sender});
-  if (found == failures_.end()) return;
-  failures_by_age_.erase({found->second.forget_at, found->first});
-  failures_.erase(found);
-}
-
-int PullPlanner::Failures(const NodeKey& receiver, const NodeKey& sender) const {
-  const auto found = failures_.find({receiver, sender});
-  return found == failures_.end() ? 0 : found->second.count;
-}
-
-void PullPlanner::Tick(Instant now) {
-  while (!failures_by_age_.empty() && failures_by_age_.begin()->first <= now) {
-    failures_.erase(failures_by_age_.begin()->second);
-    failures_by_age_.erase(failures_by_age_.begin());
-  }
 }
 
 std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Member* receiver,

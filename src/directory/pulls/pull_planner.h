@@ -36,15 +36,13 @@
 #define PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
 
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/common/ids/ids.h"
 #include "src/common/time/instant.h"
+#include "src/directory/pulls/failed_pairs.h"
 #include "src/directory/pulls/link_load.h"
 #include "src/directory/pulls/link_model.h"
 #include "src/directory/pulls/relay_tree.h"
@@ -57,7 +55,7 @@ class PullPlanner {
 
   // A pair that failed is avoided for `lease`; a relay forwards `relay_bytes` at a time.
   PullPlanner(absl::Duration lease, uint64_t relay_bytes)
-      : lease_(lease), relay_bytes_(static_cast<double>(relay_bytes)) {}
+      : relay_bytes_(static_cast<double>(relay_bytes)), pairs_(lease) {}
 
   LinkModel& links() { return links_; }
   const LinkModel& links() const { return links_; }
@@ -93,16 +91,9 @@ class PullPlanner {
   // REQUIRES: the pull has not ended.
   int SharedBy(const RelayTree::Feed& feed, Instant since) const;
 
-  // Returns true if a pull that ended with `code` reached its sender, which could not serve it.
-  static bool IsBusy(absl::StatusCode code);
-  // The receiver's pull from the sender ended with `code`. A sender that could not be reached is
-  // avoided for the lease; one that could not serve (it lacks the object, or serves too many) for a
-  // short pause, which doubles with every failure.
-  void RememberFailure(const NodeKey& receiver, const NodeKey& sender, absl::StatusCode code,
-                       Instant now);
-  void ForgetFailure(const NodeKey& receiver, const NodeKey& sender);
-  // The failures in a row within the lease.
-  int Failures(const NodeKey& receiver, const NodeKey& sender) const;
+  // The pairs that failed, which are avoided.
+  FailedPairs& pairs() { return pairs_; }
+  const FailedPairs& pairs() const { return pairs_; }
 
   struct Sample {
     uint64_t bytes = 0;
@@ -115,7 +106,7 @@ class PullPlanner {
                                   Instant now);
 
   // Forgets failures that are older than a lease.
-  void Tick(Instant now);
+  void Tick(Instant now) { pairs_.Tick(now); }
   // Candidates examined since the start: measures the planner's work.
   uint64_t candidates_examined() const { return examined_; }
   // Members visited since the start on the way downstream of another: measures the work of all
@@ -124,13 +115,6 @@ class PullPlanner {
   uint64_t* visited() { return &visited_; }
 
  private:
-  using Pair = std::pair<NodeKey, NodeKey>;  // receiver, sender
-  struct Failure {
-    int count = 0;
-    Instant avoid_until;
-    Instant retry_at;
-    Instant forget_at;
-  };
   struct Search;
 
   // Senders that failed the receiver are excluded in the first pass, and allowed after their pause
@@ -172,13 +156,11 @@ class PullPlanner {
   // object, feeds no node, and at its present rate is complete much sooner than this receiver.
   bool SenderIsCrowded(RelayTree& tree, Member* receiver, Instant now);
 
-  const absl::Duration lease_;
   const double relay_bytes_;
   LinkModel links_;
   absl::flat_hash_map<NodeKey, LinkLoad> pushes_;
   absl::flat_hash_map<NodeKey, LinkLoad> pulls_;
-  absl::flat_hash_map<Pair, Failure> failures_;
-  std::set<std::pair<Instant, Pair>> failures_by_age_;
+  FailedPairs pairs_;
   uint64_t examined_ = 0;
   uint64_t visited_ = 0;
 };

@@ -10,9 +10,6 @@
 namespace phalanx::directory {
 namespace {
 
-// One broken connection is not evidence that two nodes cannot reach each other.
-constexpr int kFailuresToSwap = 2;
-
 uint64_t Sum(const google::protobuf::RepeatedField<uint64_t>& watermarks) {
   uint64_t sum = 0;
   for (const uint64_t watermark : watermarks) sum += watermark;
@@ -53,7 +50,7 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
     // byte.
     Copy& copy = objects_.AddCopy(*object, node);
     // A completed pull shows that the two nodes reach each other again.
-    if (copy.pull != nullptr) planner_.ForgetFailure(node.key, copy.pull->sender);
+    if (copy.pull != nullptr) planner_.pairs().Forget(node.key, copy.pull->sender);
     objects_.ConfirmCopy(*object, copy);
     objects_.CompleteCopy(*object, node.key);
   } else if (want != object->wants.end()) {
@@ -155,11 +152,10 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
   ++context_.counters.repairs;
   const auto code = static_cast<absl::StatusCode>(m.code());
   // Before Requeue: the next plan would otherwise choose the same sender again.
-  planner_.RememberFailure(node.key, sender, code, context_.now);
+  planner_.pairs().Remember(node.key, sender, code, context_.now);
   if (record != nullptr) ++record->repairs;
   Requeue(object, node.key);
-  const bool once = planner_.Failures(node.key, sender) < kFailuresToSwap;
-  if (!once && !PullPlanner::IsBusy(code)) SwapWithDescendants(object, node.key);
+  if (planner_.pairs().Cut(node.key, sender, context_.now)) SwapWithDescendants(object, node.key);
 }
 
 // Two nodes that cannot reach each other may both reach the receiver's descendants: these are moved
@@ -226,10 +222,28 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   // Before OnProgress, which overwrites the bytes that the last report named.
   const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
   if (sender != nullptr && !sender->connected && silent) return MoveToBetterSender(*object, member);
+  if (pull.connecting()) return NoteUnconnected(*object, member);
   const PullPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
   for (RelayTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, context_.now)) {
     MoveToBetterSender(*object, slow);
   }
+}
+
+// A connection can be slow, so the node continues to connect until it is given another sender. If
+// only its own receivers could be that sender, they are planned again first.
+void PullScheduler::NoteUnconnected(Object& object, RelayTree::Member* receiver) {
+  const NodeKey key = receiver->endpoint.node;
+  const NodeKey sender = receiver->sender()->endpoint.node;
+  // Each time, also of a pair that is known: the pause keeps the sender from being chosen again
+  // before the receivers below have one.
+  planner_.pairs().Remember(key, sender, absl::StatusCode::kDeadlineExceeded, context_.now);
+  if (!planner_.Choose(*object.tree, receiver, context_.now).troubled) {
+    return MoveToBetterSender(object, receiver);
+  }
+  if (receiver->first_receiver == nullptr) return;
+  Requeue(object, key);
+  RequeueReceivers(object, *receiver);
+  objects_.Reevaluate(object);
 }
 
 void PullScheduler::MoveToBetterSender(Object& object, RelayTree::Member* receiver) {

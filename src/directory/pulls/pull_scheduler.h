@@ -90,6 +90,8 @@ class PullScheduler final : public ObjectPulls {
   void Tick() { planner_.Tick(context_.now); }
 
   const PullPlanner& planner() const { return planner_; }
+  // Shared with reductions.
+  FailedPairs& pairs() { return planner_.pairs(); }
   size_t waiting_wants() const { return waiting_wants_; }
   absl::Status CheckInvariants() const;
 
@@ -145,6 +147,7 @@ class PullScheduler final : public ObjectPulls {
   // Assigns a better sender, if there is one, to a receiver whose sender is slow, overloaded or
   // disconnected.
   void MoveToBetterSender(Object& object, RelayTree::Member* receiver);
+  void NoteUnconnected(Object& object, RelayTree::Member* receiver);
 
   absl::Status CheckWants(const Object& object) const;
 

@@ -63,6 +63,17 @@ class PullSchedulerTest : public ObjectFixture {
     }
     PHALANX_ASSERT_OK(scheduler_.OnPullReport(node(key), m));
   }
+  // The node has tried to connect to its sender for long.
+  void ReportConnecting(const NodeKey& key) {
+    v1::Progress m;
+    v1::Progress::Pull& pull = *m.add_pulls();
+    pull.set_object_id(id_.binary().data(), ObjectId::kSize);
+    ToProto(object().generation, pull.mutable_generation());
+    pull.set_plan_id(object().copies.at(key).pull->plan);
+    pull.add_watermarks(0);
+    pull.set_connecting(true);
+    PHALANX_ASSERT_OK(scheduler_.OnProgress(node(key), m));
+  }
   // "node <- sender" of each Assign, and "node: inline" of each Deliver, since the last call.
   std::vector<std::string> Sent() {
     std::vector<std::string> sent;
@@ -125,6 +136,37 @@ TEST_F(PullSchedulerTest, AFailedPullIsAssignedToAnotherSender) {
   ASSERT_EQ(second.size(), 1u);
   EXPECT_NE(first, second);
   EXPECT_EQ(context_.counters.pulls_failed, 1u);
+}
+
+TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedGetsAnotherSender) {
+  Create(kA, /*complete=*/true);
+  AddCompleteCopy(kC);
+  Want(kB);
+  EXPECT_EQ(Sent(), Messages{"b <- a"});
+  ReportConnecting(kB);
+  EXPECT_EQ(Sent(), Messages{"b <- c"});
+  EXPECT_TRUE(scheduler_.pairs().Cut(kB, kA, context_.now));
+}
+
+TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedTriesOnIfThereIsNoOtherSender) {
+  Create(kA, /*complete=*/true);
+  Want(kB);
+  Sent();
+  ReportConnecting(kB);
+  EXPECT_EQ(Sent(), Messages{});
+  EXPECT_EQ(StateOf(kB), WantState::kPulling);
+}
+
+TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedChangesPlacesWithItsReceiver) {
+  Create(kA, /*complete=*/true);
+  Want(kB);
+  Want(kC);
+  EXPECT_EQ(Sent(), (Messages{"b <- a", "c <- b"}));
+  ReportConnecting(kB);
+  EXPECT_EQ(Sent(), Messages{"c <- a"});
+  Advance(absl::Milliseconds(10));
+  table_.Reevaluate(object());
+  EXPECT_EQ(Sent(), Messages{"b <- c"});
 }
 
 TEST_F(PullSchedulerTest, AReportUnderAnOldPlanDoesNotEndTheCurrentPull) {

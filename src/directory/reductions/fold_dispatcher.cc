@@ -29,7 +29,28 @@ void FoldDispatcher::Apply(Reduction& reduction, const PlaceFold& effect) {
   descriptors_.SendToReplica(reduction, effect.node);
 }
 
-void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out) {
+void FoldDispatcher::PlaceRelay(Reduction& reduction, const FoldInput& input, uint64_t size_bytes,
+                                const NodeKey& to) {
+  FoldTask task;
+  task.version = input.version;
+  task.size_bytes = size_bytes;
+  task.planned = 1;
+  v1::Fold& fold = *outbox_.Send(to).mutable_fold();
+  FillWork(reduction, task, &fold);
+  fold.set_relay(true);
+  FillSender(input.version, input.node, *fold.add_inputs());
+  ++context_.counters.folds_relayed;
+  reduction.placed[{to, input.version}] = Reduction::Placed();
+}
+
+void FoldDispatcher::FillSender(const SlotVersion& version, const NodeKey& sender,
+                                v1::Fold::Input& out) const {
+  ToProto(version, out.mutable_generation());
+  ToProto(sender, out.mutable_sender());
+  if (const Node* node = nodes_.Find(sender)) out.set_sender_address(node->info.address());
+}
+
+void FoldDispatcher::FillWork(const Reduction& reduction, const FoldTask& task, v1::Fold* out) {
   const ReduceSpec& spec = reduction.plan.spec();
   out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(task.version, out->mutable_version());
@@ -43,14 +64,17 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   out->set_planned(task.planned);
   out->set_range_offset(spec.range_offset);
   out->set_size_bytes(task.size_bytes);
+}
+
+void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out) {
+  const ReduceSpec& spec = reduction.plan.spec();
+  FillWork(reduction, task, out);
   out->set_root(task.root);
   out->set_committed(task.committed);
   for (const FoldInput& input : task.inputs) {
     v1::Fold::Input& to = *out->add_inputs();
     if (input.kind == FoldInput::Kind::kSlot) {
-      ToProto(input.version, to.mutable_generation());
-      ToProto(input.node, to.mutable_sender());
-      if (const Node* node = nodes_.Find(input.node)) to.set_sender_address(node->info.address());
+      FillSender(input.version, reduction.SenderOf(input), to);
       continue;
     }
     ToProto(input.generation, to.mutable_generation());

@@ -4,6 +4,8 @@
 #ifndef PHALANX_DIRECTORY_REDUCTIONS_FOLD_DISPATCHER_H_
 #define PHALANX_DIRECTORY_REDUCTIONS_FOLD_DISPATCHER_H_
 
+#include <cstdint>
+
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
@@ -26,11 +28,17 @@ class FoldDispatcher {
 
   // Sends the order to fold again, to a node that registered the fold.
   void Repeat(const Reduction& reduction, const FoldTask& task, const NodeKey& to);
+  // Orders the node to hand the output of the input's node on, under the same version.
+  void PlaceRelay(Reduction& reduction, const FoldInput& input, uint64_t size_bytes,
+                  const NodeKey& to);
   void SendDrop(const NodeKey& to, const ObjectId& target, const SlotVersion& version);
   void SendCommit(Reduction& reduction, const NodeKey& to, const SlotVersion& version);
 
  private:
   void FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out);
+  // What the orders of folds and of relays have in common.
+  static void FillWork(const Reduction& reduction, const FoldTask& task, v1::Fold* out);
+  void FillSender(const SlotVersion& version, const NodeKey& sender, v1::Fold::Input& out) const;
 
   CoreContext& context_;
   NodeTable& nodes_;

@@ -64,6 +64,14 @@ struct Reduction {
     bool registered = true;
   };
   using FoldKey = std::pair<NodeKey, SlotVersion>;
+  // A way around two nodes that cannot reach each other; of one input of a fold.
+  struct Route {
+    NodeKey parent;
+    SlotVersion parent_version;
+    NodeKey child;
+    NodeKey relay;    // pulls the input from the child, and serves it to the parent
+    std::string why;  // names the pair
+  };
 
   // ---- ReductionCatalog
   struct Identity {
@@ -146,6 +154,12 @@ struct Reduction {
     return ring.plan != nullptr ? ring.plan->committed() : plan.committed();
   }
 
+  // Returns the node that the parent of this input is to pull it from.
+  const NodeKey& SenderOf(const FoldInput& input) const {
+    const auto route = routes.find(input.version);
+    return route == routes.end() ? input.node : route->second.relay;
+  }
+
   const ObjectId target;
   ReducePlan plan;
   ReductionPhase phase = ReductionPhase::kCollecting;
@@ -161,7 +175,13 @@ struct Reduction {
   Commit commit;
   Ring ring;
   Replicas replicas;
+  // The folds, ring members and relays that nodes have orders for.
   absl::btree_map<FoldKey, Placed> placed;
+  // ---- FoldRoutes
+  // By the version of the input.
+  absl::btree_map<SlotVersion, Route> routes;
+  // Nodes that had no room for a relay.
+  absl::btree_set<NodeKey> relays_refused;
   // Folds that were registered while the shard learned, until the plan begins.
   std::vector<std::pair<NodeKey, v1::RegisterFold>> registered;
 };

@@ -36,6 +36,7 @@ ReductionManager::ReductionManager(const ReductionParts& parts, DeletedResultLis
       watcher_(parts, catalog_, rings_),
       descriptors_(parts, catalog_, watcher_),
       dispatcher_(parts, watcher_, descriptors_),
+      routes_(parts, dispatcher_),
       commits_(parts, catalog_, watcher_),
       fold_recovery_(parts, catalog_, descriptors_, dispatcher_, commits_, listener) {}
 
@@ -186,6 +187,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status, Out
     // The members of a ring that made the result finish by themselves.
     if (!made) rings_.TakeBack(reduction);
   }
+  routes_.EndAll(reduction);
   reduction.plan.Cancel();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);
@@ -274,26 +276,40 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
       placed.trouble.clear();
       return absl::OkStatus();
     case v1::FoldReport::FAILED:
-      placed.trouble = m.message();
-      // Other failures are tried again by the node itself. That a source is not there only another
-      // plan can mend.
-      if (m.code() == static_cast<int>(absl::StatusCode::kNotFound)) {
-        const FoldTask* task = reduction->plan.Find(node.key, version);
-        if (task != nullptr) NoteAbsent(*reduction, *task, node.key, m.input());
-      }
+      OnFoldFailed(*reduction, node.key, placed, version, m);
       return absl::OkStatus();
     case v1::FoldReport::NO_MEMORY:
     case v1::FoldReport::DROPPED:
       placed.trouble = m.message();
-      if (DefectActive(Defect::kLostFoldForgotten)) return absl::OkStatus();
-      // After a pause: a node without memory would refuse the same order at once.
-      placed.again =
-          context_.now + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
-      catalog_.SetTimer(*reduction, placed.again);
+      OnFoldGone(*reduction, node.key, placed, version);
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError("kind: a report of no kind this shard knows");
   }
+}
+
+void ReductionManager::OnFoldFailed(Reduction& reduction, const NodeKey& node,
+                                    Reduction::Placed& placed, const SlotVersion& version,
+                                    const v1::FoldReport& m) {
+  placed.trouble = DescribeFailure(nodes_, node, m);
+  if (m.code() == static_cast<int>(absl::StatusCode::kNotFound)) {
+    const FoldTask* task = reduction.plan.Find(node, version);
+    if (task != nullptr) NoteAbsent(reduction, *task, node, m.input());
+    return;
+  }
+  // After the commit too: the root can have told its last bytes and still lack them.
+  routes_.OnFailed(reduction, node, version, m);
+}
+
+void ReductionManager::OnFoldGone(Reduction& reduction, const NodeKey& node,
+                                  Reduction::Placed& placed, const SlotVersion& version) {
+  if (DefectActive(Defect::kLostFoldForgotten)) return;
+  if (FoldRoutes::IsRelay(reduction, node, version)) {
+    return routes_.OnRelayRefused(reduction, node, version);
+  }
+  // After a pause: a node without memory would refuse the same order at once.
+  placed.again = context_.now + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
+  catalog_.SetTimer(reduction, placed.again);
 }
 
 void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node,
@@ -390,6 +406,7 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
     ForgetRequesters(*reduction, key);
     descriptors_.ForgetReplica(*reduction, key);
     rings_.MemberLost(*reduction, key);
+    routes_.SessionBegins(*reduction, key);
     if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, SlotVersion()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
@@ -478,7 +495,7 @@ void ReductionManager::Run(Reduction& reduction) {
   }
   context_.counters.reduce_sources_examined += reduction.plan.TakeExamined();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
-    if (const auto* place = std::get_if<PlaceFold>(&effect)) dispatcher_.Apply(reduction, *place);
+    if (const auto* place = std::get_if<PlaceFold>(&effect)) routes_.Apply(reduction, *place);
     if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);
     if (const auto* commit = std::get_if<CommitFold>(&effect))
       dispatcher_.Apply(reduction, *commit);
@@ -486,6 +503,7 @@ void ReductionManager::Run(Reduction& reduction) {
       return End(reduction, end->why);
     }
   }
+  routes_.Refresh(reduction);
 }
 
 absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
@@ -501,7 +519,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
   reduction.plan.Begin();
   std::vector<ReduceEffect> effects = reduction.plan.TakeEffects();
   for (const ReduceEffect& effect : effects) {
-    if (const auto* place = std::get_if<PlaceFold>(&effect)) dispatcher_.Apply(reduction, *place);
+    if (const auto* place = std::get_if<PlaceFold>(&effect)) routes_.Apply(reduction, *place);
   }
   // After the plan has placed its folds: what it did not place again is of no use to it.
   for (const auto& [node, fold] : std::exchange(reduction.registered, {})) {
@@ -647,9 +665,13 @@ absl::Status ReductionManager::CheckInvariants() const {
         return broken("a fold is placed at a node that is down");
       }
       const bool member = rings_.IsMember(target, key.second, key.first);
-      if (!member && reduction->plan.Find(key.first, key.second) == nullptr) {
+      const bool relay = FoldRoutes::IsRelay(*reduction, key.first, key.second);
+      if (!member && !relay && reduction->plan.Find(key.first, key.second) == nullptr) {
         return broken("a fold is placed that the plan does not know");
       }
+    }
+    if (absl::Status status = routes_.CheckInvariants(*reduction); !status.ok()) {
+      return broken(status.message());
     }
   }
   if (absl::Status status = watcher_.CheckInvariants(); !status.ok()) return status;

@@ -11,13 +11,14 @@
 //   SourceWatcher          the sources, on this shard and on others
 //   ReductionDescriptors   joining, extending, and what nodes keep for a restarted shard
 //   FoldDispatcher         orders to nodes
+//   FoldRoutes             ways around nodes that cannot reach each other
 //   CommitTracker          committed results whose nodes are gone
 //   RingDriver             rings of rotated slices, tried before the tree
 //   FoldRecovery           folds that nodes register after a restart
 // The shape of a tree, and which source takes which place in it, is ReducePlan's.
 //
 // Invariants (CheckInvariants)
-//  1. A fold is placed on a node with a session, and the plan or the ring knows it.
+//  1. A fold is placed on a node with a session, and the plan, the ring or a route knows it.
 //  2. Every source of this shard that a running reduction has is watched; every watched source has
 //  a watcher.
 //  3. Sources and requests are counted, and bounded by the options.
@@ -40,6 +41,7 @@
 #include "src/directory/reductions/commit_tracker.h"
 #include "src/directory/reductions/fold_dispatcher.h"
 #include "src/directory/reductions/fold_recovery.h"
+#include "src/directory/reductions/fold_routes.h"
 #include "src/directory/reductions/reduction.h"
 #include "src/directory/reductions/reduction_catalog.h"
 #include "src/directory/reductions/reduction_descriptors.h"
@@ -172,6 +174,12 @@ class ReductionManager final : public ObjectReductions {
   void Run(Reduction& reduction);
   // Returns the error that ends the reduction at once, if there is one.
   absl::Status BeginPlan(Reduction& reduction);
+  // The node keeps trying; what only another plan or another sender can mend is reported on.
+  void OnFoldFailed(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
+                    const SlotVersion& version, const v1::FoldReport& m);
+  // The node has no room for the fold, or has lost it.
+  void OnFoldGone(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
+                  const SlotVersion& version);
   // The node of a fold does not hold one of its own sources.
   void NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node, size_t input);
   absl::Status OnRootCreate(Node& node, const ObjectId& id, Announcement announced);
@@ -192,6 +200,7 @@ class ReductionManager final : public ObjectReductions {
   SourceWatcher watcher_;
   ReductionDescriptors descriptors_;
   FoldDispatcher dispatcher_;
+  FoldRoutes routes_;
   CommitTracker commits_;
   FoldRecovery fold_recovery_;
 };

@@ -11,6 +11,7 @@
 #include "src/directory/objects/hold_sets.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/pulls/failed_pairs.h"
 #include "src/directory/pulls/link_model.h"
 
 namespace phalanx::directory {
@@ -25,6 +26,7 @@ struct ReductionParts {
   FailureTable& failures;
   const HoldSets& holds;
   const LinkModel& links;
+  FailedPairs& pairs;
 };
 
 }  // namespace phalanx::directory

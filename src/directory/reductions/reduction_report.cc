@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "src/directory/core/reduce_messages.h"
+#include "src/directory/pulls/failed_pairs.h"
 namespace phalanx::directory {
 namespace {
 
-constexpr size_t kMaxMissingNamed = 4;  // missing sources, in an error
+constexpr size_t kMaxMissingNamed = 4;   // missing sources, in an error
+constexpr size_t kMaxTroublesNamed = 2;  // of folds, in an error
 
 void DescribeFolder(const Reduction& reduction, const NodeTable& nodes, const NodeKey& node,
                     const SlotVersion& version, v1::ReductionDescription::Slot& out) {
@@ -24,6 +28,25 @@ void DescribeFolder(const Reduction& reduction, const NodeTable& nodes, const No
   out.set_watermark(placed->second.watermark);
   out.set_bytes_per_second(placed->second.bytes_per_second);
   out.set_trouble(placed->second.trouble);
+  for (const auto& [input, route] : reduction.routes) {
+    if (route.parent == node && route.parent_version == version) out.set_trouble(route.why);
+  }
+}
+
+// The troubles of the folds, each after "; ".
+std::string Troubles(const Reduction& reduction) {
+  absl::btree_set<std::string> troubles;
+  for (const auto& [input, route] : reduction.routes) troubles.insert(route.why);
+  for (const auto& [key, placed] : reduction.placed) {
+    if (!placed.trouble.empty()) troubles.insert(placed.trouble);
+  }
+  std::string text;
+  size_t named = 0;
+  for (const std::string& trouble : troubles) {
+    if (named++ == kMaxTroublesNamed) return absl::StrCat(text, "; ...");
+    absl::StrAppend(&text, "; ", trouble);
+  }
+  return text;
 }
 
 void DescribeRing(const Reduction& reduction, const NodeTable& nodes,
@@ -56,7 +79,9 @@ std::string DescribeWaiting(const Reduction& reduction) {
   if (reduction.committed()) return "its result is being published";
   // Before the count: while the list is open, no number of sources is enough.
   if (spec.open && !reduction.plan.closed()) return "it was not closed in time";
-  if (view.ready >= needed) return absl::StrCat(view.ready, " sources are being folded");
+  if (view.ready >= needed) {
+    return absl::StrCat(view.ready, " sources are being folded", Troubles(reduction));
+  }
   std::vector<std::string> missing;
   for (const ObjectId& source : spec.sources) {
     if (missing.size() == kMaxMissingNamed) break;
@@ -65,6 +90,21 @@ std::string DescribeWaiting(const Reduction& reduction) {
   return absl::StrCat(view.ready, " of ", needed,
                       " sources are there; missing: ", absl::StrJoin(missing, ", "),
                       missing.size() == kMaxMissingNamed ? ", ..." : "");
+}
+
+std::string DescribeFailure(const NodeTable& nodes, const NodeKey& node, const v1::FoldReport& m) {
+  const Node* sender = nodes.Find(FromProto(m.sender()));
+  const auto code = static_cast<absl::StatusCode>(m.code());
+  if (sender == nullptr || !FailedPairs::IsUnreached(code)) return m.message();
+  // What precedes the address repeats the object and the sender.
+  absl::string_view cause = m.message();
+  const std::string address = sender->info.address();
+  const std::string before = absl::StrCat("at ", address, ": ");
+  if (const size_t at = cause.find(before); !address.empty() && at != absl::string_view::npos) {
+    cause.remove_prefix(at + before.size());
+  }
+  return absl::StrCat(nodes.NameOf(node), " cannot reach ", nodes.NameOf(sender->key), " (",
+                      address, "): ", cause);
 }
 
 void ListReductions(const ReductionCatalog& catalog, Instant now, v1::GetStatusResponse* out) {

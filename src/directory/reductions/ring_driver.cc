@@ -10,7 +10,7 @@
 #include "src/common/ids/digest.h"
 #include "src/common/ids/version.h"
 #include "src/directory/core/reduce_messages.h"
-#include "src/directory/pulls/pull_planner.h"
+#include "src/directory/reductions/reduction_report.h"
 #include "src/directory/reductions/results/reduce_result.h"
 #include "src/directory/reductions/ring_plan/measured_costs.h"
 namespace phalanx::directory {
@@ -37,6 +37,7 @@ RingDriver::RingDriver(const ReductionParts& parts, ReductionCatalog& catalog,
       objects_(parts.objects),
       tombstones_(parts.tombstones),
       links_(parts.links),
+      pairs_(parts.pairs),
       catalog_(catalog),
       watcher_(watcher),
       descriptors_(descriptors),
@@ -119,6 +120,9 @@ bool RingDriver::Begin(Reduction& reduction) {
     const Node* node = nodes_.Find(member.node);
     // One member that does not answer would stop the whole ring.
     if (node == nullptr || !node->connected || node->registering) return false;
+    const NodeKey& before = ring->Before(*ring->PlaceOf(member.node));
+    const bool cut = pairs_.Cut(member.node, before, context_.now);
+    if (cut && !DefectActive(Defect::kRingAcrossCut)) return false;
   }
   reduction.ring.plan = std::make_unique<RingPlan>(*std::move(ring));
   reduction.phase = ReductionPhase::kRing;
@@ -238,7 +242,7 @@ void RingDriver::OnReport(Reduction& reduction, const NodeKey& node, Reduction::
       placed.trouble.clear();
       return;
     case v1::FoldReport::FAILED:
-      placed.trouble = m.message();
+      placed.trouble = DescribeFailure(nodes_, node, m);
       if (!MayRecover(reduction, node, placed, m)) Break(reduction);
       return;
     default:
@@ -253,9 +257,14 @@ bool RingDriver::MayRecover(Reduction& reduction, const NodeKey& node, Reduction
   const Node* before = nodes_.Find(ring.Before(*ring.PlaceOf(node)));
   // The member before is gone, so no retry can succeed.
   if (before == nullptr || !before->connected) return false;
-  if (ring.committed()) return placed.times_lost++ < kPullsAfterCommit;
   const auto code = static_cast<absl::StatusCode>(m.code());
-  return PullPlanner::IsBusy(code) && context_.now < reduction.ring.began + kPatienceToBegin;
+  if (FailedPairs::IsUnreached(code)) pairs_.Remember(node, before->key, code, context_.now);
+  // The members that have the result keep it, and the others can pull it from them.
+  if (pairs_.Cut(node, before->key, context_.now) && !DefectActive(Defect::kCutNotHeard)) {
+    return false;
+  }
+  if (ring.committed()) return placed.times_lost++ < kPullsAfterCommit;
+  return FailedPairs::IsBusy(code) && context_.now < reduction.ring.began + kPatienceToBegin;
 }
 
 void RingDriver::MemberLost(Reduction& reduction, const NodeKey& key) {

@@ -2,8 +2,8 @@
 // before the tree's plan begins, and given up for it.
 //
 //   wanted ──all sources ready──► placed ──every member ready──► committed ──► sealed
-//     └── too late, too few ──► the plan      └── a member or a source is lost ──► broken ──► the
-//     plan
+//     └── too late, too few ──► the plan      └── a member or a source is lost, or two neighbours
+//                                                 cannot reach each other ──► broken ──► the plan
 //
 // Owned by ReductionManager; writes `ring*` of a Reduction. Thread rule: the shard's control loop;
 // no I/O.
@@ -66,6 +66,7 @@ class RingDriver final : public RingListener {
   ObjectTable& objects_;
   TombstoneTable& tombstones_;
   const LinkModel& links_;
+  FailedPairs& pairs_;
   ReductionCatalog& catalog_;
   SourceWatcher& watcher_;
   ReductionDescriptors& descriptors_;

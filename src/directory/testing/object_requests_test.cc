@@ -126,9 +126,10 @@ class ObjectRequestsTest : public ObjectFixture {
   ObjectRequests requests_{{context_, nodes_, outbox_, gate_, holds_, tombstones_, losses_,
                             failures_, placement_table_, expiries_, table_, scheduler_,
                             drain_manager_, placement_manager_, reduction_manager_}};
-  ReductionManager reduction_manager_{{context_, nodes_, outbox_, gate_, table_, tombstones_,
-                                       failures_, holds_, scheduler_.planner().links()},
-                                      requests_};
+  ReductionManager reduction_manager_{
+      {context_, nodes_, outbox_, gate_, table_, tombstones_, failures_, holds_,
+       scheduler_.planner().links(), scheduler_.pairs()},
+      requests_};
   Lines sent_;
 };
 

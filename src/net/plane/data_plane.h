@@ -55,6 +55,9 @@ struct DataPlaneOptions {
   absl::Duration stall_timeout = absl::Milliseconds(500);
   // Limits connecting and the handshake together.
   absl::Duration connect_timeout = absl::Seconds(2);
+  // A node that has waited so long for one of the two looks for a way around the peer, and waits
+  // on. Longer than a round trip to any peer takes; a handshake is one.
+  absl::Duration connect_patience() const { return connect_timeout / 8; }
   // An accepted connection is closed after these times if it has not finished the handshake, or has
   // no request.
   absl::Duration handshake_timeout = absl::Seconds(5);

@@ -58,6 +58,8 @@ class Puller::Pull final : public PullReceiver::Observer {
   void Authenticated(absl::StatusOr<StreamHandshake::Authenticated> peer);
   void Receive();
   void Fail(absl::Status status);
+  // A step of connecting begins.
+  void NoteConnecting();
 
   void PullEnded(PullOutcome outcome) override;
   void StreamReleased(std::unique_ptr<ByteStream> stream) override;
@@ -116,6 +118,7 @@ void Puller::Pull::Dial() {
         spec_, absl::ResourceExhaustedError("all connections of this node are in use")));
   }
   dialing_ = true;
+  NoteConnecting();
   ++owner_.dials_[peer()].dialing;
   const Instant deadline = began_ + owner_.options_.connect_timeout;
   owner_.network_.Dial(
@@ -134,6 +137,7 @@ void Puller::Pull::Dial() {
 void Puller::Pull::Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream,
                           ConnectionTicket ticket, Instant deadline) {
   if (!stream.ok()) return Fail(Unreachable(spec_, stream.status()));
+  NoteConnecting();
   // The ticket now belongs to the connection, which counts until it closes.
   connection_.ticket = std::move(ticket);
   handshake_ = std::make_unique<StreamHandshake>(
@@ -175,7 +179,15 @@ bool Puller::Pull::EndDial() {
   return true;
 }
 
+void Puller::Pull::NoteConnecting() {
+  if (spec_.progress == nullptr) return;
+  spec_.progress->connecting_since.store(owner_.executor_.Now().nanos(), std::memory_order_relaxed);
+}
+
 void Puller::Pull::Receive() {
+  if (spec_.progress != nullptr) {
+    spec_.progress->connecting_since.store(PullProgress::kNotConnecting, std::memory_order_relaxed);
+  }
   receiver_ = std::make_unique<PullReceiver>(owner_.executor_, std::move(connection_.stream),
                                              ++connection_.pulls, spec_, owner_.options_.receiver,
                                              owner_.scratch_, owner_.counters_, *this);

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
 #include "src/net/stream/address.h"
 
 namespace phalanx::net {
@@ -23,8 +24,19 @@ class TransferBuffer;
 // The progress of a running pull, besides its watermarks. Written by the loop of the pull, read by
 // any thread.
 struct PullProgress {
+  static constexpr int64_t kNotConnecting = INT64_MAX;
+
   // How long the sender had no bytes to send so far, as measured by the receiver.
   std::atomic<uint64_t> starved_ns{0};
+  // When the last step of connecting began, the dial or the handshake, on the clock of the node's
+  // executors. kNotConnecting before the dial, and once the connection is there.
+  std::atomic<int64_t> connecting_since{kNotConnecting};
+
+  // Returns when the current step of connecting has taken `patience`; infinite if there is none.
+  Instant ConnectionDue(absl::Duration patience) const {
+    const int64_t since = connecting_since.load(std::memory_order_relaxed);
+    return since == kNotConnecting ? Instant::Infinite() : Instant::FromNanos(since) + patience;
+  }
 };
 
 // The request of a receiver.

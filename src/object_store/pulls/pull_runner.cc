@@ -1,13 +1,20 @@
 #include "src/object_store/pulls/pull_runner.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
 
 #include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/object_store/objects/subject.h"
 
 namespace phalanx::object_store {
+namespace {
+
+constexpr absl::Duration kDialDelay = absl::Milliseconds(1);
+
+}  // namespace
 
 PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& turns,
                        RequestTable& requests, ObjectTable& table, PullManager& pulls,
@@ -90,6 +97,8 @@ void PullRunner::Apply(StartPull& effect) {
         OnPullDone(id, serial, outcome);
       }));
   if (next_progress_.infinite()) next_progress_ = executor_.Now() + options_.progress_interval;
+  // A little later, since the I/O loop begins to dial after this.
+  next_check_ = std::min(next_check_, executor_.Now() + options_.connect_patience + kDialDelay);
 }
 
 void PullRunner::Apply(CancelPull& effect) {
@@ -111,7 +120,7 @@ void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::Pull
   }
   // After the watermarks are read: a dropped copy ends with its last pin.
   table_.Unpin(copy);
-  if (running_.empty()) next_progress_ = Instant::Infinite();
+  if (running_.empty()) next_progress_ = next_check_ = Instant::Infinite();
   pulls_.OnPullDone(id, std::move(end));
 }
 
@@ -163,6 +172,8 @@ void PullRunner::SendProgress() {
     // Relaxed: an I/O loop counts, and a value that is a moment old is good enough for the planner.
     out->set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
     const Instant now = executor_.Now();
+    out->set_connecting(running.progress->ConnectionDue(options_.connect_patience) <= now &&
+                        !DefectActive(Defect::kSlowConnectNotReported));
     const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
     const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
     if (seconds > 0) out->set_bytes_per_second(static_cast<double>(bytes) / seconds);
@@ -176,6 +187,17 @@ void PullRunner::SendProgress() {
     usage_.OnReported(executor_.Now());
   next_progress_ =
       running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
+}
+
+void PullRunner::CheckConnections(Instant now) {
+  next_check_ = Instant::Infinite();
+  bool late = false;
+  for (const auto& [id, running] : running_) {
+    const Instant due = running.progress->ConnectionDue(options_.connect_patience);
+    late = late || due <= now;
+    if (due > now) next_check_ = std::min(next_check_, due);
+  }
+  if (late) SendProgress();
 }
 
 // ------------------------------------------------------------------------------ memory, fetches
@@ -217,6 +239,7 @@ void PullRunner::ExpireFetches(Instant now) {
 // ---------------------------------------------------------------------------------------- time
 
 void PullRunner::ReportDue(Instant now) {
+  if (next_check_ <= now) CheckConnections(now);
   if (next_progress_ <= now) SendProgress();
   usage_.OnTimer(now);
 }
@@ -224,7 +247,7 @@ void PullRunner::ReportDue(Instant now) {
 Instant PullRunner::NextDeadline() {
   // Fetches that have ended leave their entries behind; they must not wake the loop.
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
-  const Instant next = std::min(next_progress_, usage_.NextDeadline());
+  const Instant next = std::min({next_progress_, next_check_, usage_.NextDeadline()});
   return fetches_.empty() ? next : std::min(next, fetches_.front().first);
 }
 

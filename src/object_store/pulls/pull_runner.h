@@ -85,6 +85,8 @@ class PullRunner {
   void Apply(EndGets& effect);
   void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
   void SendProgress();
+  // Reports pulls that are not connected when they should be.
+  void CheckConnections(Instant now);
 
   const StoreOptions& options_;
   Executor& executor_;
@@ -104,6 +106,8 @@ class PullRunner {
   // The node's own fetches, and when each is looked at; soonest first.
   std::deque<std::pair<Instant, ObjectId>> fetches_;
   Instant next_progress_ = Instant::Infinite();
+  // When the next pull that is not connected then is reported.
+  Instant next_check_ = Instant::Infinite();
   uint64_t started_ = 0;
   uint64_t failed_ = 0;
 };

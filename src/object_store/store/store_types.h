@@ -36,6 +36,8 @@ struct StoreOptions {
   uint64_t record_bytes = 0;
   // How often Progress is sent while pulls run.
   absl::Duration progress_interval = absl::Milliseconds(250);
+  // A pull that has not been connected for so long is reported, and continues.
+  absl::Duration connect_patience = absl::Milliseconds(250);
   // Copies, wants and tombstones that one turn of a registration sends.
   size_t registered_per_turn = 4096;
   // Tombstones kept for registrations.

@@ -12,6 +12,14 @@ void NetworkFaults::Partition(const std::string& from, const std::string& to) {
   fabric_.Partition(from, to);
 }
 
+void NetworkFaults::Refuse(const std::string& from, const std::string& to) {
+  journal_.Note("refuse ", from, " -> ", to);
+  trouble_.AddBetween(from, to);
+  partitions_.insert({from, to});
+  fabric_.Refuse(from, to);
+  fabric_.Reset(from, to);
+}
+
 void NetworkFaults::Heal(const std::string& from, const std::string& to) {
   // Repairs can come twice, from the fault and from HealEverything.
   if (partitions_.erase({from, to}) == 0) return;

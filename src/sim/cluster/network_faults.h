@@ -29,7 +29,9 @@ class NetworkFaults {
 
   // Holds back all bytes in this direction until Heal.
   void Partition(const std::string& from, const std::string& to);
-  // Does nothing without a partition in this direction.
+  // Breaks the open connections of the two, and refuses those that `from` begins until Heal.
+  void Refuse(const std::string& from, const std::string& to);
+  // Does nothing without a partition or a refusal in this direction.
   void Heal(const std::string& from, const std::string& to);
   bool Partitioned(const std::string& from, const std::string& to) const {
     return partitions_.contains({from, to});

@@ -356,7 +356,12 @@ void SimFabric::PartitionBothWays(absl::string_view a, absl::string_view b) {
   Partition(b, a);
 }
 
+void SimFabric::Refuse(absl::string_view from, absl::string_view to) {
+  refusals_.insert({std::string(from), std::string(to)});
+}
+
 void SimFabric::Heal(absl::string_view from, absl::string_view to) {
+  refusals_.erase({std::string(from), std::string(to)});
   partitions_.erase({std::string(from), std::string(to)});
   const std::map<uint64_t, ConnectionPtr> connections = connections_;
   for (const auto& [id, connection] : connections) {
@@ -379,6 +384,7 @@ void SimFabric::Heal(absl::string_view from, absl::string_view to) {
 }
 
 void SimFabric::HealAll() {
+  refusals_.clear();
   while (!partitions_.empty()) {
     const HostPair pair = *partitions_.begin();
     Heal(pair.first, pair.second);
@@ -634,7 +640,8 @@ void SimFabric::SendSyn(const DialPtr& dial) {
 void SimFabric::ReceiveSyn(const DialPtr& dial) {
   if (dial->over) return;
   const auto listener = listeners_.find({dial->to.host, dial->to.port});
-  if (listener != listeners_.end()) return Establish(dial, listener->second);
+  const bool refused = refusals_.contains({dial->network->host(), dial->to.host});
+  if (listener != listeners_.end() && !refused) return Establish(dial, listener->second);
   scheduler_.After(Delay(dial->to.host, dial->network->host()), [dial] {
     if (dial->over) return;
     dial->network->Finished(

@@ -95,6 +95,9 @@ class SimFabric {
   // direction and so its window.
   void Partition(absl::string_view from, absl::string_view to);
   void PartitionBothWays(absl::string_view a, absl::string_view b);
+  // Refuses every connection that `from` begins to `to` until Heal. Open ones are not affected.
+  void Refuse(absl::string_view from, absl::string_view to);
+  // Ends the partition and the refusal, if there is one.
   void Heal(absl::string_view from, absl::string_view to);
   void HealAll();
   // Sets Options::short_io, one_byte_at_a_time and trickle from now on.
@@ -159,6 +162,7 @@ class SimFabric {
   std::map<HostPair, Link> label_links_;
   std::map<std::string, double> interfaces_;
   std::set<HostPair> partitions_;
+  std::set<HostPair> refusals_;
   std::map<HostPair, double> corruption_;
   // The instant from which the link, and the interface in each direction, is free.
   std::map<HostPair, Instant> link_free_;

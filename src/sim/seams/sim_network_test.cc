@@ -9,6 +9,7 @@
 namespace phalanx::sim {
 namespace {
 
+using ::phalanx::testing::IsOk;
 using ::phalanx::testing::IsOkAndHolds;
 using ::phalanx::testing::StatusIs;
 using ::testing::HasSubstr;
@@ -256,6 +257,27 @@ TEST_F(SimNetworkTest, WithoutAcknowledgementsTheWindowRunsOut) {
   fabric_.HealAll();
   scheduler_.RunFor(absl::Minutes(1));
   EXPECT_EQ(b.received, size_t{10 << 20});
+}
+
+TEST_F(SimNetworkTest, ARefusalIsOfNewConnectionsInOneDirection) {
+  Node a(scheduler_, fabric_, "a"), b(scheduler_, fabric_, "b");
+  Connect(a, b);
+  const std::string address = b.listener->address();
+  fabric_.Refuse("a", "b");
+  a.WriteAll(1000);
+  absl::Status refused;
+  const auto dial = [&](absl::Status& result) {
+    a.network->Dial(a.loop, address, a.loop.Now() + absl::Seconds(1),
+                    [&](auto stream) { result = stream.status(); });
+    scheduler_.RunFor(absl::Seconds(1));
+  };
+  dial(refused);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("refused by b")));
+  EXPECT_EQ(b.received, 1000u) << "the open connection stays";
+  fabric_.Heal("a", "b");
+  absl::Status accepted;
+  dial(accepted);
+  EXPECT_THAT(accepted, IsOk());
 }
 
 TEST_F(SimNetworkTest, DialingThroughAPartitionTakesUntilItHealsOrTheDeadline) {

@@ -102,8 +102,9 @@ class ReductionMessages : public ObjectFixture {
   static auto EarlierId(uint64_t count) { return MakeReductionId(11, 12, count); }
 
   LinkModel links_;
-  ReductionParts parts_{context_,    nodes_,    outbox_, gate_, table_,
-                        tombstones_, failures_, holds_,  links_};
+  FailedPairs pairs_{context_.options.lease};
+  ReductionParts parts_{context_,    nodes_,    outbox_, gate_,  table_,
+                        tombstones_, failures_, holds_,  links_, pairs_};
   const ObjectId target_ = IdOf("target");
 };
 

@@ -127,6 +127,19 @@ TEST_F(RingDriverTest, NoRingIsPlacedOnANodeThatIsNotConnected) {
   EXPECT_EQ(Sent(), Lines{});
 }
 
+TEST_F(RingDriverTest, NoRingIsPlacedAcrossACut) {
+  PutSources(3);
+  // The member before b is a. That a does not reach b is no matter.
+  pairs_.Remember(kB, kA, absl::StatusCode::kDeadlineExceeded, context_.now);
+  Reduction& reduction = BeginWanted();
+  EXPECT_FALSE(rings_.Run(reduction));
+  EXPECT_EQ(Sent(), Lines{});
+  pairs_.Forget(kB, kA);
+  pairs_.Remember(kA, kB, absl::StatusCode::kDeadlineExceeded, context_.now);
+  reduction.phase = ReductionPhase::kRingWanted;
+  EXPECT_TRUE(rings_.Run(reduction));
+}
+
 TEST_F(RingDriverTest, NoRingIsPlacedIfAnObjectWasPutUnderTheTarget) {
   PutSources(3);
   Put(kA, target_);
@@ -265,11 +278,21 @@ TEST_F(RingDriverTest, AMemberOfACommittedRingPullsAgainUpToEightTimes) {
   Reduction& reduction = BeginRing();
   Commit(reduction);
   for (int i = 0; i < 8; ++i) {
-    Report(reduction, kB, v1::FoldReport::FAILED, absl::StatusCode::kUnavailable);
+    Report(reduction, kB, v1::FoldReport::FAILED, absl::StatusCode::kAborted);
     ASSERT_FALSE(reduction.ring.plan->broken()) << i;
   }
+  Report(reduction, kB, v1::FoldReport::FAILED, absl::StatusCode::kAborted);
+  EXPECT_TRUE(reduction.ring.plan->broken());
+}
+
+TEST_F(RingDriverTest, ACutBreaksACommittedRing) {
+  Reduction& reduction = BeginRing();
+  Commit(reduction);
+  Report(reduction, kB, v1::FoldReport::FAILED, absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(reduction.ring.plan->broken()) << "a broken connection is tried again";
   Report(reduction, kB, v1::FoldReport::FAILED, absl::StatusCode::kUnavailable);
   EXPECT_TRUE(reduction.ring.plan->broken());
+  EXPECT_TRUE(pairs_.Cut(kB, kA, context_.now));
 }
 
 TEST_F(RingDriverTest, ACommittedResultIsNotVoidBecauseTheRingBroke) {

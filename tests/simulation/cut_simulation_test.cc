@@ -1,0 +1,36 @@
+// Some seeds of simulated reductions among nodes of which some cannot reach each other, with every
+// ordinary test run. More by hand: docs/simulation.md.
+#include "src/sim/workloads/cut_simulation.h"
+
+#include <cstdint>
+
+#include "gtest/gtest.h"
+#include "src/common/io/log.h"
+#include "tests/simulation/seeds.h"
+
+namespace phalanx::sim {
+namespace {
+
+using CutSimulation = SeedsTest;
+
+TEST_P(CutSimulation, EveryRoundEndsInTimeWithTheExactSum) {
+  ExpectSeedsFine(GetParam(), DrawCutPlan, RunCutSimulation);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CutSimulation, ::testing::Range(0, kCases));
+
+TEST(CutSimulationRun, RingsMakeResultsWhileTheirNeighboursReachEachOther) {
+  SetLogLevel(LogLevel::kOff);
+  uint64_t from_rings = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    from_rings += ExpectFine(DrawCutPlan(seed), RunCutSimulation).from_rings;
+  }
+  EXPECT_GT(from_rings, 5u);
+}
+
+TEST(CutSimulationRun, ReplaysExactlyFromItsSeed) {
+  ExpectReplay(DrawCutPlan, RunCutSimulation, 3);
+}
+
+}  // namespace
+}  // namespace phalanx::sim
