@@ -235,6 +235,21 @@ TEST_F(OpenReduction, ARepeatedAdditionToOneThatEndedWithAnErrorIsRefused) {
               HasSubstr("the last client"));
 }
 
+// The shard refuses a reader when the reduction ends. The refusal crosses the reader's next Want,
+// which waits for the next reduction.
+TEST_F(OpenReduction, ARefusalNamesTheWantThatHasEnded) {
+  AddNodes(2);
+  Open(0, 1);
+  h_.Want(nodes_[1], kTarget);
+  EndClients(0);
+  const auto want = [this] { return h_.Last(nodes_[1], Kind::kGone)->gone().want(); };
+  EXPECT_EQ(want(), 1u);
+  Open(0, 1);
+  h_.Want(nodes_[1], kTarget);
+  EndClients(0);
+  EXPECT_EQ(want(), 2u);
+}
+
 TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
   AddNodes(1);
   v1::NodeMessage message = OpenRequest(1);
