@@ -42,6 +42,14 @@ TEST(ReduceSimulationRun, PassesSeedsOfAdditionsThatHaveFoundBugs) {
   }
 }
 
+// A repeated addition that was acknowledged although its reduction had ended with an error; and a
+// refusal of an earlier Want that ended the Get of a later one.
+TEST(ReduceSimulationRun, PassesSeedsOfClientsThatHaveFoundBugs) {
+  for (const uint64_t seed : {200425, 201968, 202200, 202473}) {
+    ExpectFine(FocusOnClients(DrawReducePlan(seed)), RunReduceSimulation);
+  }
+}
+
 TEST(ReduceSimulationRun, OpenReductionsEndWithTheirClients) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     ExpectFine(FocusOnClients(DrawReducePlan(seed)), RunReduceSimulation);

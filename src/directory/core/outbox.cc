@@ -33,19 +33,27 @@ void Outbox::SendDeleted(const NodeKey& to, const ObjectId& id, const Generation
   gone.set_expired(expired);
 }
 
-void Outbox::SendGone(const NodeKey& to, const ObjectId& id, const Generation& generation,
-                      v1::Gone::Kind kind, absl::string_view reason) {
+void Outbox::SendVoid(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                      absl::string_view reason) {
   v1::Gone& gone = SetSubject(*Send(to).mutable_gone(), id, generation);
-  gone.set_kind(kind);
+  gone.set_kind(v1::Gone::VOID);
   gone.set_reason(reason.data(), reason.size());
 }
 
-void Outbox::SendGone(const NodeKey& to, const ObjectId& id, v1::Gone::Kind kind,
-                      absl::StatusCode code, absl::string_view reason) {
+void Outbox::SendLost(const NodeKey& to, const ObjectId& id, absl::string_view reason) {
   v1::Gone& gone = *Send(to).mutable_gone();
   gone.set_object_id(id.binary().data(), ObjectId::kSize);
-  gone.set_kind(kind);
-  gone.set_code(static_cast<int>(code));
+  gone.set_kind(v1::Gone::LOST);
+  gone.set_reason(reason.data(), reason.size());
+}
+
+void Outbox::SendRefused(const NodeKey& to, const ObjectId& id, uint64_t want, absl::StatusCode why,
+                         absl::string_view reason) {
+  v1::Gone& gone = *Send(to).mutable_gone();
+  gone.set_object_id(id.binary().data(), ObjectId::kSize);
+  gone.set_kind(v1::Gone::REFUSED);
+  gone.set_want(want);
+  gone.set_code(static_cast<int>(why));
   gone.set_reason(reason.data(), reason.size());
 }
 

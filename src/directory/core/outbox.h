@@ -33,12 +33,15 @@ class Outbox {
   // The generation was deleted; `expired`: because its time to live had passed.
   void SendDeleted(const NodeKey& to, const ObjectId& id, const Generation& generation,
                    bool expired);
-  // The generation is void, lost or refused, as `kind` says; `reason` is for people.
-  void SendGone(const NodeKey& to, const ObjectId& id, const Generation& generation,
-                v1::Gone::Kind kind, absl::string_view reason);
-  // Of an id rather than a generation: LOST with code OK, or REFUSED with the error's code.
-  void SendGone(const NodeKey& to, const ObjectId& id, v1::Gone::Kind kind, absl::StatusCode code,
+  // The generation is void; `reason` is for people.
+  void SendVoid(const NodeKey& to, const ObjectId& id, const Generation& generation,
                 absl::string_view reason);
+  // No copy of the object is left.
+  void SendLost(const NodeKey& to, const ObjectId& id, absl::string_view reason);
+  // The node's Want with the number `want` has ended. `why` is the error of the object's producer,
+  // or OK if the shard has reached its limit of Wants; `reason` is for people.
+  void SendRefused(const NodeKey& to, const ObjectId& id, uint64_t want, absl::StatusCode why,
+                   absl::string_view reason);
   // ADOPTED or DELETED.
   void SendVerdict(const NodeKey& to, const ObjectId& id, const Generation& generation,
                    v1::Verdict::Kind kind);

@@ -46,7 +46,7 @@ TEST(OutboxTest, AVerdictOfSupersededNamesTheAdoptedGeneration) {
 
 TEST(OutboxTest, GoneSaysWhichGenerationEndedAndWhy) {
   Outbox outbox;
-  outbox.SendGone(kA, kId, Generation{kA, 1}, v1::Gone::VOID, "its creator ended");
+  outbox.SendVoid(kA, kId, Generation{kA, 1}, "its creator ended");
   const v1::Gone gone = outbox.Take().front().message.gone();
   EXPECT_EQ(gone.object_id(), std::string(kId.binary()));
   EXPECT_EQ(gone.kind(), v1::Gone::VOID);

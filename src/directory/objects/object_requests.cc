@@ -180,8 +180,7 @@ void ObjectRequests::VoidReceivers(Object& object) {
     receivers.push_back(key);
   }
   for (const NodeKey& key : receivers) {
-    parts_.outbox.SendGone(key, object.id, object.generation, v1::Gone::VOID,
-                           "it turns out to be deleted");
+    parts_.outbox.SendVoid(key, object.id, object.generation, "it turns out to be deleted");
     parts_.objects.RemoveCopy(object, key);
   }
 }

@@ -270,7 +270,7 @@ void ObjectTable::VoidGeneration(Object& object, absl::string_view reason, const
     const auto copy = object.copies.find(key);
     const bool stale = copy != object.copies.end() && copy->second.stale;
     if (key != except && !stale) {
-      outbox_.SendGone(key, object.id, object.generation, v1::Gone::VOID, reason);
+      outbox_.SendVoid(key, object.id, object.generation, reason);
     }
   }
   for (const NodeKey& key : concerned) {
@@ -600,7 +600,7 @@ void ObjectTable::SendLoss(const NodeKey& to, const ObjectId& id) {
   const LostObject* lost = losses_.Find(id);
   // A running reduction computes its result again.
   if (lost == nullptr || listeners_.reductions->IsReducing(id)) return;
-  outbox_.SendGone(to, id, v1::Gone::LOST, absl::StatusCode::kOk, lost->reason);
+  outbox_.SendLost(to, id, lost->reason);
 }
 
 void ObjectTable::CacheInline(Object& object, const std::string& bytes) {

@@ -88,7 +88,7 @@ void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Gener
                         object->info);
     return;
   }
-  outbox_.SendGone(node.key, id, generation, v1::Gone::VOID,
+  outbox_.SendVoid(node.key, id, generation,
                    "the generation was given up before this copy was complete");
 }
 

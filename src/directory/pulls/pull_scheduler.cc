@@ -102,8 +102,8 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
     ++context_.counters.wants_refused;
     // Not answering would leave the Get open for ever: the node repeats a Want only in a new
     // session.
-    outbox_.SendGone(node.key, object.id, object.generation, v1::Gone::REFUSED,
-                     absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
+    outbox_.SendRefused(node.key, object.id, asked.number, absl::StatusCode::kOk,
+                        absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
     // A broadcast must not wait for a node that cannot want the object.
     placements_.Refused(object.id, node.key);
     return;
@@ -495,11 +495,12 @@ void PullScheduler::RefuseWants(Object& object) {
   if (tombstone == nullptr && failure == nullptr) return;
   while (!object.wants.empty()) {
     const NodeKey key = object.wants.begin()->first;
+    const uint64_t number = object.wants.begin()->second.number;
     EndWant(object, key);
     if (tombstone != nullptr) {
       outbox_.SendDeleted(key, object.id, tombstone->generations.front(), tombstone->by_ttl);
     } else {
-      outbox_.SendGone(key, object.id, v1::Gone::REFUSED, failure->code(), failure->message());
+      outbox_.SendRefused(key, object.id, number, failure->code(), failure->message());
     }
   }
 }

@@ -88,7 +88,8 @@ struct Reduction {
   // ---- ReductionManager
   struct Requests {
     std::vector<Requester> waiting;
-    // Every request of an open reduction, by node and request number.
+    // Every request of an open reduction, and every extension that was carried out, by node and
+    // request number.
     absl::btree_set<std::pair<NodeKey, uint64_t>> seen;
     // A node requested it that had not done so in an earlier session.
     bool has_new = false;

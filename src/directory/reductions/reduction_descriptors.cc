@@ -50,8 +50,8 @@ void ReductionDescriptors::SetId(Reduction& reduction, const ReductionId& number
   for (const NodeKey& key : replicas) SendPart(reduction, key, 0);
 }
 
-bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectId& target,
-                                       const ReductionId& number) {
+bool ReductionDescriptors::TakenBefore(const NodeKey& node, const v1::ExtendRequest& m,
+                                       const ObjectId& target, const ReductionId& number) {
   const absl::StatusOr<std::vector<ObjectId>> sources = ParseSources(m.source_ids());
   if (!sources.ok()) return false;
   const auto all_in = [&sources](const std::vector<ObjectId>& list) {
@@ -65,8 +65,11 @@ bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectI
   // An extension without an id may mean the running reduction, which can have the same sources.
   const bool tells = number.valid() || running == nullptr;
   for (const auto& [of, ended] : catalog_.ended().Of(target)) {
+    if (ended->asked.contains({node, m.request_id()})) return true;
     const bool meant = tells && (!number.valid() || number == of);
-    const bool done = ended->arguments.open && (!m.close() || ended->closed);
+    // An earlier life of the shard may have carried it out. The list of a reduction that ended with
+    // an error proves nothing: another node can have added the same sources.
+    const bool done = ended->status.ok() && ended->arguments.open && (!m.close() || ended->closed);
     if (meant && done && all_in(ended->sources)) return true;
   }
   // An earlier life of the shard may have carried out the extension; the result tells.
@@ -173,13 +176,14 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   const bool another = reduction != nullptr && number.valid() && !reduction->Is(number) &&
                        (reduction->identity.confirmed || catalog_.HasEnded(target, number));
   absl::Status status;
-  if (m.again() && TakenBefore(m, target, number)) {
+  if (m.again() && TakenBefore(node, m, target, number)) {
     // Carried out before: only the answer was lost with the session.
   } else if (reduction == nullptr || another) {
     status = ReductionError(target, absl::StatusCode::kNotFound,
                             absl::StrCat("it is not running", HowItEnded(target)));
   } else {
     status = Extend(*reduction, node, m);
+    if (status.ok()) reduction->requests.seen.insert({node, m.request_id()});
   }
   v1::ExtendReply& reply = *outbox_.Send(node).mutable_extend_reply();
   reply.set_request_id(m.request_id());

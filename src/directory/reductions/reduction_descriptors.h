@@ -56,8 +56,9 @@ class ReductionDescriptors {
  private:
   void AnswerExtend(const NodeKey& node, const v1::ExtendRequest& m);
   absl::Status Extend(Reduction& reduction, const NodeKey& node, const v1::ExtendRequest& m);
-  // Returns true if the extension was carried out before its reduction ended.
-  bool TakenBefore(const v1::ExtendRequest& m, const ObjectId& target, const ReductionId& id);
+  // Returns true if the node's extension was carried out before its reduction ended.
+  bool TakenBefore(const NodeKey& node, const v1::ExtendRequest& m, const ObjectId& target,
+                   const ReductionId& id);
   // Appends the parts that have no gap before them. Returns false if they contradict the list.
   bool TakeParts(Reduction& reduction);
   // Returns how the last reduction of the target failed, as the end of a sentence; empty if it did

@@ -271,6 +271,7 @@ TEST(WantTest, AWantBeyondTheLimitIsRefused) {
   h.Want(a, Id("3"));
   const v1::Gone gone = h.Last(a, v1::ShardMessage::kGone)->gone();
   EXPECT_EQ(gone.kind(), v1::Gone::REFUSED);
+  EXPECT_EQ(gone.want(), 3u);
   EXPECT_THAT(gone.reason(), HasSubstr("ResourceExhausted"));
   h.Unwant(a, Id("1"));
   h.Clear();

@@ -392,10 +392,11 @@ void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
   EraseIfDone(id);
 }
 
-void PullManager::OnRefused(const ObjectId& id, const absl::Status& why) {
+void PullManager::OnRefused(const ObjectId& id, uint64_t want, const absl::Status& why) {
   Pull* pull = FindPull(id);
-  // The refusal answers a Want that was withdrawn meanwhile.
-  if (pull == nullptr || !pull->want_open) return;
+  // The refusal answers a Want that was withdrawn meanwhile. The shard has a later one, which it
+  // would keep for ever if this node forgot it.
+  if (pull == nullptr || !pull->want_open || (want != 0 && want != pull->want)) return;
   pull->want_open = false;
   GiveUp(id, *pull, why);
   Do(EndGets{id, why});

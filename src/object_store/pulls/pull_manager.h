@@ -150,8 +150,8 @@ class PullManager {
   void OnDeliver(const ObjectId& id, const v1::Deliver& deliver, Instant now);
   // Gone(VOID), or a Verdict by which a pulled copy is dropped.
   void OnVoid(const ObjectId& id, const Generation& generation, const absl::Status& why);
-  // Gone(REFUSED): the want has ended.
-  void OnRefused(const ObjectId& id, const absl::Status& why);
+  // Gone(REFUSED): the want with this number has ended; 0 means the open one.
+  void OnRefused(const ObjectId& id, uint64_t want, const absl::Status& why);
   void OnDeleted(const ObjectId& id, const Generation& generation, const absl::Status& why);
 
   // ---- from the store

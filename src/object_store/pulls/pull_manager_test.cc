@@ -298,6 +298,20 @@ TEST_F(PullManagerTest, DeletionEndsTheGetsBoundToTheGenerationOnly) {
   EXPECT_THAT(Did(), ElementsAre("unwant", "cancel", "drop #1", "end NOT_FOUND"));
 }
 
+TEST_F(PullManagerTest, ARefusalOfAnEarlierWantIsIgnored) {
+  pulls_.Want(Id());
+  Did();
+  const uint64_t earlier = words_.want;
+  pulls_.Unwant(Id());
+  pulls_.Want(Id());
+  EXPECT_THAT(Did(), ElementsAre("unwant", "want"));
+  pulls_.OnRefused(Id(), earlier, absl::CancelledError("its producer ended"));
+  EXPECT_THAT(Did(), IsEmpty()) << "the shard has the later Want, and will answer it";
+  pulls_.OnRefused(Id(), words_.want, absl::CancelledError("its producer ended"));
+  EXPECT_THAT(Did(), ElementsAre("end CANCELLED"));
+  EXPECT_EQ(pulls_.size(), 0u);
+}
+
 TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
   pulls_.Want(Id());
   pulls_.OnAssign(Id(), Assign(kFirst, 1), Instant());

@@ -95,6 +95,22 @@ void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Sta
                                             what, ": ", last.message()));
 }
 
+void ClientSimulation::AwaitSessions() {
+  // Until then, a session that broke in the storm looks intact to its node.
+  RunFor(world_.cluster.lease * 4);
+  Await("for sessions", [this] {
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      for (const absl::Status& state : cluster_.node(n)->ShardStates()) {
+        if (!state.ok())
+          return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", state.ToString()));
+      }
+    }
+    return absl::OkStatus();
+  });
+  RunFor(world_.cluster.lease);
+}
+
 void ClientSimulation::OnNode(int n, std::function<void(int)> task) {
   // A stalled node would run all posted tasks at once when it resumes.
   if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;

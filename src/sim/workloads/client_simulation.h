@@ -70,6 +70,10 @@ class ClientSimulation {
   void RunFor(absl::Duration time);
   // Steps until the condition returns OK; a violation if it does not within the time to settle.
   void Await(absl::string_view what, absl::FunctionRef<absl::Status()> condition);
+  // Awaits that every node that is up has a session with every shard, and that the shards have
+  // received what the nodes had to repeat. A node that lost contact in the storm can take seconds
+  // to dial.
+  void AwaitSessions();
   // Runs `task` on the node's control loop, if the node is up and not stalled.
   void OnNode(int n, std::function<void(int)> task);
 

@@ -108,8 +108,10 @@ class ReduceSimulation final : public ClientSimulation {
   // ---- phases
 
   void Settle() override {
-    // The shards need a lease to recover, and open reductions are closed only after it.
-    RunFor(plan_.world.cluster.lease * 4);
+    // The shards need a lease to recover, and open reductions are closed only after it. A request
+    // that was made in the storm opens one when it reaches its shard: no task closes that one
+    // later.
+    AwaitSessions();
     for (const Round& round : rounds_) CheckAbandoned(round);
     for (size_t i = 0; i < rounds_.size(); ++i) {
       if (rounds_[i].open) OnNode(0, [this, i](int n) { Extend(n, i, kClosing); });

@@ -21,7 +21,8 @@ namespace phalanx::directory {
 struct EndedReduction {
   absl::Status status;
   ReduceSpec arguments;  // without the sources and their metadata
-  // Of an open reduction: all sources that were added, and the requests for it (node, request).
+  // Of an open reduction: all sources that were added, and the requests for it and the extensions
+  // that were carried out (node, request).
   std::vector<ObjectId> sources;
   absl::btree_set<std::pair<NodeKey, uint64_t>> asked;
   bool closed = false;

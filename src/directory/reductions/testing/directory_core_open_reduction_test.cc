@@ -218,6 +218,38 @@ TEST_F(OpenReduction, ANodeThatRepeatsAnAdditionHearsThatTheReductionHasEnded) {
   EXPECT_TRUE(received[1].keep_reduction().forget());
 }
 
+// Node 2 adds what node 1 has added. Its message is lost, and repeated after the last client that
+// the shard knew has ended. The addition would be acknowledged, but be in no result.
+TEST_F(OpenReduction, ARepeatedAdditionToOneThatEndedWithAnErrorIsRefused) {
+  AddNodes(3);
+  Open(0, 1);
+  const v1::NodeMessage first = ExtendRequest({1}, false);
+  ASSERT_EQ(Extend(1, first), 0);
+  EndClients(0);
+  EndClients(1);
+  ASSERT_FALSE(UnderWay());
+  v1::NodeMessage repeated = first;
+  repeated.mutable_extend_request()->set_again(true);
+  EXPECT_EQ(Extend(2, repeated), Number(absl::StatusCode::kNotFound));
+  EXPECT_THAT(h_.Last(nodes_[2], Kind::kExtendReply)->extend_reply().message(),
+              HasSubstr("the last client"));
+}
+
+// The shard refuses a reader when the reduction ends. The refusal crosses the reader's next Want,
+// which waits for the next reduction.
+TEST_F(OpenReduction, ARefusalNamesTheWantThatHasEnded) {
+  AddNodes(2);
+  Open(0, 1);
+  h_.Want(nodes_[1], kTarget);
+  EndClients(0);
+  const auto want = [this] { return h_.Last(nodes_[1], Kind::kGone)->gone().want(); };
+  EXPECT_EQ(want(), 1u);
+  Open(0, 1);
+  h_.Want(nodes_[1], kTarget);
+  EndClients(0);
+  EXPECT_EQ(want(), 2u);
+}
+
 TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
   AddNodes(1);
   v1::NodeMessage message = OpenRequest(1);
