@@ -15,16 +15,17 @@ import subprocess
 class EmulatedHosts:
     """`count` hosts 10.77.0.1 ...; `rate` in tc's form ("1gbit"), or None for unshaped links.
 
-    Links of `zone_rate` join `zones` groups of neighbouring hosts.
+    Links of `zone_rate` join `zones` groups of neighbouring hosts. `rates` maps a host to the rate of its own link.
     """
 
     # A smaller burst loses rate; a larger one lets a 1 MiB message through unshaped.
     BURST = "128kb"
     LATENCY = "100ms"
 
-    def __init__(self, count, rate=None, zones=1, zone_rate=None):
+    def __init__(self, count, rate=None, zones=1, zone_rate=None, rates=None):
         self.count = count
         self.rate = rate
+        self.rates = rates or {}
         self.zones = zones
         self.zone_rate = zone_rate
         self._tag = f"px{os.getpid() % 100000}"
@@ -53,7 +54,7 @@ class EmulatedHosts:
 
     def command_at(self, host, command):
         """Returns the command line that runs `command` on a host, in the same process."""
-        return ["ip", "netns", "exec", self._namespaces[host]] + command
+        return self._inside(host) + command
 
     def popen(self, host, command, **keywords):
         """Starts `command` on a host; the process id is that of the command."""
@@ -62,6 +63,26 @@ class EmulatedHosts:
     def zone(self, host):
         """The group of a host: 0 for the first ones."""
         return host * self.zones // self.count
+
+    def rate_of(self, host):
+        return self.rates.get(host, self.rate)
+
+    def bytes_received(self, host):
+        """The bytes that the host's link has carried to it, with headers."""
+        with open(f"/sys/class/net/{self._outer(host)}/statistics/tx_bytes") as counter:
+            return int(counter.read())
+
+    def set_rate(self, host, rate):
+        """Changes the rate of a host's link, both ways. REQUIRES: it is shaped."""
+        shape = ["tbf", "rate", rate, "burst", self.BURST, "latency", self.LATENCY]
+        _run("tc", "qdisc", "change", "dev", self._outer(host), "root", *shape)
+        _run(*self._inside(host), "tc", "qdisc", "change", "dev", "eth0", "root", "handle", "1:", *shape)
+
+    def _outer(self, host):
+        return f"{self._tag}v{host}"
+
+    def _inside(self, host):
+        return ["ip", "netns", "exec", self._namespaces[host]]
 
     def _add_link(self, name, *what):
         self._links.append(name)
@@ -93,7 +114,7 @@ class EmulatedHosts:
         return bridge
 
     def _make_host(self, host, bridge):
-        namespace, outer = f"{self._tag}n{host}", f"{self._tag}v{host}"
+        namespace, outer = f"{self._tag}n{host}", self._outer(host)
         self._namespaces.append(namespace)
         _run("ip", "netns", "add", namespace)
         self._add_link(outer, "type", "veth", "peer", "name", "eth0", "netns", namespace)
@@ -102,10 +123,11 @@ class EmulatedHosts:
         _run("ip", "-n", namespace, "addr", "add", self.address(host) + "/16", "dev", "eth0")
         _run("ip", "-n", namespace, "link", "set", "eth0", "up")
         _run("ip", "-n", namespace, "link", "set", "lo", "up")
-        if self.rate:
-            _run("tc", "qdisc", "add", "dev", outer, *self._shape(self.rate))
-            inside = ["ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0"]
-            _run(*inside, "handle", "1:", *self._shape(self.rate))
+        rate = self.rate_of(host)
+        if rate:
+            _run("tc", "qdisc", "add", "dev", outer, *self._shape(rate))
+            inside = [*self._inside(host), "tc", "qdisc", "add", "dev", "eth0"]
+            _run(*inside, "handle", "1:", *self._shape(rate))
             # The default of a real interface: three bands, by the priority of the socket.
             _run(*inside, "parent", "1:", "pfifo_fast")
 
@@ -118,6 +140,7 @@ class Loopback:
     """The same interface over plain loopback: no root, no shaping."""
 
     rate = None
+    rates = {}
     zones = 1
 
     def __init__(self, count):

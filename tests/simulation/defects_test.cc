@@ -52,6 +52,8 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
     // It has been detected only in shards that wait for a first lease.
     plan.world.cluster.directory.first_life = false;
+    // The nodes with the result must die between the commit and the reply.
+    plan.world.faults.weights[static_cast<size_t>(Fault::kCrashNode)] = 4;
     return RunReduceSimulation(plan);
   }
   if (defect == Defect::kLostFoldForgotten) {
@@ -97,8 +99,6 @@ std::vector<Defect> DetectableHere() {
 // defects that most seeds miss.
 uint64_t FirstSeedFor(Defect defect) {
   switch (defect) {
-    case Defect::kLostResultForgotten:
-      return 151;
     case Defect::kNoGenerationCheck:
       return 119;
     case Defect::kSequenceNotDeduplicated:

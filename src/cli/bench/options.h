@@ -91,6 +91,8 @@ struct BenchRecord {
   int killed = 0;
   uint64_t bytes_sent_twice = 0;
   std::vector<double> each_s;
+  // By run, the seconds of each rank.
+  std::vector<std::vector<double>> each_ranks_s;
   // With trace: for the slowest run, the tree at its end, and the seconds of each rank.
   double slowest_s = 0;
   std::string slowest_tree;

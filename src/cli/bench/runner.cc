@@ -136,6 +136,7 @@ class Runner {
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
       if (!run.counted) continue;
       record.each_s.push_back(seconds);
+      record.each_ranks_s.push_back(ranks_s_);
       // The limit of each run, because a shared machine changes from run to run.
       pair.push_back(pair_s);
       shape.push_back(shape_s);
@@ -373,7 +374,8 @@ std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
                              {"shape_limit_s", r.shape_limit_s},
                              {"verified", r.verified},
                              {"cpu_s_per_gb", r.cpu_s_per_gb},
-                             {"each_s", r.each_s}};
+                             {"each_s", r.each_s},
+                             {"each_ranks_s", r.each_ranks_s}};
     if (r.operations_per_s > 0) record["operations_per_s"] = r.operations_per_s;
     if (r.killed > 0) {
       record["killed"] = r.killed;
