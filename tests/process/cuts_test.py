@@ -2,7 +2,7 @@
 directory, and some pairs of nodes cannot reach each other. Every element is checked.
 
 By hand, more rounds, each held to twice the time of a round without cuts and a second:
-  CUT_ROUNDS=100 CUT_STRICT=1 scripts/bazel run //tests/process:cuts_test"""
+  CUT_ROUNDS=100 CUT_STRICT=1 CUT_NODES=12 scripts/bazel run //tests/process:cuts_test"""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ from tests.process.harness import DEADLINE_S, TIMED_OUT, ClusterTest, environmen
 from tests.process.proxy import free_address
 
 CALLER = os.path.abspath("tests/process/reduce_caller")
-NODES = 6
+NODES = int(os.environ.get("CUT_NODES", "6"))
 MIB = 1 << 20
 ROUNDS = int(os.environ.get("CUT_ROUNDS", "8"))
 STRICT = "CUT_STRICT" in os.environ
