@@ -103,6 +103,7 @@ namespace phalanx {
   X(kCutNotHeard, "cut-not-heard")                                  \
   X(kCutNeverForgotten, "cut-never-forgotten")                      \
   X(kRelayAcrossCut, "relay-across-cut")                            \
+  X(kCutsNotProbed, "cuts-not-probed")                              \
   X(kRelayNotReplaced, "relay-not-replaced")                        \
   X(kRelayLeftBehind, "relay-left-behind")                          \
   X(kRingAcrossCut, "ring-across-cut")

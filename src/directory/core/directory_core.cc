@@ -110,6 +110,7 @@ void DirectoryCore::Impl::RunPendingWork() {
   } while (holds.FreeUnreferenced());
   placements.RunPending();
   drains.ReportProgress();
+  pulls.prober().RunPending();
   requests.delete_waits().RunPending();
 }
 
@@ -270,6 +271,8 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       return pulls.OnPullReport(node, message.pull_report());
     case v1::NodeMessage::kProgress:
       return pulls.OnProgress(node, message.progress());
+    case v1::NodeMessage::kProbeReport:
+      return pulls.prober().OnReport(node, message.probe_report());
     case v1::NodeMessage::kEvictRequest:
       return requests.OnEvict(node, message.evict_request());
     case v1::NodeMessage::kDeleteRequest:

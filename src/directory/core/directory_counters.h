@@ -24,6 +24,7 @@ struct Counters {
   uint64_t assigned = 0;
   uint64_t repairs = 0;
   uint64_t relieved = 0;
+  uint64_t probes = 0;
   uint64_t pulls_completed = 0;
   uint64_t pulls_failed = 0;
   uint64_t late_messages = 0;

@@ -41,6 +41,10 @@ struct Node {
   // ---- written by DrainManager
   bool draining = false;
 
+  // ---- written by CutProber
+  Instant next_probe_of_senders;  // not before
+  Instant next_probe_by_receivers;
+
   // ---- written by ObjectTable
   // Objects of which the node has a copy, a want or a standby generation, or which it was asked to
   // fetch for a draining node. Iterated in the order of ids only (Sorted).

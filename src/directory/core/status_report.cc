@@ -236,6 +236,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("assigned", parts_.context.counters.assigned);
   counters.Counter("repairs", parts_.context.counters.repairs);
   counters.Counter("relieved", parts_.context.counters.relieved);
+  counters.Counter("probes", parts_.context.counters.probes);
   counters.Counter("pulls_completed", parts_.context.counters.pulls_completed);
   counters.Counter("pulls_failed", parts_.context.counters.pulls_failed);
   counters.Counter("late_messages", parts_.context.counters.late_messages);

@@ -43,7 +43,9 @@ void FailedPairs::Remember(const NodeKey& receiver, const NodeKey& sender, absl:
   failure.avoid_until = IsBusy(code) ? failure.retry_at : now + lease_;
   failure.forget_at = now + lease_;
   failure.unreached = IsUnreached(code) ? failure.unreached + 1 : 0;
+  const bool was_cut = failure.cut;
   failure.cut = code == absl::StatusCode::kDeadlineExceeded || failure.unreached >= kBrokenToBeCut;
+  if (failure.cut && !was_cut) new_cuts_.push_back(pair);
   if (DefectActive(Defect::kCutNeverForgotten) && failure.cut) {
     failure.avoid_until = failure.forget_at = Instant::Infinite();
   }

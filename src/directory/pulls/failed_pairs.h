@@ -16,6 +16,7 @@
 
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -53,8 +54,11 @@ class FailedPairs {
   int Failures(const NodeKey& receiver, const NodeKey& sender) const;
   bool Cut(const NodeKey& receiver, const NodeKey& sender, Instant now) const;
 
- private:
   using Pair = std::pair<NodeKey, NodeKey>;  // receiver, sender
+  // Returns the pairs that were found to be cut since the last call.
+  std::vector<Pair> TakeNewCuts() { return std::exchange(new_cuts_, {}); }
+
+ private:
   struct Failure {
     int count = 0;
     int unreached = 0;  // of them, those in which the sender was not reached, at the end of the row
@@ -67,6 +71,7 @@ class FailedPairs {
   const absl::Duration lease_;
   absl::flat_hash_map<Pair, Failure> failures_;  // never iterated: its order is random
   std::set<std::pair<Instant, Pair>> by_age_;
+  std::vector<Pair> new_cuts_;
 };
 
 }  // namespace phalanx::directory

@@ -38,7 +38,8 @@ PullScheduler::PullScheduler(const Parts& parts, PullListener& listener)
       inline_cache_(parts.inline_cache),
       placements_(parts.placements),
       listener_(listener),
-      planner_(parts.context.options.lease, parts.context.options.relay_bytes) {}
+      planner_(parts.context.options.lease, parts.context.options.relay_bytes),
+      prober_(context_, nodes_, outbox_, planner_.pairs()) {}
 
 absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));

@@ -32,6 +32,7 @@
 #include "src/common/time/instant.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/placement_table.h"
+#include "src/directory/pulls/cut_prober.h"
 #include "src/directory/pulls/pull_planner.h"
 #include "src/directory/pulls/relay_tree.h"
 
@@ -92,6 +93,7 @@ class PullScheduler final : public ObjectPulls {
   const PullPlanner& planner() const { return planner_; }
   // Shared with reductions.
   FailedPairs& pairs() { return planner_.pairs(); }
+  CutProber& prober() { return prober_; }
   size_t waiting_wants() const { return waiting_wants_; }
   absl::Status CheckInvariants() const;
 
@@ -162,6 +164,7 @@ class PullScheduler final : public ObjectPulls {
   PlacementTable& placements_;
   PullListener& listener_;
   PullPlanner planner_;
+  CutProber prober_;
   size_t open_wants_ = 0;
   size_t waiting_wants_ = 0;
 };

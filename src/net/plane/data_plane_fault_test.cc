@@ -46,7 +46,7 @@ class DataPlaneFaultTest : public ::testing::Test {
                       absl::Duration limit = absl::Seconds(60)) {
     ASSERT_TRUE(world_.RunUntilDone(pull, limit));
     EXPECT_THAT(pull.status(), StatusIs(code));
-    EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
+    if (pull.into != nullptr) EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
   }
 
   SimPlanes world_{FastLinks()};
@@ -114,6 +114,22 @@ TEST_F(DataPlaneFaultTest, AnUnreachablePeerEndsThePullAfterTheConnectTimeout) {
   const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(10));
   EXPECT_NEAR(absl::ToDoubleSeconds(world_.TimeUntilDone(pull)), 2, 0.01);
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(DataPlaneFaultTest, APullThatOnlyConnectsFailsAsOthersDo) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b");
+  const NodeKey earlier = {a.self().node, a.self().incarnation - 1};
+  ExpectEndsWith(b.Pull({earlier, a.address(), {}, {}, nullptr, 0}),
+                 absl::StatusCode::kUnavailable);
+  ExpectEndsWith(b.Pull({a.self(), "a:1", {}, {}, nullptr, 0}), absl::StatusCode::kUnavailable);
+  // An idle connection does not hide that the peer cannot be reached now.
+  world_.fabric().PartitionBothWays("a", "b");
+  const StartedPull cut = b.Pull({a.self(), a.address(), {}, {}, nullptr, 0});
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_FALSE(cut.done());
+  b.plane().CancelPull(cut.handle);
+  ExpectEndsWith(cut, absl::StatusCode::kCancelled);
 }
 
 TEST_F(DataPlaneFaultTest, APeerWithoutAHandshakeEndsThePullAfterTheConnectTimeout) {

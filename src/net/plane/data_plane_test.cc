@@ -98,6 +98,24 @@ TEST_F(DataPlaneTest, TheNextPullTakesTheSameConnection) {
   EXPECT_EQ(a.shelf.requests(), 5);
 }
 
+TEST_F(DataPlaneTest, APullWithoutABufferConnectsForTheNextOne) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b");
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(1000));
+  for (int i = 0; i < 2; ++i) {
+    const StartedPull connect = b.Pull({a.self(), a.address(), {}, {}, nullptr, 0});
+    ASSERT_TRUE(world_.RunUntilDone(connect));
+    PHALANX_EXPECT_OK(connect.status());
+    world_.RunFor(absl::Milliseconds(1));
+    EXPECT_EQ(b.plane().stats().connections, i + 1) << "each with a connection of its own";
+  }
+  const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(1000));
+  ASSERT_TRUE(world_.RunUntilDone(pull));
+  ExpectWhole(pull);
+  EXPECT_EQ(b.plane().stats().connections, 2);
+  EXPECT_EQ(a.shelf.requests(), 1);
+}
+
 TEST_F(DataPlaneTest, ASmallPullOverAnOpenConnectionCostsOneRoundTrip) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");

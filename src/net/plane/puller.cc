@@ -81,10 +81,12 @@ class Puller::Pull final : public PullReceiver::Observer {
 };
 
 void Puller::Pull::Begin() {
+  began_ = owner_.executor_.Now();
+  // An idle connection does not show that the sender can be reached now.
+  if (spec_.into == nullptr) return Dial();
   // Empty objects and full slices need no connection.
   if (HasEverything(spec_)) return Fail(absl::OkStatus());
   if (spec_.into->closed()) return Fail(absl::AbortedError("the object was closed on this node"));
-  began_ = owner_.executor_.Now();
   auto idle = owner_.pool_.Take(peer());
   if (idle.has_value()) return TakeConnection(*std::move(idle));
   // Only peers with a dial in progress have an entry, so the end of a dial wakes a waiting pull.
@@ -170,7 +172,9 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
   connection_.stream = std::move(peer->stream);
   EndDial();
   owner_.DialNext(this->peer());
-  Receive();
+  if (spec_.into != nullptr) return Receive();
+  owner_.Release(this->peer(), std::move(connection_));
+  Fail(absl::OkStatus());
 }
 
 bool Puller::Pull::EndDial() {

@@ -6,8 +6,9 @@
 //             └► Dial ──► StreamHandshake ──►────┘ retry once, with a new connection
 //
 // If many pulls of one peer begin at once, the peer could not accept a connection for each. At most
-// kDialsAtOnce connections are dialed at a time. The other pulls wait until they can dial or
-// another pull releases its connection, but no longer than the connect timeout.
+// kDialsAtOnce connections are dialed at a time, besides those of pulls that only connect. The
+// other pulls wait until they can dial or another pull releases its connection, but no longer than
+// the connect timeout.
 //
 // Owned by the data plane; lives on its loop.
 #ifndef PHALANX_NET_PLANE_PULLER_H_

@@ -46,7 +46,8 @@ struct PullSpec {
   ObjectId object;
   Generation generation;
   // The destination. The pull fetches each slice in `slices` from its watermark at the start of the
-  // pull to its end.
+  // pull to its end. If it is null the pull only connects, with a new connection, which is kept for
+  // later pulls; `slices` is 0 then.
   std::shared_ptr<TransferBuffer> into;
   uint64_t slices = 1;  // bit i: slice i
   // Can be null.

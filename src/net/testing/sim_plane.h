@@ -67,7 +67,7 @@ class SimPlane {
         plane_->StartPull(std::move(spec), [outcome = pull.outcome, present = pull.present_at_done,
                                             into = pull.into](const PullOutcome& o) {
           *outcome = o;
-          *present = into->bytes_present();
+          if (into != nullptr) *present = into->bytes_present();
         });
     return pull;
   }

@@ -31,7 +31,8 @@ PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& t
       memory_(memory),
       peers_(peers),
       channel_(channel),
-      usage_(table, channel) {}
+      usage_(table, channel),
+      prober_(options.self, options.connect_patience, executor, turns, channel) {}
 
 // The data plane outlives the store: without this the pulls would continue for nothing.
 PullRunner::~PullRunner() {
@@ -241,13 +242,15 @@ void PullRunner::ExpireFetches(Instant now) {
 void PullRunner::ReportDue(Instant now) {
   if (next_check_ <= now) CheckConnections(now);
   if (next_progress_ <= now) SendProgress();
+  prober_.Expire(now);
   usage_.OnTimer(now);
 }
 
 Instant PullRunner::NextDeadline() {
   // Fetches that have ended leave their entries behind; they must not wake the loop.
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
-  const Instant next = std::min({next_progress_, next_check_, usage_.NextDeadline()});
+  const Instant next =
+      std::min({next_progress_, next_check_, usage_.NextDeadline(), prober_.NextDeadline()});
   return fetches_.empty() ? next : std::min(next, fetches_.front().first);
 }
 

@@ -23,6 +23,7 @@
 #include "src/object_store/channel/usage_reporter.h"
 #include "src/object_store/memory/memory_queue.h"
 #include "src/object_store/objects/local_copies.h"
+#include "src/object_store/pulls/connection_prober.h"
 #include "src/object_store/pulls/peer_server.h"
 #include "src/object_store/pulls/pull_manager.h"
 #include "src/object_store/store/get_requests.h"
@@ -47,7 +48,10 @@ class PullRunner {
              MemoryQueue& memory, PeerServer& peers, ShardChannel& channel);
   // Cancels every pull.
   ~PullRunner();
-  void SetDataPlane(net::DataPlane* data_plane) { data_plane_ = data_plane; }
+  void SetDataPlane(net::DataPlane* data_plane) {
+    data_plane_ = data_plane;
+    prober_.SetDataPlane(data_plane);
+  }
 
   // Returns true if there was an effect to carry out.
   bool ApplyEffects();
@@ -55,6 +59,8 @@ class PullRunner {
   void OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block);
   // The shard wants this node to have the object; see PullManager::Fetch.
   void Fetch(const ObjectId& id, bool keep, PlanId order);
+  // The shard wants to know which peers this node reaches.
+  void Probe(int shard, const v1::Probe& probe) { prober_.OnProbe(shard, probe); }
 
   // ---- the used memory, which is reported with the progress of pulls
   void BeginSession() { usage_.BeginSession(); }
@@ -100,6 +106,7 @@ class PullRunner {
   PeerServer& peers_;
   ShardChannel& channel_;
   UsageReporter usage_;
+  ConnectionProber prober_;
   net::DataPlane* data_plane_ = nullptr;
 
   absl::flat_hash_map<ObjectId, Running> running_;

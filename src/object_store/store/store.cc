@@ -136,6 +136,7 @@ void Store::Impl::HandleShardMessages(ShardChannel& channel) {
   handle(Message::kVerdict, [&d](int, const Message& m) { d.OnVerdict(m.verdict()); });
   handle(Message::kAssign, [&d](int, const Message& m) { d.OnAssign(m.assign()); });
   handle(Message::kDeliver, [&d](int, const Message& m) { d.OnDeliver(m.deliver()); });
+  handle(Message::kProbe, [this](int shard, const Message& m) { runner_.Probe(shard, m.probe()); });
   handle(Message::kFetch, [&d](int, const Message& m) { d.OnFetch(m.fetch()); });
   handle(Message::kGone, [&d](int, const Message& m) { d.OnGone(m.gone()); });
   handle(Message::kEvictReply, [&d](int, const Message& m) { d.OnEvictReply(m.evict_reply()); });

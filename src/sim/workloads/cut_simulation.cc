@@ -317,9 +317,7 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
   for (int i = 0; i < kRoundsWithCuts && !failed(); ++i) {
     const uint64_t rings = Counter("rings");
     const bool known = i + 1 == kRoundsWithCuts && plan_.which == CutPlan::Which::kOnePair;
-    const bool lonely = plan_.which == CutPlan::Which::kAllButOne;
-    const absl::Duration to_find = known ? kToGoAround : lonely ? 2 * kToFindCuts : kToFindCuts;
-    CheckTime(RunRound(), 2 * usual + to_find);
+    CheckTime(RunRound(), 2 * usual + (known ? kToGoAround : kToFindCuts));
     if (known && Counter("rings") > rings && !round_.sliced) {
       cluster_.journal().Violation("a ring was begun across a known cut");
     }
@@ -405,8 +403,6 @@ CutPlan DrawCutPlan(uint64_t seed, bool /*peace*/) {
   plan.elements = random.Chance(0.5) ? 50'000 : 120'000;
   plan.half_way = random.Chance(0.5);
   plan.warm = random.Chance(0.5);
-  // A lonely node among many can take longer to find the one that reaches it.
-  if (plan.which == CutPlan::Which::kAllButOne) plan.sources = 6;
   plan.relay_dies = random.Chance(0.15) && plan.which != CutPlan::Which::kAllButOne;
   plan.cluster.seed = seed;
   plan.cluster.nodes = plan.sources + (plan.relay_dies ? 2 : 0);
