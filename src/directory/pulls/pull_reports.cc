@@ -230,7 +230,8 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
 }
 
 // A connection can be slow, so the node continues to connect until it is given another sender. If
-// only its own receivers could be that sender, they are planned again first.
+// only its own receivers could be that sender, they are planned again first. If only a relay could,
+// the receiver waits for it: it is no sender meanwhile.
 void PullScheduler::NoteUnconnected(Object& object, RelayTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   const NodeKey sender = receiver->sender()->endpoint.node;
@@ -240,7 +241,10 @@ void PullScheduler::NoteUnconnected(Object& object, RelayTree::Member* receiver)
   if (!planner_.Choose(*object.tree, receiver, context_.now).troubled) {
     return MoveToBetterSender(object, receiver);
   }
-  if (receiver->first_receiver == nullptr) return;
+  // A relay that reaches no sender is replaced, and so is one that its receiver does not reach.
+  if (receiver->first_receiver == nullptr && !routes_.Around(object, key)) {
+    return FollowRoutes(object);
+  }
   Requeue(object, key);
   RequeueReceivers(object, *receiver);
   objects_.Reevaluate(object);
