@@ -161,7 +161,8 @@ class AsyncDraft:
     ) -> None:
         try:
             await _run(self._connection, self._draft._leave(kind is not None))
-        except exceptions.PhalanxError:
+        # A coroutine that is closed can await nothing: the draft is dropped when it is freed.
+        except (exceptions.PhalanxError, GeneratorExit):
             raise
         except BaseException:  # cancelled while it is sealed
             await _run(self._connection, self._draft._leave(True))

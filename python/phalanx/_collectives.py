@@ -224,21 +224,18 @@ def _stored_as(refs: Sequence[ObjectRef]) -> tuple[bytes, int] | None:
 
 def _reduced(
     connection: Connection,
-    verb: str,
     refs: Sequence[ObjectRef],
-    op: Any,
-    num_objects: int | None,
-    order: str,
     dtype: Any,
-    ref: ObjectRef | None,
-    root: str,
     timeout: float | None,
+    begin: Callable[..., Steps[tuple[Any, ObjectRef]]],
 ) -> Steps[tuple[Any, ObjectRef]]:
-    """Reduce, wait until the result is committed, and return the call and the target."""
+    """Reduce, wait until the result is committed, and return the call and the target.
+
+    `begin`: `_begin` of these refs, without a timeout.
+    """
     deadline = _waiting.Deadline(connection._seconds(timeout))
     while True:
-        begun = _begin(connection, verb, refs, op, num_objects, order, dtype, ref, root, deadline.left(), False)
-        call, target = yield from begun
+        call, target = yield from begin(timeout=deadline.left())
         try:
             return (yield from _committed(connection, call, target, refs)), target
         except exceptions.InvalidArgumentError:
@@ -500,9 +497,10 @@ def reduce(
     timeout: float | None,
 ) -> Steps[ObjectRef]:
     refs = several(refs, "reduce")
-    _, target = yield from _reduced(
-        connection, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout
+    begin = functools.partial(
+        _begin, connection, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, is_open=False
     )
+    _, target = yield from _reduced(connection, refs, dtype, timeout, begin)
     if dtype is not None:
         yield from _keep_structure(connection, target, timeout)
     return target
@@ -534,9 +532,10 @@ def allreduce(
     timeout: float | None,
 ) -> Steps[Any]:
     refs = several(refs, "allreduce")
-    call, _ = yield from _reduced(
-        connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout
+    begin = functools.partial(
+        _begin, connection, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", is_open=False
     )
+    call, _ = yield from _reduced(connection, refs, dtype, timeout, begin)
     opened = _calls.views_of(connection, call, 1)
     if dtype is not None:
         yield from _structures.keep(connection, opened[0][1], connection._seconds(timeout))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import gc
 import os
 import threading
@@ -144,6 +145,31 @@ def test_a_closed_loop_is_freed(client, how):
         return await ref
 
     assert asyncio.run(main()) == "late"
+
+
+def test_a_coroutine_can_be_closed_while_its_draft_is_sealed(client, monkeypatch):
+    """As the event loop's end closes it: a closed coroutine can await nothing."""
+    sealable = threading.Event()
+
+    async def fill(draft):
+        async with draft:
+            draft.array[:] = 2
+
+    async def main():
+        draft = await phalanx.AsyncClient.of(client).create(1 << 18, "f8")
+        with concurrent.futures.ThreadPoolExecutor(1) as workers:
+            monkeypatch.setattr(draft._connection, "_workers", workers)
+            workers.submit(sealable.wait)
+            filling = fill(draft)
+            filling.send(None)  # up to the wait for the worker that seals it
+            try:
+                filling.close()
+            finally:
+                sealable.set()
+        monkeypatch.undo()
+        return (await client.get_async(await draft.seal())).sum()
+
+    assert asyncio.run(main()) == 2 << 18
 
 
 def test_async_with(client):

@@ -98,7 +98,7 @@ namespace phalanx {
   /* Reductions: identity. */                                       \
   X(kEndedReductionForgotten, "ended-reduction-forgotten")          \
   X(kArgumentsForgottenAtRestart, "arguments-forgotten-at-restart") \
-  /* Reductions: nodes that cannot reach each other. */             \
+  /* Nodes that cannot reach each other. */                         \
   X(kSlowConnectNotReported, "slow-connect-not-reported")           \
   X(kCutNotHeard, "cut-not-heard")                                  \
   X(kCutNeverForgotten, "cut-never-forgotten")                      \
@@ -106,6 +106,9 @@ namespace phalanx {
   X(kCutsNotProbed, "cuts-not-probed")                              \
   X(kRelayNotReplaced, "relay-not-replaced")                        \
   X(kRelayLeftBehind, "relay-left-behind")                          \
+  X(kCutHoldsUpGets, "cut-holds-up-gets")                           \
+  X(kPullRelayNotReplaced, "pull-relay-not-replaced")               \
+  X(kPullRelayLeftBehind, "pull-relay-left-behind")                 \
   X(kRingAcrossCut, "ring-across-cut")
 
 enum class Defect {

@@ -1,5 +1,5 @@
-"""Reductions by whole daemons while links between nodes are cut: every node is in touch with the
-directory, and some pairs of nodes cannot reach each other. Every element is checked.
+"""Reductions, Gets and broadcasts by whole daemons while links between nodes are cut: every node is in touch
+with the directory, and some pairs of nodes cannot reach each other. Every byte is checked.
 
 By hand, more rounds, each held to twice the time of a round without cuts and a second:
   CUT_ROUNDS=100 CUT_STRICT=1 CUT_NODES=12 scripts/bazel run //tests/process:cuts_test"""
@@ -15,7 +15,7 @@ import time
 import unittest
 
 from tests.process.chaos_network import Network
-from tests.process.harness import DEADLINE_S, TIMED_OUT, ClusterTest, environment, tied
+from tests.process.harness import DEADLINE_S, TIMED_OUT, ClusterTest, environment, sha256, tied
 from tests.process.proxy import free_address
 
 CALLER = os.path.abspath("tests/process/reduce_caller")
@@ -109,6 +109,40 @@ class CutsTest(ClusterTest):
                 timer.join()
             for pair in pairs:
                 self.network.disturb(*pair, "heal")
+
+    def test_gets_and_a_broadcast_go_around(self):
+        """n0 reaches n3 only, and has an object that n1 wants, or wants one of n1."""
+        ends = [("n0", "n1"), ("n1", "n0")] * 2
+        for number, (holder, reader) in enumerate(ends):
+            kind = ("refuse", "stall")[number // 2]
+            object_id = f"{number + 1:02x}" * 20
+            file = self.cluster.make_file(f"whole{number}", 24 * MIB, seed=number)
+            self.cluster.put(holder, file, object_id)
+            pairs = [("n0", f"n{index}") for index in range(1, NODES) if index != 3]
+            with self.subTest(holder=holder, kind=kind):
+                relayed = self.counter("pulls_relayed")
+                self.cut(pairs, kind)
+                begun = time.monotonic()
+                self.assertEqual(self.cluster.get(reader, object_id), sha256(file))
+                took = time.monotonic() - begun
+                print(f"{holder} to {reader}, {kind}: {took:.2f} s", flush=True)
+                self.assertLess(took, LENIENT_S)
+                self.assertGreater(self.counter("pulls_relayed"), relayed)
+                self.cluster.run("broadcast", object_id, node=holder)
+                self.cluster.await_copies(object_id, NODES)
+            for pair in pairs:
+                self.network.disturb(*pair, "heal")
+            self.cluster.run("rm", object_id, node="n1")
+
+    def test_a_get_without_a_way_names_the_pair(self):
+        object_id = "ee" * 20
+        self.cluster.put("n1", self.cluster.make_file("alone", 4 * MIB), object_id)
+        self.cut([("n1", f"n{index}") for index in range(NODES) if index != 1], "refuse")
+        get = self.cluster.begin("get", object_id, "-o", "/dev/null", "-q", "--timeout=4s", node="n0")
+        pair = re.compile(r"n0 cannot reach n1 \(127\.0\.0\.1:\d+\); no other node is known to reach both")
+        self.cluster.follow(lambda look: any(map(pair.match, look["troubles"])), "describe", object_id)
+        error = self.cluster.finish(get, expect=TIMED_OUT)
+        self.assertRegex(error, r"no copy has arrived before the deadline: pull of .* at 127\.0\.0\.1:\d+: ")
 
     def test_a_pair_that_has_healed_is_used_again(self):
         self.cut([("n0", "n1"), ("n1", "n2")], "refuse")

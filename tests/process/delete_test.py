@@ -11,42 +11,17 @@ import itertools
 import os
 import random
 import re
-import subprocess
 import unittest
 
-from tests.process.harness import DEADLINE_S, ClusterTest, environment, tied
+from tests.process.harness import ClusterTest, Holder
 from tests.process.proxy import Proxy
 
-READER = os.environ.get("PHALANX_READER", os.path.abspath("tests/process/reader"))
 READS = int(os.environ.get("PHALANX_TEST_READS", "4000"))
 NODES = [f"n{index}" for index in range(4)]
 LEASE_MS = 500
 # Reads of a node in a round. None of them waits.
 BURST = 100
 SIZES = (64, 200_000)  # inline, and pulled from a holder
-
-
-class Reader:
-    """A client process that executes commands."""
-
-    def __init__(self, node):
-        self.process = subprocess.Popen(
-            tied(READER, node.client_address), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            bufsize=1, env=environment(),
-        )
-
-    def begin(self, *words):
-        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
-        self.process.stdin.flush()
-
-    def finish(self):
-        return self.process.stdout.readline().strip()
-
-    def close(self):
-        self.process.kill()
-        self.process.wait(DEADLINE_S)
-        for pipe in (self.process.stdin, self.process.stdout):
-            pipe.close()
 
 
 class DeleteTest(ClusterTest):
@@ -70,12 +45,12 @@ class DeleteTest(ClusterTest):
         self.cluster.start_node(name, directory=self.gates[name].address)
         for readers in (self.readers, self.others):
             if name in readers:
-                readers[name].close()
-            readers[name] = Reader(self.cluster.nodes[name])
+                readers[name].kill()
+            readers[name] = Holder(self.cluster.nodes[name])
 
     def close_readers(self):
         for reader in [*self.readers.values(), *self.others.values()]:
-            reader.close()
+            reader.kill()
 
     def ok(self, reader):
         answer = reader.finish()
@@ -88,7 +63,7 @@ class DeleteTest(ClusterTest):
 
     def put(self, name, key):
         number = next(self.numbers)
-        self.do(name, "put", key, number, random.choice(SIZES))
+        self.do(name, "number", key, number, random.choice(SIZES))
         return number
 
     def check(self, answer, least, where):

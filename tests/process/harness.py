@@ -19,6 +19,8 @@ import unittest
 
 # The executable under test, in the runfiles of the test.
 BINARY = os.environ.get("PHALANX_BINARY", os.path.abspath("src/cli/phalanx"))
+# Of tests that have //tests/process:holder in their data.
+HOLDER = os.environ.get("PHALANX_HOLDER", os.path.abspath("tests/process/holder"))
 # Longer than any step takes on a slow machine, shorter than Bazel's own limit.
 DEADLINE_S = 60
 
@@ -336,6 +338,37 @@ class Cluster:
 
     def get(self, node, object_id, *arguments):
         return self.finish_get(self.begin_get(node, object_id, *arguments))
+
+
+class Holder:
+    """A client process that executes commands (holder.cc)."""
+
+    def __init__(self, node):
+        self.process = subprocess.Popen(
+            tied(HOLDER, node.client_address),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment(),
+        )
+
+    def begin(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+
+    def finish(self):
+        return self.process.stdout.readline().strip()
+
+    def execute(self, *words):
+        self.begin(*words)
+        return self.finish()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+        for pipe in (self.process.stdin, self.process.stdout):
+            pipe.close()
 
 
 def sha256(path):

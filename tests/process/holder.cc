@@ -9,9 +9,16 @@
 //   reduce TARGET SOURCE SOURCE    owned
 //   open TARGET SOURCE...          an open reduction; does not wait for its end
 //   add TARGET SOURCE | close TARGET
+//   number NAME NUMBER BYTES       puts so many bytes, at least 8, that begin with the number
+//   delete NAME MILLISECONDS
+//   read NAME TIMES MILLISECONDS   one Get after the other, each with this timeout; prints how
+//                                  often each number was read: "17:96 -:4"; "-": by so many none
 //
-// Prints "OK", "OK TOKEN", or the status.
+// Prints "OK", "OK" and a result, or the status.
+#include <cstdint>
+#include <cstring>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -28,9 +35,13 @@ class Holder {
   explicit Holder(phalanx::Client& client) : client_(client) {}
 
   std::string Do(std::istream& words) {
-    std::string verb, hex;
-    words >> verb >> hex;
-    const auto id = ObjectId::FromHex(hex);
+    std::string verb, object;
+    words >> verb >> object;
+    const ObjectId named = client_.Id(object);
+    if (verb == "number") return PutNumber(named, words);
+    if (verb == "delete") return Delete(named, words);
+    if (verb == "read") return Read(named, words);
+    const auto id = ObjectId::FromHex(object);
     if (!id.ok()) return id.status().ToString();
     if (verb == "put") return Put(*id, words);
     if (verb == "hold") return Text(client_.Hold({&*id, 1}));
@@ -92,6 +103,41 @@ class Holder {
     options.open = true;
     opened_.push_back(client_.Reduce(target, Ids(words), options));
     return "OK";
+  }
+
+  std::string PutNumber(const ObjectId& id, std::istream& words) {
+    uint64_t number = 0;
+    size_t size = 0;
+    words >> number >> size;
+    std::string bytes(size, 'x');
+    std::memcpy(bytes.data(), &number, sizeof(number));
+    phalanx::PutOptions options;
+    options.wait_for_adoption = true;
+    return Text(client_.Put(id, bytes, options).Wait().status());
+  }
+
+  std::string Delete(const ObjectId& id, std::istream& words) {
+    int64_t milliseconds = 0;
+    words >> milliseconds;
+    return Text(client_.Delete(id, absl::Milliseconds(milliseconds)).Wait().status());
+  }
+
+  std::string Read(const ObjectId& id, std::istream& words) {
+    int times = 0;
+    int64_t milliseconds = 0;
+    words >> times >> milliseconds;
+    phalanx::GetOptions options;
+    options.timeout = absl::Milliseconds(milliseconds);
+    std::map<std::string, int> read;
+    for (int i = 0; i < times; ++i) {
+      const auto got = client_.Get(id, options).Wait();
+      uint64_t number = 0;
+      if (got.ok()) std::memcpy(&number, got->data(), sizeof(number));
+      ++read[got.ok() ? std::to_string(number) : "-"];
+    }
+    std::string text = "OK";
+    for (const auto& [number, count] : read) text += " " + number + ":" + std::to_string(count);
+    return text;
   }
 
   static std::vector<ObjectId> Ids(std::istream& words) {

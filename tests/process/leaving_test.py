@@ -14,6 +14,7 @@ import unittest.mock
 from tests.process.harness import (
     BINARY,
     DEADLINE_S,
+    HOLDER,
     ID_A,
     ID_B,
     NOT_FOUND,
@@ -27,7 +28,6 @@ from tests.process.harness import (
     wait_for_end,
 )
 
-HOLDER = os.environ.get("PHALANX_HOLDER", os.path.abspath("tests/process/holder"))
 MIB = 1 << 20
 
 

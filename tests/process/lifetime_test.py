@@ -1,44 +1,10 @@
 """Objects that live as long as some process holds them, with processes that hold, pass on and die."""
 
-import os
-import subprocess
 import unittest
 
-from tests.process.harness import DEADLINE_S, ID_A, ID_B, ClusterTest, environment, tied
+from tests.process.harness import ID_A, ID_B, ClusterTest, Holder
 
-HOLDER = os.environ.get("PHALANX_HOLDER", os.path.abspath("tests/process/holder"))
 ID_C = "cc" * 20
-
-
-class Holder:
-    """A client process that executes commands."""
-
-    def __init__(self, node):
-        self.process = subprocess.Popen(
-            tied(HOLDER, node.client_address),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            env=environment(),
-        )
-
-    def begin(self, *words):
-        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
-        self.process.stdin.flush()
-
-    def finish(self):
-        return self.process.stdout.readline().strip()
-
-    def execute(self, *words):
-        self.begin(*words)
-        return self.finish()
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait(DEADLINE_S)
-        for pipe in (self.process.stdin, self.process.stdout):
-            pipe.close()
 
 
 class LifetimeTest(ClusterTest):

@@ -1,5 +1,5 @@
-// Some seeds of simulated reductions among nodes of which some cannot reach each other, with every
-// ordinary test run. More by hand: docs/simulation.md.
+// Some seeds of simulated reductions, Gets and broadcasts among nodes of which some cannot reach
+// each other, with every ordinary test run. More by hand: docs/simulation.md.
 #include "src/sim/workloads/cut_simulation.h"
 
 #include <cstdint>
@@ -17,6 +17,10 @@ TEST_P(CutSimulation, EveryRoundEndsInTimeWithTheExactSum) {
   ExpectSeedsFine(GetParam(), DrawCutPlan, RunCutSimulation);
 }
 
+TEST_P(CutSimulation, EveryGetAndBroadcastEndsInTime) {
+  ExpectSeedsFine(GetParam(), DrawTransferCutPlan, RunCutSimulation);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, CutSimulation, ::testing::Range(0, kCases));
 
 TEST(CutSimulationRun, RingsMakeResultsWhileTheirNeighboursReachEachOther) {
@@ -30,6 +34,7 @@ TEST(CutSimulationRun, RingsMakeResultsWhileTheirNeighboursReachEachOther) {
 
 TEST(CutSimulationRun, ReplaysExactlyFromItsSeed) {
   ExpectReplay(DrawCutPlan, RunCutSimulation, 3);
+  ExpectReplay(DrawTransferCutPlan, RunCutSimulation, 3);
 }
 
 }  // namespace

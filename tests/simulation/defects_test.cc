@@ -75,6 +75,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     plan.alike = true;
     return RunReduceSimulation(plan);
   }
+  if (defect >= Defect::kCutHoldsUpGets && defect <= Defect::kPullRelayLeftBehind) {
+    return RunCutSimulation(DrawTransferCutPlan(seed));
+  }
   if (defect >= Defect::kSlowConnectNotReported && defect <= Defect::kRingAcrossCut) {
     return RunCutSimulation(DrawCutPlan(seed));
   }

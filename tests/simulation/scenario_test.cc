@@ -136,6 +136,47 @@ TEST_F(Scenario, NodesThatAreCutOffFromEachOtherPullThroughAThird) {
   }
 }
 
+TEST_F(Scenario, AThirdNodeFetchesForAReaderThatDoesNotReachTheOnlyHolder) {
+  for (const bool half_way : {false, true}) {
+    SCOPED_TRACE(half_way);
+    Story story(4);
+    story.Put(0, "weights", kBytes);
+    const auto cut = [&] {
+      story.cluster().network().Partition(NodeName(0), NodeName(1));
+      story.cluster().network().Partition(NodeName(1), NodeName(0));
+    };
+    if (!half_way) cut();
+    const uint64_t get = story.StartGet(1, "weights");
+    if (half_way) {
+      story.Until([&] { return story.Has(1, "weights") >= kBytes / 2; });
+      cut();
+    }
+    const Instant began = story.cluster().scheduler().now();
+    story.AwaitAll({get});
+    // The cut is noticed after half a second, and the bytes take a tenth.
+    EXPECT_LT(story.cluster().scheduler().now() - began, absl::Milliseconds(1000));
+    EXPECT_LE(story.SentTo(1), kBytes + kUnderWay) << "it continues at its byte";
+    story.Settle();
+  }
+}
+
+TEST_F(Scenario, ARelayThatDiesIsReplacedAndItsReceiverContinues) {
+  Story story(5);
+  story.Put(0, "weights", kBytes);
+  story.cluster().network().Partition(NodeName(0), NodeName(1));
+  const uint64_t get = story.StartGet(1, "weights");
+  int relay = -1;
+  story.Until([&] {
+    relay = story.Relay(0, "weights");
+    return relay >= 0 && story.Has(1, "weights") >= kBytes / 4;
+  });
+  story.cluster().CrashNode(relay);
+  story.AwaitAll({get});
+  EXPECT_LE(story.SentTo(1), kBytes + kUnderWay);
+  story.cluster().StartNode(relay);
+  story.Settle();
+}
+
 TEST_F(Scenario, OtherBytesPutAfterTheLastWholeCopyWasLostNeverMixWithTheOldOnes) {
   Story story(3);
   story.Put(0, "weights", kBytes);

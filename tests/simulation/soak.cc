@@ -34,6 +34,7 @@ struct Flags {
   bool additions = false;
   bool clients = false;
   bool cuts = false;
+  bool cut_gets = false;
   bool lifetimes = false;
   bool broadcasts = false;
   bool deletes = false;
@@ -98,6 +99,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
   if (flags.cuts) return RunPlan(seed, DrawCutPlan(seed), RunCutSimulation, flags);
+  if (flags.cut_gets) return RunPlan(seed, DrawTransferCutPlan(seed), RunCutSimulation, flags);
   if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
   if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
   return RunPlan(seed, DrawPlan(seed, FocusOf(flags.focus)), RunSimulation, flags);
@@ -174,6 +176,8 @@ int main(int argc, char** argv) {
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
   app.add_flag("--cuts", flags.cuts,
                "simulate reductions among nodes that cannot reach each other");
+  app.add_flag("--cut-gets", flags.cut_gets,
+               "simulate Gets and broadcasts among nodes that cannot reach each other");
   app.add_flag("--deletes", flags.deletes, "simulate Deletes, and reads after them");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
   CLI11_PARSE(app, argc, argv);

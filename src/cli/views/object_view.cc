@@ -128,6 +128,9 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   }
   json["delete_waits_for"] = nullptr;
   if (!object.delete_waits_for().empty()) json["delete_waits_for"] = object.delete_waits_for();
+  json["troubles"] = nlohmann::json::array();
+  for (const std::string& trouble : object.troubles())
+    json["troubles"].push_back(Printable(trouble));
   json["reduction"] = nullptr;
   if (object.has_reduction()) json["reduction"] = ReductionAsJson(object.reduction());
   return json;
@@ -141,6 +144,10 @@ std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode,
   if (!object.delete_waits_for().empty()) {
     absl::StrAppend(&text, "\n", Painted("a Delete waits for", Colour::kYellow, colours), " ",
                     Printable(object.delete_waits_for()), "\n");
+  }
+  if (!object.troubles().empty()) absl::StrAppend(&text, "\n");
+  for (const std::string& trouble : object.troubles()) {
+    absl::StrAppend(&text, Painted(Printable(trouble), Colour::kYellow, colours), "\n");
   }
   // The drawing shows states only; the cause of a slow tree needs a line of its own.
   const std::vector<Holdup> holdups = FindHoldups(object);

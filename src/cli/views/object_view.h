@@ -22,11 +22,13 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
 // complete, primary, connected, pulling, sender (a name, or null), depth, descendants, receivers,
 // bytes_present, bytes_received, bytes_sent_twice, bytes_per_second, elapsed_s, starved_s, repairs
 // and held_up_by (null, or the text of HoldupText). `reduction` is the result of ReductionAsJson
-// while the object is being computed, else null.
+// while the object is being computed, else null. `troubles`: for each node that reaches no node
+// with bytes of the object, the pair, and the node that hands the bytes on.
 nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object);
 
 // The drawing of the object's tree. Below it, after empty lines: the tree of the reduction that
-// computes the object, and the hold-ups with the nodes that wait for them.
+// computes the object, the pairs of nodes that cannot reach each other, and the hold-ups with the
+// nodes that wait for them.
 std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode,
                          bool colours = false);
 

@@ -52,6 +52,17 @@ TEST(ObjectViewTest, JsonHasTheSenderOfEachCopy) {
   EXPECT_EQ(json["copies"][1]["elapsed_s"], 2.0);
 }
 
+TEST(ObjectViewTest, PairsThatCannotReachEachOtherAreShown) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsJson(object)["troubles"], nlohmann::json::array());
+  object.add_troubles("n2 cannot reach n1 (a:1); n3 hands its bytes on");
+  EXPECT_EQ(ObjectAsJson(object)["troubles"],
+            nlohmann::json({"n2 cannot reach n1 (a:1); n3 hands its bytes on"}));
+  EXPECT_NE(ObjectAsText(object, true).find("\n\nn2 cannot reach n1 (a:1); n3 hands"),
+            std::string::npos)
+      << ObjectAsText(object, true);
+}
+
 TEST(ObjectViewTest, NamesAreShown) {
   v1::DescribeObjectResponse object = Object();
   EXPECT_EQ(ObjectAsJson(object)["name"], nullptr);

@@ -18,6 +18,8 @@ constexpr uint32_t kMaxExamined = 2 * kMaxListed;
 constexpr size_t kMaxListedBytes = 2 << 20;
 // Of the copies, and of the waiting nodes, that are described.
 constexpr size_t kMaxDescribedBytes = 1 << 20;
+// Receivers that reach no sender, described by one answer.
+constexpr size_t kMaxTroubles = 64;
 
 uint64_t NanosBetween(Instant from, Instant to) {
   return static_cast<uint64_t>(std::max<int64_t>(0, to.nanos() - from.nanos()));
@@ -140,6 +142,9 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   }
   const Object& object = *found;
   Summarize(object, now, out->mutable_summary());
+  for (std::string& trouble : parts_.pulls.routes().TroublesOf(object, kMaxTroubles)) {
+    out->add_troubles(std::move(trouble));
+  }
   // Bounded by bytes, not by entries: names and labels have any length.
   size_t bytes = 0;
   for (const auto& [key, copy] : object.copies) {
@@ -239,6 +244,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("probes", parts_.context.counters.probes);
   counters.Counter("pulls_completed", parts_.context.counters.pulls_completed);
   counters.Counter("pulls_failed", parts_.context.counters.pulls_failed);
+  counters.Counter("pulls_relayed", parts_.context.counters.pulls_relayed);
   counters.Counter("late_messages", parts_.context.counters.late_messages);
   counters.Counter("voided", parts_.context.counters.voided);
   counters.Counter("lost", parts_.context.counters.lost);

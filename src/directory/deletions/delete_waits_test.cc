@@ -35,6 +35,15 @@ class DeleteWaitsTest : public ::testing::Test {
   }
   void Delete(const ObjectId& id, uint64_t request = 1) { h_.Delete(c_, id, request); }
   bool Acknowledged() { return Replies() > 0; }
+  // REQUIRES: b is gone, and its lease begins now.
+  void ExpectDeleteToWaitForTheLeaseOfB(const Generation& g) {
+    Delete(x);
+    h_.Confirm(a_, x, g);
+    h_.Advance(kLease - absl::Milliseconds(1));
+    EXPECT_FALSE(Acknowledged());
+    h_.Advance(absl::Milliseconds(1));
+    EXPECT_TRUE(Acknowledged());
+  }
   int Replies() { return h_.Count(c_, v1::ShardMessage::kDeleteReply); }
 
   Harness h_;
@@ -90,12 +99,7 @@ TEST_F(DeleteWaitsTest, ASecondDeleteWaitsLikeTheFirst) {
 TEST_F(DeleteWaitsTest, AHolderThatIsGoneIsWaitedForUntilItsLeaseEnds) {
   const Generation g = PutAndFetch(x);
   h_.Down(b_, kLease);
-  Delete(x);
-  h_.Confirm(a_, x, g);
-  h_.Advance(kLease - absl::Milliseconds(1));
-  EXPECT_FALSE(Acknowledged());
-  h_.Advance(absl::Milliseconds(1));
-  EXPECT_TRUE(Acknowledged());
+  ExpectDeleteToWaitForTheLeaseOfB(g);
 }
 
 TEST_F(DeleteWaitsTest, TheEndOfASessionIsNoConfirmationBeforeItsLeaseEnds) {
@@ -168,12 +172,7 @@ TEST_F(DeleteWaitsTest, ALaterLifeOfAHolderDoesNotEndTheLeaseOfTheEarlierOne) {
   v1::NodeInfo later = h_.Info(b_);
   later.mutable_key()->set_incarnation(2);
   h_.core().NodeUp(later, h_.now());
-  Delete(x);
-  h_.Confirm(a_, x, g);
-  h_.Advance(kLease - absl::Milliseconds(1));
-  EXPECT_FALSE(Acknowledged());
-  h_.Advance(absl::Milliseconds(1));
-  EXPECT_TRUE(Acknowledged());
+  ExpectDeleteToWaitForTheLeaseOfB(g);
 }
 
 // No program puts other bytes under a drawn id, so no copy of one is out of date.

@@ -387,6 +387,7 @@ void ObjectTable::ReleaseIfEmpty(Object& object) {
   // Of a lost object. A node that returns with a copy registers what is left of its time.
   expiries_.Set(object.id, Instant::Infinite());
   listeners_.drains->OnReleased(object);
+  listeners_.pulls->DropTree(object);
   objects_.erase(object.id);
 }
 

@@ -1,6 +1,7 @@
 // What nodes report of their pulls, and pulls of nodes that register again.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "src/common/check.h"
 #include "src/common/defects.h"
@@ -155,26 +156,37 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
   planner_.pairs().Remember(node.key, sender, code, context_.now);
   if (record != nullptr) ++record->repairs;
   Requeue(object, node.key);
-  if (planner_.pairs().Cut(node.key, sender, context_.now)) SwapWithDescendants(object, node.key);
+  if (planner_.pairs().Cut(node.key, sender, context_.now))
+    SwapWithDescendants(object, node.key, sender);
 }
 
 // Two nodes that cannot reach each other may both reach the receiver's descendants: these are moved
 // to the sender, and the receiver pulls from them.
-void PullScheduler::SwapWithDescendants(Object& object, const NodeKey& receiver) {
+void PullScheduler::SwapWithDescendants(Object& object, const NodeKey& receiver,
+                                        const NodeKey& sender) {
   RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->first_receiver == nullptr) return;
   // Another node can still feed the receiver: its own receivers keep their pulls.
   if (!planner_.Choose(*object.tree, member, context_.now).troubled) return;
-  RequeueReceivers(object, *member);
+  RequeueReceivers(object, *member, sender);
 }
 
-void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& sender) {
-  // Requeue unlinks the first receiver from the sender's list, so the loop ends.
-  while (sender.first_receiver != nullptr) {
-    const NodeKey receiver = sender.first_receiver->receiver->endpoint.node;
+void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& sender,
+                                     const NodeKey& unreached) {
+  std::vector<const RelayTree::Member*> senders = {&sender};
+  while (!senders.empty()) {
+    const RelayTree::Member& from = *senders.back();
+    if (from.first_receiver == nullptr) {
+      senders.pop_back();
+      continue;
+    }
+    // Requeue unlinks the first receiver from the sender's list, so the loop ends.
+    const RelayTree::Member* const to = from.first_receiver->receiver;
+    const NodeKey receiver = to->endpoint.node;
     Requeue(object, receiver);
     ++context_.counters.repairs;
     if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
+    if (planner_.pairs().Cut(receiver, unreached, context_.now)) senders.push_back(to);
   }
 }
 
@@ -230,7 +242,8 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
 }
 
 // A connection can be slow, so the node continues to connect until it is given another sender. If
-// only its own receivers could be that sender, they are planned again first.
+// only its own receivers could be that sender, they are planned again first. If only a relay could,
+// the receiver waits for it: it is no sender meanwhile.
 void PullScheduler::NoteUnconnected(Object& object, RelayTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   const NodeKey sender = receiver->sender()->endpoint.node;
@@ -240,9 +253,12 @@ void PullScheduler::NoteUnconnected(Object& object, RelayTree::Member* receiver)
   if (!planner_.Choose(*object.tree, receiver, context_.now).troubled) {
     return MoveToBetterSender(object, receiver);
   }
-  if (receiver->first_receiver == nullptr) return;
+  // A relay that reaches no sender is replaced, and so is one that its receiver does not reach.
+  if (receiver->first_receiver == nullptr && !routes_.Around(object, key)) {
+    return FollowRoutes(object);
+  }
   Requeue(object, key);
-  RequeueReceivers(object, *receiver);
+  RequeueReceivers(object, *receiver, sender);
   objects_.Reevaluate(object);
 }
 

@@ -39,7 +39,8 @@ PullScheduler::PullScheduler(const Parts& parts, PullListener& listener)
       placements_(parts.placements),
       listener_(listener),
       planner_(parts.context.options.lease, parts.context.options.relay_bytes),
-      prober_(context_, nodes_, outbox_, planner_.pairs()) {}
+      prober_(context_, nodes_, outbox_, planner_.pairs()),
+      routes_(context_, nodes_, outbox_, objects_, placements_, planner_) {}
 
 absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
@@ -62,6 +63,7 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   if (object.LacksRoom(asked)) {
     RemovePartialCopy(object, node.key);
     listener_.OnRefused(object, node.key);
+    routes_.OnRefused(object, node.key);
   }
   objects_.Reevaluate(object);
   return absl::OkStatus();
@@ -221,7 +223,31 @@ void PullScheduler::Plan(Object& object) {
   for (uint64_t assigned = context_.counters.assigned;; assigned = context_.counters.assigned) {
     Round round;
     if (object.adopted()) PlanRound(object, round);
-    if (!round.awaits_near_node || context_.counters.assigned == assigned) return;
+    ServeAgain(object, round.isolated);
+    if (!round.awaits_near_node || context_.counters.assigned == assigned) break;
+  }
+  FollowRoutes(object);
+}
+
+// Last: the relay can have been assigned its sender in this turn, after its receiver was planned.
+void PullScheduler::FollowRoutes(Object& object) {
+  if (!routes_.Has(object)) return;
+  routes_.Refresh(object);
+  for (const NodeKey& key : routes_.Ready(object)) {
+    if (object.wants.at(key).state == WantState::kPulling) {
+      MoveToBetterSender(object, object.tree->Find(key));
+    } else {
+      ServeAgain(object, {key});
+    }
+  }
+}
+
+void PullScheduler::ServeAgain(Object& object, const std::vector<NodeKey>& nodes) {
+  for (const NodeKey& key : nodes) {
+    if (!MayBeServed(object, key)) continue;
+    Round round;
+    round.last = true;
+    Serve(object, *nodes_.Find(key), object.wants.at(key), round);
   }
 }
 
@@ -279,6 +305,10 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   planner_.ExpectReceivers(tree, (*round.left)--);
   const PullPlanner::Choice choice =
       planner_.Choose(tree, receiver, context_.now, NodeKey(), NearNodeOf(object, node.key, want));
+  if (choice.troubled && AwaitsRelay(object, node.key, round)) {
+    if (joined_now) tree.Remove(node.key);
+    return true;
+  }
   if (choice.sender != nullptr &&
       !(object.inline_entry.cached() && PrefersInline(object, node, choice))) {
     Assign(object, node, want, choice.sender, choice.finish);
@@ -328,6 +358,13 @@ bool PullScheduler::AwaitsNearNode(const Object& object, const NodeKey& key, Wan
   if (!near.valid()) return false;
   const RelayTree::Member* member = object.tree->Find(near);
   return member == nullptr || !member->rooted();
+}
+
+bool PullScheduler::AwaitsRelay(Object& object, const NodeKey& key, Round& round) {
+  if (object.inline_entry.cached() || !routes_.Isolated(object, key)) return false;
+  if (round.last) return routes_.Around(object, key);
+  round.isolated.push_back(key);
+  return true;
 }
 
 void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender,
@@ -429,6 +466,11 @@ void PullScheduler::OnCopyRemoved(Object& object, const NodeKey& key) {
   object.tree->Remove(key);
 }
 
+void PullScheduler::DropTree(Object& object) {
+  object.tree.reset();
+  routes_.EndAll(object);
+}
+
 // With more than one copy the next Get uses the tree again. Making it costs a step for each copy.
 void PullScheduler::DropTreeIfIdle(Object& object) {
   if (object.tree == nullptr || !object.wants.empty() || object.copies.size() > 1) return;
@@ -440,7 +482,12 @@ absl::Status PullScheduler::OnUnwant(Node& node, const v1::Unwant& m) {
   // By the number of the order: a refusal that crossed a later Fetch must not answer that one.
   if (m.fetch() != 0) placements_.Refused(id, node.key, m.fetch());
   Object* object = objects_.Find(id);
-  if (object == nullptr || !object->wants.contains(node.key)) return absl::OkStatus();
+  if (object == nullptr) return absl::OkStatus();
+  routes_.OnRefused(*object, node.key, m.fetch());
+  if (!object->wants.contains(node.key)) {
+    if (routes_.Has(*object)) objects_.Reevaluate(*object);
+    return absl::OkStatus();
+  }
   EndWant(*object, node.key);
   // The node drops its part: its receivers get another sender now, not when their pulls fail.
   RemovePartialCopy(*object, node.key);
@@ -550,6 +597,7 @@ absl::Status PullScheduler::CheckWants(const Object& object) const {
 }
 
 absl::Status PullScheduler::CheckInvariants() const {
+  if (absl::Status status = routes_.CheckInvariants(); !status.ok()) return status;
   absl::btree_map<NodeKey, uint64_t> pulls;
   absl::btree_map<NodeKey, int> pushes;
   size_t open = 0;

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
@@ -34,6 +35,7 @@
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/cut_prober.h"
 #include "src/directory/pulls/pull_planner.h"
+#include "src/directory/pulls/pull_routes.h"
 #include "src/directory/pulls/relay_tree.h"
 
 namespace phalanx::directory {
@@ -85,12 +87,13 @@ class PullScheduler final : public ObjectPulls {
   void AdmitOutsidePulls(Object& object, const NodeKey& sender) override;
   void RequeueOutsidePulls(Object& object) override;
   void RefuseWants(Object& object) override;
-  void DropTree(Object& object) override { object.tree.reset(); }
+  void DropTree(Object& object) override;
   void DropTreeIfIdle(Object& object) override;
 
   void Tick() { planner_.Tick(context_.now); }
 
   const PullPlanner& planner() const { return planner_; }
+  const PullRoutes& routes() const { return routes_; }
   // Shared with reductions.
   FailedPairs& pairs() { return planner_.pairs(); }
   CutProber& prober() { return prober_; }
@@ -103,6 +106,9 @@ class PullScheduler final : public ObjectPulls {
     // The nodes that wait and can be served, the current one among them; counted when first needed.
     std::optional<size_t> left;
     bool awaits_near_node = false;  // a node waits for its near node
+    // The nodes that reach no sender. Planned once more after the others, which they may reach.
+    std::vector<NodeKey> isolated;
+    bool last = false;  // this is that time
   };
 
   // Answers the want if that is possible at once, else keeps it.
@@ -126,6 +132,9 @@ class PullScheduler final : public ObjectPulls {
   NodeKey NearNodeOf(const Object& object, const NodeKey& key, const Want& want);
   // Returns true while the want waits for its near node to receive some of the object.
   bool AwaitsNearNode(const Object& object, const NodeKey& key, Want& want);
+  // Returns true if the node, all senders of which have failed it, is passed over: until the others
+  // are planned, or until its relay can send.
+  bool AwaitsRelay(Object& object, const NodeKey& key, Round& round);
   void Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender, Instant finish);
 
   // ---- the tree
@@ -133,10 +142,15 @@ class PullScheduler final : public ObjectPulls {
   RelayTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
   // The receiver's pull ends; `completed`: because it has every byte.
   void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false);
-  void RequeueReceivers(Object& object, const RelayTree::Member& sender);
+  // Also the receivers of those that are known not to reach `unreached`, if it is valid.
+  void RequeueReceivers(Object& object, const RelayTree::Member& sender,
+                        const NodeKey& unreached = NodeKey());
+  // Renews the ways around cut pairs, and assigns relays to the receivers that wait for them.
+  void FollowRoutes(Object& object);
+  void ServeAgain(Object& object, const std::vector<NodeKey>& nodes);
   // Two nodes cannot reach each other: if only descendants of the receiver are left to pull from,
   // they are requeued and the receiver can pull from them.
-  void SwapWithDescendants(Object& object, const NodeKey& receiver);
+  void SwapWithDescendants(Object& object, const NodeKey& receiver, const NodeKey& sender);
   // Returns true if `sender` was listed and feeds the want in the tree now.
   bool LinkRegisteredPull(Object& object, Node& node, Want& want, const NodeKey& sender);
 
@@ -165,6 +179,7 @@ class PullScheduler final : public ObjectPulls {
   PullListener& listener_;
   PullPlanner planner_;
   CutProber prober_;
+  PullRoutes routes_;
   size_t open_wants_ = 0;
   size_t waiting_wants_ = 0;
 };

@@ -46,6 +46,17 @@ World::World(Options options, uint64_t seed) : options_(std::move(options)), ran
     node.info.set_address(absl::StrCat("10.0.0.", i, ":1"));
     Open(node);
   }
+  if (options_.cuts) DrawCuts();
+}
+
+// One node at least reaches all others, in both directions.
+void World::DrawCuts() {
+  const uint64_t lonely = nodes_[0].key.node;
+  for (size_t i = 1; i + 1 < nodes_.size(); ++i) {
+    const uint64_t other = nodes_[i].key.node;
+    if (random_.Chance(0.5)) cuts_.insert({lonely, other});
+    if (random_.Chance(0.5)) cuts_.insert({other, lonely});
+  }
 }
 
 ObjectId World::AnyObject() { return ids_[random_.Below(ids_.size())]; }
@@ -246,7 +257,9 @@ void World::SendProgress(Node& node) {
     if (local.plan == 0) continue;
     v1::Progress::Pull& pull = *About(id, local.generation, m.add_pulls());
     pull.set_plan_id(local.plan);
-    pull.add_watermarks(random_.Below(local.size + 1));
+    const bool cut = Cut(node, local.sender);
+    pull.set_connecting(cut && random_.Chance(0.5));
+    pull.add_watermarks(cut ? 0 : random_.Below(local.size + 1));
     pull.set_bytes_per_second(random_.Chance(0.3) ? 1e3 : 1e6);
     pull.set_starved_ns(random_.Below(3) * 100'000'000);
   }
@@ -262,6 +275,10 @@ void World::Fail(Node& node, const ObjectId& id, absl::StatusCode code) {
   local.plan = 0;
 }
 
+bool World::Cut(const Node& receiver, const NodeKey& sender) const {
+  return cuts_.contains({receiver.key.node, sender.node});
+}
+
 void World::RunPull(Node& node) {
   std::vector<ObjectId> pulling;
   for (const auto& [id, local] : node.locals) {
@@ -272,6 +289,11 @@ void World::RunPull(Node& node) {
   Local& local = node.locals.at(id);
   Node* sender = FindLife(local.sender);
   if (sender == nullptr) return Fail(node, id, absl::StatusCode::kUnavailable);
+  if (Cut(node, local.sender)) {
+    return Fail(
+        node, id,
+        random_.Chance(0.5) ? absl::StatusCode::kUnavailable : absl::StatusCode::kDeadlineExceeded);
+  }
   const auto there = sender->locals.find(id);
   if (there == sender->locals.end() || there->second.generation != local.generation) {
     return Fail(node, id, absl::StatusCode::kNotFound);
@@ -299,11 +321,7 @@ void World::Act() {
   if (dice < 40) {
     AskFor(node, AnyObject(), /*keep=*/random_.Chance(0.1));
   } else if (dice < 43 && !node.wants.empty()) {
-    const ObjectId id = node.wants.begin()->first;
-    node.wants.erase(id);
-    node.lacking.erase(id);
-    if (const auto at = node.locals.find(id); at != node.locals.end()) node.locals.erase(at);
-    SetId(id, node.to_shard.emplace_back().mutable_unwant());
+    GiveUp(node, node.wants.begin()->first, /*order=*/0);
   } else if (dice < 53) {
     SealOne(node);
   } else if (dice < 55) {
@@ -499,8 +517,25 @@ void World::OnDeliver(Node& node, const v1::Deliver& m) {
   node.fetches.erase(fetch);
 }
 
+void World::GiveUp(Node& node, const ObjectId& id, PlanId order) {
+  node.wants.erase(id);
+  node.lacking.erase(id);
+  if (const auto at = node.locals.find(id); at != node.locals.end()) node.locals.erase(at);
+  v1::Unwant& unwant = *node.to_shard.emplace_back().mutable_unwant();
+  SetId(id, &unwant);
+  unwant.set_fetch(order);
+}
+
 void World::OnFetch(Node& node, const v1::Fetch& m) {
   const ObjectId id = IdOf(m.object_id());
+  if (m.end()) {
+    const auto fetch = node.fetches.find(id);
+    if (fetch == node.fetches.end() || fetch->second != m.plan_id()) return;
+    node.fetches.erase(fetch);
+    // A client of the node can want it, too.
+    if (node.wants.contains(id) && random_.Chance(0.7)) GiveUp(node, id, m.plan_id());
+    return;
+  }
   const auto local = node.locals.find(id);
   if (local != node.locals.end() && local->second.complete && !local->second.evicting) {
     local->second.primary |= m.keep();

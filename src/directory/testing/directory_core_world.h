@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,6 +42,9 @@ class World {
     bool drains = true;
     bool stale_reports = true;
     bool memory_runs_out = true;
+    // One node reaches only some of the others, or only some reach it, to the end. With crashes,
+    // the nodes that reach both could be gone.
+    bool cuts = false;
     // Prints every event and every message, as it is taken, to stderr.
     bool trace = false;
     // Called with every message of the core, in order, also those to nodes that are down. Can be
@@ -109,6 +113,10 @@ class World {
   void FindMemory(Node& node);
   void SendProgress(Node& node);
   void RunPull(Node& node);
+  void DrawCuts();
+  bool Cut(const Node& receiver, const NodeKey& sender) const;
+  // The node does not want the object any more. `order`: that of a Fetch, or 0.
+  void GiveUp(Node& node, const ObjectId& id, PlanId order);
   void Fail(Node& node, const ObjectId& id, absl::StatusCode code);
   bool SendOne(Node& node);
   bool ReceiveOne(Node& node);
@@ -140,6 +148,7 @@ class World {
   std::vector<Node> nodes_;
   std::vector<ObjectId> ids_;
   std::set<Generation> deleted_;
+  std::set<std::pair<uint64_t, uint64_t>> cuts_;  // receiver and sender, by the ids of their keys
   uint64_t next_request_ = 1;
   absl::Status wrong_;
   bool settling_ = false;

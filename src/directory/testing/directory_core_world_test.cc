@@ -46,5 +46,9 @@ TEST(DirectoryCoreWorldTest, EveryNodeIsServedAfterSessionsAreFenced) {
 
 TEST(DirectoryCoreWorldTest, EveryNodeIsServedAfterTheShardRestarts) { RunSeeds({}, 1500); }
 
+TEST(DirectoryCoreWorldTest, EveryNodeIsServedAroundCuts) {
+  RunSeeds({.crashes = false, .cuts = true}, 400);
+}
+
 }  // namespace
 }  // namespace phalanx::directory

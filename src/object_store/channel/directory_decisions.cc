@@ -242,6 +242,7 @@ void DirectoryDecisions::OnEvictReply(const v1::EvictReply& reply) {
 void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(fetch.object_id());
   if (!id.ok()) return;
+  if (fetch.end()) return OnFetchEnd(*id, fetch.plan_id());
   Copy* copy = table_.Complete(*id);
   if (copy == nullptr || copy->standing != Standing::kAdopted) {
     if (!fetch.only_confirm()) runner_.Fetch(*id, fetch.keep(), fetch.plan_id());
@@ -252,6 +253,13 @@ void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
   if (fetch.keep()) table_.MakePrimary(copy);
   // A request to evict the copy, which is on its way, reports the same.
   if (copy->eviction != Copy::Eviction::kAsked) reporter_.ReportComplete(*copy, fetch.plan_id());
+}
+
+void DirectoryDecisions::OnFetchEnd(const ObjectId& id, PlanId order) {
+  turns_.Touch(id);
+  pulls_.EndOrder(id, order);
+  // It was fetched for other nodes, so it is worth less than what clients of this node have read.
+  if (Copy* copy = table_.Complete(id); copy != nullptr) table_.MakeOldest(copy);
 }
 
 // The mark of a copy that is gone is never registered again.

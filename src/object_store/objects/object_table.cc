@@ -197,6 +197,12 @@ void ObjectTable::LeaveEviction(Copy* copy) {
   }
 }
 
+void ObjectTable::MakeOldest(Copy* copy) {
+  if (copy->eviction != Copy::Eviction::kCandidate) return;
+  LeaveEviction(copy);
+  Update(copy, /*oldest=*/true);
+}
+
 void ObjectTable::MarkAsked(Copy* copy) {
   PHALANX_CHECK(copy->eviction == Copy::Eviction::kCandidate, "only a candidate is asked for");
   LeaveEviction(copy);

@@ -146,6 +146,8 @@ class ObjectTable {
   uint64_t evictable_bytes() const { return candidate_bytes_ + asked_bytes_; }
   uint64_t asked_bytes() const { return asked_bytes_; }
   size_t asked() const { return asked_; }
+  // A candidate becomes the oldest one; another copy is left as it is.
+  void MakeOldest(Copy* copy);
   // REQUIRES: a candidate.
   void MarkAsked(Copy* copy);
   // REQUIRES: asked. Not a candidate again before Reconsider.

@@ -63,6 +63,20 @@ TEST(ObjectTableTest, ADetachedCopyLivesUntilItsLastPinAndIsCountedUntilThen) {
   EXPECT_EQ(table.pinned_bytes(), 0u);
 }
 
+TEST(ObjectTableTest, ACandidateCanBeMadeTheOldest) {
+  ObjectTable table(100);
+  Copy* a = AddCopy(table, 1, 1, 10);
+  Copy* b = AddCopy(table, 2, 1, 10);
+  table.MakeOldest(b);
+  EXPECT_EQ(table.OldestCandidate(), b);
+  table.Pin(a);
+  table.MakeOldest(a);
+  EXPECT_EQ(table.OldestCandidate(), b) << "it cannot be evicted";
+  EXPECT_EQ(table.evictable_bytes(), 10u);
+  EXPECT_THAT(table.CheckInvariants(), IsOk());
+  table.Unpin(a);
+}
+
 TEST(ObjectTableTest, RefusedCopiesComeBackAsTheOldestOnesAfterTheirTime) {
   ObjectTable table(100);
   Copy* a = AddCopy(table, 1, 1, 10);

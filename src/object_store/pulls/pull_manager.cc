@@ -198,6 +198,11 @@ void PullManager::EndFetch(const ObjectId& id) {
   if (!pull->wanted) GiveUp(id, *pull, absl::CancelledError("it is not fetched any more"));
 }
 
+void PullManager::EndOrder(const ObjectId& id, PlanId order) {
+  const Pull* pull = FindPull(id);
+  if (pull != nullptr && pull->order == order) EndFetch(id);
+}
+
 bool PullManager::Fetches(const ObjectId& id) const {
   const Pull* pull = FindPull(id);
   return pull != nullptr && pull->fetch;

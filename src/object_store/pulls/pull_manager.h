@@ -140,6 +140,8 @@ class PullManager {
   void AskAgain(const ObjectId& id);
   // The object arrived by another way: ends a Fetch.
   void EndFetch(const ObjectId& id);
+  // The same if this is the last order.
+  void EndOrder(const ObjectId& id, PlanId order);
   bool Fetches(const ObjectId& id) const;
   // Returns true if no pull of the object runs and none waits for memory.
   bool Idle(const ObjectId& id) const;

@@ -113,6 +113,10 @@ void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::Pull
   Copy* copy = it->second.copy;
   running_.erase(it);
   if (!outcome.status.ok()) ++failed_;
+  // Not that of a pull that was replaced.
+  if (!outcome.status.ok() && !absl::IsCancelled(outcome.status)) {
+    gets_.NoteFailure(id, outcome.status);
+  }
   PullEnd end;
   end.outcome = outcome;
   end.complete = copy->buffer->complete();

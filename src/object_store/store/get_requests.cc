@@ -218,6 +218,11 @@ void GetRequests::VoidReaders(Copy* copy, const absl::Status& why) {
   }
 }
 
+void GetRequests::NoteFailure(const ObjectId& id, const absl::Status& failure) {
+  const auto gets = gets_.find(id);
+  if (gets != gets_.end()) gets->second->failure = failure;
+}
+
 void GetRequests::EndAll(const ObjectId& id, const absl::Status& why, bool only_unless_lost) {
   const auto it = gets_.find(id);
   if (it == gets_.end()) return;
@@ -269,6 +274,11 @@ absl::Status GetRequests::DeadlineStatus(const Request& request) const {
                                               pulls_.WaitsForMemory(request.object));
   if (!memory) {
     const bool get = std::holds_alternative<GetPart>(request.part);
+    const auto gets = gets_.find(request.object);
+    if (get && gets != gets_.end() && !gets->second->failure.ok()) {
+      return absl::DeadlineExceededError(text(absl::StrCat(
+          "no copy has arrived before the deadline: ", gets->second->failure.message())));
+    }
     return absl::DeadlineExceededError(
         text(get ? "it was not put, or no copy has arrived, before the deadline"
                  : "no answer before the deadline"));

@@ -68,6 +68,8 @@ class GetRequests {
   void VoidReaders(Copy* copy, const absl::Status& why);
   // The copy is complete: its streaming Gets have got it.
   void EndReaders(Copy* copy);
+  // A pull of the object has failed: the error of Gets whose deadline passes names the cause.
+  void NoteFailure(const ObjectId& id, const absl::Status& failure);
   // Answers the Gets that wait for the object; `only_unless_lost`: those with `fail_when_lost`.
   void EndAll(const ObjectId& id, const absl::Status& why, bool only_unless_lost = false);
 
@@ -93,6 +95,7 @@ class GetRequests {
     size_t waiting_streaming = 0;  // of these, those that can stream a partial copy
     ObjectId near;                 // of the first of them
     ObjectName name;               // likewise
+    absl::Status failure;          // of the last pull that failed
   };
 
   // Answers the Get from a copy here, parks it, or has it wait. REQUIRES: admitted.

@@ -64,6 +64,32 @@ class StoreBroadcastTest : public ::testing::Test {
   std::optional<absl::StatusOr<int>> answer_;
 };
 
+v1::ShardMessage Fetch(PlanId plan, bool end) {
+  v1::ShardMessage message;
+  message.mutable_fetch()->set_object_id(IdBytes(Id(2)));
+  message.mutable_fetch()->set_plan_id(plan);
+  message.mutable_fetch()->set_end(end);
+  return message;
+}
+
+TEST_F(StoreBroadcastTest, AnOrderThatTheShardEndsIsGivenUp) {
+  w_.Shard(Fetch(5, /*end=*/false));
+  ASSERT_EQ(w_.Sent<v1::Want>().size(), 1u);
+  w_.Shard(Fetch(4, /*end=*/true));
+  EXPECT_THAT(w_.Sent<v1::Unwant>(), IsEmpty()) << "an earlier order";
+  w_.Shard(Fetch(5, /*end=*/true));
+  ASSERT_EQ(w_.Sent<v1::Unwant>().size(), 1u);
+  EXPECT_EQ(w_.Sent<v1::Unwant>()[0].fetch(), 5u);
+}
+
+TEST_F(StoreBroadcastTest, AnEndedOrderDoesNotEndTheGetsOfClients) {
+  const auto reading = w_.Get(Id(2));
+  w_.Shard(Fetch(5, /*end=*/false));
+  w_.Shard(Fetch(5, /*end=*/true));
+  EXPECT_THAT(w_.Sent<v1::Unwant>(), IsEmpty());
+  EXPECT_FALSE(reading->answered());
+}
+
 TEST_F(StoreBroadcastTest, ABroadcastEndsWithTheAnswerOfTheShard) {
   const RequestId request = Ask({{"a", "*"}, true, false});
   const v1::BroadcastRequest asked = w_.Sent<v1::BroadcastRequest>().at(0);

@@ -244,6 +244,16 @@ TEST(StoreGetTest, ALaterGetWithAShorterDeadlineEndsFirst) {
   EXPECT_THAT(patient->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
+TEST(StoreGetTest, TheDeadlineNamesWhyThePullFailed) {
+  StoreWorld w;
+  const auto reading = w.Get(Id(1), w.now() + absl::Seconds(1));
+  w.Shard(Assign(Id(1), kFirst, {.size = 100, .plan = 4}));
+  w.Run([&] { w.pulls().End(0, absl::UnavailableError("pull from node 2 at 10.0.0.2:7000")); });
+  w.Pass(absl::Seconds(1));
+  EXPECT_THAT(reading->status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("10.0.0.2:7000")));
+}
+
 TEST(StoreGetTest, AGetWithAPastDeadlineReturnsOnlyALocalCopy) {
   StoreWorld w;
   EXPECT_THAT(w.Get(Id(1), w.now())->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));

@@ -60,12 +60,17 @@ class CutSimulation {
   bool failed() { return !cluster_.journal().violation().ok(); }
   bool Until(absl::string_view what, absl::FunctionRef<bool()> done);
   void Connect();
+  bool Reduces() const { return plan_.kind <= CutPlan::Kind::kSomeOf; }
   // Runs one round and checks the result. Returns the time that it has taken.
   absl::Duration RunRound();
+  absl::Duration RunReduction(const std::string& name);
+  absl::Duration RunTransfer();
   void Put(int n, const ObjectId& source);
   void Reduce(int n);
   void Get(int n);
+  void Broadcast(int n);
   void CheckView(int n, const View& view);
+  void CheckSum(int n, const View& view, const std::vector<ObjectId>& from);
   void CheckTime(absl::Duration took, absl::Duration bound);
   void Forget();
   void DrawPairs();
@@ -170,9 +175,16 @@ void CutSimulation::Get(int n) {
   cluster_.store(n)->Get(ClientOf(n), {round_.target, Instant::Infinite()}, std::move(events));
 }
 
+void CutSimulation::Broadcast(int n) {
+  cluster_.store(n)->Broadcast(ClientOf(n), round_.target, {.nodes = {"*"}}, Instant::Infinite(),
+                               [this](const absl::StatusOr<int>& nodes) {
+                                 cluster_.journal().Violation("Broadcast", nodes.status());
+                                 ++round_.done;
+                               });
+}
+
 void CutSimulation::CheckView(int n, const View& view) {
-  const absl::Span<char> bytes(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
-  bytes_checked_ += bytes.size();
+  if (!Reduces()) return CheckSum(n, view, round_.sources);
   round_.sliced = view.buffer->layout().slices > 1;
   from_rings_ += round_.sliced ? 1 : 0;
   const auto wrong = [this, n](absl::string_view what) {
@@ -196,6 +208,15 @@ void CutSimulation::CheckView(int n, const View& view) {
   }
   const std::set<ObjectId> distinct(from.begin(), from.end());
   if (distinct.size() != from.size()) return wrong("has a source twice");
+  CheckSum(n, view, from);
+}
+
+void CutSimulation::CheckSum(int n, const View& view, const std::vector<ObjectId>& from) {
+  const auto wrong = [this, n](absl::string_view what) {
+    cluster_.journal().Violation(absl::StrCat("the object on ", NodeName(n), " ", what));
+  };
+  const absl::Span<char> bytes(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
+  bytes_checked_ += bytes.size();
   if (bytes.size() != plan_.elements * sizeof(uint64_t)) return wrong("has another size");
   for (uint64_t i = 0; i < plan_.elements; ++i) {
     uint64_t sum = 0;
@@ -211,6 +232,13 @@ absl::Duration CutSimulation::RunRound() {
   const std::string name = absl::StrCat("round ", ++rounds_);
   cluster_.journal().Note("---- ", name);
   round_.target = ObjectId::FromName("target", name);
+  const absl::Duration took = Reduces() ? RunReduction(name) : RunTransfer();
+  cluster_.journal().Note(name, " took ", absl::FormatDuration(took));
+  Forget();
+  return took;
+}
+
+absl::Duration CutSimulation::RunReduction(const std::string& name) {
   for (int n = 0; n < plan_.sources; ++n) {
     round_.sources.push_back(ObjectId::FromName(name, absl::StrCat(n)));
     cluster_.OnNode(n, [this, n] { Put(n, round_.sources[static_cast<size_t>(n)]); });
@@ -233,9 +261,38 @@ absl::Duration CutSimulation::RunRound() {
     if (plan_.relay_dies) KillRelay();
     return round_.done == static_cast<size_t>(callers + plan_.sources);
   });
+  return cluster_.scheduler().now() - began;
+}
+
+// The holder is at one end of a cut, at the other one in the next round.
+absl::Duration CutSimulation::RunTransfer() {
+  Pair ends = pairs_.empty() ? Pair{0, 1} : pairs_.front();
+  if (rounds_ % 2 == 0) std::swap(ends.first, ends.second);
+  const auto [holder, reader] = ends;
+  round_.sources = {round_.target};
+  cluster_.OnNode(holder, [this, n = holder] { Put(n, round_.target); });
+  Until("putting the object", [this] { return round_.put == 1; });
+  const Instant began = cluster_.scheduler().now();
+  const bool everybody = plan_.kind == CutPlan::Kind::kBroadcast;
+  if (everybody) cluster_.OnNode(holder, [this, n = holder] { Broadcast(n); });
+  cluster_.OnNode(reader, [this, n = reader] { Get(n); });
+  Until("the transfer", [this, everybody] {
+    if (plan_.relay_dies) KillRelay();
+    return round_.done == (everybody ? 2 : 1);
+  });
   const absl::Duration took = cluster_.scheduler().now() - began;
-  cluster_.journal().Note(name, " took ", absl::FormatDuration(took));
-  Forget();
+  Until("the end of the relays' pulls", [this] {
+    const v1::DescribeObjectResponse object = cluster_.Describe(round_.target);
+    return object.waiting_size() == 0 &&
+           std::none_of(object.copies().begin(), object.copies().end(),
+                        [](const v1::CopyDescription& copy) { return copy.pulling(); });
+  });
+  // One node only reaches the lonely holder: the others that were tried have no copy.
+  const bool lonely = plan_.which == CutPlan::Which::kAllButOne && rounds_ % 2 == 1;
+  if (lonely && !everybody && !failed() &&
+      cluster_.Describe(round_.target).summary().complete_copies() > 3) {
+    cluster_.journal().Violation("a node has fetched the object for nobody");
+  }
   return took;
 }
 
@@ -297,7 +354,10 @@ void CutSimulation::Cut() {
 void CutSimulation::KillRelay() {
   // Not the last one.
   for (int n = plan_.sources; n < cluster_.num_nodes() && !killed_; ++n) {
-    if (cluster_.node(n) == nullptr || cluster_.node(n)->reducer().stats().folds == 0) continue;
+    if (cluster_.node(n) == nullptr) continue;
+    const bool folds = cluster_.node(n)->reducer().stats().folds != 0;
+    const bool pulls = !Reduces() && cluster_.store(n)->stats().objects != 0;
+    if (!folds && !pulls) continue;
     cluster_.CrashNode(n);
     killed_ = true;
   }
@@ -316,7 +376,9 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
   }
   for (int i = 0; i < kRoundsWithCuts && !failed(); ++i) {
     const uint64_t rings = Counter("rings");
-    const bool known = i + 1 == kRoundsWithCuts && plan_.which == CutPlan::Which::kOnePair;
+    // A Delete waits for the lease of a dead relay with a copy, and then the cut is forgotten.
+    const bool known = i + 1 == kRoundsWithCuts && plan_.which == CutPlan::Which::kOnePair &&
+                       (Reduces() || !killed_);
     CheckTime(RunRound(), 2 * usual + (known ? kToGoAround : kToFindCuts));
     if (known && Counter("rings") > rings && !round_.sliced) {
       cluster_.journal().Violation("a ring was begun across a known cut");
@@ -325,9 +387,9 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
   if (!failed()) {
     cluster_.HealEverything();
     cluster_.scheduler().RunFor(plan_.cluster.lease + absl::Seconds(1));
-    const uint64_t relayed = Counter("folds_relayed");
+    const uint64_t relayed = Counter("folds_relayed") + Counter("pulls_relayed");
     CheckTime(RunRound(), usual * 1.5 + kToGoAround);
-    if (Counter("folds_relayed") > relayed) {
+    if (Counter("folds_relayed") + Counter("pulls_relayed") > relayed) {
       cluster_.journal().Violation("a pair that has healed is not used");
     }
   }
@@ -419,8 +481,15 @@ CutPlan DrawCutPlan(uint64_t seed, bool /*peace*/) {
   return plan;
 }
 
+CutPlan DrawTransferCutPlan(uint64_t seed, bool peace) {
+  CutPlan plan = DrawCutPlan(seed, peace);
+  plan.kind = Random(seed).Chance(0.5) ? CutPlan::Kind::kGet : CutPlan::Kind::kBroadcast;
+  return plan;
+}
+
 std::string Describe(const CutPlan& plan) {
-  constexpr const char* kKinds[] = {"reduce", "allreduce", "fixed order", "all but one of"};
+  constexpr const char* kKinds[] = {"reduce",         "allreduce", "fixed order",
+                                    "all but one of", "get",       "broadcast"};
   constexpr const char* kPairs[] = {"one pair", "two pairs", "all links of one node but one"};
   constexpr const char* kHows[] = {"silent", "silent one way", "refused", "refused one way"};
   return absl::StrCat(kKinds[static_cast<int>(plan.kind)], " ", plan.sources, " sources of ",

@@ -1,9 +1,12 @@
-// Simulated reductions among nodes of which some pairs cannot reach each other, for as long as it
-// lasts: all other links are fine, and every node is in touch with the directory. Testonly.
+// Simulated reductions, Gets and broadcasts among nodes of which some pairs cannot reach each
+// other, for as long as it lasts: all other links are fine, and every node is in touch with the
+// directory. Testonly.
 //
-// A run is a few rounds of one kind of reduction in one cluster, with other sources each time. It
+// A run is a few rounds of one kind in one cluster, with other objects each time: a reduction, a
+// Get at one end of a cut of an object at the other end, or a broadcast from there to all nodes. It
 // checks
-//  1. that every round ends, with the exact sum, within twice the time of a round without cuts and
+//  1. that every round ends, with the exact bytes, within twice the time of a round without cuts
+//  and
 //     a second. A round that finds all cuts known need not find them again, and has no second. A
 //     node that reaches one other only has two seconds: the node that hands its bytes on is found
 //     by trial;
@@ -22,7 +25,7 @@
 namespace phalanx::sim {
 
 struct CutPlan {
-  enum class Kind { kReduce, kAllReduce, kFixedOrder, kSomeOf };
+  enum class Kind { kReduce, kAllReduce, kFixedOrder, kSomeOf, kGet, kBroadcast };
   enum class Which { kOnePair, kTwoPairs, kAllButOne };
   enum class How { kSilent, kSilentOneWay, kRefused, kRefusedOneWay };
 
@@ -31,7 +34,8 @@ struct CutPlan {
   Kind kind = Kind::kReduce;
   Which which = Which::kOnePair;
   How how = How::kSilent;
-  // Sources of 8-byte elements, each on a node of its own; the other nodes have none.
+  // Sources of 8-byte elements, each on a node of its own; the other nodes have none. A Get or a
+  // broadcast is of one of them.
   int sources = 6;
   uint64_t elements = 60'000;
   bool half_way = false;  // the links are cut when half of the usual time has passed
@@ -40,8 +44,9 @@ struct CutPlan {
   bool relay_dies = false;
 };
 
-// Every plan has cuts: `peace` is ignored.
+// Of a reduction; of a Get or a broadcast. Every plan has cuts: `peace` is ignored.
 CutPlan DrawCutPlan(uint64_t seed, bool peace = false);
+CutPlan DrawTransferCutPlan(uint64_t seed, bool peace = false);
 std::string Describe(const CutPlan& plan);
 // `operations` are the rounds.
 SimulationResult RunCutSimulation(const CutPlan& plan);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "gtest/gtest.h"
 #include "src/common/elements.h"
 #include "src/directory/core/directory_core.h"
@@ -31,6 +32,11 @@ class ResultMetadata : public testing::ReduceTest {
   static v1::Reduction& In(v1::NodeMessage& message) {
     return *message.mutable_reduce_request()->mutable_reduction();
   }
+  // Node 2 sends the request with another argument.
+  void AskWith(v1::NodeMessage request, absl::FunctionRef<void(v1::Reduction&)> change) {
+    change(In(request));
+    Send(2, request);
+  }
   // Of the last order to compute the root.
   std::string AtRoot() { return FoldAt(RootAt())->metadata(); }
 };
@@ -57,9 +63,7 @@ TEST_F(ResultMetadata, IsThatOfTheFirstThatHasAny) {
 
 TEST_F(ResultMetadata, IsOfOneThatWentIn) {
   AddNodes(3);
-  v1::NodeMessage message = Request(3);
-  In(message).set_num_objects(2);
-  Send(2, message);
+  AskWith(Request(3), [](v1::Reduction& asked) { asked.set_num_objects(2); });
   PutWith(2, 2, "third");
   PutWith(1, 1, "second");
   ASSERT_GE(RootAt(), 0);
@@ -79,9 +83,7 @@ TEST_F(ResultMetadata, TravelsWithSmallSources) {
 
 TEST_F(ResultMetadata, OfAFixedOrderIsTheFirstOnesToo) {
   AddNodes(3);
-  v1::NodeMessage message = Request(3);
-  In(message).set_order(1);
-  Send(2, message);
+  AskWith(Request(3), [](v1::Reduction& asked) { asked.set_order(1); });
   PutWith(1, 1, "second");
   PutWith(2, 2, "third");
   PutWith(0, 0, "first");
@@ -90,9 +92,7 @@ TEST_F(ResultMetadata, OfAFixedOrderIsTheFirstOnesToo) {
 
 TEST_F(ResultMetadata, OfARangeThereIsNone) {
   AddNodes(3);
-  v1::NodeMessage message = Request(3);
-  In(message).set_range_bytes(4096);
-  Send(2, message);
+  AskWith(Request(3), [](v1::Reduction& asked) { asked.set_range_bytes(4096); });
   for (int i = 0; i < 3; ++i) PutWith(i, i, "all of it");
   ASSERT_GE(RootAt(), 0);
   EXPECT_EQ(AtRoot(), "") << "a part is something else";
@@ -261,9 +261,7 @@ TEST_F(AlikeSources, ASmallOtherOneEndsTheReduction) { ExpectEndWithSourcesOf(10
 
 TEST_F(AlikeSources, ASpareIsNotCompared) {
   AddNodes(3);
-  v1::NodeMessage message = AlikeRequest(3);
-  In(message).set_num_objects(2);
-  Send(2, message);
+  AskWith(AlikeRequest(3), [](v1::Reduction& asked) { asked.set_num_objects(2); });
   PutWith(0, 0, "f4 (16,)");
   PutWith(1, 1, "f4 (16,)");
   PutWith(2, 2, "");
