@@ -56,6 +56,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     plan.world.faults.weights[static_cast<size_t>(Fault::kCrashNode)] = 4;
     return RunReduceSimulation(plan);
   }
+  if (defect == Defect::kBytesBelowBeginServed) {
+    return RunReduceSimulation(FocusOnMoves(DrawReducePlan(seed)));
+  }
   if (defect == Defect::kLostFoldForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
     plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
