@@ -63,15 +63,15 @@ ReducePlanOfRun FocusOnClients(ReducePlanOfRun plan) {
 
 ReducePlanOfRun FocusOnMoves(ReducePlanOfRun plan) {
   plan.everybody = false;
-  plan.copies = 0.5;
+  plan.copies = 0.6;
   plan.elements = 60'000;
-  plan.world.cluster.fabric.interface_bytes_per_second = 2e7;
+  plan.world.cluster.fabric.interface_bytes_per_second = 3e6;
   plan.world.cluster.peaceful = false;
   FaultOptions& faults = plan.world.faults;
   faults.weights.fill(0);
   faults.weights[static_cast<size_t>(Fault::kCrashNode)] = 4;
   faults.weights[static_cast<size_t>(Fault::kResetNodes)] = 1;
-  faults.mean_pause = absl::Milliseconds(150);
+  faults.mean_pause = absl::Milliseconds(80);
   return plan;
 }
 
