@@ -1,14 +1,15 @@
 // One call for tests of reductions under faults. Checks every element.
 //
 //   reduce_caller ADDRESS put SOURCE ATTEMPT BYTES DTYPE ID
-//   reduce_caller ADDRESS reduce|join|allreduce TARGET COUNT BYTES DTYPE SECONDS ID...
+//   reduce_caller ADDRESS reduce|join|fixed|allreduce TARGET COUNT BYTES DTYPE SECONDS ID...
 //   reduce_caller - shard ID SHARDS
 //
 // Source s is the s-th of the IDs. The bytes of attempt a at it follow from (s, a), so every
 // element of a sum shows its attempts: all elements must show the same ones, one attempt for each
 // source that the result reports, COUNT in all. `reduce` has the root on this node, `join` on any
-// node. Prints one line: "OK SOURCE:ATTEMPT ...", "ERROR CODE text", "LOST CODE text" (the
-// reduction succeeded, but its result cannot be read), or "WRONG text".
+// node; `fixed` folds in the order of the list. Prints one line: "OK SOURCE:ATTEMPT ...", "ERROR
+// CODE text", "LOST CODE text" (the reduction succeeded, but its result cannot be read), or "WRONG
+// text".
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -138,6 +139,7 @@ int ReduceAndCheck(phalanx::Client& client, absl::string_view verb, Sum sum) {
   } else {
     using Root = phalanx::ReduceOptions::Root;
     sum.options.root = verb == "join" ? Root::kAny : Root::kCaller;
+    if (verb == "fixed") sum.options.order = phalanx::ReduceOptions::Order::kFixed;
     const auto done = client.Reduce(sum.target, sum.sources, sum.options).Wait();
     if (!done.ok()) return PrintError("ERROR", done.status());
     phalanx::GetOptions get;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/directory/core/reduce_messages.h"
+
 namespace phalanx::directory {
 
 FoldRoutes::FoldRoutes(const ReductionParts& parts, FoldDispatcher& dispatcher)

@@ -234,7 +234,7 @@ TEST_F(PullRunnerTest, TheErrorOfTheShardEndsTheGets) {
   events.on_view = [&](absl::StatusOr<View> view) { status = view.status(); };
   Run([&] { gets_.Get(client_, GetOptions{.id = Id(1)}, std::move(events)); });
   Apply();
-  Run([&] { pulls_.OnRefused(Id(1), absl::AbortedError("its producer failed")); });
+  Run([&] { pulls_.OnRefused(Id(1), /*want=*/0, absl::AbortedError("its producer failed")); });
   Apply();
   HandOut();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
