@@ -92,6 +92,7 @@ namespace phalanx {
   X(kLostFoldForgotten, "lost-fold-forgotten")                      \
   X(kCallerForgottenAtRestart, "caller-forgotten-at-restart")       \
   X(kSourceWatchForgotten, "source-watch-forgotten")                \
+  X(kBytesBelowBeginServed, "bytes-below-begin-served")             \
   /* Reductions: rings. */                                          \
   X(kRingCommittedEarly, "ring-committed-early")                    \
   X(kRingHalfDropped, "ring-half-dropped")                          \

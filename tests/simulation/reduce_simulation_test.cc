@@ -56,6 +56,12 @@ TEST(ReduceSimulationRun, OpenReductionsEndWithTheirClients) {
   }
 }
 
+TEST(ReduceSimulationRun, SlotsThatMoveGiveTheSameResult) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    ExpectFine(FocusOnMoves(DrawReducePlan(seed)), RunReduceSimulation);
+  }
+}
+
 TEST(ReduceSimulationRun, FoldsOnlySourcesOfTheMetadataThatIsAskedFor) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     ReducePlanOfRun plan = DrawReducePlan(seed);

@@ -33,6 +33,7 @@ struct Flags {
   bool reductions = false;
   bool additions = false;
   bool clients = false;
+  bool moves = false;
   bool cuts = false;
   bool cut_gets = false;
   bool lifetimes = false;
@@ -88,6 +89,9 @@ bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), con
 
 // Returns whether the seed passes.
 bool RunSeed(uint64_t seed, const Flags& flags) {
+  if (flags.moves) {
+    return RunPlan(seed, FocusOnMoves(DrawReducePlan(seed)), RunReduceSimulation, flags);
+  }
   if (flags.clients) {
     return RunPlan(seed, FocusOnClients(DrawReducePlan(seed)), RunReduceSimulation, flags);
   }
@@ -172,6 +176,7 @@ int main(int argc, char** argv) {
   app.add_flag("--keep-going", flags.keep_going, "continue after a failure");
   app.add_flag("--reductions", flags.reductions, "simulate reductions");
   app.add_flag("--additions", flags.additions, "simulate reductions with many additions");
+  app.add_flag("--moves", flags.moves, "simulate reductions whose slots move to other copies");
   app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
   app.add_flag("--cuts", flags.cuts,

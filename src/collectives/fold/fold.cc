@@ -169,7 +169,7 @@ void Fold::Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t inp
   report.set_input(static_cast<uint32_t>(input));
   report.set_code(static_cast<int>(why.code()));
   report.set_message(std::string(why.message()));
-  report.set_watermark(FoldedBytes());
+  report.set_watermark(kind == v1::FoldReport::FAILED ? ArrivedBytes(input) : FoldedBytes());
   if (sender.valid()) directory::ToProto(sender, report.mutable_sender());
   host_.Report(order_, std::move(report));
 }

@@ -60,9 +60,10 @@ class Fold {
     virtual void Folded(uint64_t bytes, bool done) = 0;
     // The result is sealed on this node, and committed.
     virtual void Sealed(const FoldOrder& order) = 0;
-    // The output of another tree slot of the same target on this node, if the output has begun.
+    // The output of another tree slot of the same target on this node, if the output has begun. The
+    // caller reads the bytes from `from` on.
     virtual std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
-                                                    const SlotVersion& version) = 0;
+                                                    const SlotVersion& version, uint64_t from) = 0;
     // The fold's output can be served from now on.
     virtual void OutputBegan(Fold& fold) = 0;
     // The fold is not placed here any more. Gone follows.
@@ -89,6 +90,8 @@ class Fold {
   // What peers pull as (target, version), as far as it is computed; nothing before the output
   // began.
   virtual std::optional<net::ServeGrant> Output() const = 0;
+  // The output has no bytes below this one, whatever its watermark says.
+  virtual uint64_t begin() const { return 0; }
   // Another fold on this node has begun the output `version` of the same target.
   virtual void OutputBeganHere(const SlotVersion&) {}
   // For a new session with the target's shard. Returns false if this fold is not registered.
@@ -163,6 +166,8 @@ class Fold {
   // ---- reports
   // How many bytes of the output are computed.
   virtual uint64_t FoldedBytes() const = 0;
+  // How many bytes of the input are here; less if some of them are about to be given up.
+  virtual uint64_t ArrivedBytes(size_t) const { return FoldedBytes(); }
   // `sender`: the node that the input was pulled from, if it was.
   void Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input = 0,
               const NodeKey& sender = {});

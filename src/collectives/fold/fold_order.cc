@@ -69,6 +69,7 @@ absl::Status CheckOrder(const FoldOrder& order, absl::string_view reduced_from) 
   }
   if (order.inputs.empty()) return Bad("nothing to fold");
   if (order.planned < 1) return Bad("planned for no source");
+  if (order.begin > (order.root ? 0 : order.size_bytes)) return Bad("begin is beyond the output");
   const bool hands_on = !order.root && order.inputs.size() == 1 &&
                         order.inputs[0].kind == FoldInput::Kind::kSlot &&
                         order.inputs[0].version == order.version;
@@ -161,6 +162,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.root = fold.root();
   order.committed = fold.committed();
   order.relay = fold.relay();
+  order.begin = fold.begin();
   order.reduced_from = directory::IdsIn(fold.reduced_from());
   order.owned = fold.owned();
   order.metadata = fold.metadata();

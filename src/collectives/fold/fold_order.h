@@ -40,6 +40,8 @@ struct FoldOrder : directory::FoldTask {
   std::string asked_for;  // the record of the reduction that the target answers
   // The reduction's.
   ReductionId number;
+  // The fold above has the output's bytes below this one.
+  uint64_t begin = 0;
   // Hands its only input on, for a node that cannot reach the input's node.
   bool relay = false;
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
@@ -52,9 +54,9 @@ struct FoldOrder : directory::FoldTask {
   bool Answers(const v1::Reduction& asked) const;
   // The output is the bytes of the only input, unchanged.
   bool PassesOn() const;
-  // Whether the orders differ only in where inputs come from and in the commit. An input
-  // that was pulled can come from this node now, but not the other way around: no memory was kept
-  // to pull it into.
+  // Whether the orders differ only in where inputs come from, in `begin` and in the commit. An
+  // input that was pulled can come from this node now, but not the other way around: no memory was
+  // kept to pull it into.
   bool SameWork(const FoldOrder& other, const NodeKey& self) const;
 };
 

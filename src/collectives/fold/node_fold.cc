@@ -30,10 +30,13 @@ constexpr uint64_t kLeastReportedPart = uint64_t{1} << 20;
 constexpr absl::Duration kReportInterval = absl::Milliseconds(10);
 constexpr absl::Duration kReportIntervalPerSlot = absl::Microseconds(100);
 
+// The bytes below `begin` are not there and are never read: a pull continues behind them.
 std::shared_ptr<net::TransferBuffer> BufferOver(absl::Span<char> bytes,
-                                                std::shared_ptr<void> memory) {
-  return std::make_shared<net::TransferBuffer>(net::SliceLayout{bytes.size(), 1}, bytes,
-                                               std::move(memory));
+                                                std::shared_ptr<void> memory, uint64_t begin = 0) {
+  auto buffer = std::make_shared<net::TransferBuffer>(net::SliceLayout{bytes.size(), 1}, bytes,
+                                                      std::move(memory));
+  if (begin > 0) buffer->Publish(0, begin);
+  return buffer;
 }
 
 std::shared_ptr<net::TransferBuffer> BufferOf(std::string bytes) {
@@ -131,6 +134,9 @@ void NodeFold::OnPut(const absl::StatusOr<PutResult>& result) {
 // -------------------------------------------------------------------------------------- memory
 
 void NodeFold::AskMemory() {
+  // Whole elements: the fold above asks for a byte that is not below this one.
+  begin_ = order_.begin / order_.spec.elements.Grain() * order_.spec.elements.Grain();
+  folded_ = begin_;
   uint64_t bytes = order_.root ? TargetBytes() : order_.size_bytes;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!Remote(i)) continue;
@@ -166,7 +172,7 @@ void NodeFold::OnScratch(std::optional<size_t> input, absl::StatusOr<Store::Scra
   --allocating_;
   if (ending()) return;
   if (!result.ok()) return Refuse(v1::FoldReport::NO_MEMORY, result.status());
-  auto buffer = BufferOver(result->block->bytes(), result->block);
+  auto buffer = BufferOver(result->block->bytes(), result->block, begin_);
   if (input) {
     inputs_[*input].buffer = std::move(buffer);
     inputs_[*input].held = result->counted;
@@ -199,8 +205,8 @@ void NodeFold::Begin() {
   reserved_.reset();
   reported_at_ = control_.Now();
   if (in_place_) {
-    inputs_[*in_place_].buffer =
-        BufferOver(absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_);
+    inputs_[*in_place_].buffer = BufferOver(
+        absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_, begin_);
   }
   // Before the inputs: the nodes above pull while this node still waits for its first byte.
   host_.OutputBegan(*this);
@@ -280,7 +286,7 @@ bool NodeFold::PinSource(size_t i) {
 
 bool NodeFold::TakeLocal(size_t i) {
   const SlotVersion& version = order_.inputs[i].version;
-  std::optional<net::ServeGrant> output = host_.OutputOf(order_.target, version);
+  std::optional<net::ServeGrant> output = host_.OutputOf(order_.target, version, folded_);
   if (output && output->from->layout().object_bytes == order_.size_bytes) {
     inputs_[i].failures = 0;
     inputs_[i].buffer = std::move(output->from);
@@ -534,6 +540,11 @@ bool NodeFold::Describe(v1::RegisterFold* out) {
 }
 
 uint64_t NodeFold::FoldedBytes() const { return stream_ != nullptr ? stream_->folded() : folded_; }
+
+uint64_t NodeFold::ArrivedBytes(size_t input) const {
+  const bool pulled = Remote(input) && inputs_[input].buffer != nullptr;
+  return pulled ? inputs_[input].buffer->watermark(0) : FoldedBytes();
+}
 
 // Subscribes to the end of the next part. Small folds are reported by the reducer's timer alone.
 void NodeFold::WatchPart() {

@@ -15,7 +15,8 @@
 //  1. All memory is reserved at once, before any of it is used; no source is pinned while the fold
 //     waits for memory.
 //  2. At most one pull writes into an input: the next one begins after the callback of the last.
-//  3. Pins and scratch are given back once the pulls and the StreamFold have ended, those of the
+//  3. Neither the output nor a pulled input has bytes below `begin_`, and nothing reads them.
+//  4. Pins and scratch are given back once the pulls and the StreamFold have ended, those of the
 //     output once no peer is being sent the output either.
 //
 // Thread rule: everything on the control loop. Owned by the reducer.
@@ -51,6 +52,7 @@ class NodeFold final : public Fold {
 
   // Nothing of a root: peers get the target from the store.
   std::optional<net::ServeGrant> Output() const override;
+  uint64_t begin() const override { return begin_; }
   void OutputBeganHere(const SlotVersion& version) override;
   // An order that answers the registration finds the target announced again.
   bool Describe(v1::RegisterFold* out) override;
@@ -106,6 +108,7 @@ class NodeFold final : public Fold {
   void WatchPart();
   void OnPart(Instant now);
   uint64_t FoldedBytes() const override;
+  uint64_t ArrivedBytes(size_t input) const override;
 
   // ---- the end
   void StopWork() override;
@@ -127,6 +130,7 @@ class NodeFold final : public Fold {
   bool announce_again_ = false;
 
   std::unique_ptr<StreamFold> stream_;
+  uint64_t begin_ = 0;  // the watermarks of output and pulled inputs begin here
   uint64_t folded_ = 0;
 };
 

@@ -47,8 +47,8 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   net::DataPlane& data_plane() override { return *data_plane_; }
   Executor& NextIo() override { return *io_[next_io_++ % io_.size()]; }
   void Report(const FoldOrder& order, v1::FoldReport report) override;
-  std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
-                                          const SlotVersion& version) override;
+  std::optional<net::ServeGrant> OutputOf(const ObjectId& target, const SlotVersion& version,
+                                          uint64_t from) override;
   void OutputBegan(Fold& fold) override;
   void Folded(uint64_t bytes, bool done) override;
   void Sealed(const FoldOrder& order) override;
@@ -65,6 +65,11 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   FoldOptions OptionsOfFolds() const {
     return {options_.self, options_.memory_patience, options_.connect_patience};
   }
+  // Returns whether the output has the bytes from `from` on, or will have them. If not, the fold
+  // starts over in a later turn, with an output that begins there.
+  bool Reaches(const Fold& fold, uint64_t from);
+  void StartOver(const Key& key, uint64_t from);
+  void Add(FoldOrder order);
   // Drops the folds that cannot continue in a new session with the shard.
   void EndFoldsOf(int shard);
   // Reports that the order cannot be carried out, if it names a target and a version.
@@ -174,10 +179,28 @@ Fold* Reducer::Impl::Find(const Key& key) const {
 }
 
 std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
-                                                       const SlotVersion& version) {
+                                                       const SlotVersion& version, uint64_t from) {
   const Fold* fold = Find({target, version});
   // Slices of a ring are partial until they have gone around: no tree folds them.
-  return fold == nullptr || fold->order().ring ? std::nullopt : fold->Output();
+  if (fold == nullptr || fold->order().ring || !Reaches(*fold, from)) return std::nullopt;
+  return fold->Output();
+}
+
+bool Reducer::Impl::Reaches(const Fold& fold, uint64_t from) {
+  if (from >= fold.begin() || DefectActive(Defect::kBytesBelowBeginServed)) return true;
+  const Key key{fold.order().target, fold.order().version};
+  // In a later turn: this fold can be on the stack.
+  control_.Post(guard_.Wrap([this, key, from] { StartOver(key, from); }));
+  return false;
+}
+
+void Reducer::Impl::StartOver(const Key& key, uint64_t from) {
+  Fold* fold = Find(key);
+  if (fold == nullptr || from >= fold->begin()) return;
+  FoldOrder order = fold->order();
+  order.begin = from;
+  fold->Drop();
+  Add(std::move(order));
 }
 
 void Reducer::Impl::OutputBegan(Fold& fold) {
@@ -244,11 +267,15 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
                   absl::ResourceExhaustedError(absl::StrCat(
                       "node ", options_.name, " already computes ", folds_.size(), " folds")));
   }
-  auto& fold = folds_[key];
-  if (order->ring) {
-    fold = std::make_unique<RingFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+  Add(*std::move(order));
+}
+
+void Reducer::Impl::Add(FoldOrder order) {
+  auto& fold = folds_[{order.target, order.version}];
+  if (order.ring) {
+    fold = std::make_unique<RingFold>(std::move(order), OptionsOfFolds(), *this, control_);
   } else {
-    fold = std::make_unique<NodeFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+    fold = std::make_unique<NodeFold>(std::move(order), OptionsOfFolds(), *this, control_);
   }
   fold->Start();
 }
@@ -370,7 +397,8 @@ bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::Serv
     if (any != folds_.end() && any->first.first == request.object) fold = any->second.get();
   }
   if (fold != nullptr) {
-    if (std::optional<net::ServeGrant> output = fold->Output()) {
+    std::optional<net::ServeGrant> output = fold->Output();
+    if (output && Reaches(*fold, request.from)) {
       if (request.slices == 1 || fold->order().ring) {
         reply(*std::move(output));
       } else {

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/collectives/testing/reduce_world.h"
+#include "src/common/testing/scoped_defect.h"
 #include "src/directory/core/reduce_messages.h"
 
 namespace phalanx::collectives {
@@ -399,6 +400,105 @@ TEST_F(ReducerTest, TheSameVersionOnAnotherNodeContinuesAtTheWatermark) {
   EXPECT_EQ(b.plane().plane().stats().pushes_active, 0);
 }
 
+// b folds 1 and 2, root folds 3 behind b. When half of it is there, b gives up.
+class MovedFoldTest : public ReducerTest {
+ protected:
+  MovedFoldTest() {
+    PlaceLeaf(a_, 1, /*version=*/1);
+    const std::string bytes = Numbers(2, kCount);
+    const object_store::WriteGrant grant = b_.Create(Source(2), kBytes);
+    b_.Shard(Middle().Source(Source(2), grant.generation));
+    b_.Write(grant, bytes, kBytes / 2);
+    g3_ = root_.Put(Source(3), Numbers(3, kCount));
+    root_.Shard(RootFrom(b_));
+    EXPECT_TRUE(world_.RunUntil([&] { return root_.Published(target_).size() == kBytes / 2; }));
+    b_.Shard(DropOf(target_, Version(2)));
+    EXPECT_TRUE(world_.RunUntil([&] { return !root_.Reports(v1::FoldReport::FAILED).empty(); }));
+  }
+  FoldOf Middle() { return FoldOf(target_, Version(2), kBytes).Slot(a_, Version(1)); }
+  FoldOf RootFrom(const ReduceNode& node) {
+    return FoldOf(target_, Version(3), kBytes)
+        .Slot(node, Version(2))
+        .Source(Source(3), g3_)
+        .Root({Source(1), Source(2), Source(3)});
+  }
+  // The fold of the version that b had.
+  void PlaceAt(ReduceNode& node, uint64_t begin) {
+    const Generation generation = node.Put(Source(2), Numbers(2, kCount));
+    node.Shard(Middle().Source(Source(2), generation).Begin(begin));
+  }
+
+  ReduceNode& a_ = world_.Add("a");
+  ReduceNode& b_ = world_.Add("b");
+  ReduceNode& root_ = world_.Add("root");
+  Generation g3_;
+};
+
+TEST_F(MovedFoldTest, TheFoldAboveReportsHowMuchOfTheInputItHas) {
+  EXPECT_EQ(root_.Reports(v1::FoldReport::FAILED)[0].watermark(), kBytes / 2);
+}
+
+TEST_F(MovedFoldTest, ContinuesWhereTheFoldAboveIs) {
+  ReduceNode& c = world_.Add("c");
+  PlaceAt(c, kBytes / 2);
+  root_.Shard(RootFrom(c));
+  CommitAndExpect(root_, 3, SumOf({1, 2, 3}, kCount));
+  EXPECT_EQ(root_.plane().plane().stats().bytes_received, kBytes) << "no byte twice";
+  EXPECT_EQ(c.plane().plane().stats().bytes_received, kBytes / 2);
+  EXPECT_EQ(c.reducer().stats().bytes_folded, kBytes) << "two operands";
+}
+
+TEST_F(MovedFoldTest, BeginsWithAWholeElement) {
+  ReduceNode& c = world_.Add("c");
+  PlaceAt(c, kBytes / 2 - 3);
+  root_.Shard(RootFrom(c));
+  CommitAndExpect(root_, 3, SumOf({1, 2, 3}, kCount));
+  EXPECT_EQ(c.plane().plane().stats().bytes_received, kBytes / 2 + 4);
+}
+
+TEST_F(MovedFoldTest, HasNothingToDoIfTheFoldAboveHasEveryByte) {
+  ReduceNode& c = world_.Add("c");
+  PlaceAt(c, kBytes);
+  world_.RunFor(absl::Milliseconds(50));
+  EXPECT_EQ(c.plane().plane().stats().bytes_received, 0u);
+  EXPECT_TRUE(c.Reports(v1::FoldReport::FAILED).empty());
+}
+
+// The fold above moves, too, and has nothing.
+TEST_F(MovedFoldTest, ComputesTheFirstBytesWhenANodeAsksForThem) {
+  ReduceNode& c = world_.Add("c");
+  ReduceNode& other = world_.Add("other");
+  PlaceAt(c, kBytes / 2);
+  world_.RunFor(absl::Milliseconds(1));
+  g3_ = other.Put(Source(3), Numbers(3, kCount));
+  other.Shard(RootFrom(c));
+  CommitAndExpect(other, 3, SumOf({1, 2, 3}, kCount));
+  DropAll({{&c, 2}, {&other, 3}});
+  ExpectHoldsOnly(c, kBytes);
+}
+
+TEST_F(MovedFoldTest, ComputesTheFirstBytesForAFoldOfTheSameNode) {
+  ReduceNode& c = world_.Add("c");
+  PlaceAt(c, kBytes / 2);
+  world_.RunFor(absl::Milliseconds(1));
+  g3_ = c.Put(Source(3), Numbers(3, kCount));
+  c.Shard(RootFrom(c));
+  CommitAndExpect(c, 3, SumOf({1, 2, 3}, kCount));
+  DropAll({{&c, 2}, {&c, 3}});
+  ExpectHoldsOnly(c, 3 * kBytes + 3 * ObjectId::kSize);
+}
+
+TEST_F(MovedFoldTest, ADefectThatServesTheFirstBytesAllTheSameIsSeen) {
+  const ::phalanx::testing::ScopedDefect on(Defect::kBytesBelowBeginServed);
+  ReduceNode& c = world_.Add("c");
+  ReduceNode& other = world_.Add("other");
+  PlaceAt(c, kBytes / 2);
+  g3_ = other.Put(Source(3), Numbers(3, kCount));
+  other.Shard(RootFrom(c));
+  ASSERT_TRUE(Ready(other));
+  EXPECT_NE(other.Published(target_), SumOf({1, 2, 3}, kCount).substr(0, kBytes - kHeldBack));
+}
+
 TEST_F(ReducerTest, ADeadSenderIsReportedAndTriedAgain) {
   ReduceNode& a = world_.Add("a");
   ReduceNode& root = world_.Add("root");
@@ -568,6 +668,7 @@ TEST_F(ReducerTest, OrdersThatMakeNoSenseAreTurnedDown) {
       [](v1::Fold& f) { f.set_range_offset(UINT64_MAX); },
       [](v1::Fold& f) { f.set_range_offset(4); },
       [](v1::Fold& f) { f.set_planned(0); },
+      [](v1::Fold& f) { f.set_begin(kBytes + 1); },
       [](v1::Fold& f) { f.set_root(true); },
       [](v1::Fold& f) { f.set_root(true), f.set_reduced_from("short"); },
       [](v1::Fold& f) {

@@ -88,6 +88,11 @@ class FoldOf {
     input.set_inline_bytes(std::move(bytes));
     return *this;
   }
+  // The fold above has the output's bytes below this one.
+  FoldOf& Begin(uint64_t begin) {
+    fold_.set_begin(begin);
+    return *this;
+  }
   FoldOf& Relay() {
     fold_.set_relay(true);
     return *this;

@@ -49,14 +49,14 @@ void StatusReport::Summarize(const Object& object, Instant now, v1::ObjectSummar
   }
 }
 
-void StatusReport::Summarize(const ObjectId& id, const Tombstone& tombstone, Instant now,
-                             v1::ObjectSummary* out) {
-  out->set_object_id(id.binary().data(), ObjectId::kSize);
-  ToProto(tombstone.generations.front(), out->mutable_generation());
-  ToProto(tombstone.info, out->mutable_info());
-  out->mutable_info()->clear_name();
-  SetName(tombstone.info.name, out);
-  out->set_age_ns(NanosBetween(tombstone.since, now));
+void StatusReport::Summarize(const Tombstone& tombstone, Instant now,
+                             v1::ObjectSummary* out) const {
+  out->set_object_id(tombstone.id.binary().data(), ObjectId::kSize);
+  ToProto(tombstone.last, out->mutable_generation());
+  out->mutable_info()->set_size_bytes(tombstone.size_bytes);
+  out->mutable_info()->set_slices(tombstone.slices);
+  SetName(tombstone.Name(), out);
+  out->set_age_ns(NanosBetween(parts_.tombstones.Since(tombstone), now));
   out->set_deleted(true);
 }
 
@@ -122,7 +122,7 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   }
   // An object that exists only because nodes wait for it does not hide the deletion.
   if (!live && tombstone != nullptr) {
-    Summarize(id, *tombstone, now, out->mutable_summary());
+    Summarize(*tombstone, now, out->mutable_summary());
     return absl::OkStatus();
   }
   const Reduction* const reduction = parts_.reductions.catalog().Find(id);
@@ -168,9 +168,9 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request, Instant n
   const uint32_t limit =
       request.limit() == 0 ? kDefaultListed : std::min(request.limit(), kMaxListed);
   const auto& objects = parts_.objects.all();
-  const auto& tombstones = parts_.tombstones.ids();
   auto object = objects.begin();
-  auto deleted = request.without_deleted() ? tombstones.end() : tombstones.begin();
+  const Tombstone* deleted = nullptr;
+  if (!request.without_deleted()) deleted = parts_.tombstones.FindAfter(ObjectId());
   if (!request.after_object_id().empty()) {
     const auto after = ObjectId::FromBinary(request.after_object_id());
     if (!after.ok()) {
@@ -178,31 +178,31 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request, Instant n
           absl::StrCat("after_object_id: ", after.status().message()));
     }
     object = objects.upper_bound(*after);
-    if (!request.without_deleted()) deleted = tombstones.upper_bound(*after);
+    if (!request.without_deleted()) deleted = parts_.tombstones.FindAfter(*after);
   }
   size_t bytes = 0;
   // Two ordered lists merged; an id with both is alive again.
-  for (uint32_t examined = 0; object != objects.end() || deleted != tombstones.end(); ++examined) {
+  for (uint32_t examined = 0; object != objects.end() || deleted != nullptr; ++examined) {
     const bool full = out->objects_size() == static_cast<int>(limit) || bytes >= kMaxListedBytes;
     if (full || examined == kMaxExamined) {
       out->set_more(true);
       return absl::OkStatus();
     }
     const bool deleted_first =
-        object == objects.end() || (deleted != tombstones.end() && *deleted < object->first);
-    const ObjectId& id = deleted_first ? *deleted : object->first;
+        object == objects.end() || (deleted != nullptr && deleted->id < object->first);
+    const ObjectId& id = deleted_first ? deleted->id : object->first;
     // Also for an id that is not listed: the next page continues behind it, or it would be examined
     // again.
     out->set_listed_to(id.binary().data(), ObjectId::kSize);
-    const Tombstone* tombstone = deleted_first ? parts_.tombstones.FindDeleted(id) : nullptr;
+    // An id that was put again, and of which nothing is left, is not listed.
+    const bool listed = !deleted_first || !deleted->revived;
     if (!deleted_first) {
       Summarize(*object->second, now, out->add_objects());
-    } else if (tombstone != nullptr) {
-      Summarize(id, *tombstone, now, out->add_objects());
+    } else if (listed) {
+      Summarize(*deleted, now, out->add_objects());
     }
-    if (!deleted_first || tombstone != nullptr)
-      bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
-    if (deleted != tombstones.end() && *deleted == id) ++deleted;
+    if (listed) bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
+    if (deleted != nullptr && deleted->id == id) deleted = parts_.tombstones.FindAfter(id);
     if (!deleted_first) ++object;
   }
   return absl::OkStatus();

@@ -43,8 +43,7 @@ class StatusReport {
 
  private:
   void Summarize(const Object& object, Instant now, v1::ObjectSummary* out) const;
-  static void Summarize(const ObjectId& id, const Tombstone& tombstone, Instant now,
-                        v1::ObjectSummary* out);
+  void Summarize(const Tombstone& tombstone, Instant now, v1::ObjectSummary* out) const;
   void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
                     v1::CopyDescription* out) const;
   // The names of the objects in the description.

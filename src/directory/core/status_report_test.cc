@@ -104,7 +104,7 @@ TEST_F(StatusReportTest, ADescriptionHasTheCopiesTheirPullsAndTheWaitingNodes) {
 }
 
 TEST_F(StatusReportTest, ADeletedObjectIsDescribedByItsTombstone) {
-  tombstones_.Add(id_, Gen(kA)).info.size_bytes = 7;
+  tombstones_.Add(id_, Gen(kA)).SetObject(7, 1, ObjectName());
   const v1::DescribeObjectResponse out = Describe();
   EXPECT_TRUE(out.summary().deleted());
   EXPECT_EQ(out.summary().info().size_bytes(), 7u);

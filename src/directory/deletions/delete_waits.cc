@@ -89,11 +89,11 @@ Instant DeleteWaits::ServedUntil(const ObjectId& id) const {
 }
 
 bool DeleteWaits::AwaitsConfirmation(const Tombstone& tombstone, const Requester& requester) const {
-  return std::any_of(tombstone.unconfirmed.begin(), tombstone.unconfirmed.end(),
-                     [&requester](const auto& entry) {
-                       const auto& [holder, session] = entry;
-                       return holder.first != requester.node || session != requester.session;
-                     });
+  const TombstoneTable::Unconfirmed& unconfirmed = tombstones_.UnconfirmedOf(tombstone);
+  return std::any_of(unconfirmed.begin(), unconfirmed.end(), [&requester](const auto& entry) {
+    const auto& [holder, session] = entry;
+    return holder.first != requester.node || session != requester.session;
+  });
 }
 
 void DeleteWaits::Examine(const ObjectId& id) {
@@ -133,7 +133,7 @@ void DeleteWaits::Reply(const ObjectId& id, const Requester& requester) {
   // Erased, if many others were deleted meanwhile.
   if (tombstone == nullptr) return;
   // The generations go to the requester, which registers them at a shard that restarts.
-  for (const Generation& generation : tombstone->generations) {
+  for (const Generation& generation : tombstones_.Generations(*tombstone)) {
     ToProto(generation, reply.add_generations());
   }
 }
@@ -162,7 +162,7 @@ std::string DeleteWaits::WaitsFor(const ObjectId& id) const {
   }
   absl::btree_set<std::string> unconfirmed;
   if (Tombstone* tombstone = tombstones_.Find(id)) {
-    for (const auto& [holder, session] : tombstone->unconfirmed) {
+    for (const auto& [holder, session] : tombstones_.UnconfirmedOf(*tombstone)) {
       unconfirmed.insert(nodes_.NameOf(holder.first));
     }
   }

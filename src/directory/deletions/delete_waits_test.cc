@@ -175,6 +175,41 @@ TEST_F(DeleteWaitsTest, ALaterLifeOfAHolderDoesNotEndTheLeaseOfTheEarlierOne) {
   ExpectDeleteToWaitForTheLeaseOfB(g);
 }
 
+// A tombstone lists 64 generations; b has one that was deleted before them.
+TEST_F(DeleteWaitsTest, AHolderThatReturnsAfterManyDeletesHasItsCopyRefused) {
+  const Generation first = PutAndFetch(x);
+  h_.Down(b_, kLease);
+  Delete(x);
+  h_.Confirm(a_, x, first);
+  for (int i = 0; i < 70; ++i) {
+    const Generation next = h_.Create(a_, x, {.complete = true});
+    Delete(x);
+    h_.Confirm(a_, x, next);
+  }
+  h_.Advance(kLease);
+  EXPECT_EQ(Replies(), 71);
+  h_.NewSession(b_, /*had_session=*/true, /*lease_ended=*/true);
+  h_.RegisterCopy(b_, x, first, {.primary = false});
+  EXPECT_EQ(h_.LastVerdict(b_), v1::Verdict::DELETED);
+  h_.RegisterEnd(b_);
+}
+
+// The shard does not remember these generations one by one, and a Put that it lost is none of them.
+TEST_F(DeleteWaitsTest, AfterManyDeletesTheHolderOfALostPutIsNotRefused) {
+  for (int i = 0; i < 70; ++i) {
+    h_.Create(b_, x, {.complete = true});
+    h_.Delete(b_, x);
+  }
+  const Generation lost = h_.Create(b_, x, {.complete = true});
+  h_.Down(b_, kLease);
+  h_.Clear();
+  h_.NewSession(b_, /*had_session=*/true);
+  h_.RegisterCopy(b_, x, lost, {});
+  h_.RegisterEnd(b_);
+  EXPECT_EQ(h_.Count(b_, v1::ShardMessage::kVerdict), 0);
+  EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
+}
+
 // No program puts other bytes under a drawn id, so no copy of one is out of date.
 TEST_F(DeleteWaitsTest, OnlyHoldersInTouchAreWaitedForIfTheIdWasDrawn) {
   const Generation g = PutAndFetch(drawn);

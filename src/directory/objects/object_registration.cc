@@ -56,7 +56,7 @@ absl::Status ObjectTable::OnRegisterCopy(Node& node, const v1::RegisterCopy& m, 
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, r.generation)) {
     // The tombstone stays until this node, which was out of reach when the object was deleted, has
     // dropped its copy.
-    tombstones_.AwaitConfirm(*tombstone, id, r.generation, node.key, node.session);
+    tombstones_.AwaitConfirm(*tombstone, r.generation, node.key, node.session);
     outbox_.SendVerdict(node.key, id, r.generation, v1::Verdict::DELETED);
     return absl::OkStatus();
   }

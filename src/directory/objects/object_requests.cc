@@ -29,7 +29,7 @@ void ObjectRequests::AddLostTombstone(const ObjectId& id) {
   // A copy: Erase ends `lost`.
   const Generation generation = lost->generation;
   parts_.losses.Erase(id);
-  parts_.tombstones.Add(id, generation).info = ObjectInfo();
+  parts_.tombstones.Add(id, generation).SetObject(0, 1, ObjectName());
   if (Object* object = parts_.objects.Find(id)) parts_.objects.Reevaluate(*object);
 }
 
@@ -107,7 +107,7 @@ void ObjectRequests::DeleteObject(Object& object, Cause cause) {
   // The tombstone takes over from the loss: both would answer a Get differently.
   parts_.losses.Erase(object.id);
   Tombstone& tombstone = parts_.tombstones.Add(object.id, object.generation);
-  tombstone.info = object.info;
+  tombstone.SetObject(object.info.size_bytes, object.info.slices, object.info.name);
   tombstone.by_ttl = expired;
   DeleteStandbys(object, tombstone, spare_others);
   // First, so that receivers that still want the object are not sent DELETED.
@@ -117,14 +117,13 @@ void ObjectRequests::DeleteObject(Object& object, Cause cause) {
   for (const auto& [key, copy] : object.copies) {
     if (copy.stale) {
       stale.push_back(key);
-      parts_.tombstones.AwaitConfirm(tombstone, object.id, object.generation, key, kNotAsked);
+      parts_.tombstones.AwaitConfirm(tombstone, object.generation, key, kNotAsked);
       continue;
     }
     notified.insert(key);
     Node* node = parts_.nodes.Find(key);
     if (node != nullptr)
-      parts_.tombstones.AwaitConfirm(tombstone, object.id, object.generation, node->key,
-                                     node->session);
+      parts_.tombstones.AwaitConfirm(tombstone, object.generation, node->key, node->session);
   }
   for (const auto& [key, want] : object.wants) {
     if (!spare_others) notified.insert(key);
@@ -159,12 +158,11 @@ void ObjectRequests::DeleteStandbys(Object& object, Tombstone& tombstone, bool s
     // A stale one is refused when its node registers it again.
     parts_.tombstones.AddOlder(object.id, standby.generation);
     if (standby.stale) {
-      parts_.tombstones.AwaitConfirm(tombstone, object.id, standby.generation, standby.node,
-                                     kNotAsked);
+      parts_.tombstones.AwaitConfirm(tombstone, standby.generation, standby.node, kNotAsked);
       continue;
     }
     parts_.outbox.SendVerdict(standby.node, object.id, standby.generation, v1::Verdict::DELETED);
-    parts_.tombstones.AwaitConfirm(tombstone, object.id, standby.generation, standby.node,
+    parts_.tombstones.AwaitConfirm(tombstone, standby.generation, standby.node,
                                    parts_.nodes.Find(standby.node)->session);
   }
   std::erase_if(object.standbys, std::not_fn(spared));
@@ -227,7 +225,7 @@ void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64
   } else if (const Tombstone* tombstone = parts_.tombstones.FindDeleted(id)) {
     reply.set_known(true);
     reply.set_deleted(true);
-    ToProto(tombstone->generations.front(), reply.mutable_generation());
+    ToProto(tombstone->last, reply.mutable_generation());
   }
   if (object == nullptr) return;
   reply.set_waiting(object->waiting.size());

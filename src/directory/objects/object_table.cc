@@ -545,7 +545,7 @@ absl::StatusOr<Object*> ObjectTable::BeginCreate(Node& node, const ObjectId& id,
     return absl::InvalidArgumentError("generation: another node has created it");
   }
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, generation)) {
-    tombstones_.AwaitConfirm(*tombstone, id, generation, node.key, node.session);
+    tombstones_.AwaitConfirm(*tombstone, generation, node.key, node.session);
     // The generation was deleted before: a late announcement must not bring it back.
     outbox_.SendVerdict(node.key, id, generation, v1::Verdict::DELETED);
     return nullptr;

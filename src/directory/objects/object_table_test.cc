@@ -76,7 +76,7 @@ TEST_F(ObjectTableTest, ATombstoneRefusesItsGeneration) {
   Create(kA, /*complete=*/true);
   EXPECT_EQ(table_.Find(id_), nullptr);
   EXPECT_EQ(TakeVerdicts(), Verdicts{"a: DELETED"});
-  EXPECT_EQ(tombstones_.Find(id_)->unconfirmed.size(), 1u);
+  EXPECT_EQ(tombstones_.UnconfirmedOf(*tombstones_.Find(id_)).size(), 1u);
 }
 
 TEST_F(ObjectTableTest, APutUnderTheTargetOfAReductionStandsBy) {

@@ -225,7 +225,7 @@ void Standbys::Refuse(Object& object, const Generation& generation, Tombstone& t
   }
   for (const NodeKey& holder : holders) {
     parts_.outbox.SendVerdict(holder, object.id, generation, v1::Verdict::DELETED);
-    parts_.tombstones.AwaitConfirm(tombstone, object.id, generation, holder,
+    parts_.tombstones.AwaitConfirm(tombstone, generation, holder,
                                    parts_.nodes.Find(holder)->session);
     object.EraseStandby(generation, holder);
     parts_.objects.UnlinkNodeIfUnused(holder, object);

@@ -13,16 +13,22 @@
 // Beyond options.max_tombstones the oldest goes, so that an expired one always goes before a recent
 // one: nodes that do not confirm must not cost new deletions their tombstones.
 //
+// There may be a million, so a tombstone has what all of them need in 72 bytes. Those that wait for
+// confirmations, or have several generations, have Details beside it. docs/operations.md says what
+// they take (Sizing).
+//
 // Owned by DirectoryCore, the only state it changes is its own. Thread rule: the shard's control
 // loop. Invariants
 //  1. A tombstone has 1..64 generations, the one that was deleted last first.
 //  2. A tombstone is in one of the two lists by age, as `expired` says. An expired one waits for a
 //     confirmation.
 //  3. A node is listed as unconfirmed for an id exactly while the tombstone waits for the node.
+//  4. A tombstone has Details, as `detailed` says, exactly while they say something.
 #ifndef PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
 #define PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -31,13 +37,12 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/time/instant.h"
 #include "src/directory/core/core_context.h"
-#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 
@@ -46,50 +51,81 @@ namespace phalanx::directory {
 inline constexpr uint64_t kNotAsked = 0;
 
 struct Tombstone {
-  // The generation that was deleted last, then earlier ones and those that stood by. Contains the
-  // id of a reduction that was deleted before a generation of its target was adopted.
-  absl::InlinedVector<Generation, 1> generations;
-  ObjectInfo info;
-  // The nodes that were asked to drop a generation and have not confirmed, with the session in
-  // which they were asked; kNotAsked for a node whose registration decides.
-  absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
-  // The id was put again: the old generations are refused, but Gets wait for the new one.
-  bool revived = false;
-  // What was deleted last was deleted because its time to live had passed.
-  bool by_ttl = false;
-  // A Delete waits for the confirmations: TakeConfirmed has the id.
-  bool watched = false;
-  Instant since;
-  uint64_t order = 0;  // its place by age
-  bool expired = false;
+  // For the tools. Of an object of which nothing is known, the size is 0.
+  void SetObject(uint64_t object_size_bytes, uint32_t object_slices, const ObjectName& object_name);
+  ObjectName Name() const;
 
-  bool Contains(const Generation& generation) const;
+  ObjectId id;
+  // In seconds since the shard's start, rounded up: four bytes are enough for 136 years.
+  uint32_t since_s = 0;
+  // The generation that was deleted last, or the id of a reduction that was deleted before a
+  // generation of its target was adopted.
+  Generation last;
+  uint64_t size_bytes : 48 = 0;
+  uint64_t slices : 8 = 1;
+  // The id was put again: the old generations are refused, but Gets wait for the new one.
+  uint64_t revived : 1 = false;
+  // What was deleted last was deleted because its time to live had passed.
+  uint64_t by_ttl : 1 = false;
+  // A Delete waits for the confirmations: TakeConfirmed has the id.
+  uint64_t watched : 1 = false;
+
+ private:
+  friend class TombstoneTable;
+  uint64_t expired : 1 = false;   // the list by age that it is in
+  uint64_t detailed : 1 = false;  // TombstoneTable has Details of it
+  // The neighbours in the list by age.
+  uint32_t older = 0;
+  uint32_t younger = 0;
+  // The namespace and the name, which have no zero bytes, each with a zero byte behind it; nullptr
+  // without a name.
+  std::unique_ptr<char[]> name;
 };
+static_assert(sizeof(Tombstone) == 72);
+static_assert(kMaxObjectBytes < uint64_t{1} << 48 && kMaxSlices < 1 << 8);
 
 class TombstoneTable {
  public:
-  explicit TombstoneTable(CoreContext& context) : context_(context) {}
+  // The nodes that were asked to drop a generation and have not confirmed, with the session in
+  // which they were asked; kNotAsked for a node whose registration decides.
+  using Unconfirmed = absl::btree_map<std::pair<NodeKey, Generation>, uint64_t>;
 
-  // Returns nullptr if there is no tombstone of `id`.
+  explicit TombstoneTable(CoreContext& context) : context_(context) {}
+  TombstoneTable(const TombstoneTable&) = delete;
+  TombstoneTable& operator=(const TombstoneTable&) = delete;
+
+  // A tombstone stays where it is until it is erased. Returns nullptr if there is none of `id`.
   Tombstone* Find(const ObjectId& id);
+  const Tombstone* Find(const ObjectId& id) const;
   // Returns the tombstone that refuses this generation, or nullptr.
   Tombstone* FindRefusing(const ObjectId& id, const Generation& generation);
   bool Refuses(const ObjectId& id, const Generation& generation) const;
   // Returns the tombstone of an id that was not put again, or nullptr.
   const Tombstone* FindDeleted(const ObjectId& id) const;
+  // Returns the tombstone with the smallest id above `id`, or nullptr. The nil id comes first.
+  const Tombstone* FindAfter(const ObjectId& id) const;
 
-  // The generation was deleted just now. Drops the oldest generation of a full tombstone.
+  // The generation that was deleted last, then earlier ones and those that stood by.
+  std::vector<Generation> Generations(const Tombstone& tombstone) const;
+  const Unconfirmed& UnconfirmedOf(const Tombstone& tombstone) const;
+  // When the generation was deleted, up to a second later.
+  Instant Since(const Tombstone& tombstone) const {
+    return context_.start + absl::Seconds(tombstone.since_s);
+  }
+
+  // The generation was deleted just now. A full tombstone forgets its oldest generation, and then
+  // refuses all generations of the same creator that were not minted after that one.
   Tombstone& Add(const ObjectId& id, const Generation& generation);
-  // The generation was deleted before those that the tombstone has, or stood by. Does nothing to a
-  // full tombstone but start its age again.
+  // The generation was deleted before those that the tombstone has, or stood by. A full tombstone
+  // forgets this generation, as Add says.
   Tombstone& AddOlder(const ObjectId& id, const Generation& generation);
   // The id was put again.
   void Revive(const ObjectId& id);
 
   // `node` was asked in its session `session` to drop the generation. Ignored if the tombstone does
-  // not contain the generation any more.
-  void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, const Generation& generation,
-                    const NodeKey& node, uint64_t session);
+  // not refuse the generation any more.
+  void AwaitConfirm(Tombstone& tombstone, const Generation& generation, const NodeKey& node,
+                    uint64_t session);
   void Confirm(const ObjectId& id, const Generation& generation, const NodeKey& node);
   // The watched ids of which a confirmation was removed, or the tombstone, since the last call.
   std::vector<ObjectId> TakeConfirmed() { return std::exchange(confirmed_, {}); }
@@ -105,32 +141,85 @@ class TombstoneTable {
   void Expire();
   Instant NextDeadline() const;
 
-  size_t size() const { return tombstones_.size(); }
-  // In the order of ids.
-  const absl::btree_set<ObjectId>& ids() const { return ids_; }
+  size_t size() const { return index_.size(); }
   absl::Status CheckInvariants() const;
 
  private:
-  Tombstone& GetOrCreate(const ObjectId& id);
+  // The place of a tombstone in `blocks_`. A pointer would take twice as many bytes.
+  using Place = uint32_t;
+  static constexpr Place kNowhere = std::numeric_limits<Place>::max();
+  static constexpr Place kBlock = 4096;
+
+  // A tombstone by its id. The first bytes of the id decide nearly every comparison, without a look
+  // at the tombstone.
+  struct Key {
+    uint32_t first = 0;  // of the id, big-endian
+    uint32_t second = 0;
+    Place place = kNowhere;
+  };
+  struct Less {
+    using is_transparent = void;
+    bool operator()(const Key& a, const Key& b) const;
+    bool operator()(const Key& a, const ObjectId& b) const;
+    bool operator()(const ObjectId& a, const Key& b) const;
+    const TombstoneTable* table;
+  };
+  using Index = absl::btree_set<Key, Less>;
+
+  struct Details {
+    // Without `last`.
+    std::vector<Generation> older;
+    // Of each creator, the generation that was minted last among those without room in `older`.
+    std::vector<Generation> forgotten;
+    Unconfirmed unconfirmed;
+    bool empty() const { return older.empty() && forgotten.empty() && unconfirmed.empty(); }
+  };
+  // Through `older` and `younger`.
+  struct AgeList {
+    Place oldest = kNowhere;
+    Place youngest = kNowhere;
+  };
+
+  static Key KeyOf(const ObjectId& id, Place place);
+  Tombstone& At(Place place) { return blocks_[place / kBlock][place % kBlock]; }
+  const Tombstone& At(Place place) const { return blocks_[place / kBlock][place % kBlock]; }
+  // kNowhere if there is no tombstone of `id`.
+  Place PlaceOf(const ObjectId& id) const;
+  Place Allocate();
+
+  Place GetOrCreate(const ObjectId& id);
   void Erase(const ObjectId& id);
-  bool TooMany() const { return tombstones_.size() > context_.options.max_tombstones; }
-  using ByAge = absl::btree_map<uint64_t, ObjectId>;  // by order
-  ByAge& ListOf(const Tombstone& tombstone) { return tombstone.expired ? expired_ : recent_; }
-  void RestartAge(Tombstone& tombstone, const ObjectId& id);
+  bool TooMany() const { return size() > context_.options.max_tombstones; }
+
+  AgeList& ListOf(const Tombstone& tombstone) { return tombstone.expired ? expired_ : recent_; }
+  void Link(AgeList& list, Place place);
+  void Unlink(AgeList& list, Place place);
+  void RestartAge(Place place);
+
+  const Details* FindDetails(const Tombstone& tombstone) const;
+  Details& GetDetails(Tombstone& tombstone);
+  void DropEmptyDetails(Tombstone& tombstone);
+  bool Contains(const Tombstone& tombstone, const Generation& generation) const;
+  static void Forget(const Generation& generation, Details& details);
+
   // Stops waiting for confirmations of a generation.
-  void ForgetConfirms(const ObjectId& id, const Generation& generation, Tombstone& tombstone);
+  void ForgetConfirms(const Generation& generation, Tombstone& tombstone);
   // Stops waiting for what the node was asked in sessions before `session`.
   void ForgetConfirms(const NodeKey& node, uint64_t session);
   // Updates the node's list, and erases the tombstone if it waited for this confirmation only.
-  void EndConfirm(const ObjectId& id, const NodeKey& node, Tombstone& tombstone);
+  void EndConfirm(const NodeKey& node, Tombstone& tombstone);
   void Unlist(const NodeKey& node, const ObjectId& id);
+  absl::Status CheckTombstone(const Tombstone& tombstone) const;
+  absl::Status CheckAges(const AgeList& list, bool expired, size_t* count) const;
 
   CoreContext& context_;
-  // Found by hash: there may be a million, and every message about an object looks here.
-  absl::flat_hash_map<ObjectId, std::unique_ptr<Tombstone>> tombstones_;
-  absl::btree_set<ObjectId> ids_;  // the same ids in order, for the tools
-  ByAge recent_;
-  ByAge expired_;
+  std::vector<std::unique_ptr<Tombstone[]>> blocks_;
+  Place used_ = 0;           // places of `blocks_` that were ever taken
+  std::vector<Place> free_;  // those of them that are free
+  Index index_{Less{this}};
+  AgeList recent_;
+  AgeList expired_;
+  absl::flat_hash_map<ObjectId, std::unique_ptr<Details>> details_;
   absl::btree_map<NodeKey, absl::flat_hash_set<ObjectId>> unconfirmed_;  // by node
   std::vector<ObjectId> confirmed_;
 };

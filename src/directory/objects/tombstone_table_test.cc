@@ -1,5 +1,10 @@
 #include "src/directory/objects/tombstone_table.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 
@@ -7,6 +12,7 @@ namespace phalanx::directory {
 namespace {
 
 using ::phalanx::testing::IsOk;
+using ::testing::ElementsAre;
 
 const NodeKey kNode{1, 1};
 const NodeKey kOther{2, 1};
@@ -55,17 +61,93 @@ TEST_F(TombstoneTableTest, ListsTheGenerationDeletedLastFirst) {
   table_.Add(id_, Gen(1));
   table_.AddOlder(id_, Gen(7));
   const Tombstone& tombstone = table_.Add(id_, Gen(2));
-  ASSERT_EQ(tombstone.generations.size(), 3u);
-  EXPECT_EQ(tombstone.generations[0], Gen(2));
-  EXPECT_EQ(tombstone.generations[1], Gen(1));
-  EXPECT_EQ(tombstone.generations[2], Gen(7));
+  EXPECT_THAT(table_.Generations(tombstone), ElementsAre(Gen(2), Gen(1), Gen(7)));
 }
 
-TEST_F(TombstoneTableTest, ForgetsTheOldestGenerationOfAFullTombstone) {
-  for (uint64_t i = 1; i <= 65; ++i) table_.Add(id_, Gen(i));
+TEST_F(TombstoneTableTest, ListsTheGenerationThatWasDeletedAgainOnce) {
+  table_.Add(id_, Gen(1));
+  table_.Add(id_, Gen(2));
+  table_.Add(id_, Gen(2));
+  const Tombstone& tombstone = table_.Add(id_, Gen(1));
+  EXPECT_THAT(table_.Generations(tombstone), ElementsAre(Gen(1), Gen(2)));
+}
+
+TEST_F(TombstoneTableTest, AFullTombstoneListsTheLast64Generations) {
+  for (uint64_t i = 1; i <= 70; ++i) table_.Add(id_, Gen(i));
+  const std::vector<Generation> listed = table_.Generations(*table_.Find(id_));
+  ASSERT_EQ(listed.size(), 64u);
+  EXPECT_EQ(listed.front(), Gen(70));
+  EXPECT_EQ(listed.back(), Gen(7));
+}
+
+TEST_F(TombstoneTableTest, AFullTombstoneRefusesWhatItsCreatorsMintedBefore) {
+  const Generation other{kOther, 3};
+  table_.Add(id_, other);
+  for (uint64_t i = 10; i <= 80; ++i) table_.Add(id_, Gen(i));
+  for (const uint64_t sequence : {1, 9, 10, 11, 80}) {
+    EXPECT_TRUE(table_.Refuses(id_, Gen(sequence))) << sequence;
+  }
+  EXPECT_TRUE(table_.Refuses(id_, other));
+  EXPECT_FALSE(table_.Refuses(id_, Gen(81))) << "it was put after the Deletes";
+  EXPECT_FALSE(table_.Refuses(id_, Generation{kOther, 4}));
+  EXPECT_FALSE(table_.Refuses(id_, Generation{NodeKey{3, 1}, 1}));
+}
+
+TEST_F(TombstoneTableTest, AGenerationForWhichThereIsNoRoomIsRefused) {
+  for (uint64_t i = 10; i <= 80; ++i) table_.Add(id_, Gen(i));
+  table_.AddOlder(id_, Generation{kOther, 5});
+  EXPECT_TRUE(table_.Refuses(id_, Generation{kOther, 5}));
+  EXPECT_FALSE(table_.Refuses(id_, Generation{kOther, 6}));
+}
+
+// The shard draws the generations of a ring: their order says nothing.
+TEST_F(TombstoneTableTest, AForgottenGenerationOfARingRefusesNoOther) {
+  const uint64_t drawn = uint64_t{1} << 63;
+  table_.Add(id_, Gen(drawn | 5));
+  for (uint64_t i = 0; i < 70; ++i) table_.Add(id_, Generation{kOther, i + 1});
+  EXPECT_FALSE(table_.Refuses(id_, Gen(drawn | 4)));
   EXPECT_FALSE(table_.Refuses(id_, Gen(1)));
-  EXPECT_TRUE(table_.Refuses(id_, Gen(2)));
-  EXPECT_TRUE(table_.Refuses(id_, Gen(65)));
+}
+
+TEST_F(TombstoneTableTest, AGenerationThatIsNotListedAnyMoreIsAwaitedAndConfirmed) {
+  Tombstone& tombstone = table_.Add(id_, Gen(1));
+  table_.AwaitConfirm(tombstone, Gen(1), kNode, 1);
+  for (uint64_t i = 2; i <= 70; ++i) table_.Add(id_, Gen(i));
+  EXPECT_EQ(table_.UnconfirmedOf(tombstone).size(), 1u);
+  table_.Confirm(id_, Gen(1), kNode);
+  EXPECT_EQ(table_.UnconfirmedOf(tombstone).size(), 0u);
+}
+
+TEST_F(TombstoneTableTest, KeepsSizeSlicesAndName) {
+  const ObjectName name = ObjectName::Of("batch", "job/7");
+  table_.Add(id_, Gen(1)).SetObject(kMaxObjectBytes, kMaxSlices, name);
+  const Tombstone& tombstone = *table_.FindDeleted(id_);
+  EXPECT_EQ(tombstone.size_bytes, kMaxObjectBytes);
+  EXPECT_EQ(tombstone.slices, static_cast<uint64_t>(kMaxSlices));
+  EXPECT_EQ(tombstone.Name(), name);
+  table_.Add(id_, Gen(2)).SetObject(0, 1, ObjectName());
+  EXPECT_TRUE(tombstone.Name().empty());
+}
+
+// Ids that differ in their last bytes only, and others.
+TEST_F(TombstoneTableTest, FindsEachIdAndTheNextOne) {
+  std::set<ObjectId> ids;
+  for (uint8_t i = 1; i <= 200; ++i) {
+    std::string bytes(ObjectId::kSize, '\0');
+    bytes.back() = static_cast<char>(i);
+    ids.insert(*ObjectId::FromBinary(bytes));
+    ids.insert(Id(i));
+  }
+  for (const ObjectId& id : ids) table_.Add(id, Gen(1));
+  ObjectId at;
+  for (const ObjectId& id : ids) {
+    ASSERT_NE(table_.Find(id), nullptr);
+    EXPECT_EQ(table_.Find(id)->id, id);
+    ASSERT_NE(table_.FindAfter(at), nullptr);
+    EXPECT_EQ(table_.FindAfter(at)->id, id);
+    at = id;
+  }
+  EXPECT_EQ(table_.FindAfter(at), nullptr);
 }
 
 TEST_F(TombstoneTableTest, ExpiresAfterItsAge) {
@@ -78,10 +160,19 @@ TEST_F(TombstoneTableTest, ExpiresAfterItsAge) {
   EXPECT_TRUE(table_.NextDeadline().infinite());
 }
 
+TEST_F(TombstoneTableTest, ExpiresUpToASecondLateAndNeverEarly) {
+  Advance(absl::Milliseconds(1500));
+  table_.Add(id_, Gen(1));
+  Advance(absl::Milliseconds(9999));
+  EXPECT_EQ(table_.size(), 1u);
+  Advance(absl::Milliseconds(501));
+  EXPECT_EQ(table_.size(), 0u);
+}
+
 TEST_F(TombstoneTableTest, OutlivesItsAgeUntilEveryNodeHasConfirmed) {
   Tombstone& tombstone = table_.Add(id_, Gen(1));
-  table_.AwaitConfirm(tombstone, id_, Gen(1), kNode, 1);
-  table_.AwaitConfirm(tombstone, id_, Gen(1), kOther, 1);
+  table_.AwaitConfirm(tombstone, Gen(1), kNode, 1);
+  table_.AwaitConfirm(tombstone, Gen(1), kOther, 1);
   Advance(absl::Seconds(20));
   EXPECT_TRUE(table_.Refuses(id_, Gen(1)));
   table_.Confirm(id_, Gen(1), kNode);
@@ -92,7 +183,7 @@ TEST_F(TombstoneTableTest, OutlivesItsAgeUntilEveryNodeHasConfirmed) {
 
 TEST_F(TombstoneTableTest, ANewSessionConfirmsGenerationsThatItDoesNotRegister) {
   Tombstone& tombstone = table_.Add(id_, Gen(1));
-  table_.AwaitConfirm(tombstone, id_, Gen(1), kNode, /*session=*/1);
+  table_.AwaitConfirm(tombstone, Gen(1), kNode, /*session=*/1);
   Advance(absl::Seconds(20));
   table_.SessionRegistered(kNode, /*session=*/1);
   EXPECT_EQ(table_.size(), 1u);
@@ -102,7 +193,7 @@ TEST_F(TombstoneTableTest, ANewSessionConfirmsGenerationsThatItDoesNotRegister) 
 
 TEST_F(TombstoneTableTest, ANodeThatIsDownConfirmsEverything) {
   Tombstone& tombstone = table_.Add(id_, Gen(1));
-  table_.AwaitConfirm(tombstone, id_, Gen(1), kNode, 5);
+  table_.AwaitConfirm(tombstone, Gen(1), kNode, 5);
   Advance(absl::Seconds(20));
   table_.NodeDown(kNode);
   EXPECT_EQ(table_.size(), 0u);
@@ -110,7 +201,7 @@ TEST_F(TombstoneTableTest, ANodeThatIsDownConfirmsEverything) {
 
 TEST_F(TombstoneTableTest, BeyondTheLimitTheOldestGoesThoughUnconfirmed) {
   Tombstone& oldest = table_.Add(id_, Gen(1));
-  table_.AwaitConfirm(oldest, id_, Gen(1), kNode, 1);
+  table_.AwaitConfirm(oldest, Gen(1), kNode, 1);
   for (int i = 0; i < 4; ++i) table_.Add(ObjectId::FromName("test", std::to_string(i)), Gen(1));
   EXPECT_EQ(table_.NextDeadline(), context_.now);
   Advance(absl::ZeroDuration());
@@ -120,7 +211,7 @@ TEST_F(TombstoneTableTest, BeyondTheLimitTheOldestGoesThoughUnconfirmed) {
 
 TEST_F(TombstoneTableTest, BeyondTheLimitExpiredTombstonesGoBeforeRecentOnes) {
   for (uint64_t i = 0; i < 3; ++i) {
-    table_.AwaitConfirm(table_.Add(Id(i), Gen(1)), Id(i), Gen(1), kNode, 1);
+    table_.AwaitConfirm(table_.Add(Id(i), Gen(1)), Gen(1), kNode, 1);
   }
   Advance(absl::Seconds(20));
   ASSERT_EQ(table_.size(), 3u);
@@ -139,7 +230,7 @@ TEST_F(TombstoneTableTest, BeyondTheLimitExpiredTombstonesGoBeforeRecentOnes) {
 
 TEST_F(TombstoneTableTest, NodesThatNeverConfirmCostNewDeletionsNoTombstone) {
   for (uint64_t i = 0; i < 100; ++i) {
-    table_.AwaitConfirm(table_.Add(Id(i), Gen(1)), Id(i), Gen(1), kNode, 1);
+    table_.AwaitConfirm(table_.Add(Id(i), Gen(1)), Gen(1), kNode, 1);
     Advance(absl::Seconds(20));
     EXPECT_LE(table_.size(), 4u);
     const ObjectId fresh = Id(1000 + i);
@@ -150,7 +241,7 @@ TEST_F(TombstoneTableTest, NodesThatNeverConfirmCostNewDeletionsNoTombstone) {
 }
 
 TEST_F(TombstoneTableTest, AnExpiredTombstoneOfAnIdThatIsDeletedAgainIsRecent) {
-  table_.AwaitConfirm(table_.Add(id_, Gen(1)), id_, Gen(1), kNode, 1);
+  table_.AwaitConfirm(table_.Add(id_, Gen(1)), Gen(1), kNode, 1);
   Advance(absl::Seconds(20));
   table_.Add(id_, Gen(2));
   table_.Confirm(id_, Gen(1), kNode);

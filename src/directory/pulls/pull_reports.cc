@@ -77,7 +77,7 @@ void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Gener
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, generation)) {
     // The tombstone must outlive the copy, which the node registers in its next session if this
     // Gone is lost with the present one.
-    tombstones_.AwaitConfirm(*tombstone, id, generation, node.key, node.session);
+    tombstones_.AwaitConfirm(*tombstone, generation, node.key, node.session);
     outbox_.SendDeleted(node.key, id, generation, tombstone->by_ttl);
     return;
   }

@@ -546,7 +546,7 @@ void PullScheduler::RefuseWants(Object& object) {
     const uint64_t number = object.wants.begin()->second.number;
     EndWant(object, key);
     if (tombstone != nullptr) {
-      outbox_.SendDeleted(key, object.id, tombstone->generations.front(), tombstone->by_ttl);
+      outbox_.SendDeleted(key, object.id, tombstone->last, tombstone->by_ttl);
     } else {
       outbox_.SendRefused(key, object.id, number, failure->code(), failure->message());
     }

@@ -20,7 +20,10 @@ void FoldDispatcher::Apply(Reduction& reduction, const PlaceFold& effect) {
   // The node went down in this turn. The plan is notified next and places the fold again.
   if (nodes_.Find(effect.node) == nullptr) return;
   ++context_.counters.folds_placed;
-  FillFold(reduction, effect.task, outbox_.Send(effect.node).mutable_fold());
+  v1::Fold& fold = *outbox_.Send(effect.node).mutable_fold();
+  FillFold(reduction, effect.task, &fold);
+  // The result needs all its bytes.
+  if (!effect.task.root) fold.set_begin(BeginOf(reduction, effect.task.version));
   Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
   placed.registered = true;
   // A fold that is committed in advance is sealed without another message, so its node may have the
@@ -38,9 +41,27 @@ void FoldDispatcher::PlaceRelay(Reduction& reduction, const FoldInput& input, ui
   v1::Fold& fold = *outbox_.Send(to).mutable_fold();
   FillWork(reduction, task, &fold);
   fold.set_relay(true);
+  fold.set_begin(BeginOf(reduction, input.version));
   FillSender(input.version, input.node, *fold.add_inputs());
   ++context_.counters.folds_relayed;
   reduction.placed[{to, input.version}] = Reduction::Placed();
+}
+
+void FoldDispatcher::NoteArrived(Reduction& reduction, const NodeKey& node,
+                                 const SlotVersion& version, const v1::FoldReport& m) {
+  const FoldTask* task = reduction.plan.Find(node, version);
+  if (task == nullptr || m.input() >= task->inputs.size()) return;
+  const FoldInput& input = task->inputs[m.input()];
+  if (input.kind != FoldInput::Kind::kSlot || m.watermark() > task->size_bytes) return;
+  reduction.arrived[input.version] = {{node, version}, m.watermark()};
+}
+
+uint64_t FoldDispatcher::BeginOf(const Reduction& reduction, const SlotVersion& version) {
+  const auto arrived = reduction.arrived.find(version);
+  if (arrived == reduction.arrived.end()) return 0;
+  const Reduction::Arrived& above = arrived->second;
+  // A fold that is placed anew begins at the first byte.
+  return reduction.placed.contains(above.fold) ? above.bytes : 0;
 }
 
 void FoldDispatcher::FillSender(const SlotVersion& version, const NodeKey& sender,
@@ -119,6 +140,9 @@ void FoldDispatcher::SendDrop(const NodeKey& to, const ObjectId& target,
 void FoldDispatcher::Apply(Reduction& reduction, const DropFold& effect) {
   // First: a report that crosses the drop is answered as one of an unknown fold.
   reduction.placed.erase({effect.node, effect.version});
+  absl::erase_if(reduction.arrived, [&effect](const auto& entry) {
+    return entry.second.fold == Reduction::FoldKey(effect.node, effect.version);
+  });
   ++context_.counters.folds_dropped;
   SendDrop(effect.node, reduction.target, effect.version);
 }

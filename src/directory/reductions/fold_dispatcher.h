@@ -26,6 +26,11 @@ class FoldDispatcher {
   void Apply(Reduction& reduction, const DropFold& effect);
   void Apply(Reduction& reduction, const CommitFold& effect);
 
+  // The fold `version` on the node has not got one of its inputs: what it has of it need not be
+  // computed again if the input moves.
+  void NoteArrived(Reduction& reduction, const NodeKey& node, const SlotVersion& version,
+                   const v1::FoldReport& m);
+
   // Sends the order to fold again, to a node that registered the fold.
   void Repeat(const Reduction& reduction, const FoldTask& task, const NodeKey& to);
   // Orders the node to hand the output of the input's node on, under the same version.
@@ -38,6 +43,8 @@ class FoldDispatcher {
   void FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out);
   // What the orders of folds and of relays have in common.
   static void FillWork(const Reduction& reduction, const FoldTask& task, v1::Fold* out);
+  // How many bytes of the output the fold above has. Less is right, too.
+  static uint64_t BeginOf(const Reduction& reduction, const SlotVersion& version);
   void FillSender(const SlotVersion& version, const NodeKey& sender, v1::Fold::Input& out) const;
 
   CoreContext& context_;

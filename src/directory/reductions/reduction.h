@@ -64,6 +64,11 @@ struct Reduction {
     bool registered = true;
   };
   using FoldKey = std::pair<NodeKey, SlotVersion>;
+  // How much of an input its fold had when its sender failed.
+  struct Arrived {
+    FoldKey fold;
+    uint64_t bytes = 0;
+  };
   // A way around two nodes that cannot reach each other; of one input of a fold.
   struct Route {
     NodeKey parent;
@@ -178,6 +183,9 @@ struct Reduction {
   Replicas replicas;
   // The folds, ring members and relays that nodes have orders for.
   absl::btree_map<FoldKey, Placed> placed;
+  // ---- FoldDispatcher
+  // By the version of the input.
+  absl::btree_map<SlotVersion, Arrived> arrived;
   // ---- FoldRoutes
   // By the version of the input.
   absl::btree_map<SlotVersion, Route> routes;

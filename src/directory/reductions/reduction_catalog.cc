@@ -115,10 +115,11 @@ bool ReductionCatalog::HasEnded(const ObjectId& target, const ReductionId& id) c
     if (later) return true;
   }
   const Tombstone* deleted = tombstones_.Find(target);
-  return deleted != nullptr && std::any_of(deleted->generations.begin(), deleted->generations.end(),
-                                           [this](const Generation& of) {
-                                             return MintedHere(ReductionId::FromGeneration(of));
-                                           });
+  if (deleted == nullptr) return false;
+  const std::vector<Generation> all = tombstones_.Generations(*deleted);
+  return std::any_of(all.begin(), all.end(), [this](const Generation& of) {
+    return MintedHere(ReductionId::FromGeneration(of));
+  });
 }
 
 absl::Status ReductionCatalog::CheckInvariants() const {

@@ -292,6 +292,7 @@ void ReductionManager::OnFoldFailed(Reduction& reduction, const NodeKey& node,
                                     Reduction::Placed& placed, const SlotVersion& version,
                                     const v1::FoldReport& m) {
   placed.trouble = DescribeFailure(nodes_, node, m);
+  dispatcher_.NoteArrived(reduction, node, version, m);
   if (m.code() == static_cast<int>(absl::StatusCode::kNotFound)) {
     const FoldTask* task = reduction.plan.Find(node, version);
     if (task != nullptr) NoteAbsent(reduction, *task, node, m.input());

@@ -121,8 +121,9 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
                                                                 const ReduceSpec& spec,
                                                                 bool again) {
   const Tombstone* deleted = tombstones_.FindDeleted(target);
-  const auto names_reduction = [](const Tombstone& tombstone) {
-    return std::any_of(tombstone.generations.begin(), tombstone.generations.end(), IsReductionId);
+  const auto names_reduction = [this](const Tombstone& tombstone) {
+    const std::vector<Generation> all = tombstones_.Generations(tombstone);
+    return std::any_of(all.begin(), all.end(), IsReductionId);
   };
   if (deleted != nullptr && (again || !names_reduction(*deleted))) {
     return ReductionError(target, absl::StatusCode::kNotFound, "the target was deleted");

@@ -123,6 +123,7 @@ void Harness::Announce(const NodeKey& node, const ObjectId& id, const Generation
   create.mutable_info()->set_slices(creation.slices);
   create.mutable_info()->set_metadata(creation.metadata);
   create.mutable_info()->set_owned(creation.owned);
+  SetName(creation.name, create.mutable_info());
   create.set_complete(creation.complete || is_inline);
   create.set_has_inline(is_inline);
   create.set_inline_bytes(creation.inline_bytes);

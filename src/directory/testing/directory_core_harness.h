@@ -22,6 +22,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/time/instant.h"
 #include "src/directory/core/directory_core.h"
 
@@ -39,6 +40,7 @@ struct Creation {
   // The bytes of a complete inline object, in place of `size`; empty: not inline.
   std::string inline_bytes = {};
   std::string metadata = {};
+  ObjectName name = {};
   bool owned = false;
 };
 

@@ -1,4 +1,8 @@
-// How the core's work grows: counts examined candidates and sent messages, not seconds.
+// How the core's work and memory grow: counts examined candidates, sent messages and allocated
+// bytes, not seconds.
+#include <malloc.h>
+
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -165,6 +169,48 @@ TEST(ManyTombstones, AreForgottenSomeInEachTurn) {
   h.Advance(absl::ZeroDuration());
   h.Advance(absl::ZeroDuration());
   EXPECT_EQ(left(), 0u);
+}
+
+// In bytes; 0 if the sanitizers allocate.
+size_t Allocated() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// Returns the bytes that the core keeps of an object that was put and deleted, and that its holder
+// has dropped.
+double BytesOfADeletedObject(const std::string& namespace_of_names) {
+  constexpr int kObjects = 1'000'000;
+  Harness h;
+  h.CheckEvery(kObjects * 4);
+  const NodeKey a = h.Up("a");
+  h.Clear();
+  size_t before = 0;
+  for (int i = 0; i < kObjects + 1000; ++i) {
+    // Tables that every shard has are there.
+    if (i == 1000) before = Allocated();
+    const std::string name = "object-" + std::to_string(i);
+    ObjectId id = ObjectId::FromName("drawn", name);
+    testing::Creation creation{.complete = true};
+    if (!namespace_of_names.empty()) {
+      creation.name = ObjectName::Of(namespace_of_names, name);
+      id = ObjectId::FromName(namespace_of_names, name);
+    }
+    const Generation generation = h.Create(a, id, creation);
+    h.Delete(a, id);
+    h.Confirm(a, id, generation);
+    h.Clear();
+  }
+  return static_cast<double>(Allocated() - before) / kObjects;
+}
+
+TEST(ManyTombstones, TakeLessThanAHundredBytesEach) {
+  if (Allocated() == 0) GTEST_SKIP() << "the memory is not the C library's";
+  const double bytes = BytesOfADeletedObject("");
+  const double named = BytesOfADeletedObject("batch");
+  std::cout << "a deleted object takes " << bytes << " bytes, one with a name " << named << "\n";
+  EXPECT_LT(bytes, 100);
+  EXPECT_LT(named, 140);
 }
 
 }  // namespace

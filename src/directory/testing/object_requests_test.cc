@@ -160,12 +160,12 @@ TEST_F(ObjectRequestsTest, ADeleteNotifiesEveryNodeThatHasOrWantsTheObject) {
 TEST_F(ObjectRequestsTest, TheNodesWithACopyConfirmThatTheyDroppedIt) {
   Create(kA, /*complete=*/true);
   Delete(kB);
-  EXPECT_EQ(tombstones_.Find(id_)->unconfirmed.size(), 1u);
+  EXPECT_EQ(tombstones_.UnconfirmedOf(*tombstones_.Find(id_)).size(), 1u);
   const auto confirm = About<v1::DeleteConfirm>(Gen(kA));
   PHALANX_EXPECT_OK(requests_.OnDeleteConfirm(node(kB), confirm));
-  EXPECT_EQ(tombstones_.Find(id_)->unconfirmed.size(), 1u) << "another node";
+  EXPECT_EQ(tombstones_.UnconfirmedOf(*tombstones_.Find(id_)).size(), 1u) << "another node";
   PHALANX_EXPECT_OK(requests_.OnDeleteConfirm(node(kA), confirm));
-  EXPECT_EQ(tombstones_.Find(id_)->unconfirmed.size(), 0u);
+  EXPECT_EQ(tombstones_.UnconfirmedOf(*tombstones_.Find(id_)).size(), 0u);
 }
 
 TEST_F(ObjectRequestsTest, AStandbyIsDeletedToo) {

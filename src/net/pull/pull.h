@@ -89,6 +89,8 @@ struct ServeRequest {
   std::string peer;
   // How long the receiver can wait for an answer: a part of its stall timeout.
   absl::Duration patience = absl::InfiniteDuration();
+  // The least offset that is requested of any slice.
+  uint64_t from = 0;
 };
 
 // Holds the pin of the object while it is being sent. Destroyed on the control loop when the push

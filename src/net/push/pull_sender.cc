@@ -151,7 +151,11 @@ absl::Status PullSender::OnOpen(const FrameHeader& header, absl::string_view pay
   }
   ServeRequest request{receiver_, open.object,     open.generation,
                        0,         stream_->peer(), open.sign_of_life * kUnansweredSigns};
-  for (const OpenPayload::Want& want : open.wants) request.slices |= uint64_t{1} << want.slice;
+  request.from = UINT64_MAX;
+  for (const OpenPayload::Want& want : open.wants) {
+    request.slices |= uint64_t{1} << want.slice;
+    request.from = std::min(request.from, want.offset);
+  }
   host_.PullRequested(*this, request_.pull, std::move(request));
   return absl::OkStatus();
 }

@@ -18,8 +18,6 @@ using object_store::View;
 
 // Beyond the leases that a Delete waits for: messages on slow links, behind large ones.
 constexpr absl::Duration kSlowest = absl::Seconds(3);
-// A tombstone has the last 64 generations of an id. Some are of Puts that no answer has reached.
-constexpr int kMostRemembered = 48;
 
 class DeleteSimulation final : public ClientSimulation {
  public:
@@ -33,7 +31,6 @@ class DeleteSimulation final : public ClientSimulation {
         // A silent node, and before that the first lease of a shard that starts.
         delete_bound_(lease_ * 4 + kSlowest),
         first_acknowledged_(static_cast<size_t>(plan.names), Instant::Infinite()),
-        puts_(static_cast<size_t>(plan.names)),
         starts_(static_cast<size_t>(plan.world.cluster.shards)) {}
 
  private:
@@ -117,7 +114,6 @@ class DeleteSimulation final : public ClientSimulation {
         ClientOf(n), options, std::string(1 + random_.Below(most), 'x'),
         [this, life, name](const absl::StatusOr<object_store::PutResult>& result) {
           --open_[life];
-          if (result.ok() && !result->already_existed) puts_[name].push_back(now());
           cluster_.journal().Note(
               NodeName(cluster_.FindNode(life)), " has put ", Called(name), ": ",
               result.ok() ? result->generation.ToString() : result.status().ToString());
@@ -191,9 +187,7 @@ class DeleteSimulation final : public ClientSimulation {
     const auto deleted = acknowledged_at_.find(view->generation);
     if (deleted == acknowledged_at_.end() || begun <= deleted->second) return;
     const int s = cluster_.ShardOf(IdOf(name));
-    const auto later = std::count_if(puts_[name].begin(), puts_[name].end(),
-                                     [&](Instant put) { return put >= deleted->second; });
-    if (later >= kMostRemembered || MayBeForgotten(view->generation, s, deleted->second)) return;
+    if (MayBeForgotten(view->generation, s, deleted->second)) return;
     cluster_.journal().Violation(absl::StrCat(
         NodeName(n), " returns ", view->generation.ToString(), " of ", Called(name),
         " to a Get that began ", absl::FormatDuration(begun - deleted->second),
@@ -247,7 +241,6 @@ class DeleteSimulation final : public ClientSimulation {
   uint64_t acknowledged_ = 0;
   uint64_t checked_ = 0;
   std::vector<Instant> first_acknowledged_;  // by name
-  std::vector<std::vector<Instant>> puts_;   // by name: of new generations
   // When the first Delete that names the generation was acknowledged.
   std::map<Generation, Instant> acknowledged_at_;
   std::map<Generation, std::set<NodeKey>> knowers_;

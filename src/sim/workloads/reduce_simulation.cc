@@ -26,7 +26,7 @@ constexpr absl::Duration kLate = absl::Seconds(1);
 // sum shows which attempts were summed.
 constexpr int kAttemptBits = 9;
 constexpr uint64_t kMaxAttempts = (uint64_t{1} << kAttemptBits) - 1;
-constexpr int kMaxSources = 64 / kAttemptBits;
+static_assert(kMaxSimulatedSources * kAttemptBits <= 64);
 
 // Element `i` of an attempt at a source: SplitMix64 of all three, except for i = 0.
 uint64_t Element(int source, uint64_t attempt, uint64_t i) {
@@ -272,6 +272,7 @@ class ReduceSimulation final : public ClientSimulation {
 
   void Act(int n) override {
     if (plan_.deaths > 0 && random_.Chance(plan_.deaths)) return KillClient(n);
+    if (plan_.copies > 0 && random_.Chance(plan_.copies)) return FetchSource(n);
     const double choice = random_.Unit();
     if (choice < 0.35) {
       Put(n, SourceFor(n));
@@ -350,6 +351,17 @@ class ReduceSimulation final : public ClientSimulation {
     cluster_.journal().Note(NodeName(n), " puts source ", number, " attempt ", attempt);
     cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
                            [](absl::StatusOr<object_store::PutResult>) {});
+  }
+
+  void FetchSource(int n) {
+    object_store::GetOptions options;
+    options.id = sources_[random_.Below(sources_.size())].id;
+    options.deadline = cluster_.NowAt(n) + absl::Seconds(5);
+    object_store::GetEvents events;
+    events.on_view = [this, n, client = ClientOf(n)](absl::StatusOr<View> view) {
+      if (view.ok()) cluster_.store(n)->Release(client, view->pin).IgnoreError();
+    };
+    cluster_.store(n)->Get(ClientOf(n), options, std::move(events));
   }
 
   void PutIfMissing(int n, int number) {
@@ -727,66 +739,6 @@ class ReduceSimulation final : public ClientSimulation {
 };
 
 }  // namespace
-
-ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
-  ReducePlanOfRun plan;
-  plan.seed = seed;
-  plan.world = DrawPlan(seed, peace ? Focus::kPeace : Focus::kAnything);
-  Random random(seed * 113 + 5);
-  plan.world.cluster.capacity_bytes = 64 << 20;
-  plan.world.cluster.allocation_failures = 0;
-  plan.sources = static_cast<int>(2 + random.Below(kMaxSources - 1));
-  // From sizes that travel inline to sizes that form a chain.
-  constexpr uint64_t kElements[] = {1, 100, 5000, 20'000, 40'000};
-  plan.elements = kElements[random.Below(5)];
-  plan.mean_pause = absl::Milliseconds(30 + random.Below(100));
-  // Memory failures are mostly left to the store's own simulation.
-  if (!random.Chance(0.2)) plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 0;
-  // All reductions of a run can be pending at the end: links that carry them for minutes would
-  // starve the sessions on them.
-  SimFabric::Options& fabric = plan.world.cluster.fabric;
-  if (fabric.link.bytes_per_second > 0) {
-    fabric.link.bytes_per_second = std::max(fabric.link.bytes_per_second, 4e7);
-  }
-  if (fabric.interface_bytes_per_second > 0) {
-    fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
-  }
-  // Drawn last, so that earlier seeds keep their runs.
-  plan.everybody = random.Chance(0.25);
-  if (!plan.everybody) return plan;
-  // Conditions for rings, after the first lease; sometimes for trees.
-  plan.world.cluster.zones = 0;
-  plan.world.storm += plan.world.cluster.lease;
-  plan.sources = std::min(plan.world.cluster.nodes, static_cast<int>(3 + random.Below(3)));
-  if (random.Chance(0.8)) plan.elements = 60'000;
-  return plan;
-}
-
-ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan) {
-  plan.everybody = false;
-  plan.open = 0.8;
-  plan.closed_soon = true;
-  // Faults happen in each of these worlds, even if it was drawn without faults.
-  plan.world.cluster.peaceful = false;
-  FaultOptions& faults = plan.world.faults;
-  faults.weights.fill(0);
-  faults.weights[static_cast<size_t>(Fault::kPartitionShard)] = 1;
-  faults.weights[static_cast<size_t>(Fault::kHalfOpenShard)] = 1;
-  faults.mean_pause = absl::Milliseconds(50);
-  return plan;
-}
-
-ReducePlanOfRun FocusOnClients(ReducePlanOfRun plan) {
-  plan = FocusOnAdditions(plan);
-  plan.closed_soon = false;
-  plan.deaths = 0.1;
-  return plan;
-}
-
-std::string Describe(const ReducePlanOfRun& plan) {
-  return absl::StrCat(plan.sources, " sources of ", plan.elements, " elements",
-                      plan.everybody ? ", wanted by all; " : "; ", Describe(plan.world));
-}
 
 SimulationResult RunReduceSimulation(const ReducePlanOfRun& plan) {
   return ReduceSimulation(plan).Run();

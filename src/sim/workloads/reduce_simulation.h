@@ -33,6 +33,9 @@
 
 namespace phalanx::sim {
 
+// A result shows which attempt at each source it has.
+inline constexpr int kMaxSimulatedSources = 7;
+
 struct ReducePlanOfRun {
   uint64_t seed = 1;
   SimulationPlan world;  // cluster and faults; its workload is not run
@@ -47,6 +50,8 @@ struct ReducePlanOfRun {
   bool closed_soon = false;
   // The share of acts in which a client dies.
   double deaths = 0;
+  // The share of acts in which a node fetches a source: its slot can move to that copy.
+  double copies = 0;
   // All requests name the metadata that sources must have, and some attempts have none.
   bool alike = false;
 };
@@ -57,6 +62,8 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace = false);
 ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan);
 // Clients die while nodes lose contact with shards, and leave most reductions open.
 ReducePlanOfRun FocusOnClients(ReducePlanOfRun plan);
+// Nodes die while large sources with several copies are reduced over slow links.
+ReducePlanOfRun FocusOnMoves(ReducePlanOfRun plan);
 std::string Describe(const ReducePlanOfRun& plan);
 
 // `operations` counts reductions; `bytes_checked` counts bytes of results.

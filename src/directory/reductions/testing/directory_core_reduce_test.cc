@@ -241,6 +241,51 @@ TEST_F(ReduceTest, ASourceWithAnotherCopyMakesNoFoldStartOver) {
   }
 }
 
+// A chain of four slots, with a second copy of slot 1's source at node 4. Node 2 has 3 MiB of slot
+// 1's output when its connection to node 1 breaks.
+class MovedSlotTest : public ReduceTest {
+ protected:
+  MovedSlotTest() {
+    AddNodes(5);
+    for (int i = 0; i < 4; ++i) Put(i, i);
+    h_.Want(nodes_[4], Source(1));
+    h_.Finish(nodes_[4], Source(1));
+    Reduce(3, 4);
+    moved_ = *FoldAt(1);
+    const v1::Fold above = *FoldAt(2);
+    v1::NodeMessage message;
+    v1::FoldReport& report = *message.mutable_fold_report();
+    report.set_object_id(Bytes(kTarget));
+    *report.mutable_version() = above.version();
+    report.set_kind(v1::FoldReport::FAILED);
+    report.set_code(Number(absl::StatusCode::kUnavailable));
+    while (!above.inputs(static_cast<int>(report.input())).has_sender()) {
+      report.set_input(report.input() + 1);
+    }
+    ToProto(nodes_[1], report.mutable_sender());
+    report.set_watermark(3 << 20);
+    Send(2, message);
+    h_.Clear();
+  }
+  v1::Fold moved_;
+};
+
+TEST_F(MovedSlotTest, BeginsWhereTheFoldAboveIs) {
+  EXPECT_EQ(moved_.begin(), 0u);
+  h_.Down(nodes_[1]);
+  ASSERT_TRUE(FoldAt(4).has_value());
+  EXPECT_EQ(FromProto(FoldAt(4)->version()), FromProto(moved_.version()));
+  EXPECT_EQ(FoldAt(4)->begin(), 3u << 20);
+}
+
+TEST_F(MovedSlotTest, BeginsAtTheFirstByteIfTheFoldAboveIsGone) {
+  h_.Down(nodes_[2]);
+  h_.Down(nodes_[1]);
+  ASSERT_TRUE(FoldAt(4).has_value());
+  EXPECT_EQ(FromProto(FoldAt(4)->version()), FromProto(moved_.version()));
+  EXPECT_EQ(FoldAt(4)->begin(), 0u);
+}
+
 TEST_F(ReduceTest, AnAnnouncementOfAnOldVersionIsSentBack) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
