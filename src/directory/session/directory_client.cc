@@ -7,6 +7,13 @@
 #include "src/directory/session/loop_timer.h"
 
 namespace phalanx::directory {
+namespace {
+
+// The messages of a turn leave after the answers of the turn to waiting clients. The store hands
+// out an answer in a task of its own, and the client's session sends it in the next task.
+constexpr int kTasksOfAnAnswer = 3;
+
+}  // namespace
 
 struct DirectoryClient::Impl {
   Impl(Executor& executor, std::unique_ptr<ShardConnector> connector, SessionConfig config,
@@ -21,12 +28,12 @@ struct DirectoryClient::Impl {
         error(absl::UnavailableError(
             absl::StrCat("directory ", this->connector->target(), " is being connected to"))),
         timer(executor, [this](Instant) { OnTimer(); }),
-        late_flush(executor, [this] { Pump(); }),
-        flush(executor, [this] { late_flush.Raise(); }) {}
+        flush(executor, [this] { OnFlush(); }) {}
 
   void Open();
   void OnTimer();
   void OnFrame(v1::ShardFrame frame);
+  void OnFlush();
   void Pump();
   void Broken(const absl::Status& why);
   absl::Duration Delay(const absl::Status& why);
@@ -47,11 +54,10 @@ struct DirectoryClient::Impl {
   bool up = false;
   Instant down_since;
   absl::Status error;
+  int tasks_waited = 0;  // since a message waits to be sent
 
   // Last, so that they are destroyed first: no callback runs while the rest is being destroyed.
   LoopTimer timer;
-  // Runs one task later than possible: replies to waiting clients go first.
-  LoopSignal late_flush;
   LoopSignal flush;
 };
 
@@ -108,6 +114,12 @@ void DirectoryClient::Impl::OnFrame(v1::ShardFrame frame) {
   }
   if (!taken.ok()) return Broken(taken);
   flush.Raise();
+}
+
+void DirectoryClient::Impl::OnFlush() {
+  if (++tasks_waited < kTasksOfAnAnswer) return flush.Raise();
+  tasks_waited = 0;
+  Pump();
 }
 
 // Puts the due frames on the stream as long as the stream takes them.

@@ -227,6 +227,23 @@ TEST_F(ShardTest, ThousandsOfMessagesTravelInFewFrames) {
   for (uint64_t i = 0; i < 5000; ++i) ASSERT_EQ(node.replies[i], i);
 }
 
+// A pull that ends makes a report for the shard, and an answer for a client.
+TEST_F(ShardTest, MessagesLeaveAfterTheAnswersOfTheirTurn) {
+  NodeMachine& node = ConnectedNode();
+  scheduler_.RunFor(absl::Milliseconds(10));
+  const auto sent = [this] { return fabric_.BytesCarried("n1", "shard"); };
+  const uint64_t before = sent();
+  std::optional<uint64_t> at_answer;
+  node.Ask(1);
+  node.loop.Post([&] {
+    // The store hands the answer out, and the session sends it.
+    node.loop.Post([&] { node.loop.Post([&] { at_answer = sent(); }); });
+  });
+  EXPECT_TRUE(Until([&node] { return !node.replies.empty(); }));
+  EXPECT_EQ(at_answer, before);
+  EXPECT_GT(sent(), before);
+}
+
 TEST_F(ShardTest, ABrokenStreamIsResumedAndNothingIsLost) {
   NodeMachine& node = ConnectedNode();
   for (uint64_t i = 0; i < 200; ++i) {

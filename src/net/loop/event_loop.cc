@@ -1,12 +1,14 @@
 #include "src/net/loop/event_loop.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
-#include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <atomic>
-#include <cstddef>
+#include <cstdint>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -79,42 +81,45 @@ class AsioFdWatcher final : public FdWatcher {
   const std::shared_ptr<Watch> watch_;
 };
 
-// Interrupts the sleep of the loop from any thread. Asio holds at most one wake-up at a time (see
-// TaskInbox), so the memory of that one is part of the waker and a wake-up allocates nothing.
+// Interrupts the sleep of the loop from any thread. Asio's own interrupt (asio::post) signals with
+// Asio's lock held: a thread that the kernel runs at once on the signalling CPU then blocks on that
+// lock, and both change places once more. This one signals without a lock.
 class Waker {
  public:
-  Waker(asio::io_context& context, TaskInbox& inbox) : context_(context), inbox_(inbox) {}
+  Waker(asio::io_context& context, TaskInbox& inbox) : descriptor_(context), inbox_(inbox) {
+    // As in the constructor of the context, a process without a descriptor left cannot continue.
+    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    PHALANX_CHECK(fd >= 0, "a descriptor is left for every loop");
+    descriptor_.assign(fd);
+    Arm();
+  }
 
   // REQUIRES: the inbox requires this wake-up.
-  void Wake() { asio::post(context_, WakeUp{this}); }
+  void Wake() {
+    const uint64_t one = 1;
+    // Fails only if 2^64 - 2 wake-ups were written and none was taken.
+    (void)!write(descriptor_.native_handle(), &one, sizeof(one));
+  }
 
  private:
-  template <typename T>
-  struct Allocator {
-    using value_type = T;
-    explicit Allocator(Waker* waker) : waker(waker) {}
-    template <typename U>
-    Allocator(const Allocator<U>& other) : waker(other.waker) {}
-    T* allocate(size_t n) {
-      static_assert(alignof(T) <= alignof(std::max_align_t));
-      PHALANX_CHECK(n * sizeof(T) <= sizeof(waker->memory_), "a wake-up fits its memory");
-      return reinterpret_cast<T*>(waker->memory_);
-    }
-    void deallocate(T*, size_t) {}
-    friend bool operator==(const Allocator&, const Allocator&) = default;
-    Waker* waker;
-  };
+  void Arm() {
+    descriptor_.async_wait(asio::posix::descriptor_base::wait_read,
+                           [this](const asio::error_code& error) {
+                             if (error) return;
+                             Take();
+                             Arm();
+                           });
+  }
 
-  struct WakeUp {
-    using allocator_type = Allocator<void>;
-    allocator_type get_allocator() const { return allocator_type(waker); }
-    void operator()() const { waker->inbox_.TakeWakeUp(); }
-    Waker* waker;
-  };
+  // Read first: a later wake-up must not be lost with this one.
+  void Take() {
+    uint64_t wake_ups = 0;
+    (void)!read(descriptor_.native_handle(), &wake_ups, sizeof(wake_ups));
+    inbox_.TakeWakeUp();
+  }
 
-  asio::io_context& context_;
+  asio::posix::stream_descriptor descriptor_;
   TaskInbox& inbox_;
-  alignas(std::max_align_t) std::byte memory_[256];
 };
 
 // The timer that ends a sleep. Loop thread only.
@@ -173,7 +178,7 @@ class LoopCounters {
 class EventLoop::Impl {
  public:
   Impl()
-      : waker_(context_, inbox_), context_(1), work_(context_.get_executor()), alarm_(context_) {}
+      : context_(1), work_(context_.get_executor()), waker_(context_, inbox_), alarm_(context_) {}
 
   ~Impl() {
     Stop();
@@ -304,14 +309,13 @@ class EventLoop::Impl {
 
   static thread_local const Impl* current_;
 
-  // Any thread; they synchronize themselves. The context can still hold a wake-up when it is
-  // destroyed, so these two outlive it.
+  // Any thread; it synchronizes itself.
   TaskInbox inbox_;
-  Waker waker_;
 
   // Asio; its handlers run on the loop's thread only.
   asio::io_context context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
+  Waker waker_;  // any thread may call Wake
   Alarm alarm_;
 
   // Any thread.
