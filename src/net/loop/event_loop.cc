@@ -114,8 +114,9 @@ class Waker {
   // Read first: a later wake-up must not be lost with this one.
   void Take() {
     uint64_t wake_ups = 0;
-    (void)!read(descriptor_.native_handle(), &wake_ups, sizeof(wake_ups));
-    inbox_.TakeWakeUp();
+    const ssize_t n = read(descriptor_.native_handle(), &wake_ups, sizeof(wake_ups));
+    // Nothing to read: the thread that woke the loop is about to write.
+    if (n == sizeof(wake_ups)) inbox_.TakeWakeUp();
   }
 
   asio::posix::stream_descriptor descriptor_;
