@@ -182,8 +182,11 @@ std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
                                                        const SlotVersion& version, uint64_t from) {
   const Fold* fold = Find({target, version});
   // Slices of a ring are partial until they have gone around: no tree folds them.
-  if (fold == nullptr || fold->order().ring || !Reaches(*fold, from)) return std::nullopt;
-  return fold->Output();
+  if (fold == nullptr || fold->order().ring) return std::nullopt;
+  // First: a fold that waits for memory keeps its place in the queue.
+  std::optional<net::ServeGrant> output = fold->Output();
+  if (!output || !Reaches(*fold, from)) return std::nullopt;
+  return output;
 }
 
 bool Reducer::Impl::Reaches(const Fold& fold, uint64_t from) {
@@ -398,12 +401,12 @@ bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::Serv
   }
   if (fold != nullptr) {
     std::optional<net::ServeGrant> output = fold->Output();
+    if (output && request.slices != 1 && !fold->order().ring) {
+      reply(absl::InvalidArgumentError("a fold's output has one slice"));
+      return true;
+    }
     if (output && Reaches(*fold, request.from)) {
-      if (request.slices == 1 || fold->order().ring) {
-        reply(*std::move(output));
-      } else {
-        reply(absl::InvalidArgumentError("a fold's output has one slice"));
-      }
+      reply(*std::move(output));
       return true;
     }
   } else if (!IsVersion(request.generation)) {

@@ -137,12 +137,15 @@ void FoldDispatcher::SendDrop(const NodeKey& to, const ObjectId& target,
   ToProto(version, drop.mutable_version());
 }
 
+void FoldDispatcher::ForgetArrived(Reduction& reduction, const Reduction::FoldKey& fold) {
+  absl::erase_if(reduction.arrived,
+                 [&fold](const auto& entry) { return entry.second.fold == fold; });
+}
+
 void FoldDispatcher::Apply(Reduction& reduction, const DropFold& effect) {
   // First: a report that crosses the drop is answered as one of an unknown fold.
   reduction.placed.erase({effect.node, effect.version});
-  absl::erase_if(reduction.arrived, [&effect](const auto& entry) {
-    return entry.second.fold == Reduction::FoldKey(effect.node, effect.version);
-  });
+  ForgetArrived(reduction, {effect.node, effect.version});
   ++context_.counters.folds_dropped;
   SendDrop(effect.node, reduction.target, effect.version);
 }

@@ -36,6 +36,8 @@ class FoldDispatcher {
   // Orders the node to hand the output of the input's node on, under the same version.
   void PlaceRelay(Reduction& reduction, const FoldInput& input, uint64_t size_bytes,
                   const NodeKey& to);
+  // The fold is gone from its node, with what it had of its inputs.
+  static void ForgetArrived(Reduction& reduction, const Reduction::FoldKey& fold);
   void SendDrop(const NodeKey& to, const ObjectId& target, const SlotVersion& version);
   void SendCommit(Reduction& reduction, const NodeKey& to, const SlotVersion& version);
 

@@ -305,6 +305,7 @@ void ReductionManager::OnFoldFailed(Reduction& reduction, const NodeKey& node,
 void ReductionManager::OnFoldGone(Reduction& reduction, const NodeKey& node,
                                   Reduction::Placed& placed, const SlotVersion& version) {
   if (DefectActive(Defect::kLostFoldForgotten)) return;
+  FoldDispatcher::ForgetArrived(reduction, {node, version});
   if (FoldRoutes::IsRelay(reduction, node, version)) {
     return routes_.OnRelayRefused(reduction, node, version);
   }
@@ -380,7 +381,9 @@ void ReductionManager::NodeDown(const NodeKey& key) {
     rings_.MemberLost(*reduction, key);
     const auto first = reduction->placed.lower_bound({key, SlotVersion()});
     auto last = first;
-    while (last != reduction->placed.end() && last->first.first == key) ++last;
+    for (; last != reduction->placed.end() && last->first.first == key; ++last) {
+      FoldDispatcher::ForgetArrived(*reduction, last->first);
+    }
     const bool folded_there = first != last;
     reduction->placed.erase(first, last);
     descriptors_.ForgetReplica(*reduction, key);
