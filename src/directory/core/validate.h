@@ -55,6 +55,8 @@ struct ObjectInfo {
 inline constexpr size_t kMaxAskedForBytes = 64;
 // Limits of a broadcast: the number of named nodes, and the length of each name.
 inline constexpr size_t kMaxNamedNodes = 256;
+// Peers in a Probe or ProbeReport, and those that a node tries at a time.
+inline constexpr size_t kMaxProbedPeers = 64;
 inline constexpr size_t kMaxNamedNodeBytes = 256;
 
 // Rejects bytes that are not exactly 20, or all zero.

@@ -31,10 +31,14 @@ void CutProber::RunPending() {
 
 std::vector<Node*> CutProber::Others(const NodeKey& receiver, const NodeKey& sender) {
   std::vector<Node*> others;
-  for (const auto& [key, node] : nodes_.all()) {
+  const auto& nodes = nodes_.all();
+  // From there, so that not always the same few carry the probes of a large cluster.
+  auto at = nodes.upper_bound(sender);
+  for (size_t i = 0; i < nodes.size() && i < kMaxProbedPeers + 2; ++i, ++at) {
+    if (at == nodes.end()) at = nodes.begin();
+    const auto& [key, node] = *at;
     if (key == receiver || key == sender || !node->connected) continue;
-    others.push_back(node.get());
-    if (others.size() == kMostPeers) break;
+    if (others.size() < kMaxProbedPeers) others.push_back(node.get());
   }
   return others;
 }
@@ -47,9 +51,9 @@ void CutProber::AddPeer(const Node& peer, v1::Probe& probe) {
 }
 
 absl::Status CutProber::OnReport(const Node& node, const v1::ProbeReport& m) {
-  if (m.unreached_size() > kMostPeers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a probe reports ", m.unreached_size(), " peers; the limit is ", kMostPeers));
+  if (static_cast<size_t>(m.unreached_size()) > kMaxProbedPeers) {
+    return absl::InvalidArgumentError(absl::StrCat("a probe reports ", m.unreached_size(),
+                                                   " peers; the limit is ", kMaxProbedPeers));
   }
   for (const v1::ProbeReport::Unreached& peer : m.unreached()) {
     const auto code = static_cast<absl::StatusCode>(peer.code());

@@ -6,8 +6,9 @@
 //        ▲                       │    └──Probe──► other nodes: do they reach the sender?
 //        └───────────────────────┘◄──ProbeReport (the peers that were not reached)
 //
-// Each of the two questions is asked about a node at most once in a lease, and names at most
-// kMostPeers other nodes: the first ones in the order in which ways around cuts are chosen.
+// Each of the two questions is asked about a node at most once in a lease, of at most
+// kMaxProbedPeers other nodes, those after the sender in the order of keys. In a larger cluster a
+// way around can be one that was not tried.
 //
 // Owned by PullScheduler. Thread rule: the shard's control loop; no I/O, replays from its inputs.
 #ifndef PHALANX_DIRECTORY_PULLS_CUT_PROBER_H_
@@ -27,8 +28,6 @@ namespace phalanx::directory {
 
 class CutProber {
  public:
-  static constexpr int kMostPeers = 64;
-
   // All of them outlive this.
   CutProber(CoreContext& context, NodeTable& nodes, Outbox& outbox, FailedPairs& pairs)
       : context_(context), nodes_(nodes), outbox_(outbox), pairs_(pairs) {}
@@ -39,7 +38,7 @@ class CutProber {
   absl::Status OnReport(const Node& node, const v1::ProbeReport& m);
 
  private:
-  // The connected nodes but these two, at most kMostPeers.
+  // The connected nodes but these two, at most kMaxProbedPeers.
   std::vector<Node*> Others(const NodeKey& receiver, const NodeKey& sender);
   void AddPeer(const Node& peer, v1::Probe& probe);
 

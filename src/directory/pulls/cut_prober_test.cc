@@ -71,6 +71,16 @@ TEST_F(CutProberTest, EachQuestionIsAskedOnceInALease) {
   EXPECT_THAT(Probes(), ElementsAre("a: c:1", "c: b:1"));
 }
 
+// A rack is cut off: every pair between it and the others.
+TEST_F(CutProberTest, EveryNodeIsAskedAboutOnceInOneTurnToo) {
+  for (const NodeKey& receiver : {kA, kB}) {
+    pairs_.Remember(receiver, kC, absl::StatusCode::kDeadlineExceeded, context_.now);
+    pairs_.Remember(kC, receiver, absl::StatusCode::kDeadlineExceeded, context_.now);
+  }
+  prober_.RunPending();
+  EXPECT_THAT(Probes(), ElementsAre("a: b:1", "b: c:1", "c: b:1", "b: a:1", "b: a:1", "c: b:1"));
+}
+
 TEST_F(CutProberTest, OneBrokenConnectionIsNoReason) {
   pairs_.Remember(kA, kB, absl::StatusCode::kUnavailable, context_.now);
   prober_.RunPending();
@@ -88,12 +98,12 @@ TEST_F(CutProberTest, NodesThatAreOutOfTouchHaveNoPart) {
 }
 
 TEST_F(CutProberTest, AQuestionNamesAtMostSoManyNodes) {
-  for (uint64_t i = 0; i < 2 * CutProber::kMostPeers; ++i) {
+  for (uint64_t i = 0; i < 2 * kMaxProbedPeers; ++i) {
     const NodeKey key{100 + i, 1};
     nodes_.Open(key).node.info.set_address("more:1");
   }
   Fail(kA, kB);
-  EXPECT_EQ(context_.counters.probes, 2u * CutProber::kMostPeers);
+  EXPECT_EQ(context_.counters.probes, 2 * kMaxProbedPeers);
 }
 
 TEST_F(CutProberTest, WhatWasNotReachedIsCutAndAsksForNothingMore) {
@@ -114,7 +124,7 @@ TEST_F(CutProberTest, AMalformedReportIsRefused) {
   EXPECT_TRUE(refused(Unreached(kB, absl::StatusCode::kOk)));
   EXPECT_TRUE(refused(Unreached(kB, absl::StatusCode::kNotFound)));
   v1::ProbeReport many;
-  for (int i = 0; i <= CutProber::kMostPeers; ++i) {
+  for (int i = 0; i <= static_cast<int>(kMaxProbedPeers); ++i) {
     many.MergeFrom(Unreached(kB, absl::StatusCode::kUnavailable));
   }
   EXPECT_TRUE(refused(many));

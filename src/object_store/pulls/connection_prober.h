@@ -4,8 +4,9 @@
 //   shard ──Probe──► ConnectionProber ── pulls that only connect ──► DataPlane
 //         ◄──ProbeReport──┘  the peers that failed, or were not connected in time
 //
-// The time is shorter than the one after which a pull is reported as not connected. The shard then
-// knows the result before it has to find a way around the second unreachable peer.
+// The dial and the handshake have a time each, a little shorter than the one after which a pull is
+// reported as not connected. The shard then knows the result before it has to find a way around the
+// second unreachable peer. At most kMaxProbedPeers are tried at a time: others are not reported.
 //
 // Thread rule: the control loop only. Owned by PullRunner.
 #ifndef PHALANX_OBJECT_STORE_PULLS_CONNECTION_PROBER_H_
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -42,11 +44,13 @@ class ConnectionProber {
 
  private:
   struct Dial {
-    Instant due;
+    Instant due;  // when it is looked at
+    uint64_t serial;
     net::DataPlane::PullHandle handle;
+    std::shared_ptr<net::PullProgress> progress;
   };
 
-  void OnConnected(int shard, const NodeKey& peer, Instant due, const absl::Status& status);
+  void OnConnected(int shard, const NodeKey& peer, uint64_t serial, const absl::Status& status);
   static void AddUnreached(const NodeKey& peer, absl::StatusCode code, v1::NodeMessage& to);
 
   const NodeKey self_;
@@ -56,6 +60,7 @@ class ConnectionProber {
   ShardChannel& channel_;
   net::DataPlane* data_plane_ = nullptr;
   std::map<std::pair<int, NodeKey>, Dial> dialing_;  // by shard and peer
+  uint64_t next_serial_ = 1;
 };
 
 }  // namespace phalanx::object_store

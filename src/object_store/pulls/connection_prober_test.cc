@@ -34,6 +34,8 @@ class ConnectionProberTest : public StoreParts {
     }
     Run([&] { prober_.OnProbe(0, probe); });
   }
+  // The I/O loop begins a step of connecting.
+  void BeginStep(size_t i) { plane_.pull(i).spec.progress->connecting_since = Now().nanos(); }
   void End(size_t i, const absl::Status& status) {
     Run([&] { plane_.End(i, status); });
   }
@@ -75,11 +77,37 @@ TEST_F(ConnectionProberTest, PeersThatFailAreReported) {
 
 TEST_F(ConnectionProberTest, PeersThatDoNotAnswerInTimeAreReported) {
   Probe(2);
+  BeginStep(1);
   End(0, absl::OkStatus());
   EXPECT_LT(prober_.NextDeadline(), Now() + kPatience) << "before a pull would be reported";
   Expire(kPatience);
   EXPECT_THAT(Reported(), ElementsAre("1 DEADLINE_EXCEEDED"));
   EXPECT_EQ(plane_.size(), 0u) << "the dial is given up";
+}
+
+TEST_F(ConnectionProberTest, TheDialAndTheHandshakeHaveATimeEach) {
+  Probe(1);
+  Expire(kPatience);
+  EXPECT_THAT(Reported(), IsEmpty()) << "the I/O loop has not begun";
+  BeginStep(0);
+  Pass(kPatience / 2);
+  BeginStep(0);
+  Expire(kPatience / 2);
+  EXPECT_THAT(Reported(), IsEmpty());
+  Expire(kPatience / 2);
+  EXPECT_THAT(Reported(), ElementsAre("0 DEADLINE_EXCEEDED"));
+}
+
+TEST_F(ConnectionProberTest, TriesSoManyPeersAtATimeAndReportsNoMore) {
+  Probe(40);
+  for (size_t i = 0; i < 40; ++i) End(0, absl::OkStatus());
+  Probe(100);
+  EXPECT_EQ(plane_.size(), directory::kMaxProbedPeers);
+  for (size_t i = 0; i < directory::kMaxProbedPeers; ++i) BeginStep(i);
+  Expire(kPatience);
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(static_cast<size_t>(sent_[0].probe_report().unreached_size()),
+            directory::kMaxProbedPeers);
 }
 
 TEST_F(ConnectionProberTest, NothingIsReportedIfAllAreReached) {
@@ -102,6 +130,7 @@ TEST_F(ConnectionProberTest, MalformedPeersAndThoseBeingTriedAreSkipped) {
   EXPECT_EQ(plane_.size(), 1u);
   // The late end of a probe that has expired does not count for the next one.
   plane_.cancel_at_once = false;
+  BeginStep(0);
   Expire(kPatience);
   EXPECT_THAT(Reported(), ElementsAre("0 DEADLINE_EXCEEDED"));
   Probe(1);
