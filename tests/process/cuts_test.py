@@ -142,7 +142,7 @@ class CutsTest(ClusterTest):
         pair = re.compile(r"n0 cannot reach n1 \(127\.0\.0\.1:\d+\); no other node is known to reach both")
         self.cluster.follow(lambda look: any(map(pair.match, look["troubles"])), "describe", object_id)
         error = self.cluster.finish(get, expect=TIMED_OUT)
-        self.assertRegex(error, r"no copy has arrived before the deadline: pull of .* at 127\.0\.0\.1:\d+: ")
+        self.assertRegex(error, r"no copy has arrived before the deadline; the last pull that failed: pull of .* at 127\.0\.0\.1:\d+: ")
 
     def test_a_pair_that_has_healed_is_used_again(self):
         self.cut([("n0", "n1"), ("n1", "n2")], "refuse")

@@ -12,6 +12,8 @@ namespace {
 
 // Nodes compared when a relay is chosen.
 constexpr int kMaxCompared = 64;
+// In a broadcast to thousands of nodes hardly any could be a relay.
+constexpr size_t kMaxVisited = 1024;
 
 const RelayTree::Member* MemberOf(const Object& object, const NodeKey& node) {
   return object.tree == nullptr ? nullptr : object.tree->Find(node);
@@ -116,7 +118,8 @@ NodeKey PullRoutes::ChooseAmongNodes(const Object& object, const NodeKey& receiv
   // few; the same in every replay.
   auto at = nodes.lower_bound(NodeKey{object.id.ShardHash(), 0});
   int compared = 0;
-  for (size_t i = 0; i < nodes.size() && compared < kMaxCompared; ++i, ++at) {
+  for (size_t i = 0; i < std::min(nodes.size(), kMaxVisited) && compared < kMaxCompared;
+       ++i, ++at) {
     if (at == nodes.end()) at = nodes.begin();
     const auto& [key, node] = *at;
     if (route.tried.contains(key) || !CanRelay(object, receiver, *node)) continue;

@@ -7,8 +7,9 @@
 //                   ▼                      └──────────┬───────────┘
 //              FailedPairs ─────────────────────► PullRoutes
 //
-// The shard learns by trial which nodes a relay reaches: one that does not reach the holders or
-// the receiver is given up for another. If no node is left to try, the receiver tries the holder
+// CutProber finds out which nodes a relay could reach; beyond that the shard learns by trial. A
+// relay that does not reach the holders, or that the receiver does not reach, is given up for
+// another. If no node is left to try, the receiver tries the holder
 // again; its next failure after a lease begins another search.
 //
 // The order ends when no receiver needs the relay: a relay that is still fetching then stops, and a

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "src/directory/core/validate.h"
 #include "src/directory/testing/directory_core_harness.h"
@@ -66,7 +67,7 @@ class PullRoutesTest : public ::testing::Test {
   }
   std::string Trouble() {
     const v1::DescribeObjectResponse object = h_.Describe(x);
-    return object.troubles_size() == 1 ? object.troubles(0) : "";
+    return absl::StrJoin(object.troubles(), "\n");
   }
 
   Harness h_;

@@ -233,21 +233,24 @@ void PullScheduler::Plan(Object& object) {
 void PullScheduler::FollowRoutes(Object& object) {
   if (!routes_.Has(object)) return;
   routes_.Refresh(object);
+  std::vector<NodeKey> waiting;
   for (const NodeKey& key : routes_.Ready(object)) {
     if (object.wants.at(key).state == WantState::kPulling) {
       MoveToBetterSender(object, object.tree->Find(key));
     } else {
-      ServeAgain(object, {key});
+      waiting.push_back(key);
     }
   }
+  ServeAgain(object, waiting);
 }
 
 void PullScheduler::ServeAgain(Object& object, const std::vector<NodeKey>& nodes) {
+  Round round;
+  round.last = true;
   for (const NodeKey& key : nodes) {
-    if (!MayBeServed(object, key)) continue;
-    Round round;
-    round.last = true;
-    Serve(object, *nodes_.Find(key), object.wants.at(key), round);
+    if (MayBeServed(object, key)) {
+      Serve(object, *nodes_.Find(key), object.wants.at(key), round);
+    }
   }
 }
 
@@ -483,7 +486,8 @@ absl::Status PullScheduler::OnUnwant(Node& node, const v1::Unwant& m) {
   if (m.fetch() != 0) placements_.Refused(id, node.key, m.fetch());
   Object* object = objects_.Find(id);
   if (object == nullptr) return absl::OkStatus();
-  routes_.OnRefused(*object, node.key, m.fetch());
+  // An Unwant without it can have crossed the order.
+  if (m.fetch() != 0) routes_.OnRefused(*object, node.key, m.fetch());
   if (!object->wants.contains(node.key)) {
     if (routes_.Has(*object)) objects_.Reevaluate(*object);
     return absl::OkStatus();

@@ -276,8 +276,9 @@ absl::Status GetRequests::DeadlineStatus(const Request& request) const {
     const bool get = std::holds_alternative<GetPart>(request.part);
     const auto gets = gets_.find(request.object);
     if (get && gets != gets_.end() && !gets->second->failure.ok()) {
-      return absl::DeadlineExceededError(text(absl::StrCat(
-          "no copy has arrived before the deadline: ", gets->second->failure.message())));
+      return absl::DeadlineExceededError(
+          text(absl::StrCat("no copy has arrived before the deadline; the last pull that failed: ",
+                            gets->second->failure.message())));
     }
     return absl::DeadlineExceededError(
         text(get ? "it was not put, or no copy has arrived, before the deadline"

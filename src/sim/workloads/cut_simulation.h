@@ -6,10 +6,7 @@
 // Get at one end of a cut of an object at the other end, or a broadcast from there to all nodes. It
 // checks
 //  1. that every round ends, with the exact bytes, within twice the time of a round without cuts
-//  and
-//     a second. A round that finds all cuts known need not find them again, and has no second. A
-//     node that reaches one other only has two seconds: the node that hands its bytes on is found
-//     by trial;
+//     and a second. A round that finds all cuts known need not find them again, and has no second;
 //  2. that no ring is begun across a cut that is known;
 //  3. that a pair is used again when it has healed and a lease has passed;
 //  4. that nothing is left in the end.
