@@ -46,7 +46,9 @@ class DataPlaneFaultTest : public ::testing::Test {
                       absl::Duration limit = absl::Seconds(60)) {
     ASSERT_TRUE(world_.RunUntilDone(pull, limit));
     EXPECT_THAT(pull.status(), StatusIs(code));
-    if (pull.into != nullptr) EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
+    if (pull.into != nullptr) {
+      EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
+    }
   }
 
   SimPlanes world_{FastLinks()};
