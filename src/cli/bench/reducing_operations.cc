@@ -95,11 +95,22 @@ class Reducing : public Base {
   absl::Status KillAndPutAgain(const Run& run) {
     PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, run.kill_now());
     if (options_.reduction.spare_copies) return absl::OkStatus();
-    for (const int rank : ranks) {
-      PHALANX_ASSIGN_OR_RETURN(WritableBuffer again, client_->Create(Source(run, rank), run.size));
+    for (const int rank : ranks) PHALANX_RETURN_IF_ERROR(PutAgain(run, rank));
+    return absl::OkStatus();
+  }
+
+  // Until the directory knows that the node is dead, its copy is the object, and a Put drops its
+  // bytes.
+  absl::Status PutAgain(const Run& run, int rank) {
+    PutOptions put;
+    put.wait_for_adoption = true;
+    PutResult result;
+    do {
+      PHALANX_ASSIGN_OR_RETURN(WritableBuffer again,
+                               client_->Create(Source(run, rank), run.size, put));
       FillElements(elements_, run.seed, rank, again.span());
-      PHALANX_RETURN_IF_ERROR(again.Seal().Wait(options_.timeout).status());
-    }
+      PHALANX_ASSIGN_OR_RETURN(result, again.Seal().Wait(options_.timeout));
+    } while (result.already_existed);
     return absl::OkStatus();
   }
 
