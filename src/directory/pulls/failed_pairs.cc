@@ -31,6 +31,10 @@ void FailedPairs::Remember(const NodeKey& receiver, const NodeKey& sender, absl:
     failures_.erase(by_age_.begin()->second);
     by_age_.erase(by_age_.begin());
   }
+  if (const auto old = failures_.find(pair);
+      old != failures_.end() && old->second.forget_at <= now) {
+    Forget(receiver, sender);
+  }
   Failure& failure = failures_[pair];
   // Pulls that were started together and refused together count as one failure.
   if (failure.count > 0 && IsBusy(code) && now < failure.retry_at) return;
@@ -73,9 +77,9 @@ FailedPairs::Avoided FailedPairs::Find(const NodeKey& receiver, const NodeKey& s
   return {.avoided = true, .retry_at = found->second.retry_at};
 }
 
-int FailedPairs::Failures(const NodeKey& receiver, const NodeKey& sender) const {
+int FailedPairs::Failures(const NodeKey& receiver, const NodeKey& sender, Instant now) const {
   const auto found = failures_.find({receiver, sender});
-  return found == failures_.end() ? 0 : found->second.count;
+  return found == failures_.end() || found->second.forget_at <= now ? 0 : found->second.count;
 }
 
 bool FailedPairs::Cut(const NodeKey& receiver, const NodeKey& sender, Instant now) const {

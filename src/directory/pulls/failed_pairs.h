@@ -39,7 +39,8 @@ class FailedPairs {
   // that DeadlineExceeded is reported of it. If there are too many pairs, the oldest is forgotten.
   void Remember(const NodeKey& receiver, const NodeKey& sender, absl::StatusCode code, Instant now);
   void Forget(const NodeKey& receiver, const NodeKey& sender);
-  // Forgets failures that are older than a lease.
+  // Frees the memory of failures that are older than a lease. They count for nothing before, too: a
+  // shard without work does not tick.
   void Tick(Instant now);
 
   bool empty() const { return failures_.empty(); }
@@ -50,8 +51,8 @@ class FailedPairs {
     Instant retry_at;
   };
   Avoided Find(const NodeKey& receiver, const NodeKey& sender, Instant now) const;
-  // Returns the failures in a row within the lease.
-  int Failures(const NodeKey& receiver, const NodeKey& sender) const;
+  // Returns the failures in a row, the last of them within the lease.
+  int Failures(const NodeKey& receiver, const NodeKey& sender, Instant now) const;
   bool Cut(const NodeKey& receiver, const NodeKey& sender, Instant now) const;
 
   using Pair = std::pair<NodeKey, NodeKey>;  // receiver, sender

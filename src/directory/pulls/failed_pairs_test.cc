@@ -27,6 +27,19 @@ class FailedPairsTest : public ::testing::Test {
   Instant now_;
 };
 
+// A shard without work does not tick.
+TEST_F(FailedPairsTest, AnOldFailureCountsForNothingBeforeATick) {
+  Fail(StatusCode::kDeadlineExceeded);
+  Fail(StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(pairs_.Failures(kA, kB, now_), 2);
+  EXPECT_EQ(pairs_.TakeNewCuts().size(), 1u);
+  now_ = now_ + kLease;
+  EXPECT_EQ(pairs_.Failures(kA, kB, now_), 0);
+  Fail(StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(pairs_.Failures(kA, kB, now_), 1) << "a row of its own";
+  EXPECT_EQ(pairs_.TakeNewCuts().size(), 1u) << "the cut is news again";
+}
+
 TEST_F(FailedPairsTest, ATimeoutIsACutForALease) {
   Fail(StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(Cut());
@@ -61,7 +74,7 @@ TEST_F(FailedPairsTest, ABusySenderIsAvoidedForAPauseThatDoubles) {
   Fail(StatusCode::kResourceExhausted);
   Pass(absl::Milliseconds(10));
   EXPECT_TRUE(Avoided());
-  EXPECT_EQ(pairs_.Failures(kA, kB), 2);
+  EXPECT_EQ(pairs_.Failures(kA, kB, now_), 2);
   Pass(absl::Milliseconds(10));
   EXPECT_FALSE(Avoided());
   EXPECT_FALSE(Cut());
@@ -71,7 +84,7 @@ TEST_F(FailedPairsTest, AForgottenPairIsLikeNew) {
   Fail(StatusCode::kDeadlineExceeded);
   pairs_.Forget(kA, kB);
   EXPECT_FALSE(Cut());
-  EXPECT_EQ(pairs_.Failures(kA, kB), 0);
+  EXPECT_EQ(pairs_.Failures(kA, kB, now_), 0);
 }
 
 }  // namespace

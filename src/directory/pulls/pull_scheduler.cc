@@ -390,7 +390,8 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   RelayTree::Member* receiver = tree.Find(node.key);
   // A pull that keeps failing moves no bytes. If it counted, the sender would look busy to the
   // others.
-  const bool occupies = planner_.pairs().Failures(node.key, from) < kFailuresToNotOccupy;
+  const bool occupies =
+      planner_.pairs().Failures(node.key, from, context_.now) < kFailuresToNotOccupy;
   tree.Attach(receiver, sender, context_.last_plan, AllSlices(object.info.slices), occupies,
               context_.now);
   receiver->finish = finish;

@@ -390,9 +390,7 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
     cluster_.HealEverything();
     cluster_.scheduler().RunFor(plan_.cluster.lease + absl::Seconds(1));
     const uint64_t relayed = Counter("folds_relayed") + Counter("pulls_relayed");
-    // The rates that were measured on the ways around can make the next broadcast's tree too wide.
-    const bool planned_by_rates = plan_.kind == CutPlan::Kind::kBroadcast;
-    CheckTime(RunRound(), planned_by_rates ? usual * 2 + kToFindCuts : usual * 1.5 + kToGoAround);
+    CheckTime(RunRound(), usual * 1.5 + kToGoAround);
     if (Counter("folds_relayed") + Counter("pulls_relayed") > relayed) {
       cluster_.journal().Violation("a pair that has healed is not used");
     }
