@@ -34,7 +34,8 @@ class ObjectPulls {
   virtual void EndWant(Object& object, const NodeKey& node) = 0;
   // The registration of the want's node has ended. Returns false if the node had no such want.
   virtual bool AdmitRegisteredWant(Object& object, Node& node) = 0;
-  // Nodes that pull from `sender`, which had not registered, are linked to it now.
+  // Nodes that pull from `sender`, which had not registered, are linked to it now. If it has no
+  // copy, they wait again.
   virtual void AdmitOutsidePulls(Object& object, const NodeKey& sender) = 0;
   // Nodes that pull from a sender that never registered wait again.
   virtual void RequeueOutsidePulls(Object& object) = 0;

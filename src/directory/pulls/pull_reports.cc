@@ -300,10 +300,14 @@ bool PullScheduler::AdmitRegisteredWant(Object& object, Node& node) {
   if (found == object.wants.end() || found->second.state != WantState::kHeld) return false;
   Want& want = found->second;
   want.state = WantState::kWaiting;
+  if (gate_.learning()) AdmitOutsidePulls(object, node.key);
   const auto copy = object.copies.find(node.key);
   if (copy == object.copies.end() || !copy->second.registered_sender.valid()) return true;
   const NodeKey sender = std::exchange(copy->second.registered_sender, NodeKey());
   if (LinkRegisteredPull(object, node, want, sender) || !gate_.learning()) return true;
+  // One that has registered has no copy.
+  const Node* from = nodes_.Find(sender);
+  if (from != nullptr && !from->registering) return true;
   // The sender may still register: until the gate opens, the pull counts as running.
   want.state = WantState::kPulling;
   want.outside_sender = sender;
@@ -341,6 +345,7 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
 }
 
 void PullScheduler::AdmitOutsidePulls(Object& object, const NodeKey& sender) {
+  if (object.tree == nullptr) return;
   // Neither call below adds or erases a want, so the loop's iterator stays valid.
   for (auto& [key, want] : object.wants) {
     if (!want.outside_sender.valid() || want.outside_sender != sender) continue;

@@ -80,6 +80,8 @@ void PullScheduler::RemovePartialCopy(Object& object, const NodeKey& key) {
 void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
   const bool keep = asked.keep;
   const bool answerable = object.inline_entry.cached() && !object.LacksRoom(asked);
+  // A registered want has this done at the end of its registration.
+  if (gate_.learning() && asked.state != WantState::kHeld) AdmitOutsidePulls(object, node.key);
   if (const auto open = object.wants.find(node.key); open != object.wants.end()) {
     open->second.keep = open->second.keep || keep;
     open->second.number = asked.number;

@@ -173,4 +173,58 @@ TEST(RestartTest, AProvisionalGenerationSupersedesNone) {
 }
 
 }  // namespace
+// Two nodes register with a new shard: one pulls from the other, which has lost its bytes and wants
+// the object again. If the first fed the second, neither would ever get a byte.
+class PullFromANodeWithoutACopy : public ::testing::Test {
+ protected:
+  void RegisterReceiver() {
+    h_.NewSession(receiver_, /*had_session=*/true);
+    h_.RegisterCopy(receiver_, x, Generation{other_, 9},
+                    {.complete = false, .primary = false, .sender = sender_});
+    h_.RegisterWant(receiver_, x);
+    h_.RegisterEnd(receiver_);
+  }
+
+  void RegisterSender(bool wants) {
+    h_.NewSession(sender_, /*had_session=*/true);
+    if (wants) h_.RegisterWant(sender_, x);
+    h_.RegisterEnd(sender_);
+  }
+
+  void ExpectBothWaitForTheCompleteCopy() {
+    EXPECT_FALSE(h_.LastAssign(sender_, x).has_value());
+    h_.NewSession(other_, /*had_session=*/true);
+    h_.RegisterCopy(other_, x, Generation{other_, 9}, {.sender = {}});
+    h_.RegisterEnd(other_);
+    EXPECT_TRUE(h_.SenderOf(receiver_, x) == other_ || h_.SenderOf(sender_, x) == other_);
+    h_.Finish(receiver_, x);
+    h_.Finish(sender_, x);
+    EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 3u);
+  }
+
+  Harness h_{/*learning=*/true};
+  const NodeKey receiver_ = h_.Up("receiver");
+  const NodeKey sender_ = h_.Up("sender");
+  const NodeKey other_ = h_.Up("other");
+};
+
+TEST_F(PullFromANodeWithoutACopy, IsPlannedAgainIfTheSenderHasRegistered) {
+  RegisterSender(/*wants=*/true);
+  RegisterReceiver();
+  ExpectBothWaitForTheCompleteCopy();
+}
+
+TEST_F(PullFromANodeWithoutACopy, IsPlannedAgainWhenTheSenderRegistersItsWant) {
+  RegisterReceiver();
+  RegisterSender(/*wants=*/true);
+  ExpectBothWaitForTheCompleteCopy();
+}
+
+TEST_F(PullFromANodeWithoutACopy, IsPlannedAgainWhenTheSenderWantsTheObject) {
+  RegisterReceiver();
+  RegisterSender(/*wants=*/false);
+  h_.Want(sender_, x);
+  ExpectBothWaitForTheCompleteCopy();
+}
+
 }  // namespace phalanx::directory
