@@ -319,13 +319,19 @@ class BroadcastSimulation final : public ClientSimulation {
   }
 
   // Checks that each node of the broadcast has the object. Skips nodes with trouble since the
-  // start, and shortly before it, because the shard can have missed such a node.
+  // start, and shortly before it, because the shard can have missed such a node; and nodes that the
+  // shard does not know, whose first connection can take long.
   void CheckArrived(const Request& request) {
     ++answered_;
     const Object& object = objects_[request.object];
     // A second put can have replaced the generation while the first was under way.
     if (object.deleting || object.puts != 1 || request.puts != 1) return;
+    v1::GetStatusResponse status;
+    if (cluster_.shard(object.shard) != nullptr) cluster_.shard(object.shard)->FillStatus(&status);
+    std::set<std::string> known;
+    for (const v1::NodeStatus& node : status.nodes()) known.insert(node.info().name());
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (!known.contains(NodeName(n))) continue;
       const bool named = request.names.contains("*") || request.names.contains(NodeName(n));
       // A lease and a half: a node that was away just before the start can have been declared dead.
       const Instant since = request.begun - plan_.world.cluster.lease * 1.5;
