@@ -271,6 +271,32 @@ TEST_F(Scenario, APutAfterADeleteSurvivesAHolderThatMissedBoth) {
   story.Settle();
 }
 
+// The grace after a broken connection is 30 ms, and this node needs 360 ms to be back.
+TEST_F(Scenario, ANodeFarAwayReconnectsWithinTheGrace) {
+  Story story(2);
+  SimCluster& cluster = story.cluster();
+  const auto counter = [&cluster](const std::string& name) {
+    v1::GetStatusResponse status;
+    cluster.shard(0)->FillStatus(&status);
+    return status.counters().at(name);
+  };
+  for (const auto& [from, to] :
+       {std::pair(NodeName(1), ShardName(0)), std::pair(ShardName(0), NodeName(1))}) {
+    cluster.fabric().SetLink(from, to, {.latency = absl::Milliseconds(72)});
+  }
+  // The connection before was made over a short link.
+  cluster.fabric().Reset(NodeName(1), ShardName(0));
+  story.Pass(absl::Seconds(3));
+  story.Put(1, "weights", kBytes);
+  const uint64_t fenced = counter("sessions_fenced");
+  const uint64_t resumed = counter("sessions_resumed");
+  cluster.fabric().Reset(NodeName(1), ShardName(0));
+  story.AwaitAll({story.StartGet(0, "weights")});
+  story.Settle();
+  EXPECT_EQ(counter("sessions_fenced"), fenced);
+  EXPECT_EQ(counter("sessions_resumed"), resumed + 1);
+}
+
 TEST_F(Scenario, ADeleteEndsAllTransfersAndFreesTheId) {
   Story story(4);
   BroadcastToHalf(story);

@@ -114,6 +114,9 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     Write();
   }
 
+  absl::Duration RoundTrip() const {
+    return bytes_ == nullptr ? absl::ZeroDuration() : bytes_->RoundTrip();
+  }
   const std::string& peer() const { return peer_; }
 
  private:
@@ -297,6 +300,7 @@ class ByteMessageStream final : public MessageStream<Out, In> {
   bool writable() const override { return connection_->writable(); }
   void Send(const Out& frame) override { connection_->Send(frame); }
   void Close(absl::Status why) override { connection_->Close(why); }
+  absl::Duration RoundTrip() const override { return connection_->RoundTrip(); }
   std::string peer() const override { return connection_->peer(); }
 
  private:

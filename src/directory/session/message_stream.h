@@ -16,6 +16,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/time/executor.h"
 
@@ -52,6 +53,9 @@ class MessageStream {
   // Sends the queued frame first, as far as the transport can. If the shard closes, the peer's
   // on_closed gets `why`. Idempotent; no callback afterwards.
   virtual void Close(absl::Status why) = 0;
+
+  // The round trip that the transport measured; zero if unknown.
+  virtual absl::Duration RoundTrip() const { return absl::ZeroDuration(); }
 
   virtual std::string peer() const = 0;
 };

@@ -227,7 +227,7 @@ ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const Sessi
     : id_(id),
       shard_incarnation_(shard_incarnation),
       node_(std::move(node)),
-      grace_(config.reconnect_grace),
+      configured_grace_(config.reconnect_grace),
       link_(config.lease, config.limits),
       expected_until_(now + config.reconnect_grace) {
   // Silence counts from the creation; the default, a moment long ago, would expire the session.
@@ -242,7 +242,8 @@ bool ShardSession::CanResume(const v1::Hello& hello) const {
          link_.CanResume(hello.last_received());
 }
 
-void ShardSession::StreamOpened(const v1::Hello& hello, Instant now) {
+void ShardSession::StreamOpened(const v1::Hello& hello, Instant now, absl::Duration round_trip) {
+  round_trip_ = round_trip;
   resumed_ = std::exchange(had_stream_, true);
   PHALANX_CHECK(!resumed_ || CanResume(hello), "a session resumes where both ends know it");
   // A new session ignores last_received: that number belongs to another session.
@@ -258,7 +259,7 @@ void ShardSession::StreamClosed(Instant now) {
 
 void ShardSession::AwaitReconnect(Instant now) {
   // Never shortens the wait that Forgive has granted.
-  expected_until_ = std::max(expected_until_, now + grace_);
+  expected_until_ = std::max(expected_until_, now + grace());
 }
 
 Instant ShardSession::ExpiresAt() const {

@@ -139,9 +139,9 @@ class ShardSession {
   // True if the node that sent this hello can resume the session.
   bool CanResume(const v1::Hello& hello) const;
   // A stream of this node has proved the secret. The next frame is the Welcome, with `resumed`
-  // unless this is the session's first stream. Replaces an earlier stream. REQUIRES:
-  // CanResume(hello), or no stream before.
-  void StreamOpened(const v1::Hello& hello, Instant now);
+  // unless this is the session's first stream. Replaces an earlier stream. `round_trip`: the
+  // stream's, zero if unknown. REQUIRES: CanResume(hello), or no stream before.
+  void StreamOpened(const v1::Hello& hello, Instant now, absl::Duration round_trip);
   void StreamClosed(Instant now);
 
   // Takes a frame after the proof. InvalidArgument if the frame is out of order or malformed: close
@@ -174,6 +174,8 @@ class ShardSession {
   void Forgive(Instant now);
   // The shard did not read for a part of the grace: the grace starts over.
   void AwaitReconnect(Instant now);
+  // How long the session lasts without a stream: the configured grace, and three round trips.
+  absl::Duration grace() const { return configured_grace_ + 3 * round_trip_; }
 
   bool connected() const { return link_.attached(); }
   size_t unacknowledged() const { return link_.unacknowledged(); }
@@ -191,7 +193,8 @@ class ShardSession {
   const SessionId id_;
   const uint64_t shard_incarnation_;
   const v1::NodeInfo node_;
-  const absl::Duration grace_;
+  const absl::Duration configured_grace_;
+  absl::Duration round_trip_;  // of the latest stream
   SessionLink<v1::ShardMessage, v1::NodeMessage> link_;
   uint64_t heard_ns_ = 0;   // the node's clock in its latest batch
   Instant expected_until_;  // without a stream

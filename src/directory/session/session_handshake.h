@@ -36,8 +36,9 @@ struct SessionConfig {
   uint32_t num_shards = 1;
   uint32_t protocol_version = kProtocolVersion;
   absl::Duration lease = absl::Seconds(2);
-  // How long the shard waits for a node whose stream broke; at most the lease. A live node
-  // reconnects within three round trips, so the shard does not wait a whole lease for a dead one.
+  // How long the shard waits for a node whose stream broke, besides three round trips of that
+  // stream, within which a live node reconnects; at most the lease. So the shard does not wait a
+  // whole lease for a dead node.
   absl::Duration reconnect_grace = absl::Milliseconds(30);
   SessionLimits limits;
   // The source of nonces: the system's generator, unless a simulation provides its own.

@@ -205,7 +205,7 @@ class World {
       session_ =
           std::make_unique<ShardSession>(++next_session_, incarnation_, config_, Node(), now_);
     }
-    session_->StreamOpened(hello, now_);
+    session_->StreamOpened(hello, now_, absl::ZeroDuration());
     attached_ = true;
     return absl::OkStatus();
   }

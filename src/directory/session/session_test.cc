@@ -66,7 +66,7 @@ struct Pair {
     if (shard == nullptr || !shard->CanResume(hello)) {
       shard = std::make_unique<ShardSession>(++last_id, kIncarnation, config, Node(), now);
     }
-    shard->StreamOpened(hello, now);
+    shard->StreamOpened(hello, now, round_trip);
     PHALANX_ASSERT_OK(node.OnFrame(*shard->NextFrame(now), now));
     ASSERT_TRUE(node.established());
   }
@@ -92,6 +92,7 @@ struct Pair {
 
   SessionConfig config;
   Instant now = kStart;
+  absl::Duration round_trip;
   SessionId last_id = kId - 1;
   NodeSession node;
   std::unique_ptr<ShardSession> shard;
@@ -289,6 +290,28 @@ TEST(SessionTest, SilenceForALeaseFencesTheNodeAndEndsTheStream) {
   pair.now = kStart + absl::Seconds(2);
   EXPECT_TRUE(pair.shard->Expired(pair.now));
   EXPECT_TRUE(pair.node.ShardSilent(pair.now));
+}
+
+TEST(SessionTest, WithoutAStreamTheGraceAndThreeRoundTripsFenceTheNode) {
+  for (const absl::Duration round_trip : {absl::ZeroDuration(), absl::Milliseconds(145)}) {
+    Pair pair;
+    pair.round_trip = round_trip;
+    pair.Connect();
+    pair.Break();
+    pair.now = kStart + absl::Milliseconds(29) + 3 * round_trip;
+    EXPECT_FALSE(pair.shard->Expired(pair.now)) << round_trip;
+    pair.now = kStart + absl::Milliseconds(30) + 3 * round_trip;
+    EXPECT_TRUE(pair.shard->Expired(pair.now)) << round_trip;
+  }
+}
+
+TEST(SessionTest, TheGraceIsTheLeaseAtMost) {
+  Pair pair;
+  pair.round_trip = absl::Seconds(1);
+  pair.Connect();
+  pair.Break();
+  pair.now = kStart + absl::Seconds(2);
+  EXPECT_TRUE(pair.shard->Expired(pair.now));
 }
 
 TEST(SessionTest, AShardThatNeverAnswersAHelloIsSilent) {

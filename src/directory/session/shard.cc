@@ -245,7 +245,7 @@ void Shard::Impl::Attach(StreamId id, const v1::Hello& hello, Session& session) 
     CloseStream(session.stream, absl::AbortedError("another stream carries the session"));
   }
   Stream& stream = streams.at(id);
-  session.session.StreamOpened(hello, executor.Now());
+  session.session.StreamOpened(hello, executor.Now(), stream.stream->RoundTrip());
   session.stream = id;
   stream.node = session.session.key().node;
   ++proven;
@@ -351,7 +351,7 @@ absl::Status Shard::Impl::WhyFenced(const Session& session) const {
         absl::StrCat(name, " was silent for ", absl::FormatDuration(config.lease)));
   }
   return absl::UnavailableError(absl::StrCat(name, " was not back ",
-                                             absl::FormatDuration(config.reconnect_grace),
+                                             absl::FormatDuration(session.session.grace()),
                                              " after its connection had broken"));
 }
 
