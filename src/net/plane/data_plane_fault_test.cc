@@ -369,6 +369,22 @@ TEST_F(DataPlaneFaultTest, ASenderThatFallsSilentEndsThePullToo) {
   EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
 }
 
+TEST_F(DataPlaneFaultTest, ASenderFarAwayHasTwoRoundTripsMore) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b");
+  world_.fabric().SetLink("a", "b", {.latency = absl::Milliseconds(72)});
+  world_.fabric().SetLink("b", "a", {.latency = absl::Milliseconds(73)});
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(64 * kMiB));
+  const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(64 * kMiB));
+  world_.RunFor(absl::Milliseconds(600));
+  world_.fabric().HalfOpen("a", "b");
+  // The last byte before it came up to a round trip earlier.
+  const absl::Duration silence = world_.TimeUntilDone(pull);
+  EXPECT_GT(silence, absl::Milliseconds(500 + 145));
+  EXPECT_LE(silence, absl::Milliseconds(500 + 2 * 145));
+  EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST_F(DataPlaneFaultTest, AMissedStallWouldBeDetected) {
   const ScopedDefect defect(Defect::kStallNotDetected);
   SimPlane& a = world_.Add("a");

@@ -263,9 +263,14 @@ void PullReceiver::Release(bool reusable) {
 
 void PullReceiver::ArmStallTimer() {
   const Instant now = executor_.Now();
-  const Instant due = timing_.last_byte() + options_.stall_timeout;
-  stall_timer_ =
-      executor_.RunAt(due > now ? due : now + options_.stall_timeout, [this] { OnStallTimer(); });
+  const absl::Duration patience = Patience();
+  const Instant due = timing_.last_byte() + patience;
+  stall_timer_ = executor_.RunAt(due > now ? due : now + patience, [this] { OnStallTimer(); });
+}
+
+absl::Duration PullReceiver::Patience() const {
+  // A packet that was lost, and lost again when it was sent again, is late by two round trips.
+  return options_.stall_timeout + 2 * stream_->RoundTrip();
 }
 
 void PullReceiver::OnStallTimer() {
@@ -277,7 +282,7 @@ void PullReceiver::OnStallTimer() {
   const Instant last =
       DefectActive(Defect::kStarvedCountedAsStalled) ? timing_.last_segment() : timing_.last_byte();
   const absl::Duration silence = executor_.Now() - last;
-  if (silence < options_.stall_timeout || DefectActive(Defect::kStallNotDetected)) {
+  if (silence < Patience() || DefectActive(Defect::kStallNotDetected)) {
     ArmStallTimer();
     return;
   }

@@ -91,6 +91,8 @@ class PullReceiver final : private FrameSink {
   bool FinishTurn(const absl::Status& status);
   void OnStallTimer();
   void ArmStallTimer();
+  // How long the sender can be silent.
+  absl::Duration Patience() const;
   void ReportOutcome(absl::Status status);
   absl::Status Annotate(const absl::Status& error) const;
   void Release(bool reusable);
