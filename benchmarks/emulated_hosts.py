@@ -5,32 +5,50 @@
         hosts.address(0)                          # "10.77.0.1"
 
 With zones, the hosts form groups of neighbours. Each group has its own bridge and reaches the other groups through one link, shaped
-both ways. Everything is removed at the end, also after an error. Names contain the process id, so that several runs do not collide.
+both ways, and with `far` also delayed and lossy: benchmarks/link_delay.cc holds its frames back. Everything is removed at the end, also after an error. Names contain the process id, so that several runs do not collide.
 """
 
+import dataclasses
 import os
+import pathlib
 import subprocess
+
+LINK_DELAY = pathlib.Path(__file__).resolve().parent.parent / "bazel-bin/benchmarks/link_delay"
+
+
+@dataclasses.dataclass
+class Far:
+    """The way between two zones: its round trip in seconds, and the part of the packets that is lost in each direction."""
+
+    round_trip_s: float
+    loss: float = 0.0
 
 
 class EmulatedHosts:
     """`count` hosts 10.77.0.1 ...; `rate` in tc's form ("1gbit"), or None for unshaped links.
 
-    Links of `zone_rate` join `zones` groups of neighbouring hosts. `rates` maps a host to the rate of its own link.
+    Links of `zone_rate` join `zones` groups of neighbouring hosts, `far` from each other. `rates` maps a host to the rate of its own
+    link.
     """
 
     # A smaller burst loses rate; a larger one lets a 1 MiB message through unshaped.
     BURST = "128kb"
     LATENCY = "100ms"
+    # Of all links if some are far: link_delay needs about 8 us for a frame, 1500 bytes would take a core at 1 Gbit/s.
+    FAR_MTU = "9000"
+    FAR_BUFFER = "4096 131072 67108864"
 
-    def __init__(self, count, rate=None, zones=1, zone_rate=None, rates=None):
+    def __init__(self, count, rate=None, zones=1, zone_rate=None, rates=None, far=None):
         self.count = count
         self.rate = rate
         self.rates = rates or {}
         self.zones = zones
         self.zone_rate = zone_rate
+        self.far = far
         self._tag = f"px{os.getpid() % 100000}"
         self._namespaces = []
         self._links = []
+        self._delays = []
 
     def __enter__(self):
         try:
@@ -41,6 +59,10 @@ class EmulatedHosts:
         return self
 
     def __exit__(self, *_):
+        for delay in self._delays:
+            delay.terminate()
+        self.delay_reports = [delay.communicate()[0].strip() for delay in self._delays]
+        self._delays = []
         # A link is removed at once; a namespace stays in the kernel until its last closing connection has ended.
         for link in reversed(self._links):
             subprocess.run(["ip", "link", "del", link], check=False, stderr=subprocess.DEVNULL)
@@ -86,7 +108,10 @@ class EmulatedHosts:
 
     def _add_link(self, name, *what):
         self._links.append(name)
-        _run("ip", "link", "add", name, *what)
+        _run("ip", "link", "add", name, *self._mtu(), *what)
+
+    def _mtu(self):
+        return ["mtu", self.FAR_MTU] if self.far else []
 
     def _shape(self, rate):
         return ["root", "tbf", "rate", rate, "burst", self.BURST, "latency", self.LATENCY]
@@ -104,25 +129,44 @@ class EmulatedHosts:
     def _make_zone(self, core, zone):
         bridge, inner, outer = (f"{self._tag}{letter}{zone}" for letter in "zio")
         self._add_link(bridge, "type", "bridge")
-        self._add_link(outer, "type", "veth", "peer", "name", inner)
+        if self.far:
+            for link in (inner, outer):
+                self._links.append(link)
+                _run("ip", "tuntap", "add", link, "mode", "tap")
+                _run("ip", "link", "set", link, *self._mtu())
+        else:
+            self._add_link(outer, "type", "veth", "peer", "name", inner, *self._mtu())
         for link, master in ((inner, bridge), (outer, core)):
             _run("ip", "link", "set", link, "master", master)
             _run("ip", "link", "set", link, "up")
             if self.zone_rate:
                 _run("tc", "qdisc", "add", "dev", link, *self._shape(self.zone_rate))
         _run("ip", "link", "set", bridge, "up")
+        if self.far:
+            self._delays.append(self._start_delay(inner, outer))
         return bridge
+
+    def _start_delay(self, inner, outer):
+        """Starts the process that joins the two ends of a zone's link. A packet crosses two links, a round trip four."""
+        one_way_us = round(self.far.round_trip_s / 4 * 1e6)
+        return subprocess.Popen([LINK_DELAY, inner, outer, str(one_way_us), f"{self.far.loss / 2:.6f}"], stdout=subprocess.PIPE,
+                                text=True)
 
     def _make_host(self, host, bridge):
         namespace, outer = f"{self._tag}n{host}", self._outer(host)
         self._namespaces.append(namespace)
         _run("ip", "netns", "add", namespace)
-        self._add_link(outer, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        self._add_link(outer, "type", "veth", "peer", "name", "eth0", *self._mtu(), "netns", namespace)
         _run("ip", "link", "set", outer, "master", bridge)
         _run("ip", "link", "set", outer, "up")
         _run("ip", "-n", namespace, "addr", "add", self.address(host) + "/16", "dev", "eth0")
         _run("ip", "-n", namespace, "link", "set", "eth0", "up")
         _run("ip", "-n", namespace, "link", "set", "lo", "up")
+        if self.far:
+            # As docs/operations.md recommends: a connection sends no more than its buffer in a round trip.
+            for name in ("tcp_rmem", "tcp_wmem"):
+                _run(*self._inside(host), "sysctl", "-qw", f"net.ipv4.{name}={self.FAR_BUFFER}")
+            _run(*self._inside(host), "sysctl", "-qw", "net.ipv4.tcp_congestion_control=bbr")
         rate = self.rate_of(host)
         if rate:
             _run("tc", "qdisc", "add", "dev", outer, *self._shape(rate))
