@@ -43,7 +43,14 @@ struct Node {
 
   // ---- written by CutProber
   Instant next_probe_of_senders;  // not before
-  Instant next_probe_by_receivers;
+  // Which nodes reach this one is asked in rounds over all nodes, some at a time.
+  struct ReachRound {
+    Instant next;  // no more nodes are asked before
+    Instant end;   // no other round begins before
+    NodeKey last;  // of those that were visited
+    size_t visited = 0;
+  };
+  ReachRound reach_round;
 
   // ---- written by ObjectTable
   // Objects of which the node has a copy, a want or a standby generation, or which it was asked to

@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kMaxTombstoneGenerations = 64;
 // Creators of forgotten generations, beyond which the one that was forgotten first is left out.
 constexpr size_t kMaxForgotten = 64;
+// Confirmations of one node that one tombstone waits for.
+constexpr size_t kMaxUnconfirmedOfNode = 64;
 // A full tombstone that waits for more confirmations ends the waits for what it forgets.
 constexpr size_t kMaxUnconfirmed = 1 << 16;
 // When many tombstones expire together, one turn erases this many.
@@ -231,7 +233,7 @@ bool TombstoneTable::Contains(const Tombstone& tombstone, const Generation& gene
                      });
 }
 
-void TombstoneTable::Forget(const Generation& generation, Details& details) {
+void TombstoneTable::Forget(const Generation& generation, Details& details, bool older) {
   if (!MintedInOrder(generation)) return;
   auto& forgotten = details.forgotten;
   const auto known = std::find_if(
@@ -241,7 +243,12 @@ void TombstoneTable::Forget(const Generation& generation, Details& details) {
     known->sequence = std::max(known->sequence, generation.sequence);
     return;
   }
-  if (forgotten.size() == kMaxForgotten) forgotten.erase(forgotten.begin());
+  const bool full = forgotten.size() == kMaxForgotten;
+  if (older) {
+    if (!full) forgotten.insert(forgotten.begin(), generation);
+    return;
+  }
+  if (full) forgotten.erase(forgotten.begin());
   forgotten.push_back(generation);
 }
 
@@ -279,7 +286,7 @@ Tombstone& TombstoneTable::AddOlder(const ObjectId& id, const Generation& genera
   if (room) {
     details.older.push_back(generation);
   } else {
-    Forget(generation, details);
+    Forget(generation, details, /*older=*/true);
   }
   DropEmptyDetails(tombstone);
   return tombstone;
@@ -294,9 +301,20 @@ void TombstoneTable::Revive(const ObjectId& id) {
 void TombstoneTable::AwaitConfirm(Tombstone& tombstone, const Generation& generation,
                                   const NodeKey& node, uint64_t session) {
   if (!Contains(tombstone, generation)) return;
+  Unconfirmed& unconfirmed = GetDetails(tombstone).unconfirmed;
+  if (!unconfirmed.contains({node, generation})) LimitUnconfirmed(node, unconfirmed);
   // By session: only what an earlier session left unconfirmed ends with a registration.
-  GetDetails(tombstone).unconfirmed[{node, generation}] = session;
+  unconfirmed[{node, generation}] = session;
   unconfirmed_[node].insert(tombstone.id);
+}
+
+void TombstoneTable::LimitUnconfirmed(const NodeKey& node, Unconfirmed& unconfirmed) {
+  auto earliest = unconfirmed.lower_bound({node, Generation()});
+  size_t count = 0;
+  for (auto at = earliest; at != unconfirmed.end() && at->first.first == node; ++at, ++count) {
+    if (at->second < earliest->second) earliest = at;
+  }
+  if (count >= kMaxUnconfirmedOfNode) unconfirmed.erase(earliest);
 }
 
 void TombstoneTable::Confirm(const ObjectId& id, const Generation& generation,
@@ -415,7 +433,11 @@ absl::Status TombstoneTable::CheckTombstone(const Tombstone& tombstone) const {
   if (tombstone.expired && unconfirmed.empty()) {
     return absl::InternalError("an expired tombstone waits for no confirmation");
   }
+  absl::btree_map<NodeKey, size_t> of_node;
   for (const auto& [entry, session] : unconfirmed) {
+    if (++of_node[entry.first] > kMaxUnconfirmedOfNode) {
+      return absl::InternalError("a tombstone waits for too many confirmations of a node");
+    }
     const auto listed = unconfirmed_.find(entry.first);
     if (listed == unconfirmed_.end() || !listed->second.contains(tombstone.id)) {
       return absl::InternalError("a tombstone waits for a node that is not listed");

@@ -22,7 +22,9 @@
 //  1. A tombstone has 1..64 generations, the one that was deleted last first.
 //  2. A tombstone is in one of the two lists by age, as `expired` says. An expired one waits for a
 //     confirmation.
-//  3. A node is listed as unconfirmed for an id exactly while the tombstone waits for the node.
+//  3. A node is listed as unconfirmed for an id exactly while the tombstone waits for the node, and
+//     the tombstone waits for at most 64 confirmations of it. So all waits are bounded by the
+//     tombstones and the sessions.
 //  4. A tombstone has Details, as `detailed` says, exactly while they say something.
 #ifndef PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
 #define PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
@@ -117,13 +119,15 @@ class TombstoneTable {
   // refuses all generations of the same creator that were not minted after that one.
   Tombstone& Add(const ObjectId& id, const Generation& generation);
   // The generation was deleted before those that the tombstone has, or stood by. A full tombstone
-  // forgets this generation, as Add says.
+  // forgets this generation, as Add says. So of generations that nodes register, the newest have to
+  // come first.
   Tombstone& AddOlder(const ObjectId& id, const Generation& generation);
   // The id was put again.
   void Revive(const ObjectId& id);
 
   // `node` was asked in its session `session` to drop the generation. Ignored if the tombstone does
-  // not refuse the generation any more.
+  // not refuse the generation any more. A node confirms in the order in which it was asked, so a
+  // later confirmation stands for earlier ones: of each node at most 64 are awaited, the last ones.
   void AwaitConfirm(Tombstone& tombstone, const Generation& generation, const NodeKey& node,
                     uint64_t session);
   void Confirm(const ObjectId& id, const Generation& generation, const NodeKey& node);
@@ -169,7 +173,8 @@ class TombstoneTable {
   struct Details {
     // Without `last`.
     std::vector<Generation> older;
-    // Of each creator, the generation that was minted last among those without room in `older`.
+    // Of each creator, the generation that was minted last among those without room in `older`. By
+    // the deletion of its first one, the oldest first.
     std::vector<Generation> forgotten;
     Unconfirmed unconfirmed;
     bool empty() const { return older.empty() && forgotten.empty() && unconfirmed.empty(); }
@@ -200,7 +205,11 @@ class TombstoneTable {
   Details& GetDetails(Tombstone& tombstone);
   void DropEmptyDetails(Tombstone& tombstone);
   bool Contains(const Tombstone& tombstone, const Generation& generation) const;
-  static void Forget(const Generation& generation, Details& details);
+  // `older`: it was deleted before all others that were forgotten, so it has no room if they are
+  // too many.
+  static void Forget(const Generation& generation, Details& details, bool older = false);
+  // Makes room for one more generation that the node has yet to confirm.
+  static void LimitUnconfirmed(const NodeKey& node, Unconfirmed& unconfirmed);
 
   // Stops waiting for confirmations of a generation.
   void ForgetConfirms(const Generation& generation, Tombstone& tombstone);

@@ -118,6 +118,44 @@ TEST_F(TombstoneTableTest, AGenerationThatIsNotListedAnyMoreIsAwaitedAndConfirme
   EXPECT_EQ(table_.UnconfirmedOf(tombstone).size(), 0u);
 }
 
+// As nodes register them at a restarted shard: each by another creator, the newest first.
+TEST_F(TombstoneTableTest, OfGenerationsThatAreRegisteredTheNewestAreRefused) {
+  const auto by_age = [](uint64_t age) { return Generation{NodeKey{100 + age, 1}, 1}; };
+  for (uint64_t age = 0; age < 200; ++age) table_.AddOlder(id_, by_age(age));
+  const std::vector<Generation> listed = table_.Generations(*table_.Find(id_));
+  ASSERT_EQ(listed.size(), 64u);
+  EXPECT_EQ(listed.front(), by_age(0));
+  EXPECT_EQ(listed.back(), by_age(63));
+  for (uint64_t age = 64; age < 128; ++age) EXPECT_TRUE(table_.Refuses(id_, by_age(age))) << age;
+  EXPECT_FALSE(table_.Refuses(id_, by_age(128)));
+  // The next one that is forgotten is newer than all of them.
+  for (uint64_t i = 1; i <= 2; ++i) table_.Add(id_, Gen(i));
+  for (const uint64_t age : {62, 63, 125}) EXPECT_TRUE(table_.Refuses(id_, by_age(age))) << age;
+  EXPECT_FALSE(table_.Refuses(id_, by_age(126)));
+}
+
+// A node that does not confirm, or that announces what is refused again and again.
+TEST_F(TombstoneTableTest, ABoundedNumberOfConfirmationsOfANodeIsAwaited) {
+  table_.Add(id_, Gen(1));
+  for (uint64_t i = 1; i <= 1000; ++i) {
+    Tombstone& tombstone = table_.Add(id_, Gen(i));
+    for (const NodeKey& node : {kNode, kOther}) {
+      table_.AwaitConfirm(tombstone, Gen(i), node, /*session=*/1);
+    }
+    EXPECT_LE(table_.UnconfirmedOf(tombstone).size(), 2 * 64u);
+  }
+  const Tombstone& tombstone = *table_.Find(id_);
+  // The node confirms everything that it was asked, in that order.
+  for (uint64_t i = 1; i < 1000; ++i) {
+    table_.Confirm(id_, Gen(i), kNode);
+    EXPECT_TRUE(table_.UnconfirmedOf(tombstone).contains({kNode, Gen(1000)}));
+  }
+  table_.Confirm(id_, Gen(1000), kNode);
+  EXPECT_EQ(table_.UnconfirmedBy(kNode).size(), 0u);
+  EXPECT_EQ(table_.UnconfirmedOf(tombstone).size(), 64u);
+  EXPECT_EQ(table_.UnconfirmedBy(kOther).size(), 1u);
+}
+
 TEST_F(TombstoneTableTest, KeepsSizeSlicesAndName) {
   const ObjectName name = ObjectName::Of("batch", "job/7");
   table_.Add(id_, Gen(1)).SetObject(kMaxObjectBytes, kMaxSlices, name);

@@ -7,40 +7,60 @@
 #include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
+namespace {
+
+// Nodes are asked whether they reach one sender at most so often in a lease.
+constexpr int kBatchesInLease = 8;
+
+}  // namespace
 
 void CutProber::RunPending() {
   for (const auto& [receiver, sender] : pairs_.TakeNewCuts()) {
     if (DefectActive(Defect::kCutsNotProbed)) return;
-    const Instant next = context_.now + context_.options.lease;
     Node* const to = nodes_.Find(receiver);
-    if (to != nullptr && to->connected && to->next_probe_of_senders <= context_.now) {
-      to->next_probe_of_senders = next;
-      v1::Probe probe;
-      for (const Node* other : Others(receiver, sender)) AddPeer(*other, probe);
-      if (!probe.peers().empty()) *outbox_.Send(receiver).mutable_probe() = std::move(probe);
-    }
+    if (to != nullptr && to->connected) ProbeSenders(*to, sender);
     Node* const from = nodes_.Find(sender);
-    if (from != nullptr && from->connected && from->next_probe_by_receivers <= context_.now) {
-      from->next_probe_by_receivers = next;
-      for (const Node* other : Others(receiver, sender)) {
-        AddPeer(*from, *outbox_.Send(other->key).mutable_probe());
-      }
-    }
+    if (from != nullptr && from->connected) ProbeSender(receiver, *from);
   }
 }
 
-std::vector<Node*> CutProber::Others(const NodeKey& receiver, const NodeKey& sender) {
-  std::vector<Node*> others;
+void CutProber::ProbeSenders(Node& receiver, const NodeKey& sender) {
+  if (receiver.next_probe_of_senders > context_.now) return;
+  receiver.next_probe_of_senders = context_.now + context_.options.lease;
+  v1::Probe probe;
   const auto& nodes = nodes_.all();
-  // From there, so that not always the same few carry the probes of a large cluster.
+  // From the sender on, so that not always the same few carry the probes of a large cluster.
   auto at = nodes.upper_bound(sender);
   for (size_t i = 0; i < nodes.size() && i < kMaxProbedPeers + 2; ++i, ++at) {
     if (at == nodes.end()) at = nodes.begin();
     const auto& [key, node] = *at;
-    if (key == receiver || key == sender || !node->connected) continue;
-    if (others.size() < kMaxProbedPeers) others.push_back(node.get());
+    if (key == receiver.key || key == sender || !node->connected) continue;
+    if (static_cast<size_t>(probe.peers_size()) < kMaxProbedPeers) AddPeer(*node, probe);
   }
-  return others;
+  if (!probe.peers().empty()) *outbox_.Send(receiver.key).mutable_probe() = std::move(probe);
+}
+
+void CutProber::ProbeSender(const NodeKey& receiver, Node& sender) {
+  Node::ReachRound& round = sender.reach_round;
+  if (round.next > context_.now) return;
+  if (round.end <= context_.now) {
+    round = Node::ReachRound();
+    round.end = context_.now + context_.options.lease;
+    round.last = sender.key;
+  }
+  // Until the nodes that are asked now have answered.
+  round.next = context_.now + context_.options.lease / kBatchesInLease;
+  const auto& nodes = nodes_.all();
+  auto at = nodes.upper_bound(round.last);
+  for (size_t asked = 0; round.visited < nodes.size() && asked < kMaxProbedPeers; ++at) {
+    if (at == nodes.end()) at = nodes.begin();
+    const auto& [key, node] = *at;
+    round.last = key;
+    ++round.visited;
+    if (key == receiver || key == sender.key || !node->connected) continue;
+    AddPeer(sender, *outbox_.Send(key).mutable_probe());
+    ++asked;
+  }
 }
 
 void CutProber::AddPeer(const Node& peer, v1::Probe& probe) {

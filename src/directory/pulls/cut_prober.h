@@ -6,15 +6,17 @@
 //        ▲                       │    └──Probe──► other nodes: do they reach the sender?
 //        └───────────────────────┘◄──ProbeReport (the peers that were not reached)
 //
-// Each of the two questions is asked about a node at most once in a lease, of at most
-// kMaxProbedPeers other nodes, those after the sender in the order of keys. In a larger cluster a
-// way around can be one that was not tried.
+// A receiver is asked at most once in a lease, about at most kMaxProbedPeers senders. Of the nodes
+// that may reach a sender, so many are asked at a time, in the order of keys from the sender's on,
+// and each once in a lease. Others are asked if another receiver does not reach the sender either,
+// an eighth of a lease later or more. Without them, a rack of receivers that are cut off from one
+// sender would try it one after the other, and a lease would be over before the last of them is
+// known. In a cluster of more than 8 * kMaxProbedPeers nodes a way around can be one that was not
+// tried.
 //
 // Owned by PullScheduler. Thread rule: the shard's control loop; no I/O, replays from its inputs.
 #ifndef PHALANX_DIRECTORY_PULLS_CUT_PROBER_H_
 #define PHALANX_DIRECTORY_PULLS_CUT_PROBER_H_
-
-#include <vector>
 
 #include "absl/status/status.h"
 #include "phalanx/v1/reachability.pb.h"
@@ -38,8 +40,10 @@ class CutProber {
   absl::Status OnReport(const Node& node, const v1::ProbeReport& m);
 
  private:
-  // The connected nodes but these two, at most kMaxProbedPeers.
-  std::vector<Node*> Others(const NodeKey& receiver, const NodeKey& sender);
+  // Has the receiver try other senders.
+  void ProbeSenders(Node& receiver, const NodeKey& sender);
+  // Has the next nodes of the round try the sender.
+  void ProbeSender(const NodeKey& receiver, Node& sender);
   void AddPeer(const Node& peer, v1::Probe& probe);
 
   CoreContext& context_;

@@ -1,5 +1,6 @@
 #include "src/directory/pulls/cut_prober.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,34 @@ TEST_F(CutProberTest, AQuestionNamesAtMostSoManyNodes) {
   }
   Fail(kA, kB);
   EXPECT_EQ(context_.counters.probes, 2 * kMaxProbedPeers);
+}
+
+// Each is asked once in a lease, and some at a time.
+TEST_F(CutProberTest, OtherNodesTryTheSenderIfMoreReceiversDoNotReachIt) {
+  constexpr uint64_t kMore = 3 * kMaxProbedPeers;
+  for (uint64_t i = 0; i < kMore; ++i) {
+    const NodeKey key{100 + i, 1};
+    nodes_.Open(key).node.info.set_address("more:1");
+  }
+  std::set<NodeKey> asked;
+  for (uint64_t i = 0; i < 8; ++i) {
+    Fail(NodeKey{100 + i, 1}, kB);
+    const size_t before = asked.size();
+    for (const Outgoing& out : outbox_.Take()) {
+      for (const auto& peer : out.message.probe().peers()) {
+        const bool about_b = peer.address() == "b:1";
+        EXPECT_TRUE(!about_b || asked.insert(out.to).second) << i;
+      }
+    }
+    EXPECT_LE(asked.size() - before, kMaxProbedPeers);
+    // Another receiver, before those have answered.
+    Fail(NodeKey{200 + i, 1}, kB);
+    for (const Outgoing& out : outbox_.Take()) {
+      for (const auto& peer : out.message.probe().peers()) EXPECT_NE(peer.address(), "b:1");
+    }
+    Advance(context_.options.lease / 8);
+  }
+  EXPECT_GE(asked.size(), kMore);
 }
 
 TEST_F(CutProberTest, WhatWasNotReachedIsCutAndAsksForNothingMore) {

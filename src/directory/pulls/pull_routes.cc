@@ -24,6 +24,12 @@ const RelayTree::Member* SenderOf(const Object& object, const NodeKey& receiver)
   return member == nullptr ? nullptr : member->sender();
 }
 
+// Returns true if the member's pull brought bytes when its node last reported. A connection from
+// before a cut can still work: a probe reports that new ones do not come up.
+bool Receives(const RelayTree::Member* member) {
+  return member != nullptr && member->sender() != nullptr && member->progress.bytes_per_second > 0;
+}
+
 bool CanSend(const RelayTree::Member* member) {
   return member != nullptr && member->rooted() && member->connected;
 }
@@ -148,12 +154,15 @@ bool PullRoutes::Needed(const Object& object, const NodeKey& receiver, const Rou
 
 bool PullRoutes::Works(const Object& object, const NodeKey& receiver, const NodeKey& relay,
                        Order& order) const {
-  if (nodes_.Find(relay) == nullptr || Cut(receiver, relay)) return false;
+  if (nodes_.Find(relay) == nullptr) return false;
   const RelayTree::Member* member = MemberOf(object, relay);
-  const bool complete = member != nullptr && member->complete();
+  const bool feeds = member != nullptr && SenderOf(object, receiver) == member &&
+                     Receives(MemberOf(object, receiver));
+  if (!feeds && Cut(receiver, relay)) return false;
+  const bool fed = member != nullptr && (member->complete() || Receives(member));
   const RelayTree::Member* sender = SenderOf(object, relay);
   const bool stuck = sender != nullptr && Cut(relay, sender->endpoint.node);
-  if (!complete && (stuck || Unreached(object, relay).valid())) return false;
+  if (!fed && (stuck || Unreached(object, relay).valid())) return false;
   // It has evicted its copy.
   if (order.sent && member == nullptr && !object.wants.contains(relay)) return false;
   // A relay that has lost its sender can get another one.

@@ -9,11 +9,12 @@
 //
 // CutProber finds out which nodes a relay could reach; beyond that the shard learns by trial. A
 // relay that does not reach the holders, or that the receiver does not reach, is given up for
-// another. If no node is left to try, the receiver tries the holder
-// again; its next failure after a lease begins another search.
+// another. One whose bytes arrive is kept, whatever a probe says of new connections. If no node is
+// left to try, the receiver tries the holder again; its next failure after a lease begins another
+// search.
 //
 // The order ends when no receiver needs the relay: a relay that is still fetching then stops, and a
-// complete copy is the first that its node evicts.
+// complete copy is the first that its node evicts, unless a client there has read it.
 //
 // Invariants (CheckInvariants)
 //  1. A route is that of an open want, and its relay is ordered.

@@ -2,6 +2,7 @@
 #include "src/directory/pulls/pull_routes.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -167,6 +168,44 @@ TEST_F(PullRoutesTest, ARelayThatTheReceiverDoesNotReachIsReplaced) {
   EXPECT_NE(second, first);
   h_.Want(second, x);
   EXPECT_EQ(h_.SenderOf(b_, x), second);
+}
+
+// A connection from before the cut works on, but the probe's new one does not come up.
+TEST_F(PullRoutesTest, ARelayThatDeliversOverAnOldConnectionIsKept) {
+  for (const bool delivers : {true, false}) {
+    SCOPED_TRACE(delivers);
+    Harness h;
+    const NodeKey a = h.Up("a");
+    const NodeKey b = h.Up("b");
+    const std::vector<NodeKey> others = {h.Up("c"), h.Up("d")};
+    h.Create(a, x, {.complete = true});
+    h.Want(b, x);
+    h.Fail(b, x, StatusCode::kDeadlineExceeded);
+    const bool first = h.Count(others[0], Kind::kFetch) == 1;
+    const NodeKey relay = others[first ? 0 : 1];
+    const NodeKey other = others[first ? 1 : 0];
+    ASSERT_EQ(h.Count(relay, Kind::kFetch), 1);
+    h.Want(relay, x);
+    ASSERT_EQ(h.SenderOf(b, x), relay);
+    if (delivers) {
+      h.Progress(relay, x, 1 << 19, 1e6);
+      h.Progress(b, x, 1 << 18, 1e6);
+    }
+    for (const auto& [receiver, sender] : {std::pair(b, relay), std::pair(relay, a)}) {
+      v1::NodeMessage message;
+      v1::ProbeReport::Unreached& peer = *message.mutable_probe_report()->add_unreached();
+      ToProto(sender, peer.mutable_key());
+      peer.set_code(static_cast<int32_t>(StatusCode::kDeadlineExceeded));
+      ASSERT_TRUE(h.Send(receiver, message).ok());
+    }
+    // Any change of the object has the shard look at the relay again.
+    const NodeKey e = h.Up("e");
+    h.Want(e, x);
+    h.Unwant(e, x);
+    EXPECT_EQ(h.Count(relay, Kind::kFetch), 1) << "it has a receiver";
+    EXPECT_EQ(h.Count(other, Kind::kFetch), delivers ? 0 : 1);
+    EXPECT_EQ(h.SenderOf(b, x), relay);
+  }
 }
 
 TEST_F(PullRoutesTest, ARelayThatRefusesIsReplaced) {

@@ -259,7 +259,8 @@ void DirectoryDecisions::OnFetchEnd(const ObjectId& id, PlanId order) {
   turns_.Touch(id);
   pulls_.EndOrder(id, order);
   // It was fetched for other nodes, so it is worth less than what clients of this node have read.
-  if (Copy* copy = table_.Complete(id); copy != nullptr) table_.MakeOldest(copy);
+  Copy* copy = table_.Complete(id);
+  if (copy != nullptr && !copy->reads.any) table_.MakeOldest(copy);
 }
 
 // The mark of a copy that is gone is never registered again.

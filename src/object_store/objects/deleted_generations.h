@@ -28,7 +28,7 @@ class DeletedGenerations {
   bool Contains(const ObjectId& id, const Generation& generation) const {
     return entries_.contains({id, generation});
   }
-  // Oldest first.
+  // In the order of the first Add of each, the oldest first.
   const std::deque<Entry>& by_age() const { return by_age_; }
   // For Defect::kTombstoneForgottenAtRestart.
   void ForgetOrder() { by_age_.clear(); }

@@ -73,8 +73,12 @@ struct Copy {
   Standing standing = Standing::kPending;
   // The Put that waits for the verdict; 0 if none does.
   uint64_t waiting_put = 0;
-  // Streaming Gets that read it.
-  size_t readers = 0;
+  // The Gets of this node's clients.
+  struct Reads {
+    size_t streaming = 0;  // that read it now
+    bool any = false;      // one was given a view of it
+  };
+  Reads reads;
 
   // Changed by ObjectTable only.
   bool primary = false;

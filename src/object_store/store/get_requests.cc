@@ -34,6 +34,7 @@ View GetRequests::MakeView(Request& request, Copy* copy) {
   part.copy = copy;
   // From here to Release the copy can be neither evicted nor recycled: the client maps its pages.
   table_.Pin(copy);
+  copy->reads.any = true;
   requests_.FindClient(request.client)->pins.emplace(part.pin, Pin{copy, 0});
   return ViewOf(*copy, part.pin);
 }
@@ -94,7 +95,8 @@ void GetRequests::Leave(Request& request) {
   it->second->list.Remove(&request);
   --open_;
   if (request.stage == Request::Stage::kWaiting) CountWaiting(*it->second, request, -1);
-  if (request.stage == Request::Stage::kAttached) --std::get<GetPart>(request.part).copy->readers;
+  if (request.stage == Request::Stage::kAttached)
+    --std::get<GetPart>(request.part).copy->reads.streaming;
   if (it->second->list.empty()) gets_.erase(it);
 }
 
@@ -112,7 +114,7 @@ void GetRequests::Attach(Request& request, Copy* copy) {
   requests_.FindClient(request.client)->pins.at(part.pin).streaming = request.id;
   part.view = std::move(view);
   request.stage = Request::Stage::kAttached;
-  ++copy->readers;
+  ++copy->reads.streaming;
   CountWaiting(*gets_.at(request.object), request, -1);
   // The deadline is for the view, which the reader has now.
   requests_.UnwatchDeadline(request);
@@ -152,7 +154,7 @@ void GetRequests::UpdateWant(const ObjectId& id) {
     needed = gets.waiting > 0 && !written_here;
     for (const Copy* copy = table_.First(id); copy != nullptr && !needed;) {
       // A reader that streams a partial copy needs the rest of it.
-      needed = copy->state == CopyState::kPulling && copy->readers > 0;
+      needed = copy->state == CopyState::kPulling && copy->reads.streaming > 0;
       copy = copy->next_generation;
     }
   }
@@ -173,7 +175,7 @@ void GetRequests::UpdateWant(const ObjectId& id) {
 
 std::vector<Request*> GetRequests::ReadersOf(const Copy* copy) {
   std::vector<Request*> readers;
-  if (copy->readers == 0) return readers;
+  if (copy->reads.streaming == 0) return readers;
   for (Request* r = gets_.at(copy->id)->list.front(); r != nullptr; r = r->of_object.next) {
     const bool attached = r->stage == Request::Stage::kAttached;
     if (attached && std::get<GetPart>(r->part).copy == copy) readers.push_back(r);
@@ -210,7 +212,7 @@ void GetRequests::VoidReaders(Copy* copy, const absl::Status& why) {
     }
     part.copy = nullptr;
     part.pin = 0;
-    --copy->readers;
+    --copy->reads.streaming;
     request->stage = Request::Stage::kWaiting;
     CountWaiting(*gets_.at(request->object), *request, 1);
     // The request waits for another generation, under its old deadline.

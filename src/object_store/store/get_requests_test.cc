@@ -163,9 +163,9 @@ TEST_F(GetRequestsTest, AStreamingGetReadsAPartialCopyAndOthersWait) {
   HandOut();
   EXPECT_EQ(reading_.views.size(), 1u);
   EXPECT_TRUE(waiting.views.empty());
-  EXPECT_EQ(copy->readers, 1u);
+  EXPECT_EQ(copy->reads.streaming, 1u);
   Complete(copy);
-  EXPECT_EQ(copy->readers, 0u);
+  EXPECT_EQ(copy->reads.streaming, 0u);
   EXPECT_EQ(requests_.Find(reading_.request), nullptr) << "the Get has ended";
   EXPECT_EQ(copy->pins, 2u) << "the reader's view, and the other's";
   HandOut();
@@ -215,7 +215,7 @@ TEST_F(GetRequestsTest, AReaderThatReleasesAPartialViewEndsItsGet) {
   HandOut();
   PHALANX_EXPECT_OK(Release(reading_.views.at(0)->pin));
   EXPECT_EQ(requests_.Find(reading_.request), nullptr);
-  EXPECT_EQ(copy->readers, 0u);
+  EXPECT_EQ(copy->reads.streaming, 0u);
   EXPECT_EQ(copy->pins, 0u);
 }
 

@@ -72,8 +72,9 @@ void ShardRequests::OnDeleteReply(const v1::DeleteReply& reply) {
   Request* request = requests_.FindWaiting<DeletePart>(reply.request_id());
   if (request == nullptr) return;
   // This node registers the deletion at a shard that restarts, for holders that were out of reach.
-  for (const v1::Generation& generation : reply.generations()) {
-    deleted_.Add(request->object, directory::FromProto(generation));
+  // In the order of the deletions; the reply has the last one first.
+  for (int i = reply.generations_size() - 1; i >= 0; --i) {
+    deleted_.Add(request->object, directory::FromProto(reply.generations(i)));
   }
   requests_.Answer<DeletePart>(*request, ReplyStatus(reply.code(), reply.message()));
 }

@@ -90,6 +90,30 @@ TEST_F(StoreBroadcastTest, AnEndedOrderDoesNotEndTheGetsOfClients) {
   EXPECT_FALSE(reading->answered());
 }
 
+// The node has relayed the object to others; its own client may have read the copy meanwhile.
+TEST(StoreFetchTest, WhatWasFetchedForOthersIsEvictedFirstUnlessAClientHasReadIt) {
+  for (const bool read : {false, true}) {
+    SCOPED_TRACE(read);
+    StoreWorld w(/*capacity=*/1000);
+    w.PullCopy(Id(1), std::string(300, 'x'));
+    w.Shard(Fetch(5, /*end=*/false));
+    w.Shard(Assign(Id(2), Generation{kPeer, 7}, {.size = 300, .plan = 7}));
+    w.Run([&] { w.pulls().Finish(w.pulls().size() - 1, std::string(300, 'y')); });
+    if (read) {
+      const auto reading = w.Get(Id(2));
+      ASSERT_THAT(reading->status(), IsOk());
+      ASSERT_THAT(w.Release(reading->view().pin), IsOk());
+    }
+    w.Shard(Fetch(5, /*end=*/true));
+    w.ForgetSent();
+    PutOptions options;
+    options.id = Id(3);
+    w.StartPut(options, std::string(600, 'z'));
+    ASSERT_EQ(w.Sent<v1::EvictRequest>().size(), 1u);
+    EXPECT_EQ(w.Sent<v1::EvictRequest>()[0].object_id(), IdBytes(Id(read ? 1 : 2)));
+  }
+}
+
 TEST_F(StoreBroadcastTest, ABroadcastEndsWithTheAnswerOfTheShard) {
   const RequestId request = Ask({{"a", "*"}, true, false});
   const v1::BroadcastRequest asked = w_.Sent<v1::BroadcastRequest>().at(0);

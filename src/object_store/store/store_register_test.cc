@@ -21,6 +21,7 @@ using phalanx::testing::IsOk;
 using phalanx::testing::StatusIs;
 using testing::Assign;
 using testing::Deliver;
+using ::testing::ElementsAre;
 using testing::Gone;
 using ::testing::HasSubstr;
 using testing::Id;
@@ -127,6 +128,28 @@ TEST_F(StoreRegisterTest, TombstonesAreRegisteredInParts) {
   w_.ForgetSent();
   w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_EQ(Sent(), "bttttte");
+}
+
+// Of an id that was deleted more than 64 times, a shard lists those that come first.
+TEST_F(StoreRegisterTest, TheNewestTombstoneIsRegisteredFirst) {
+  const auto generation = [](uint64_t i) { return Generation{testing::kPeer, i}; };
+  const ObjectId id = Id(7);
+  w_.Shard(Gone(id, generation(1), v1::Gone::DELETED));
+  w_.Run(
+      [&] { w_.store().Delete(w_.client(), id, Instant::Infinite(), [](const absl::Status&) {}); });
+  v1::ShardMessage message;
+  v1::DeleteReply& reply = *message.mutable_delete_reply();
+  reply.set_request_id(w_.Sent<v1::DeleteRequest>().back().request_id());
+  // The last deletion first, as the shard sends them.
+  for (const uint64_t i : {3, 2, 1}) directory::ToProto(generation(i), reply.add_generations());
+  w_.Shard(message);
+  w_.ForgetSent();
+  w_.Run([&] { w_.channel().OnSession(0); });
+  std::vector<uint64_t> registered;
+  for (const v1::RegisterTombstone& tombstone : w_.Sent<v1::RegisterTombstone>()) {
+    registered.push_back(tombstone.generation().sequence());
+  }
+  EXPECT_THAT(registered, ElementsAre(3, 2, 1));
 }
 
 TEST(StoreDrainTest, AnOverdueDrainNamesTheObjectsLeftAndAnotherCanBegin) {

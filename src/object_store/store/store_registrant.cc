@@ -62,8 +62,10 @@ std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {
   }
   registration.wants = pulls_.Register(shard, channel_.num_shards());
   if (DefectActive(Defect::kTombstoneForgottenAtRestart)) deleted_.ForgetOrder();
-  for (const auto& tombstone : deleted_.by_age()) {
-    if (channel_.ShardOf(tombstone.first) == shard) registration.tombstones.push_back(tombstone);
+  // The newest first: of an id that was deleted very often, the shard lists those that come first.
+  const auto& deleted = deleted_.by_age();
+  for (auto tombstone = deleted.rbegin(); tombstone != deleted.rend(); ++tombstone) {
+    if (here(tombstone->first)) registration.tombstones.push_back(*tombstone);
   }
   // What the old session had not answered is asked again.
   for (const Copy* copy : asked) reporter_.RequestEviction(*copy);

@@ -262,6 +262,8 @@ DeletePlan DrawDeletePlan(uint64_t seed, bool peace) {
   plan.mean_pause = absl::Milliseconds(5 + random.Below(40));
   plan.max_bytes = 1000 + random.Below(150'000);
   if (peace) return plan;
+  // Faults happen in each of these worlds, even if it was drawn without faults.
+  cluster.peaceful = false;
   FaultOptions& faults = plan.world.faults;
   faults.mean_pause = cluster.lease * (0.1 + random.Unit());
   // Longer and shorter than a lease.

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "src/common/check.h"
+
 namespace phalanx::sim {
 namespace {
 
@@ -27,6 +29,7 @@ void Faults::Stop() {
 
 void Faults::ScheduleNext() {
   if (options_.mean_pause == absl::InfiniteDuration()) return;
+  PHALANX_CHECK(!cluster_.options().peaceful, "checkers are strict with a cluster without faults");
   cluster_.scheduler().After(AnyLength(options_.mean_pause, random_), [this] {
     if (!running_) return;
     Inject(Choose());

@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using testing::Bytes;
 using ::testing::HasSubstr;
 using testing::kTarget;
+using ::testing::Not;
 
 using OpenReduction = testing::KeepingTest;
 
@@ -233,6 +234,37 @@ TEST_F(OpenReduction, ARepeatedAdditionToOneThatEndedWithAnErrorIsRefused) {
   EXPECT_EQ(Extend(2, repeated), Number(absl::StatusCode::kNotFound));
   EXPECT_THAT(h_.Last(nodes_[2], Kind::kExtendReply)->extend_reply().message(),
               HasSubstr("the last client"));
+}
+
+// Nothing is folded before the close, so what exists then counts. (A reduction that named a deleted
+// source ended at its close, and with it acknowledged additions, although the source was there.)
+TEST_F(OpenReduction, ASourceThatIsPutAgainBeforeTheCloseIsInTheResult) {
+  AddNodes(2);
+  Put(0, 0);
+  h_.Delete(nodes_[0], Source(0));
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  Put(1, 1);
+  h_.Delete(nodes_[1], Source(1));
+  Put(1, 0);
+  Put(0, 1);
+  ASSERT_EQ(Close(1), 0);
+  EXPECT_FALSE(Reply(0).has_value()) << Reply(0)->message();
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(OpenReduction, ASourceThatIsNotPutAgainBeforeTheCloseEndsIt) {
+  AddNodes(2);
+  Put(0, 0);
+  h_.Delete(nodes_[0], Source(0));
+  Open(0, 2);
+  Put(1, 1);
+  h_.Delete(nodes_[1], Source(1));
+  Put(1, 0);
+  ASSERT_EQ(Close(1), 0);
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Reply(0)->message(), HasSubstr(Source(1).hex()));
+  EXPECT_THAT(Reply(0)->message(), Not(HasSubstr(Source(0).hex())));
 }
 
 // The shard refuses a reader when the reduction ends. The refusal crosses the reader's next Want,

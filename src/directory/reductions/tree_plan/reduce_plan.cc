@@ -117,7 +117,7 @@ struct ReducePlan::Impl {
   bool is_tree() const { return shape == Shape::kTree || shape == Shape::kSmallTree; }
   // Returns true if the plan can still use news of the source.
   bool follows(int source) const {
-    return source != SourceTable::kNone && !ended() && !sources[source].failed;
+    return source != SourceTable::kNone && !ended() && !sources[source].failed();
   }
 
   void Advance();
@@ -188,7 +188,7 @@ bool ReducePlan::Impl::FixSize() {
 // Returns false if too few sources can still come, and the reduction has ended.
 bool ReducePlan::Impl::EnoughLeft() {
   if (sources.remaining() >= sources.wanted()) return true;
-  const absl::Status& why = sources.why_failed();
+  const absl::Status why = sources.why_failed();
   End(absl::Status(
       why.code(), absl::StrCat("reduction of ", inputs.target.hex(), ": ", sources.wanted(),
                                " sources are wanted and ", sources.remaining(), " can still come; ",
@@ -245,7 +245,7 @@ void ReducePlan::Impl::ReplanResult() {
   bool reset = shape == Shape::kStar;
   for (int i = 0; i < sources.size(); ++i) {
     // Failures were not followed since the commit. In a fixed order, all later sources move up.
-    reset |= sources[i].failed && sources[i].reserved_seat.valid();
+    reset |= sources[i].failed() && sources[i].reserved_seat.valid();
   }
   if (reset) return Reset();
   tree.OnResultLost();
@@ -318,10 +318,13 @@ void ReducePlan::Restore(int slots, int degree, int slot, absl::Span<const Objec
 }
 
 void ReducePlan::OnSource(const ObjectId& source, std::optional<ReduceSource> state) {
-  const int i = impl_->sources.Find(source);
-  if (!impl_->follows(i)) return;
-  impl_->SetState(i, std::move(state));
-  impl_->Advance();
+  Impl& plan = *impl_;
+  const int i = plan.sources.Find(source);
+  // Nothing is placed before an open reduction is closed, so what exists then counts.
+  if (i != SourceTable::kNone && state && plan.takes_sources()) plan.sources.ClearFailure(i);
+  if (!plan.follows(i)) return;
+  plan.SetState(i, std::move(state));
+  plan.Advance();
 }
 
 void ReducePlan::OnSourceFailed(const ObjectId& source, const absl::Status& why) {

@@ -88,8 +88,9 @@ class ReducePlan {
   // InvalidArgument naming the source when the plan is to place it, if the source has another size
   // than the first one, is not a whole number of elements, or does not contain the range.
   void OnSource(const ObjectId& source, std::optional<ReduceSource> state);
-  // The source will never be ready: its producer failed, or it was deleted. The reduction ends with
-  // `why` if too few sources are left.
+  // The producer of the source failed, or the source was deleted. The plan ignores later states of
+  // it, except those in which it exists again while an open reduction takes sources. The reduction
+  // ends with `why` if too few sources are left.
   void OnSourceFailed(const ObjectId& source, const absl::Status& why);
   // The node, its folds and its copies of sources are gone. OnSource can report the sources too,
   // before or after. A requested root that was down stays replaced. After a commit nothing changes,

@@ -196,7 +196,7 @@ SlotVersion RestoredFolds::VersionOf(int number, const TreeLayout::Group& group,
 bool RestoredFolds::FillRanges(TreeLayout& layout) const {
   std::vector<int> list;
   for (int i = 0; i < table_.EligibleEnd(); ++i) {
-    if (!table_[i].failed) list.push_back(i);
+    if (!table_[i].failed()) list.push_back(i);
   }
   std::map<int, std::map<int, NodeKey>> reported;  // by slot: the sources in it
   for (const auto& [where, report] : reports_) {

@@ -64,7 +64,7 @@ int SourceTable::FindEligibleEnd() const {
   // Later sources take the places of failed ones.
   int left = wanted();
   int end = 0;
-  for (; end < size() && left > 0; ++end) left -= sources_[end].failed ? 0 : 1;
+  for (; end < size() && left > 0; ++end) left -= sources_[end].failed() ? 0 : 1;
   return end;
 }
 
@@ -89,11 +89,30 @@ void SourceTable::SetState(int index, std::optional<ReduceSource> state) {
 
 void SourceTable::MarkFailed(int index, const absl::Status& why) {
   Source& source = sources_[index];
-  source.failed = true;
   ++failed_;
+  last_failed_ = index;
   // The reduction can end with this code, so the code cannot be OK.
-  why_failed_ = absl::Status(why.ok() ? absl::StatusCode::kUnknown : why.code(),
-                             absl::StrCat("source ", source.id.hex(), " failed: ", why.message()));
+  source.failure =
+      absl::Status(why.ok() ? absl::StatusCode::kUnknown : why.code(),
+                   absl::StrCat("source ", source.id.hex(), " failed: ", why.message()));
+}
+
+void SourceTable::ClearFailure(int index) {
+  Source& source = sources_[index];
+  if (!source.failed()) return;
+  source.failure = absl::OkStatus();
+  --failed_;
+  if (last_failed_ == index) last_failed_ = kNone;
+  // Another failure could bring the count to the same value.
+  eligible_end_for_ = {-1, 0};
+}
+
+absl::Status SourceTable::why_failed() const {
+  if (last_failed_ != kNone) return sources_[last_failed_].failure;
+  CountExamined(sources_.size());
+  const auto failed = std::find_if(sources_.begin(), sources_.end(),
+                                   [](const Source& source) { return source.failed(); });
+  return failed == sources_.end() ? absl::OkStatus() : failed->failure;
 }
 
 const SourceTable::Source* SourceTable::FirstSeatable() const {
@@ -187,8 +206,8 @@ absl::Status SourceTable::CheckInvariants() const {
       return absl::InternalError(absl::StrCat("source ", source.id.hex(), " ", what));
     };
     ready += source.state ? 1 : 0;
-    failed += source.failed ? 1 : 0;
-    if (source.failed && source.state) return error("has failed and is ready");
+    failed += source.failed() ? 1 : 0;
+    if (source.failed() && source.state) return error("has failed and is ready");
     if (source.state.has_value() != (source.arrival != 0)) return error("has a wrong arrival");
     if (Find(source.id) != i) return error("is not found");
     if (source.state && !source.seat.valid()) waiting.insert({source.arrival, i});

@@ -4,7 +4,7 @@
 //   absent ──SetState──► ready, waiting ──TakeSeat──► ready, seated
 //      ▲                    │      ▲                     │
 //      └─────SetState───────┘      └──────LeaveSeat──────┘
-//   any ──MarkFailed──► failed (final)
+//   any ──MarkFailed──► failed ──ClearFailure──► absent (while an open reduction takes sources)
 //
 // A source is ready while a node or the shard has bytes of it. A seated source that becomes absent
 // keeps its seat until LeaveSeat: after a commit the seats do not change.
@@ -47,11 +47,12 @@ class SourceTable {
     ObjectId id;
     // Set if the source is ready.
     std::optional<ReduceSource> state;
-    bool failed = false;
+    absl::Status failure;  // OK if the source has not failed
     uint64_t arrival = 0;  // a later arrival is greater; 0 if the source is not ready
     SeatId seat;           // in a star, slot 0
     SeatId reserved_seat;  // in a fixed order, the only seat that the source can take
 
+    bool failed() const { return !failure.ok(); }
     // A node has bytes of it, so a seat is possible.
     bool seatable() const { return state && !state->holders.empty(); }
   };
@@ -77,11 +78,16 @@ class SourceTable {
   // A state without holders and without inline bytes counts as absent.
   void SetState(int source, std::optional<ReduceSource> state);
   // The caller calls SetState(source, nullopt) next.
+  // REQUIRES: the source has not failed.
   void MarkFailed(int source, const absl::Status& why);
+  // The source can be ready again. Does nothing if it has not failed. REQUIRES: no source has a
+  // seat.
+  void ClearFailure(int source);
   int ready() const { return ready_; }
   int remaining() const { return size() - failed_; }
-  // Why the source that failed last failed, naming the source.
-  const absl::Status& why_failed() const { return why_failed_; }
+  // Returns why a source failed, naming the source: the one that failed last, if it still counts as
+  // failed. OK if none has failed.
+  absl::Status why_failed() const;
   const ArrivalSet& waiting() const { return waiting_; }
   // Returns the source that was seatable first, seated or not, or null.
   const Source* FirstSeatable() const;
@@ -116,7 +122,7 @@ class SourceTable {
   absl::flat_hash_map<ObjectId, int> indexes_;  // never iterated: its order is random
   int ready_ = 0;
   int failed_ = 0;
-  absl::Status why_failed_;
+  int last_failed_ = kNone;  // kNone also if another source failed before
   uint64_t last_arrival_ = 0;
   ArrivalSet waiting_;
   ArrivalSet seatable_;  // seated or not

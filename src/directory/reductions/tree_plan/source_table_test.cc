@@ -68,6 +68,24 @@ TEST_F(SourceTableTest, AFailureMovesTheEndOfAFixedOrder) {
               StatusIs(absl::StatusCode::kAborted, ::testing::HasSubstr("lost")));
 }
 
+TEST_F(SourceTableTest, AFailureThatIsClearedCountsNoMore) {
+  table_.MarkFailed(0, absl::AbortedError("lost"));
+  EXPECT_EQ(table_.EligibleEnd(), 3);
+  table_.MarkFailed(2, absl::AbortedError("died"));
+  table_.ClearFailure(0);
+  EXPECT_EQ(table_.EligibleEnd(), 2) << "as many have failed as before, but another one";
+  EXPECT_EQ(table_.remaining(), 2);
+  EXPECT_EQ(table_.why_failed().message(), table_[2].failure.message());
+  table_.MarkFailed(1, absl::AbortedError("killed"));
+  table_.ClearFailure(1);
+  EXPECT_EQ(table_.why_failed().message(), table_[2].failure.message());
+  table_.ClearFailure(2);
+  table_.SetState(2, On(2, {1}));
+  EXPECT_EQ(table_.remaining(), 3);
+  EXPECT_EQ(table_.ready(), 1);
+  EXPECT_THAT(table_.why_failed(), IsOk());
+}
+
 TEST_F(SourceTableTest, ASourceOfAnotherSizeDoesNotFit) {
   table_.SetState(0, On(0, {1}, kLarge));
   table_.SetState(1, On(1, {1}, kLarge / 2));

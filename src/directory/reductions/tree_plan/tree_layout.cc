@@ -77,7 +77,7 @@ TreeLayout FixedLayout(const PlanInputs& inputs, const SourceTable& sources) {
   const int end = sources.EligibleEnd();
   for (int i = 0; i < end; ++i) {
     const SourceTable::Source& source = sources[i];
-    if (source.failed) continue;
+    if (source.failed()) continue;
     NodeKey node;
     if (source.seatable()) {
       any = true;

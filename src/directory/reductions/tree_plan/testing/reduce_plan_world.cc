@@ -119,7 +119,9 @@ void ReduceWorld::Begin() {
 
 void ReduceWorld::Put(int source, int node, bool complete) {
   Item& item = items_[source];
-  if (item.failed || !up_[node]) return;
+  // A source that has failed can be put again until an open reduction is closed.
+  if ((item.failed && !open_) || !up_[node]) return;
+  item.failed = false;
   ++item.attempt;
   item.copies = {{node, complete}};
   item.has_inline = false;
