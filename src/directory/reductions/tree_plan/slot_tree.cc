@@ -137,9 +137,7 @@ void SlotTree::OnRootDown() {
     // same inputs, so the fold there is placed again.
     Lower(tree_root);
     Lower(shape_->slots());
-    marked_.erase({-slots_.back().depth, shape_->slots()});
-    slots_.pop_back();
-    slots_[tree_root].parent = kNone;
+    DropDelivering();
   }
   root_ = Root::kAnywhere;
   Mark(tree_root);
@@ -238,10 +236,36 @@ NodeKey SlotTree::ChooseHolder(const SourceTable::Source& source, const Slot& sl
   return best == nullptr ? avoided : best->node;
 }
 
+// A source at the requested root takes the seat of the tree's root, which moves there. In a slot
+// below, its node would receive the bytes of all other sources twice.
+bool SlotTree::PinsRoot(const SourceTable::Source& source) const {
+  return root_ == Root::kDelivering && sources_.AtRoot(source) &&
+         free_.contains({shape_->root(), 0}) && slots_[shape_->root()].seats.size() == 1;
+}
+
+// The slot above the tree's root, which would only deliver, is not needed. REQUIRES: the tree's
+// root has no source, so neither has a fold.
+void SlotTree::PinRoot() {
+  const int tree_root = shape_->root();
+  DropDelivering();
+  slots_[tree_root].node = inputs_.root;
+  root_ = Root::kPinned;
+}
+
+void SlotTree::DropDelivering() {
+  marked_.erase({-slots_.back().depth, shape_->slots()});
+  slots_.pop_back();
+  slots_[shape_->root()].parent = kNone;
+}
+
 // Returns the first free seat. If a slot above it is computed where the source is, closes the free
 // seat's slot and returns a new seat in the slot above: two folds of one pipeline at one node would
 // share the node's link.
 SeatId SlotTree::SeatFor(const SourceTable::Source& source) {
+  if (PinsRoot(source)) {
+    PinRoot();
+    return {shape_->root(), 0};
+  }
   const SeatId first = *free_.begin();
   const int host = HostAbove(source, first.slot);
   if (host == kNone) return first;

@@ -113,9 +113,11 @@ class SlotTree {
  private:
   // Where the root is computed.
   enum class Root : uint8_t {
-    kAnywhere,    // no requested root is up: at a source, like any slot
-    kPinned,      // in the tree's root slot, at the requested root
-    kDelivering,  // in a slot without seats above the tree's root, at the requested root
+    kAnywhere,  // no requested root is up: at a source, like any slot
+    kPinned,    // in the tree's root slot, at the requested root
+    // In a slot without seats above the tree's root, at the requested root; until a source arrives
+    // there, which pins the tree's root.
+    kDelivering,
   };
 
   // ---- the shape
@@ -131,6 +133,9 @@ class SlotTree {
   int OpenSlotBelow(int slot) const;
   bool Closable(int slot) const;
   void CloseSlot(int slot);
+  bool PinsRoot(const SourceTable::Source& source) const;
+  void PinRoot();
+  void DropDelivering();
 
   // ---- seats
   NodeKey ChooseHolder(const SourceTable::Source& source, const Slot& slot,

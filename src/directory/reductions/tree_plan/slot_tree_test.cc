@@ -21,15 +21,19 @@ using testing::Target;
 // A chain of three slots; source i is on node i + 1, source 3 is a spare on node 4.
 class SlotTreeTest : public ::testing::Test {
  protected:
-  void Start(NodeKey root) {
+  // The first `seated` of the three slots have their source, the others a free seat.
+  void Start(NodeKey root, int seated = 3) {
     inputs_.emplace(PlanInputs{Target(), SumOf(4, 3), root, root.valid(), {}, kLarge});
     sources_.emplace(*inputs_);
     versions_.emplace(*inputs_, *sources_);
     ledger_.emplace(*versions_);
     tree_.emplace(*inputs_, *sources_, *versions_, *ledger_);
-    for (int i = 0; i < 3; ++i) sources_->SetState(i, On(i, {i + 1}));
+    for (int i = 0; i < seated; ++i) sources_->SetState(i, On(i, {i + 1}));
     TreeLayout layout;
-    for (int i = 0; i < 3; ++i) layout.groups.push_back({{{i, Node(i + 1)}}, "", {}});
+    for (int i = 0; i < 3; ++i) {
+      layout.groups.push_back({{{}}, "", {}});
+      if (i < seated) layout.groups.back().members = {{i, Node(i + 1)}};
+    }
     layout.root_in_tree = root == Node(3);
     ASSERT_THAT(tree_->Build(layout), IsOk());
     Flush();
@@ -73,6 +77,36 @@ TEST_F(SlotTreeTest, ASlotAboveTheRootDeliversToANodeWithoutSources) {
   Flush();
   EXPECT_EQ(tree_->slots().size(), 3u);
   EXPECT_EQ(tree_->root_fold().node, Node(3));
+}
+
+TEST_F(SlotTreeTest, ASourceThatArrivesAtTheRequestedRootTakesTheTreesRoot) {
+  Start(Node(9), /*seated=*/1);
+  ASSERT_EQ(tree_->slots().size(), 4u);
+  Set(3, On(3, {9}));
+  Flush();
+  ASSERT_EQ(tree_->slots().size(), 3u);
+  EXPECT_EQ(tree_->slots()[2].node, Node(9));
+  Set(1, On(1, {2}));
+  Flush();
+  EXPECT_EQ(tree_->slots()[1].node, Node(2));
+  EXPECT_EQ(tree_->root_fold().node, Node(9));
+  ASSERT_EQ(tree_->root_fold().task.inputs.size(), 2u);
+  EXPECT_EQ(tree_->root_fold().task.inputs[0].version, VersionOf(1));
+  inputs_->root_up = false;
+  tree_->OnRootDown();
+  Set(3, On(3, {4}));
+  Flush();
+  EXPECT_EQ(tree_->root_fold().node, Node(4));
+}
+
+TEST_F(SlotTreeTest, ASourceThatArrivesAtTheRequestedRootWhenTheTreesRootIsTakenGetsAnotherSeat) {
+  Start(Node(9));
+  Set(0, std::nullopt);
+  Set(3, On(3, {9}));
+  Flush();
+  EXPECT_EQ(tree_->slots().size(), 4u);
+  EXPECT_EQ(tree_->slots()[0].node, Node(9));
+  EXPECT_EQ(tree_->root_fold().node, Node(9));
 }
 
 TEST_F(SlotTreeTest, ASpareTakesTheSeatAndOnlySlotsAboveStartOver) {
