@@ -38,14 +38,14 @@ void PrintRow(const CoarsePlan& plan) {
 int main(int argc, char** argv) {
   CLI::App app("broadcasts among thousands of nodes in a coarse model");
   std::vector<int> nodes = {100, 1000};
-  std::vector<uint64_t> sizes_mib = {1, 16, 64};
+  std::vector<double> sizes_mib = {1, 16, 64};
   double latency_us = 50;
   double gbit = 10;
   uint64_t hop_kib = 16;
   int killed = 0;
   bool cold = false;
   app.add_option("--nodes", nodes, "receivers")->delimiter(',');
-  app.add_option("--mib", sizes_mib, "sizes in MiB")->delimiter(',');
+  app.add_option("--mib", sizes_mib, "sizes in MiB, multiples of a hop")->delimiter(',');
   app.add_option("--latency-us", latency_us, "one way");
   app.add_option("--gbit", gbit, "of every link");
   app.add_option("--hop-kib", hop_kib, "what is sent in one go");
@@ -57,14 +57,14 @@ int main(int argc, char** argv) {
   std::printf(
       "receivers | size | measured | ms | best tree | chain | two slices | depth | "
       "fan-out | candidates per Get | visits per Get | us of the core per Get\n");
-  for (const uint64_t mib : sizes_mib) {
+  for (const double mib : sizes_mib) {
     for (const int n : nodes) {
       phalanx::sim::CoarsePlan plan;
       plan.links.latency = absl::Microseconds(latency_us);
       plan.links.bytes_per_second = gbit * 1e9 / 8;
       plan.links.hop_bytes = hop_kib << 10;
       plan.receivers = n;
-      plan.size_bytes = mib << 20;
+      plan.size_bytes = static_cast<uint64_t>(mib * (1 << 20));
       plan.measured = !cold;
       plan.waiting = waiting;
       plan.relays_killed = killed;

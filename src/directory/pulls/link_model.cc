@@ -181,8 +181,11 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
                            double bytes_per_second, int sharing, Instant now) {
   if (!(bytes_per_second > 0)) return;
-  // Without any unshared measurement, a share would say nothing about the link's rate.
-  if (sharing > 1 && rates_.empty()) return;
+  // Without any unshared measurement, a share only bounds the link's rate.
+  if (sharing > 1 && rates_.empty()) {
+    assumed_rate_ = std::clamp(assumed_rate_, bytes_per_second, bytes_per_second * sharing);
+    return;
+  }
   Link& link = Touch(sender, receiver);
   // Old reports do not count in the median of three.
   if (!Fresh(link.rate, options_.forget_after, now).has_value()) link.rate = MiddleRate();

@@ -2,11 +2,12 @@
 // their pulls.
 //
 // For an unmeasured pair the answer comes from measurements between other nodes with the same pair
-// of labels, else from the cluster's median, else there is none: no guess is built in. A single
-// report is weak evidence. Of a pair's last three rates the middle one counts; of many pairs with
-// the same labels, an average that fades. A latency is the least of the last minutes. A measurement
-// that was not refreshed for `forget_after` no longer counts. The number of pairs is bounded; the
-// model drops the least recently measured first.
+// of labels, else from the cluster's median, else there is none; Expected* assume something then.
+//
+// A single report is weak evidence. Of a pair's last three rates the middle one counts; of many
+// pairs with the same labels, an average that fades. A latency is the least of the last minutes. A
+// measurement that was not refreshed for `forget_after` no longer counts. The number of pairs is
+// bounded; the model drops the least recently measured first.
 //
 // Pure: no clock, thread or lock; `now` is passed in. Owned by PullPlanner, on the shard's
 // control loop.
@@ -71,8 +72,8 @@ class LinkModel {
                      Instant now);
   // Records a rate that was seen while the sender was not starved and served `sharing` (>= 1)
   // pulls. A shared link is at least as fast as one pull saw and at most `sharing` times that, so
-  // only a rate outside these bounds changes the model. Ignored until some link was measured by an
-  // unshared pull.
+  // only a rate outside these bounds changes the model. Until some link was measured by an unshared
+  // pull, the bounds change the assumed rate only.
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
                   int sharing, Instant now);
 
@@ -87,6 +88,18 @@ class LinkModel {
   // behind the others' requests.
   std::optional<absl::Duration> LowLatency() const;
   std::optional<double> MedianRate() const;
+
+  // The same, and assumptions where nothing was measured. A plan needs some number: without one, it
+  // could only be a chain, in which the thousandth receiver of a small object waits for 999 hops.
+  absl::Duration ExpectedLatency(const Endpoint& sender, const Endpoint& receiver,
+                                 Instant now) const {
+    return Latency(sender, receiver, now).value_or(kAssumedLatency);
+  }
+  double ExpectedRate(const Endpoint& sender, const Endpoint& receiver, Instant now) const {
+    return Rate(sender, receiver, now).value_or(assumed_rate_);
+  }
+  absl::Duration ExpectedLatency() const { return MedianLatency().value_or(kAssumedLatency); }
+  double ExpectedRate() const { return MedianRate().value_or(assumed_rate_); }
 
   // The cost of the boundary around the domains of `inner`: slow if links that cross it carry less
   // than half of what links inside carry, alike otherwise, unknown if either was not measured.
@@ -163,6 +176,11 @@ class LinkModel {
     return {sender.node.node, receiver.node.node};
   }
 
+  // 1 Gbit/s, and the time in which a node opens a pull. What counts for the shape of a tree is
+  // their product, 125 kB, which is also that of 10 Gbit/s and 100 us.
+  static constexpr double kAssumedRate = 125e6;
+  static constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
+
   const Options options_;
   absl::flat_hash_map<PairKey, Pair> pairs_;
   std::list<PairKey> by_age_;  // front: measured last
@@ -171,6 +189,7 @@ class LinkModel {
   std::array<SmoothRate, kNearnessLevels> by_level_;
   Recent<double> rates_;
   Recent<absl::Duration> latencies_;
+  double assumed_rate_ = kAssumedRate;
 };
 
 }  // namespace phalanx::directory

@@ -31,6 +31,30 @@ TEST(LinkModelTest, NothingIsKnownBeforeAnythingIsMeasured) {
   EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kUnknown);
 }
 
+TEST(LinkModelTest, BeforeAnythingIsMeasuredSomethingIsExpected) {
+  LinkModel model;
+  const double assumed = model.ExpectedRate();
+  EXPECT_DOUBLE_EQ(model.ExpectedRate(At(1), At(2), kStart), assumed);
+  EXPECT_GT(model.ExpectedLatency(), absl::ZeroDuration());
+  EXPECT_EQ(model.ExpectedLatency(At(1), At(2), kStart), model.ExpectedLatency());
+  model.RecordRate(At(1), At(2), 3 * assumed, 1, kStart);
+  model.RecordLatency(At(1), At(2), absl::Microseconds(70), kStart);
+  EXPECT_DOUBLE_EQ(model.ExpectedRate(At(3), At(4), kStart), 3 * assumed);
+  EXPECT_EQ(model.ExpectedLatency(At(3), At(4), kStart), absl::Microseconds(70));
+}
+
+TEST(LinkModelTest, WithoutOtherMeasurementsSharesBoundWhatIsExpected) {
+  LinkModel model;
+  const double assumed = model.ExpectedRate();
+  model.RecordRate(At(1), At(2), assumed / 2, 4, kStart);
+  EXPECT_DOUBLE_EQ(model.ExpectedRate(), assumed) << "within the bounds";
+  model.RecordRate(At(1), At(2), assumed / 20, 4, kStart);
+  EXPECT_DOUBLE_EQ(model.ExpectedRate(), assumed / 5);
+  model.RecordRate(At(1), At(3), assumed * 2, 4, kStart);
+  EXPECT_DOUBLE_EQ(model.ExpectedRate(), assumed * 2);
+  EXPECT_FALSE(model.MedianRate().has_value()) << "a bound is no measurement";
+}
+
 TEST(LinkModelTest, APairIsKnownByItsOwnMeasurements) {
   LinkModel model;
   model.RecordRate(At(1), At(2), kFast, 1, kStart);

@@ -72,9 +72,8 @@ PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Insta
   tree.MarkRootedDownstream(receiver);
   Search search{tree, receiver, now, avoid};
   if (Member* near_member = near.valid() ? EligibleNear(search, near) : nullptr) {
-    return Choice{
-        .sender = near_member,
-        .finish = EstimateFinish(tree, *near_member, *receiver, now).value_or(Instant::Infinite())};
+    return Choice{.sender = near_member,
+                  .finish = EstimateFinish(tree, *near_member, *receiver, now)};
   }
   // Passes before tiers before levels: a near sender that has just failed is worse than a far one,
   // and so is a near one that leaves.
@@ -132,8 +131,6 @@ PullPlanner::Best PullPlanner::BestAt(Search& search, Nearness level, Tier tier,
     if (at == index->end() || at->tier != tier) break;
     const Best here = BestInClass(search, *index, at, pass);
     if (here.sender == nullptr) continue;
-    // Nothing is measured: the order of the index decides.
-    if (!here.known) return best.sender != nullptr ? best : here;
     if (best.sender == nullptr || Better(here, best, search.now)) best = here;
   }
   return best;
@@ -144,28 +141,14 @@ PullPlanner::Best PullPlanner::BestInClass(Search& search, const RelayTree::Inde
                                            RelayTree::Index::const_iterator& at, Pass pass) {
   const RelayTree::Key first = *at;
   Best best;
-  int least_pushes = std::numeric_limits<int>::max();
   int compared = 0;
-  RelayTree::Key best_key;
   for (; at != index.end() && at->tier == first.tier && at->load == first.load; ++at) {
     if (compared == kCompared) break;
     if (!Eligible(search, *at->member, pass)) continue;
     ++compared;
-    const auto finish = EstimateFinish(search.tree, *at->member, *search.receiver, search.now);
-    if (finish.has_value()) {
-      const Best here{at->member, *finish, true};
-      if (best.sender == nullptr || Better(here, best, search.now)) best = here;
-      continue;
-    }
-    // Among equals, the sender that serves the fewest pulls of other objects.
-    const bool equal = best.sender != nullptr && at->depth == best_key.depth &&
-                       at->crossings == best_key.crossings;
-    if (best.sender != nullptr && !equal) break;
-    const int pushes = Pushes(at->member->endpoint.node);
-    if (pushes >= least_pushes) continue;
-    least_pushes = pushes;
-    best_key = *at;
-    best = Best{at->member, Instant::Infinite(), false};
+    const Best here{at->member,
+                    EstimateFinish(search.tree, *at->member, *search.receiver, search.now)};
+    if (best.sender == nullptr || Better(here, best, search.now)) best = here;
   }
   // Skips what was not compared of this load: the loop above may have stopped early.
   at = index.lower_bound(
@@ -175,7 +158,6 @@ PullPlanner::Best PullPlanner::BestInClass(Search& search, const RelayTree::Inde
 
 // The margin keeps the order of the index where estimates differ by noise only.
 bool PullPlanner::Better(const Best& a, const Best& b, Instant now) {
-  if (!a.known || !b.known) return false;
   return (a.finish - now) < (1 - kMargin) * (b.finish - now);
 }
 
@@ -203,24 +185,22 @@ int PullPlanner::Sharing(const Member& sender, const Member& receiver, Instant n
   return std::max(0, sharing);
 }
 
-std::optional<Instant> PullPlanner::EstimateFinish(const RelayTree& tree, const Member& sender,
-                                                   const Member& receiver, Instant now) const {
-  const auto round_trip = links_.Latency(sender.endpoint, receiver.endpoint, now);
-  if (!round_trip.has_value()) return std::nullopt;
-  const auto rate = links_.Rate(sender.endpoint, receiver.endpoint, now);
-  if (!rate.has_value()) return std::nullopt;
+Instant PullPlanner::EstimateFinish(const RelayTree& tree, const Member& sender,
+                                    const Member& receiver, Instant now) const {
+  const absl::Duration round_trip = links_.ExpectedLatency(sender.endpoint, receiver.endpoint, now);
+  const double rate = links_.ExpectedRate(sender.endpoint, receiver.endpoint, now);
   const int sharers = Sharing(sender, receiver, now) + 1;
   // The sender gets that many receivers soon: an estimate with the whole link would hold only until
   // the next one is planned.
   const int sharing = std::max(sharers, tree.fan_out());
-  const absl::Duration relay = RelayTime(*round_trip, sharing, *rate);
+  const absl::Duration relay = RelayTime(round_trip, sharing, rate);
   Instant sender_finish = now;
   if (!sender.complete()) {
     // An estimate that has passed, or was never made, is replaced by what the bytes still missing
     // take.
     const bool overdue = sender.finish.infinite() || sender.finish <= now;
     sender_finish = overdue ? now + sender.depth * relay +
-                                  TransferTime(static_cast<double>(Missing(tree, sender)), *rate)
+                                  TransferTime(static_cast<double>(Missing(tree, sender)), rate)
                             : sender.finish;
     // What was expected before the pull began can be far too late: a first transfer is slow. A rate
     // that the sender reports is that of this pull.
@@ -233,26 +213,25 @@ std::optional<Instant> PullPlanner::EstimateFinish(const RelayTree& tree, const 
   }
   const double bytes = static_cast<double>(Missing(tree, receiver)) * sharing;
   const Instant finish =
-      std::max(sender_finish + relay, now + *round_trip + TransferTime(bytes, *rate));
+      std::max(sender_finish + relay, now + round_trip + TransferTime(bytes, rate));
   // A receiver beyond the planned fan-out delays the other receivers and every member below them.
   const bool overloads = tree.fan_out() > 1 && sharers > tree.fan_out();
-  return overloads ? finish + TransferTime(bytes / sharing, *rate) : finish;
+  return overloads ? finish + TransferTime(bytes / sharing, rate) : finish;
 }
 
 void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
   tree.set_fan_out(1);
-  const auto round_trip = links_.MedianLatency();
-  const auto rate = links_.MedianRate();
-  if (!round_trip.has_value() || !rate.has_value()) return;
+  const absl::Duration round_trip = links_.ExpectedLatency();
+  const double rate = links_.ExpectedRate();
   const size_t served = tree.feeds();
   // Every member but the served receivers and the one that is served next.
   const size_t sources = tree.members() > served + 2 ? tree.members() - served - 1 : 1;
   const double receivers = std::ceil(static_cast<double>(waiting + served) / sources);
-  const double once = static_cast<double>(tree.size_bytes()) / *rate;
+  const double once = static_cast<double>(tree.size_bytes()) / rate;
   double best = std::numeric_limits<double>::infinity();
   // fan_out * once alone exceeds the best time from some fan-out on: no larger one can be better.
   for (int fan_out = 1; fan_out <= kMaxLoads && fan_out * once < best; ++fan_out) {
-    const absl::Duration relay = RelayTime(*round_trip, fan_out, *rate);
+    const absl::Duration relay = RelayTime(round_trip, fan_out, rate);
     const double time =
         fan_out * once + TreeDepth(receivers, fan_out) * absl::ToDoubleSeconds(relay);
     if (time >= (1 - kMargin) * best) continue;

@@ -7,14 +7,14 @@
 //   3. a sender in the same host, rack or zone, if any node there holds or receives the object and
 //      links across are not known to be as good: a slow link is crossed once. An edge across does
 //      not count against the sender's one receiver inside;
-//   4. with links measured: the sender from which the receiver finishes first,
+//   4. the sender from which the receiver finishes first,
 //        max(sender's own finish + L/2 + r * (receivers + 1) / B,
 //            now + L + bytes missing * (receivers + 1) / B)
 //      with L the round trip, of which a relay adds one way only, and r the bytes that a relay
 //      forwards at a time. This gives one receiver per sender for large objects and several for
-//      small ones, and at least as many as the waiting receivers need (ExpectReceivers);
-//      with nothing measured: the least busy, a complete copy before a partial one, the shallowest,
-//      the earliest.
+//      small ones, and at least as many as the waiting receivers need (ExpectReceivers). Among
+//      equals the least busy, then a complete copy before a partial one, the shallowest, the
+//      earliest. Until the first measurement L and B are assumed (LinkModel).
 // A sender is never downstream of its receiver. If every other sender has failed the receiver, the
 // scheduler takes the receiver's own receivers away: they may reach the sender that failed it.
 //
@@ -35,7 +35,6 @@
 #ifndef PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
 #define PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
 
-#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -63,7 +62,7 @@ class PullPlanner {
   struct Choice {
     // nullptr if no node can send.
     Member* sender = nullptr;
-    // When the receiver is expected to be complete; infinite if nothing is measured.
+    // When the receiver is expected to be complete; infinite without a sender.
     Instant finish = Instant::Infinite();
     // Without a sender: when a sender that failed can be tried again; infinite if there is none.
     Instant retry_at = Instant::Infinite();
@@ -78,7 +77,7 @@ class PullPlanner {
   // Senders are about to be chosen for `waiting` more receivers: sets the fan-out with which they,
   // and the receivers that are served already, finish first if all links are like the median. A
   // number that is known beforehand makes a bushy tree from the start; one receiver at a time, the
-  // tree begins with a chain. The fan-out is 1 while nothing is measured.
+  // tree begins with a chain.
   void ExpectReceivers(RelayTree& tree, size_t waiting) const;
 
   // Counts the pulls of all objects: they share the links of their nodes.
@@ -127,13 +126,12 @@ class PullPlanner {
   struct Best {
     Member* sender = nullptr;
     Instant finish = Instant::Infinite();
-    bool known = false;
   };
   Best BestAt(Search& search, Nearness level, RelayTree::Tier tier, Pass pass);
   Best BestInClass(Search& search, const RelayTree::Index& index,
                    RelayTree::Index::const_iterator& at, Pass pass);
-  std::optional<Instant> EstimateFinish(const RelayTree& tree, const Member& sender,
-                                        const Member& receiver, Instant now) const;
+  Instant EstimateFinish(const RelayTree& tree, const Member& sender, const Member& receiver,
+                         Instant now) const;
   // The delay that a relay adds for each of `receivers` receivers.
   absl::Duration RelayTime(absl::Duration round_trip, int receivers, double bytes_per_second) const;
   // The receivers and other objects' pulls that would share the link from sender to receiver.

@@ -1,5 +1,5 @@
-// The shapes that broadcasts take, seen through the core: what is measured decides, and with
-// nothing measured only the order.
+// The shapes that broadcasts take, seen through the core: what is measured decides, or an
+// assumption before anything is measured.
 #include "src/directory/pulls/pull_planner.h"
 
 #include <algorithm>
@@ -61,13 +61,59 @@ int Depth(Harness& h, NodeKey node) {
   return depth;
 }
 
-TEST(BroadcastPlannerTest, WithNothingMeasuredReceiversFormAChain) {
+int Deepest(Harness& h, const std::vector<NodeKey>& nodes) {
+  int deepest = 0;
+  for (const NodeKey& node : nodes) deepest = std::max(deepest, Depth(h, node));
+  return deepest;
+}
+
+TEST(BroadcastPlannerTest, WithNothingMeasuredALargeObjectIsAChain) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto r = UpMany(h, 20, "r");
   h.Create(a, x, {.size = 64 * kMiB, .complete = true});
   for (const NodeKey& node : r) h.Want(node, x);
   EXPECT_EQ(Depth(h, r.back()), 20);
+}
+
+TEST(BroadcastPlannerTest, WithNothingMeasuredASmallObjectForManyIsATree) {
+  for (const bool waiting : {true, false}) {
+    Harness h;
+    const NodeKey a = h.Up("a");
+    const auto r = UpMany(h, 200, "r");
+    if (!waiting) h.Create(a, x, {.size = kMiB, .complete = true});
+    for (const NodeKey& node : r) h.Want(node, x);
+    if (waiting) h.Create(a, x, {.size = kMiB, .complete = true});
+    // Receivers that are not expected begin with a chain.
+    EXPECT_LE(Deepest(h, r), waiting ? 8 : 30);
+    for (const auto& [sender, receivers] : Receivers(h, r)) EXPECT_LE(receivers, 3);
+  }
+}
+
+// Two receivers of one sender: neither has the link to itself, and together they get 10 MB/s.
+TEST(BroadcastPlannerTest, SharesOfALinkCorrectTheAssumedRate) {
+  const auto deepest = [](bool slow) {
+    Harness h;
+    const NodeKey a = h.Up("a");
+    const auto r = UpMany(h, 20, "r");
+    if (slow) {
+      h.Create(a, Id("one"), {.size = kMiB, .complete = true});
+      h.Create(a, Id("two"), {.size = kMiB, .complete = true});
+      h.Want(r[0], Id("one"));
+      h.Want(r[1], Id("two"));
+      for (int i = 0; i < 2; ++i) {
+        v1::PullReport report = h.ReportOf(r[i], Id(i == 0 ? "one" : "two"), true);
+        report.set_bytes_received(kMiB);
+        report.set_bytes_per_second(5e6);
+        h.Report(r[i], report);
+      }
+    }
+    for (const NodeKey& node : r) h.Want(node, x);
+    h.Create(a, x, {.size = kMiB, .complete = true});
+    return Deepest(h, r);
+  };
+  EXPECT_LT(deepest(false), 20);
+  EXPECT_EQ(deepest(true), 20) << "on slower links a chain is better";
 }
 
 TEST(BroadcastPlannerTest, ALargeObjectIsAChainAlsoWhenLinksAreMeasured) {
@@ -87,9 +133,7 @@ TEST(BroadcastPlannerTest, ASmallObjectOverSlowHopsGoesToSeveralAtOnce) {
   Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
   h.Create(a, x, {.size = 100'000, .complete = true});  // 0.1 ms on the link, 1 ms a hop
   for (const NodeKey& node : r) h.Want(node, x);
-  int deepest = 0;
-  for (const NodeKey& node : r) deepest = std::max(deepest, Depth(h, node));
-  EXPECT_LE(deepest, 3);
+  EXPECT_LE(Deepest(h, r), 3);
   EXPECT_GT(Receivers(h, r)[a], 5);
 }
 
@@ -100,9 +144,7 @@ TEST(BroadcastPlannerTest, InBetweenTheTreeIsNeitherChainNorStar) {
   Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
   h.Create(a, x, {.size = 4'000'000, .complete = true});  // 4 ms on the link, 1 ms a hop
   for (const NodeKey& node : r) h.Want(node, x);
-  int deepest = 0;
-  for (const NodeKey& node : r) deepest = std::max(deepest, Depth(h, node));
-  EXPECT_LT(deepest, 20);
+  EXPECT_LT(Deepest(h, r), 20);
   EXPECT_LT(Receivers(h, r)[a], 10);
 }
 

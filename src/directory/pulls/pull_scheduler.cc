@@ -9,10 +9,6 @@
 namespace phalanx::directory {
 namespace {
 
-// Assumed for a link that was not measured, when the shard decides whether to send a small object
-// itself: 1 Gbit/s, and the time that a node needs to open a pull.
-constexpr double kAssumedRate = 125e6;
-constexpr absl::Duration kAssumedInlineLatency = absl::Milliseconds(1);
 // The work of a pull at each of its two nodes, independent of its length. A node works on its pulls
 // one after another, even if many are started at once.
 constexpr absl::Duration kPullWork = absl::Microseconds(100);
@@ -203,10 +199,12 @@ bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
   // the shard's memory.
   if (outbox_.unacknowledged_bytes() + bytes > context_.options.inline_under_way_bytes)
     return false;
-  const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
+  const LinkModel& links = planner_.links();
+  const double rate = links.ExpectedRate();
   const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
-  const absl::Duration transfer =
-      choice.finish.infinite() ? kAssumedInlineLatency + once : choice.finish - context_.now;
+  // With assumed numbers, the shares of a link that the planner counts on say too little.
+  const absl::Duration transfer = links.MedianRate().has_value() ? choice.finish - context_.now
+                                                                 : links.ExpectedLatency() + once;
   // The pull begins after those that either node was assigned before it.
   const int pulls_before =
       std::max(planner_.Pushes(choice.sender->endpoint.node), planner_.Pulls(receiver.key));
@@ -351,7 +349,7 @@ bool PullScheduler::AwaitsNearNode(const Object& object, const NodeKey& key, Wan
   }
   // The deadline is set once: if each Plan moved it, a receiver could wait for ever.
   if (!want.near_until.has_value()) {
-    const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
+    const double rate = planner_.links().ExpectedRate();
     const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
     want.near_until = context_.now + std::min(once, kMaxNearWait);
   }

@@ -97,6 +97,8 @@ class PullSchedulerTest : public ObjectFixture {
 };
 
 using Messages = std::vector<std::string>;
+// Its receivers form a chain, although no link was measured.
+constexpr uint64_t kLarge = 64 << 20;
 
 TEST_F(PullSchedulerTest, AWantWaitsUntilThereIsASender) {
   Want(kB);
@@ -119,7 +121,7 @@ TEST_F(PullSchedulerTest, ACompletedPullEndsTheWantAndCompletesTheCopy) {
 }
 
 TEST_F(PullSchedulerTest, AReceiverPullsFromARelayWhileTheRelayStillReceives) {
-  Create(kA, /*complete=*/true);
+  Create(kA, /*complete=*/true, kLarge);
   Want(kB);
   Want(kC);
   EXPECT_EQ(Sent(), (Messages{"b <- a", "c <- b"}));
@@ -169,7 +171,7 @@ TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedWaitsForARelay) {
 }
 
 TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedChangesPlacesWithItsReceiver) {
-  Create(kA, /*complete=*/true);
+  Create(kA, /*complete=*/true, kLarge);
   Want(kB);
   Want(kC);
   EXPECT_EQ(Sent(), (Messages{"b <- a", "c <- b"}));

@@ -95,7 +95,7 @@ class RelayTree {
     int depth = kUnrooted;
     // The boundaries of racks and zones that its bytes have crossed.
     int crossings = 0;
-    // When the copy is expected to be complete; infinite if nothing was measured.
+    // When the copy is expected to be complete; infinite if its pull was registered.
     Instant finish = Instant::Infinite();
     std::vector<std::unique_ptr<Feed>> feeds;  // from its senders
     Feed* first_receiver = nullptr;
