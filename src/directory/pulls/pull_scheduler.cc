@@ -254,17 +254,27 @@ void PullScheduler::ServeAgain(Object& object, const std::vector<NodeKey>& nodes
   }
 }
 
-// The oldest want first, and each assigned receiver is a candidate for the next one: so the
-// receivers of one turn form a chain or a tree at once.
+// Each assigned receiver is a candidate for the next one, so the receivers of one turn form a chain
+// or a tree at once. Their order is that of their ids, from the source's on, and not that of their
+// wants: the next broadcast of this source has the same pairs, whose connections are open. To make
+// a connection takes longer than to send a small object.
 void PullScheduler::PlanRound(Object& object, Round& round) {
-  std::pair<uint64_t, NodeKey> place;  // iterators do not outlive an Assign
-  for (auto at = object.waiting.begin(); at != object.waiting.end();
-       at = object.waiting.upper_bound(place)) {
-    place = *at;
-    const NodeKey key = place.second;
-    if (!MayBeServed(object, key)) continue;
+  // Before all wants are visited: each new want of an object without a sender comes here.
+  if (object.waiting.empty() || !HasSender(object)) return;
+  std::vector<NodeKey> ready;
+  for (const auto& [order, key] : object.waiting) {
+    if (MayBeServed(object, key)) ready.push_back(key);
+  }
+  std::sort(ready.begin(), ready.end());
+  const NodeKey& source = object.generation.creator;
+  std::rotate(ready.begin(), std::upper_bound(ready.begin(), ready.end(), source), ready.end());
+  for (const NodeKey& key : ready) {
     if (!Serve(object, *nodes_.Find(key), object.wants.at(key), round)) return;
   }
+}
+
+bool PullScheduler::HasSender(Object& object) {
+  return object.inline_entry.cached() || Tree(object).Candidates(Nearness::kWorld, 1) != nullptr;
 }
 
 bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) {

@@ -119,6 +119,8 @@ class PullScheduler final : public ObjectPulls {
   // ---- serving
   bool MayBeServed(const Object& object, const NodeKey& key) const;
   void PlanRound(Object& object, Round& round);
+  // Returns true if the shard or a node can send the object to some node.
+  bool HasSender(Object& object);
   // Sends the bytes or assigns a sender. Returns false if no node can be served.
   bool Serve(Object& object, Node& node, Want& want, Round& round);
   void Deliver(Object& object, Node& node, bool keep);

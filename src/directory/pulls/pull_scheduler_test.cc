@@ -127,6 +127,20 @@ TEST_F(PullSchedulerTest, AReceiverPullsFromARelayWhileTheRelayStillReceives) {
   EXPECT_EQ(Sent(), (Messages{"b <- a", "c <- b"}));
 }
 
+TEST_F(PullSchedulerTest, NodesThatWaitTogetherHaveTheSamePairsInWhateverOrderTheyAsked) {
+  Want(kC);
+  Want(kB);
+  Create(kA, /*complete=*/true);
+  EXPECT_EQ(Sent(), (Messages{"b <- a", "c <- b"}));
+}
+
+TEST_F(PullSchedulerTest, TheOrderOfNodesThatWaitTogetherBeginsAfterTheSource) {
+  Want(kA);
+  Want(kC);
+  Create(kB, /*complete=*/true);
+  EXPECT_EQ(Sent(), (Messages{"c <- b", "a <- c"}));
+}
+
 TEST_F(PullSchedulerTest, AFailedPullIsAssignedToAnotherSender) {
   Create(kA, /*complete=*/true);
   AddCompleteCopy(kC);

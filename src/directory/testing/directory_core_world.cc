@@ -481,7 +481,8 @@ void World::OnGone(Node& node, const v1::Gone& m) {
     node.tombstones[id] = generation;
     About(id, generation, node.to_shard.emplace_back().mutable_delete_confirm());
   } else if (m.kind() == v1::Gone::VOID) {
-    Drop(node, id, generation);
+    // A node keeps what it created itself until the verdict, which can still be ADOPTED.
+    if (generation.creator != node.key) Drop(node, id, generation);
     const auto lacking = node.lacking.find(id);
     if (lacking == node.lacking.end() || lacking->second != generation) return;
     node.lacking.erase(lacking);
