@@ -43,6 +43,8 @@ namespace phalanx {
   X(kCopyListKeepsDeadNode, "copy-list-keeps-dead-node")            \
   X(kWaiterDroppedAtRestart, "waiter-dropped-at-restart")           \
   X(kNameNotRegistered, "name-not-registered")                      \
+  X(kMoveBackAndForth, "move-back-and-forth")                       \
+  X(kMovedStartsOver, "moved-starts-over")                          \
   /* Adoption: the generation of an object. */                      \
   X(kAckBeforeAdoption, "ack-before-adoption")                      \
   X(kStandbyAdoptedEarly, "standby-adopted-early")                  \

@@ -19,6 +19,7 @@
 #include "src/directory/core/directory_core.h"
 #include "src/directory/core/validate.h"
 #include "src/net/pull/segment_rate.h"
+#include "src/object_store/pulls/pull_watch.h"
 #include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
@@ -35,8 +36,14 @@ class CoarseCrowd::World {
   absl::Duration BroadcastFrom(int sources);
 
   std::vector<uint64_t> hops_sent;  // by node
+  std::vector<uint64_t> hops_received;
+  std::vector<absl::Duration> finished;
+  uint64_t moves = 0;
   int depth = 0;
-  const CrowdPlan plan;
+  CrowdPlan plan;
+  int objects_needed(int node) const {
+    return static_cast<int>(objects_.size()) - (node < static_cast<int>(objects_.size()) ? 1 : 0);
+  }
 
  private:
   using What = std::function<void()>;
@@ -61,10 +68,14 @@ class CoarseCrowd::World {
     absl::Duration starved_for;
     net::SegmentRate rate;
     uint64_t hops_reported = 0;
+    object_store::PullWatch watch{Instant(), 0};
   };
   using PullPtr = std::shared_ptr<Pull>;
   struct Node {
     NodeKey key;
+    double bytes_per_second = 0;
+    bool stopped = false;
+    std::vector<What> when_resumed;
     bool sending = false;
     std::vector<PullPtr> pushes;  // served in turn
     std::deque<PullPtr> arriving;
@@ -86,11 +97,24 @@ class CoarseCrowd::World {
   void Arrived(const PullPtr& pull);
   void ReportComplete(const Pull& pull);
   void ReportProgress(const PullPtr& pull);
+  void Look(const PullPtr& pull);
+  v1::Progress::Pull& AddProgress(const Pull& pull, v1::NodeMessage& message) const;
+  void ApplyChanges(int node);
+  void Apply(CrowdChange change, int node);
+  void SetRate(int node, double bytes_per_second);
+  int Below(int node, int object) const;
+  // Returns true if the node is stopped; it does `what` when it resumes.
+  bool Postponed(int node, What what);
   void StartGets(int sources);
   void Delete();
   uint64_t size_in_hops() const { return plan.size_bytes / plan.hop_bytes; }
-  absl::Duration hop_time() const {
-    return absl::Seconds(static_cast<double>(plan.hop_bytes) / plan.bytes_per_second);
+  absl::Duration HopTime(int node) const {
+    return absl::Seconds(static_cast<double>(plan.hop_bytes) / nodes_[node].bytes_per_second);
+  }
+  double RateOf(int node) const {
+    const auto index = static_cast<size_t>(node);
+    const bool own = index < plan.rates.size() && plan.rates[index] > 0;
+    return own ? plan.rates[index] : plan.bytes_per_second;
   }
 
   Random random_;
@@ -102,6 +126,8 @@ class CoarseCrowd::World {
   // The objects of the current call.
   std::map<ObjectId, int> numbers_;
   std::vector<std::pair<ObjectId, Generation>> objects_;
+  std::vector<CrowdChange> changes_;  // to come
+  Instant start_;
   Instant last_byte_;
 };
 
@@ -129,7 +155,46 @@ void CoarseCrowd::World::TakeOutbox() {
   }
 }
 
+bool CoarseCrowd::World::Postponed(int node, What what) {
+  if (!nodes_[node].stopped) return false;
+  nodes_[node].when_resumed.push_back(std::move(what));
+  return true;
+}
+
+void CoarseCrowd::World::SetRate(int node, double bytes_per_second) {
+  nodes_[node].bytes_per_second = bytes_per_second;
+  nodes_[node].stopped = bytes_per_second == 0;
+  if (nodes_[node].stopped) return;
+  for (const What& what : std::exchange(nodes_[node].when_resumed, {})) what();
+}
+
+int CoarseCrowd::World::Below(int node, int object) const {
+  int below = 0;
+  for (const PullPtr& push : nodes_[node].pushes) {
+    if (push->object == object) below += 1 + Below(push->receiver, object);
+  }
+  return below;
+}
+
+void CoarseCrowd::World::ApplyChanges(int node) {
+  for (size_t i = 0; i < changes_.size(); ++i) {
+    const CrowdChange change = changes_[i];
+    const bool here = change.node < 0 ? node != 0 && Below(node, 0) >= 2 : change.node == node;
+    if (!here || nodes_[node].hops[0] < change.at_share * size_in_hops()) continue;
+    changes_.erase(changes_.begin() + static_cast<std::ptrdiff_t>(i));
+    Apply(change, node);
+    return;
+  }
+}
+
+void CoarseCrowd::World::Apply(CrowdChange change, int node) {
+  SetRate(node, change.bytes_per_second);
+  if (change.lasts == absl::InfiniteDuration()) return;
+  After(change.lasts, [this, node] { SetRate(node, RateOf(node)); });
+}
+
 void CoarseCrowd::World::Assign(int receiver, const v1::Assign& assign) {
+  if (Postponed(receiver, [this, receiver, assign] { Assign(receiver, assign); })) return;
   const auto number = numbers_.find(*ObjectId::FromBinary(assign.object_id()));
   if (number == numbers_.end()) return;
   Node& node = nodes_[receiver];
@@ -144,6 +209,7 @@ void CoarseCrowd::World::Assign(int receiver, const v1::Assign& assign) {
   pull->sent = node.hops[object];
   pull->hops_reported = pull->sent;
   pull->last_arrival = now_;
+  pull->watch = object_store::PullWatch(now_, pull->sent * plan.hop_bytes);
   node.pulls[object] = pull;
   After(plan.latency, [this, pull] {
     if (!pull->open) return;
@@ -152,6 +218,7 @@ void CoarseCrowd::World::Assign(int receiver, const v1::Assign& assign) {
     Send(pull->sender);
   });
   After(kProgressInterval, [this, pull] { ReportProgress(pull); });
+  After(pull->watch.next_look() - now_, [this, pull] { Look(pull); });
 }
 
 void CoarseCrowd::World::Close(Pull& pull) {
@@ -163,7 +230,7 @@ void CoarseCrowd::World::Close(Pull& pull) {
 // their window.
 void CoarseCrowd::World::Send(int key) {
   Node& sender = nodes_[key];
-  if (sender.sending) return;
+  if (sender.sending || Postponed(key, [this, key] { Send(key); })) return;
   const auto next =
       std::find_if(sender.pushes.begin(), sender.pushes.end(), [&](const PullPtr& pull) {
         return pull->sent < sender.hops[pull->object] && pull->on_the_way < plan.window_hops;
@@ -175,7 +242,7 @@ void CoarseCrowd::World::Send(int key) {
   sender.sending = true;
   ++pull->on_the_way;
   ++hops_sent[key];
-  After(hop_time(), [this, pull] { Sent(pull); });
+  After(HopTime(key), [this, pull] { Sent(pull); });
 }
 
 void CoarseCrowd::World::Sent(const PullPtr& pull) {
@@ -190,7 +257,9 @@ void CoarseCrowd::World::Sent(const PullPtr& pull) {
 }
 
 void CoarseCrowd::World::Receive(int receiver) {
-  After(hop_time(), [this, receiver] {
+  if (Postponed(receiver, [this, receiver] { Receive(receiver); })) return;
+  After(HopTime(receiver), [this, receiver] {
+    ++hops_received[receiver];
     Node& node = nodes_[receiver];
     const PullPtr pull = node.arriving.front();
     node.arriving.pop_front();
@@ -210,8 +279,10 @@ void CoarseCrowd::World::Arrived(const PullPtr& pull) {
   if (++node.hops[pull->object] == size_in_hops()) {
     node.depth[pull->object] = nodes_[pull->sender].depth[pull->object] + 1;
     depth = std::max(depth, node.depth[pull->object]);
+    finished[pull->receiver] = now_ - start_;
     ReportComplete(*pull);
   }
+  if (!changes_.empty()) ApplyChanges(pull->receiver);
   Send(pull->receiver);
 }
 
@@ -232,28 +303,51 @@ void CoarseCrowd::World::ReportComplete(const Pull& pull) {
   After(plan.latency, [this, receiver, message] { Deliver(receiver, message); });
 }
 
-void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
-  if (!pull->open) return;
-  const uint64_t hops = nodes_[pull->receiver].hops[pull->object];
-  v1::NodeMessage message;
+v1::Progress::Pull& CoarseCrowd::World::AddProgress(const Pull& pull,
+                                                    v1::NodeMessage& message) const {
   v1::Progress::Pull& progress = *message.mutable_progress()->add_pulls();
-  *progress.mutable_object_id() = pull->assign.object_id();
-  *progress.mutable_generation() = pull->assign.generation();
-  progress.set_plan_id(pull->assign.plan_id());
-  progress.add_watermarks(hops * plan.hop_bytes);
+  *progress.mutable_object_id() = pull.assign.object_id();
+  *progress.mutable_generation() = pull.assign.generation();
+  progress.set_plan_id(pull.assign.plan_id());
+  progress.add_watermarks(nodes_[pull.receiver].hops.at(pull.object) * plan.hop_bytes);
+  progress.set_starved_ns(absl::ToInt64Nanoseconds(pull.starved_for));
+  return progress;
+}
+
+void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
+  if (!pull->open || Postponed(pull->receiver, [this, pull] { ReportProgress(pull); })) return;
+  v1::NodeMessage message;
+  v1::Progress::Pull& progress = AddProgress(*pull, message);
+  const uint64_t hops = nodes_[pull->receiver].hops[pull->object];
   const uint64_t bytes = (hops - pull->hops_reported) * plan.hop_bytes;
   progress.set_bytes_per_second(static_cast<double>(bytes) /
                                 absl::ToDoubleSeconds(kProgressInterval));
-  progress.set_starved_ns(absl::ToInt64Nanoseconds(pull->starved_for));
   pull->hops_reported = hops;
   After(plan.latency, [this, to = pull->receiver, message] { Deliver(to, message); });
   After(kProgressInterval, [this, pull] { ReportProgress(pull); });
+}
+
+void CoarseCrowd::World::Look(const PullPtr& pull) {
+  if (!pull->open || Postponed(pull->receiver, [this, pull] { Look(pull); })) return;
+  const auto report =
+      pull->watch.Look(now_, {nodes_[pull->receiver].hops[pull->object] * plan.hop_bytes,
+                              static_cast<uint64_t>(absl::ToInt64Nanoseconds(pull->starved_for))});
+  After(pull->watch.next_look() - now_, [this, pull] { Look(pull); });
+  if (report.window == absl::ZeroDuration()) return;
+  v1::NodeMessage message;
+  v1::Progress::Pull& progress = AddProgress(*pull, message);
+  progress.set_bytes_per_second(report.bytes_per_second);
+  progress.set_window_ns(absl::ToInt64Nanoseconds(report.window));
+  progress.set_window_starved_ns(report.starved_ns);
+  progress.set_silent_ns(absl::ToInt64Nanoseconds(report.silent));
+  After(plan.latency, [this, to = pull->receiver, message] { Deliver(to, message); });
 }
 
 // All nodes send all their Gets at once; the order of arrival is drawn.
 void CoarseCrowd::World::StartGets(int sources) {
   for (int receiver = 0; receiver < plan.nodes; ++receiver) {
     absl::Duration wait = plan.latency + absl::Microseconds(random_.Below(3000));
+    if (static_cast<size_t>(receiver) < plan.ask_at.size()) wait = plan.ask_at[receiver];
     for (int i = 1; i < plan.nodes; ++i) {
       const int source = (receiver + i) % plan.nodes;
       if (source >= sources) continue;
@@ -281,7 +375,12 @@ void CoarseCrowd::World::Delete() {
 absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
   Delete();
   hops_sent.assign(plan.nodes, 0);
+  hops_received.assign(plan.nodes, 0);
+  finished.assign(plan.nodes, absl::InfiniteDuration());
+  changes_ = plan.changes;
   depth = 0;
+  const uint64_t moves_before = shard_.Counter("relieved");
+  for (int n = 0; n < plan.nodes; ++n) SetRate(n, RateOf(n));
   for (Node& node : nodes_) {
     node.hops.clear();
     node.depth.clear();
@@ -301,21 +400,23 @@ absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
     create.set_complete(true);
     Deliver(i, message);
   }
-  const Instant start = now_;
+  start_ = now_;
   StartGets(sources);
   while (!events_.empty()) {
     const Event event = events_.top();
     events_.pop();
     now_ = event.at;
+    PHALANX_CHECK(now_ - start_ < absl::Minutes(10), "a broadcast ends");
     event.what();
   }
   PHALANX_CHECK(shard_.core().CheckInvariants().ok(), "the core's invariants hold");
+  moves = shard_.Counter("relieved") - moves_before;
   for (const Node& node : nodes_) {
-    for (int i = 0; i < sources; ++i) {
+    for (int i = 0; i < sources && !node.stopped; ++i) {
       PHALANX_CHECK(node.hops.at(i) == size_in_hops(), "everybody has everything");
     }
   }
-  return last_byte_ - start;
+  return last_byte_ - start_;
 }
 
 CoarseCrowd::CoarseCrowd(const CrowdPlan& plan) : world_(std::make_unique<World>(plan)) {}
@@ -327,5 +428,18 @@ double CoarseCrowd::most_sent() const {
          world_->plan.size_bytes;
 }
 int CoarseCrowd::depth() const { return world_->depth; }
+absl::Duration CoarseCrowd::finished(int node) const { return world_->finished[node]; }
+uint64_t CoarseCrowd::moves() const { return world_->moves; }
+void CoarseCrowd::SetChanges(std::vector<CrowdChange> changes) {
+  world_->plan.changes = std::move(changes);
+}
+void CoarseCrowd::SetAskAt(std::vector<absl::Duration> ask_at) {
+  world_->plan.ask_at = std::move(ask_at);
+}
+uint64_t CoarseCrowd::bytes_twice(int node) const {
+  const uint64_t needed = world_->plan.size_bytes * world_->objects_needed(node);
+  const uint64_t got = world_->hops_received[node] * world_->plan.hop_bytes;
+  return got - std::min(got, needed);
+}
 
 }  // namespace phalanx::sim

@@ -1,10 +1,13 @@
 // Failures in the middle of a broadcast, step by step.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/common/defects.h"
 #include "src/common/io/log.h"
+#include "src/common/testing/scoped_defect.h"
 #include "tests/simulation/story.h"
 
 namespace phalanx::sim {
@@ -96,6 +99,96 @@ TEST_F(Scenario, ASecondReceiverDoesNotShareANarrowLinkForLong) {
   story.AwaitAll({first, second});
   // 6.7 s if they shared it to the end.
   EXPECT_LT(story.cluster().scheduler().now() - began, absl::Milliseconds(5200));
+}
+
+// Large enough for rates to show: 0.4 s at the interfaces' rate.
+constexpr uint64_t kLargeBytes = 4'000'000;
+
+void PutLarge(Story& story) {
+  story.StartWriting(0, "large", kLargeBytes, kLargeBytes);
+  SimClient& client = story.ClientOf(0);
+  story.AwaitAll({client.Seal(client.writers().back(), /*wait_for_adoption=*/true)});
+}
+
+// Node 1 asks first and has a tenth of the others' rate.
+absl::Duration BroadcastPastASlowNode(Story& story) {
+  story.cluster().fabric().SetInterface(NodeName(1), 1e6);
+  PutLarge(story);
+  const Instant began = story.cluster().scheduler().now();
+  const uint64_t slow = story.StartGet(1, "large");
+  std::vector<uint64_t> fast;
+  for (int n = 2; n < story.cluster().num_nodes(); ++n) fast.push_back(story.StartGet(n, "large"));
+  story.AwaitAll(fast);
+  const absl::Duration passed = story.cluster().scheduler().now() - began;
+  story.AwaitAll({slow});
+  return passed;
+}
+
+uint64_t MostSentTwice(Story& story) {
+  uint64_t most = 0;
+  for (int n = 1; n < story.cluster().num_nodes(); ++n) most = std::max(most, story.SentTo(n));
+  return most - std::min(most, kLargeBytes);
+}
+
+TEST_F(Scenario, ASlowReceiverThatAsksFirstIsPassedBy) {
+  Story story(5);
+  EXPECT_LT(BroadcastPastASlowNode(story), absl::Milliseconds(700)) << "4 s below it";
+  EXPECT_LE(MostSentTwice(story), kUnderWay);
+}
+
+TEST_F(Scenario, AStoppedRelayIsLeftLongBeforeTheStallTimeout) {
+  Story story(5);
+  PutLarge(story);
+  const Instant began = story.cluster().scheduler().now();
+  std::vector<uint64_t> gets;
+  for (int n = 1; n < 5; ++n) gets.push_back(story.StartGet(n, "large"));
+  int relay = -1;
+  story.Until([&] {
+    relay = story.Relay(0, "large");
+    return relay >= 0 && story.Has(relay, "large") >= kLargeBytes / 2;
+  });
+  story.cluster().StallNode(relay);
+  const uint64_t stopped = gets[static_cast<size_t>(relay) - 1];
+  gets.erase(gets.begin() + relay - 1);
+  story.AwaitAll(gets);
+  EXPECT_LT(story.cluster().scheduler().now() - began, absl::Milliseconds(700));
+  story.cluster().ResumeNode(relay);
+  story.AwaitAll({stopped});
+  EXPECT_LE(MostSentTwice(story), kUnderWay);
+  story.Settle();
+}
+
+// The first relay's link becomes slow when it has half.
+absl::Duration BroadcastPastALinkThatBecomesSlow(Story& story) {
+  PutLarge(story);
+  const Instant began = story.cluster().scheduler().now();
+  std::vector<uint64_t> gets;
+  for (int n = 1; n < 5; ++n) gets.push_back(story.StartGet(n, "large"));
+  int relay = -1;
+  story.Until([&] {
+    relay = story.Relay(0, "large");
+    return relay >= 0 && story.Has(relay, "large") >= kLargeBytes / 2;
+  });
+  story.cluster().fabric().SetInterface(NodeName(relay), 5e5);
+  const uint64_t slow = gets[static_cast<size_t>(relay) - 1];
+  gets.erase(gets.begin() + relay - 1);
+  story.AwaitAll(gets);
+  const absl::Duration passed = story.cluster().scheduler().now() - began;
+  story.AwaitAll({slow});
+  return passed;
+}
+
+TEST_F(Scenario, ANodeBehindALinkThatBecomesSlowIsPassedBy) {
+  Story story(5);
+  EXPECT_LT(BroadcastPastALinkThatBecomesSlow(story), absl::Milliseconds(1000)) << "4 s below it";
+  EXPECT_LE(MostSentTwice(story), kUnderWay);
+}
+
+TEST_F(Scenario, AMovedReceiverThatStartsOverIsDetected) {
+  Story story(5);
+  const phalanx::testing::ScopedDefect on(Defect::kMovedStartsOver);
+  BroadcastPastALinkThatBecomesSlow(story);
+  EXPECT_GT(MostSentTwice(story), kUnderWay);
 }
 
 TEST_F(Scenario, TheShardRestartsInMidBroadcastAndNoReceiverStartsOver) {

@@ -242,6 +242,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("repairs", parts_.context.counters.repairs);
   counters.Counter("relieved", parts_.context.counters.relieved);
   counters.Counter("probes", parts_.context.counters.probes);
+  counters.Counter("moves_refused", parts_.pulls.planner().moves_refused());
   counters.Counter("pulls_completed", parts_.context.counters.pulls_completed);
   counters.Counter("pulls_failed", parts_.context.counters.pulls_failed);
   counters.Counter("pulls_relayed", parts_.context.counters.pulls_relayed);

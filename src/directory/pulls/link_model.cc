@@ -1,6 +1,7 @@
 #include "src/directory/pulls/link_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -31,6 +32,8 @@ uint64_t LabelPath(const v1::NodeInfo& node, const char* label, uint64_t outer) 
 // measured in a burst. If the model believed it, a sender would get several receivers of a large
 // object.
 constexpr double kBelievedSpeedup = 1.5;
+
+uint64_t HashPair(uint64_t a, uint64_t b) { return a * 1099511628211u ^ b; }
 
 // The identity of a class of nodes: the innermost of rack and zone.
 uint64_t LabelClass(const Locality& locality) {
@@ -112,30 +115,119 @@ std::optional<absl::Duration> LinkModel::LeastLatency::Get(absl::Duration window
 }
 
 template <typename T>
-void LinkModel::Recent<T>::Add(T sample) {
-  // Median() computes it again when a caller needs it.
-  median_.reset();
-  if (samples_.size() < kSamples) {
+void LinkModel::Recent<T>::Add(T sample, uint64_t key) {
+  // Quantile() sorts again when a caller needs it.
+  sorted_.clear();
+  const auto same = key == 0 ? keys_.end() : std::find(keys_.begin(), keys_.end(), key);
+  if (same != keys_.end()) {
+    samples_[static_cast<size_t>(same - keys_.begin())] = sample;
+  } else if (samples_.size() < kSamples) {
     samples_.push_back(sample);
-    return;
+    keys_.push_back(key);
+  } else {
+    samples_[next_] = sample;
+    keys_[next_] = key;
+    next_ = (next_ + 1) % kSamples;
   }
-  samples_[next_] = sample;
-  next_ = (next_ + 1) % kSamples;
 }
 
 template <typename T>
-std::optional<T> LinkModel::Recent<T>::Median() const {
-  if (!median_.has_value()) median_ = Quantile(2);
-  return median_;
-}
-
-template <typename T>
-std::optional<T> LinkModel::Recent<T>::Quantile(size_t parts) const {
+std::optional<T> LinkModel::Recent<T>::Quantile(double share) const {
   if (samples_.empty()) return std::nullopt;
-  std::vector<T> sorted = samples_;
-  const auto chosen = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / parts);
-  std::nth_element(sorted.begin(), chosen, sorted.end());
-  return *chosen;
+  if (sorted_.empty()) {
+    sorted_ = samples_;
+    std::sort(sorted_.begin(), sorted_.end());
+  }
+  return sorted_[static_cast<size_t>(share * static_cast<double>(sorted_.size()))];
+}
+
+void LinkModel::NodeSpeed::Add(Sample sample) {
+  auto at = std::find_if(last.begin(), last.end(),
+                         [&sample](const Sample& other) { return other.peer == sample.peer; });
+  if (at != last.end()) {
+    // What was known before holds within the new bounds, and the new ones within the old.
+    if (sample.rate <= at->most) sample.most = std::min(at->most, sample.most);
+    sample.rate = std::clamp(at->rate, sample.rate, sample.most);
+  } else {
+    --at;
+  }
+  *at = sample;
+  // The latest first: a new peer replaces the one that was measured least recently.
+  std::rotate(last.begin(), at, at + 1);
+}
+
+double LinkModel::NodeSpeed::BestWithout(uint64_t peer, Instant since,
+                                         std::optional<bool> sent) const {
+  double best = 0;
+  for (const Sample& sample : last) {
+    const bool counts = sample.at >= since && sent.value_or(sample.sent) == sample.sent;
+    if (counts && sample.peer != peer) best = std::max(best, sample.rate);
+  }
+  return best;
+}
+
+void LinkModel::RecordSpeeds(const Endpoint& sender, const Endpoint& receiver, double rate,
+                             double most, Instant now) {
+  // Between racks and zones neither node need be the limit.
+  if (!(rate > 0) || Crosses(sender.locality, receiver.locality)) return;
+  // Begins from nothing instead of keeping an order of age: pulls fill it again within minutes.
+  if (speeds_.size() + 2 > options_.max_pairs) speeds_.clear();
+  const Instant since = now - options_.forget_after;
+  const std::optional<double> fast = FastRate();
+  const auto add = [&](const Endpoint& node, const Endpoint& peer) {
+    NodeSpeed& speed = speeds_[node.node.node];
+    // That the node can do at least what it did before, or what slow ones do, is no news.
+    const double known = std::max(speed.BestWithout(0, since), kSlowShare * fast.value_or(0));
+    const bool news = !std::isinf(most) || rate > known;
+    if (news) speed.Add({peer.node.node, &node == &sender, rate, most, now});
+    return speed.BestWithout(0, since);
+  };
+  add(sender, receiver);
+  const double best = add(receiver, sender);
+  // A small share, or a starved pull, says what fast nodes do only if it is more than was known.
+  if (rate >= kSlowShare * most || (fast.has_value() && best > *fast))
+    nodes_.Add(best, receiver.node.node);
+}
+
+double LinkModel::CanDo(uint64_t node, uint64_t without, Instant since,
+                        std::optional<bool> sent) const {
+  const auto found = speeds_.find(node);
+  return found == speeds_.end() ? 0 : found->second.BestWithout(without, since, sent);
+}
+
+double LinkModel::CanDo(const Endpoint& node, Instant now) const {
+  return CanDo(node.node.node, 0, now - options_.forget_after);
+}
+
+std::optional<double> LinkModel::SlowNode(const Endpoint& node, Instant now) const {
+  const auto found = speeds_.find(node.node.node);
+  const std::optional<double> fast = FastRate();
+  if (found == speeds_.end() || !fast.has_value()) return std::nullopt;
+  const Instant since = now - options_.forget_after;
+  double best = 0;
+  int judged = 0;
+  bool certain = false;
+  for (const NodeSpeed::Sample& sample : found->second.last) {
+    if (sample.peer == 0 || sample.at < since || judged == NodeSpeed::kJudged) continue;
+    const double peer = CanDo(sample.peer, node.node.node, since);
+    if (sample.rate >= kSlowShare * *fast) return std::nullopt;
+    // Its share of a link that can be fast, or the link of a peer that is as slow, says nothing
+    // about this node.
+    const double most = peer > 0 ? std::min(peer, *fast) : *fast;
+    if (sample.most >= kSlowShare * most) continue;
+    ++judged;
+    best = std::max(best, sample.rate);
+    // That a relay receives fast is no proof that it can send so.
+    const double as_much = CanDo(sample.peer, node.node.node, since, !sample.sent);
+    certain |= sample.most < kSlowShare * as_much;
+  }
+  // What is common to two slow pulls is this node.
+  const bool slow = certain || judged == NodeSpeed::kJudged;
+  return slow ? std::optional<double>(best) : std::nullopt;
+}
+
+std::optional<double> LinkModel::FastRate() const {
+  return nodes_.size() < 2 ? std::nullopt : nodes_.Quantile(0.75);
 }
 
 LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiver) {
@@ -179,8 +271,9 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
 }
 
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
-                           double bytes_per_second, int sharing, Instant now) {
+                           double bytes_per_second, double sharing, Instant now) {
   if (!(bytes_per_second > 0)) return;
+  RecordSpeeds(sender, receiver, bytes_per_second, bytes_per_second * sharing, now);
   // Without any unshared measurement, a share only bounds the link's rate.
   if (sharing > 1 && rates_.empty()) {
     assumed_rate_ = std::clamp(assumed_rate_, bytes_per_second, bytes_per_second * sharing);
@@ -205,7 +298,7 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
   if (sharing > 1) return;
   if (LabelLink* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
   by_level_[static_cast<int>(NearnessOf(sender.locality, receiver.locality))].Add(sample, now);
-  rates_.Add(sample);
+  rates_.Add(link.rate.value, HashPair(sender.node.node, receiver.node.node));
 }
 
 std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const Endpoint& receiver,
@@ -219,7 +312,7 @@ std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const E
     const auto least = found->second.latency.Get(options_.forget_after, now);
     if (least.has_value()) return least;
   }
-  return latencies_.Median();
+  return latencies_.Quantile(0.5);
 }
 
 std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& receiver,
@@ -227,27 +320,41 @@ std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& re
   const std::optional<double> usual = UsualRate(sender, receiver, now);
   if (const auto pair = pairs_.find(KeyOf(sender, receiver)); pair != pairs_.end()) {
     const auto rate = Fresh(pair->second.link.rate, options_.forget_after, now);
-    // A burst can make a pair look fast; the usual rate caps it.
-    if (rate.has_value()) return std::min(*rate, kBelievedSpeedup * usual.value_or(*rate));
+    // A burst can make a pair look fast; the usual rate of fast nodes caps it.
+    double most = usual.value_or(0);
+    if (!RateByLabels(sender, receiver, now).has_value()) {
+      most = std::max(most, FastRate().value_or(0));
+    }
+    if (rate.has_value()) return most > 0 ? std::min(*rate, kBelievedSpeedup * most) : *rate;
   }
-  return usual;
+  if (!usual.has_value()) return std::nullopt;
+  // A node whose own link is slow is slow with every other.
+  return std::min(
+      {*usual, SlowNode(sender, now).value_or(*usual), SlowNode(receiver, now).value_or(*usual)});
+}
+
+std::optional<double> LinkModel::RateByLabels(const Endpoint& sender, const Endpoint& receiver,
+                                              Instant now) const {
+  const auto found = by_labels_.find({LabelClass(sender.locality), LabelClass(receiver.locality)});
+  if (found == by_labels_.end()) return std::nullopt;
+  return Fresh(found->second.rate, options_.forget_after, now);
 }
 
 std::optional<double> LinkModel::UsualRate(const Endpoint& sender, const Endpoint& receiver,
                                            Instant now) const {
-  const PairKey labels{LabelClass(sender.locality), LabelClass(receiver.locality)};
-  if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
-    const auto rate = Fresh(found->second.rate, options_.forget_after, now);
-    if (rate.has_value()) return rate;
-  }
-  return rates_.Median();
+  const std::optional<double> rate = RateByLabels(sender, receiver, now);
+  if (rate.has_value()) return rate;
+  const std::optional<double> median = rates_.Quantile(0.5);
+  // The pairs of a few slow nodes make the median slow; such nodes are known one by one.
+  const bool crosses = Crosses(sender.locality, receiver.locality);
+  return median.has_value() && !crosses ? std::max(*median, FastRate().value_or(0)) : median;
 }
 
-std::optional<absl::Duration> LinkModel::MedianLatency() const { return latencies_.Median(); }
+std::optional<absl::Duration> LinkModel::MedianLatency() const { return latencies_.Quantile(0.5); }
 
-std::optional<absl::Duration> LinkModel::LowLatency() const { return latencies_.Quantile(4); }
+std::optional<absl::Duration> LinkModel::LowLatency() const { return latencies_.Quantile(0.25); }
 
-std::optional<double> LinkModel::MedianRate() const { return rates_.Median(); }
+std::optional<double> LinkModel::MedianRate() const { return rates_.Quantile(0.5); }
 
 LinkModel::Boundary LinkModel::BoundaryAround(Nearness inner, Instant now) const {
   const int level = static_cast<int>(inner);

@@ -9,6 +9,12 @@
 // measurement that was not refreshed for `forget_after` no longer counts. The number of pairs is
 // bounded; the model drops the least recently measured first.
 //
+// A node has one link, which its pulls share, so a rate also says something about each of the two
+// nodes. Of each node the model keeps the rates with the last few peers, in either direction. A
+// rate with a peer that is as slow, or a share of a link that can be fast, says nothing about the
+// node. The node's own link is slow if the last two of the other rates are, or if there is one, and
+// the peer did much more with another node in the same direction.
+//
 // Pure: no clock, thread or lock; `now` is passed in. Owned by PullPlanner, on the shard's
 // control loop.
 #ifndef PHALANX_DIRECTORY_PULLS_LINK_MODEL_H_
@@ -16,6 +22,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <optional>
 #include <utility>
@@ -75,7 +82,12 @@ class LinkModel {
   // only a rate outside these bounds changes the model. Until some link was measured by an unshared
   // pull, the bounds change the assumed rate only.
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
-                  int sharing, Instant now);
+                  double sharing, Instant now);
+  // Records the rate of a pull whose sender was starved: both nodes can do at least this.
+  void RecordLeast(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
+                   Instant now) {
+    RecordSpeeds(sender, receiver, bytes_per_second, std::numeric_limits<double>::infinity(), now);
+  }
 
   // Nothing if not even the cluster's median is known. A rate far above the usual one between such
   // nodes is capped.
@@ -100,6 +112,19 @@ class LinkModel {
   }
   absl::Duration ExpectedLatency() const { return MedianLatency().value_or(kAssumedLatency); }
   double ExpectedRate() const { return MedianRate().value_or(assumed_rate_); }
+
+  // ---- single nodes
+  // The rate that one in four receivers reaches or exceeds; nothing with fewer than two.
+  std::optional<double> FastRate() const;
+  // Returns the rate of a node whose own link is much slower than those of the fast nodes; nothing
+  // for other nodes.
+  std::optional<double> SlowNode(const Endpoint& node, Instant now) const;
+
+  // The most that the node was seen to send or receive; 0 if it was never measured.
+  double CanDo(const Endpoint& node, Instant now) const;
+
+  // A rate below this share of another is much slower.
+  static constexpr double kSlowShare = 0.5;
 
   // The cost of the boundary around the domains of `inner`: slow if links that cross it carry less
   // than half of what links inside carry, alike otherwise, unknown if either was not measured.
@@ -145,21 +170,43 @@ class LinkModel {
     Link link;
     std::list<PairKey>::iterator age;
   };
-  // The last measurements of all pairs, for a median.
+  // What a node did with its last peers, the latest first.
+  struct NodeSpeed {
+    struct Sample {
+      uint64_t peer = 0;
+      bool sent = false;  // by this node
+      // The node can do `rate` with this peer, and not more than `most`.
+      double rate = 0;
+      double most = 0;
+      Instant at;
+    };
+    // The latest ones show whether the node is slow, all of them what it can do.
+    static constexpr int kJudged = 2;
+    std::array<Sample, 4> last;
+
+    void Add(Sample sample);
+    // The best rate since then, but for that with `peer`; 0 if there is none. `sent`: only of what
+    // the node sent, or received.
+    double BestWithout(uint64_t peer, Instant since, std::optional<bool> sent = {}) const;
+  };
+  // The last measurements of all pairs, or the last one of every receiver, for a median.
   template <typename T>
   class Recent {
    public:
-    void Add(T sample);
-    std::optional<T> Median() const;
-    // The value that one in `parts` of the samples does not exceed.
-    std::optional<T> Quantile(size_t parts) const;
+    // A sample with a key replaces the last one with this key; 0 is no key. A slow pull is reported
+    // often: if it counted each time, the median would be a slow one.
+    void Add(T sample, uint64_t key = 0);
+    size_t size() const { return samples_.size(); }
+    // The value that this share (< 1) of the samples does not exceed.
+    std::optional<T> Quantile(double share) const;
     bool empty() const { return samples_.empty(); }
 
    private:
     static constexpr size_t kSamples = 63;
     std::vector<T> samples_;
+    std::vector<uint64_t> keys_;
     size_t next_ = 0;
-    mutable std::optional<T> median_;
+    mutable std::vector<T> sorted_;  // empty if it is out of date
   };
 
   template <typename Rate>
@@ -167,9 +214,16 @@ class LinkModel {
     if (rate.value == 0 || now - rate.at > forget_after) return std::nullopt;
     return rate.value;
   }
+  std::optional<double> RateByLabels(const Endpoint& sender, const Endpoint& receiver,
+                                     Instant now) const;
   // The rate between nodes with these labels, else the cluster's.
   std::optional<double> UsualRate(const Endpoint& sender, const Endpoint& receiver,
                                   Instant now) const;
+  // The pull had this rate; alone on its links it would have had `most` at most.
+  void RecordSpeeds(const Endpoint& sender, const Endpoint& receiver, double rate, double most,
+                    Instant now);
+  // The most that the node did since then without that peer; 0 if it is not known.
+  double CanDo(uint64_t node, uint64_t without, Instant since, std::optional<bool> sent = {}) const;
   Link& Touch(const Endpoint& sender, const Endpoint& receiver);
   LabelLink* ByLabels(const Endpoint& sender, const Endpoint& receiver);
   static PairKey KeyOf(const Endpoint& sender, const Endpoint& receiver) {
@@ -187,7 +241,10 @@ class LinkModel {
   // Keyed by (zone and rack of the sender, of the receiver); bounded like the pairs.
   absl::flat_hash_map<PairKey, LabelLink> by_labels_;
   std::array<SmoothRate, kNearnessLevels> by_level_;
+  // Nodes without their incarnation; bounded like the pairs.
+  absl::flat_hash_map<uint64_t, NodeSpeed> speeds_;
   Recent<double> rates_;
+  Recent<double> nodes_;  // the best rate of each
   Recent<absl::Duration> latencies_;
   double assumed_rate_ = kAssumedRate;
 };

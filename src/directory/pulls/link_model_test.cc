@@ -100,10 +100,86 @@ TEST(LinkModelTest, AnUnmeasuredPairIsTakenForItsPairOfLabels) {
 
 TEST(LinkModelTest, UnmeasuredLabelsAreTakenForTheClustersMedian) {
   LinkModel model;
+  uint64_t receiver = 2;
   for (const double rate : {1e6, 2e6, 3e6, 4e6, 1e9}) {
-    model.RecordRate(At(1), At(2), rate, 1, kStart);
+    model.RecordRate(At(1), At(receiver++), rate, 1, kStart);
   }
   EXPECT_DOUBLE_EQ(*model.Rate(At(8, "c"), At(9, "d"), kStart), 3e6);
+}
+
+TEST(LinkModelTest, AReceiverCountsOnceHoweverOftenItReports) {
+  LinkModel model;
+  for (const uint64_t receiver : {3, 4}) model.RecordRate(At(1), At(receiver), kFast, 1, kStart);
+  for (int i = 0; i < 20; ++i) model.RecordRate(At(1), At(2), kFast / 10, 1, kStart);
+  EXPECT_DOUBLE_EQ(*model.MedianRate(), kFast);
+  EXPECT_DOUBLE_EQ(*model.FastRate(), kFast);
+}
+
+TEST(LinkModelTest, TheEndOfASlowPullThatCanDoNoMoreIsTheSlowOne) {
+  LinkModel model;
+  model.RecordRate(At(1), At(2), kFast / 10, 1, kStart);
+  EXPECT_FALSE(model.SlowNode(At(2), kStart).has_value()) << "the sender may be slow";
+  model.RecordRate(At(1), At(3), kFast, 1, kStart);
+  model.RecordRate(At(3), At(4), kFast, 1, kStart);
+  for (int i = 0; i < 3; ++i) model.RecordRate(At(1), At(2), kFast / 10, 1, kStart);
+  EXPECT_DOUBLE_EQ(*model.SlowNode(At(2), kStart), kFast / 10);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(4), At(2), kStart), kFast / 10) << "never measured";
+  EXPECT_DOUBLE_EQ(*model.Rate(At(4), At(5), kStart), kFast);
+  EXPECT_FALSE(model.SlowNode(At(1), kStart).has_value());
+  EXPECT_FALSE(model.SlowNode(At(3), kStart).has_value());
+}
+
+TEST(LinkModelTest, ASlowSenderIsNotMistakenForSlowReceivers) {
+  LinkModel model;
+  for (const uint64_t receiver : {3, 4}) model.RecordRate(At(1), At(receiver), kFast, 1, kStart);
+  for (int i = 0; i < 4; ++i) {
+    for (const uint64_t receiver : {3, 4}) {
+      model.RecordRate(At(9), At(receiver), kFast / 10, 1, kStart);
+    }
+  }
+  EXPECT_DOUBLE_EQ(*model.SlowNode(At(9), kStart), kFast / 10);
+  for (const uint64_t receiver : {3, 4}) {
+    EXPECT_FALSE(model.SlowNode(At(receiver), kStart).has_value());
+  }
+}
+
+TEST(LinkModelTest, ANodeThatBecameSlowIsFoundByASecondOne) {
+  LinkModel model;
+  const auto record = [&model](uint64_t from, uint64_t to, double rate) {
+    for (int i = 0; i < 5; ++i) model.RecordRate(At(from), At(to), rate, 1, kStart);
+  };
+  record(1, 2, kFast);
+  record(2, 3, kFast);
+  record(3, 4, kFast);
+  record(1, 2, kFast / 10);  // one end of two that did more
+  EXPECT_FALSE(model.SlowNode(At(2), kStart).has_value());
+  record(3, 2, kFast / 10);
+  EXPECT_TRUE(model.SlowNode(At(2), kStart).has_value());
+  EXPECT_FALSE(model.SlowNode(At(1), kStart).has_value());
+  record(3, 2, kFast);
+  EXPECT_FALSE(model.SlowNode(At(2), kStart).has_value()) << "it has recovered";
+}
+
+TEST(LinkModelTest, AReceiverBelowASlowOneIsNotKnownToBeSlow) {
+  LinkModel model;
+  for (const uint64_t receiver : {3, 4}) model.RecordRate(At(1), At(receiver), kFast, 1, kStart);
+  model.RecordRate(At(1), At(2), kFast / 10, 1, kStart);
+  model.RecordLeast(At(2), At(5), kFast / 10, kStart);
+  model.RecordRate(At(2), At(6), kFast / 10, 1, kStart);
+  EXPECT_FALSE(model.SlowNode(At(5), kStart).has_value());
+  EXPECT_FALSE(model.SlowNode(At(6), kStart).has_value());
+  EXPECT_DOUBLE_EQ(*model.FastRate(), kFast);
+  model.RecordRate(At(1), At(6), kFast / 10, 1, kStart);
+  EXPECT_TRUE(model.SlowNode(At(6), kStart).has_value());
+}
+
+TEST(LinkModelTest, ASlowLinkBetweenZonesMakesNoNodeSlow) {
+  LinkModel model;
+  model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);
+  model.RecordRate(At(4, "b"), At(5, "b"), kFast, 1, kStart);
+  for (int i = 0; i < 5; ++i) model.RecordRate(At(1, "a"), At(3, "b"), kFast / 10, 1, kStart);
+  EXPECT_FALSE(model.SlowNode(At(3, "b"), kStart).has_value());
+  EXPECT_DOUBLE_EQ(*model.Rate(At(4, "b"), At(3, "b"), kStart), kFast);
 }
 
 TEST(LinkModelTest, ALinkThatSlowsTenfoldIsNoticedAfterAFewReports) {

@@ -18,25 +18,11 @@ constexpr int kCompared = 8;
 constexpr int kMaxLoads = 32;
 // A candidate replaces the one in front if it is better by this share.
 constexpr double kMargin = 0.02;
-// A pull crawls if it is slower than this share of the usual rate in this many reports in a row,
-// and needs at least this long to finish.
-constexpr double kCrawlShare = 0.25;
-constexpr int kCrawlReports = 2;
-constexpr absl::Duration kWorthMoving = absl::Milliseconds(500);
-// A pull that finishes sooner is not moved to balance the load of several objects.
-constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
-// A pull that shares its sender by mistake is moved if it takes less than this share of the time
-// elsewhere.
-constexpr double kMuchSooner = 0.8;
+// A slow receiver is fed by another slow one if this makes it later by at most this factor.
+constexpr double kInTime = 1.05;
+// However much slow receivers take of a link, another one gets at least this share of it.
+constexpr double kLeastShare = 0.25;
 constexpr int64_t kMostShares = 1 << 20;
-
-uint64_t Missing(const RelayTree& tree, const RelayTree::Member& member) {
-  return tree.size_bytes() - std::min(tree.size_bytes(), member.progress.bytes);
-}
-
-absl::Duration TransferTime(double bytes, double bytes_per_second) {
-  return absl::Seconds(bytes / bytes_per_second);
-}
 
 // The depth of a tree with `receivers` members in which each feeds `fan_out` others.
 double TreeDepth(double receivers, int fan_out) {
@@ -62,6 +48,8 @@ struct PullPlanner::Search {
   Instant now;
   NodeKey avoid;
   Instant retry_at = Instant::Infinite();
+  // Only senders that serve no receiver that counts.
+  bool idle_only = false;
 };
 
 PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Instant now,
@@ -69,6 +57,7 @@ PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Insta
   if (DefectActive(Defect::kCyclicSender)) {
     if (Member* wrong = DeepestDescendant(receiver)) return Choice{wrong};
   }
+  NoteSlowReceiver(tree, receiver, now);
   tree.MarkRootedDownstream(receiver);
   Search search{tree, receiver, now, avoid};
   if (Member* near_member = near.valid() ? EligibleNear(search, near) : nullptr) {
@@ -78,22 +67,52 @@ PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Insta
   // Passes before tiers before levels: a near sender that has just failed is worse than a far one,
   // and so is a near one that leaves.
   for (const Pass pass : {Pass::kUntroubled, Pass::kFailedBefore}) {
-    for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kLeaf}) {
-      Best best;
-      for (int level = 0; level < kNearnessLevels; ++level) {
-        const Best here = BestAt(search, static_cast<Nearness>(level), tier, pass);
-        if (here.sender == nullptr) continue;
-        if (best.sender == nullptr || Better(here, best, now)) best = here;
-        // Senders further out are compared only if links across are known to be as good.
-        const auto boundary = links_.BoundaryAround(static_cast<Nearness>(level), now);
-        if (boundary != LinkModel::Boundary::kAlike) break;
-      }
-      if (best.sender == nullptr) continue;
-      return Choice{
-          .sender = best.sender, .finish = best.finish, .troubled = pass == Pass::kFailedBefore};
+    Best best;
+    if (receiver->slow_receiver) best = BestForSlow(search, pass);
+    for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kSlow, Tier::kLeaf}) {
+      if (best.sender == nullptr) best = BestOfTier(search, tier, pass);
     }
+    if (best.sender == nullptr) continue;
+    return Choice{
+        .sender = best.sender, .finish = best.finish, .troubled = pass == Pass::kFailedBefore};
   }
   return Choice{.retry_at = search.retry_at, .troubled = !search.retry_at.infinite()};
+}
+
+// Below another slow node it costs the fast ones nothing, and below one without receivers little.
+PullPlanner::Best PullPlanner::BestForSlow(Search& search, Pass pass) {
+  Best best = BestOfTier(search, Tier::kSlow, pass);
+  if (InTime(search.tree, *search.receiver, best, search.now)) return best;
+  search.idle_only = true;
+  best = BestOfTier(search, Tier::kGood, pass);
+  search.idle_only = false;
+  return best;
+}
+
+PullPlanner::Best PullPlanner::BestOfTier(Search& search, RelayTree::Tier tier, Pass pass) {
+  Best best;
+  for (int level = 0; level < kNearnessLevels; ++level) {
+    const Best here = BestAt(search, static_cast<Nearness>(level), tier, pass);
+    if (here.sender == nullptr) continue;
+    if (best.sender == nullptr || Better(here, best, search.now)) best = here;
+    // Senders further out are compared only if links across are known to be as good.
+    const auto boundary = links_.BoundaryAround(static_cast<Nearness>(level), search.now);
+    if (boundary != LinkModel::Boundary::kAlike) break;
+  }
+  return best;
+}
+
+void PullPlanner::NoteSlowReceiver(RelayTree& tree, Member* receiver, Instant now) const {
+  if (receiver->slow_receiver || receiver->complete()) return;
+  const std::optional<double> rate = links_.SlowNode(receiver->endpoint, now);
+  if (rate.has_value()) tree.SetSlow(receiver, true, static_cast<uint64_t>(*rate));
+}
+
+bool PullPlanner::InTime(const RelayTree& tree, const Member& receiver, const Best& best,
+                         Instant now) {
+  if (best.sender == nullptr || receiver.slow_rate == 0) return false;
+  const auto own = TransferTime(tree.Missing(receiver), static_cast<double>(receiver.slow_rate));
+  return best.finish - now <= kInTime * own;
 }
 
 bool PullPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
@@ -128,7 +147,7 @@ PullPlanner::Best PullPlanner::BestAt(Search& search, Nearness level, Tier tier,
   // A sender with fewer receivers is nearly always sooner. kMaxLoads and kCompared bound the cost
   // of a choice in a tree of any size.
   for (int loads = 0; loads < kMaxLoads; ++loads) {
-    if (at == index->end() || at->tier != tier) break;
+    if (at == index->end() || at->tier != tier || (search.idle_only && at->load > 0)) break;
     const Best here = BestInClass(search, *index, at, pass);
     if (here.sender == nullptr) continue;
     if (best.sender == nullptr || Better(here, best, search.now)) best = here;
@@ -188,35 +207,57 @@ int PullPlanner::Sharing(const Member& sender, const Member& receiver, Instant n
 Instant PullPlanner::EstimateFinish(const RelayTree& tree, const Member& sender,
                                     const Member& receiver, Instant now) const {
   const absl::Duration round_trip = links_.ExpectedLatency(sender.endpoint, receiver.endpoint, now);
-  const double rate = links_.ExpectedRate(sender.endpoint, receiver.endpoint, now);
+  double rate = links_.ExpectedRate(sender.endpoint, receiver.endpoint, now);
+  // Its own link is the limit, whatever a short pull over a shared one has shown.
+  const bool own_limit = receiver.slow_receiver && !sender.slow_receiver && receiver.slow_rate > 0;
+  if (own_limit) rate = static_cast<double>(receiver.slow_rate);
   const int sharers = Sharing(sender, receiver, now) + 1;
   // The sender gets that many receivers soon: an estimate with the whole link would hold only until
-  // the next one is planned.
-  const int sharing = std::max(sharers, tree.fan_out());
+  // the next one is planned. A slow receiver is not one of them.
+  const int sharing = receiver.slow_receiver ? sharers : std::max(sharers, tree.fan_out());
   const absl::Duration relay = RelayTime(round_trip, sharing, rate);
-  Instant sender_finish = now;
-  if (!sender.complete()) {
-    // An estimate that has passed, or was never made, is replaced by what the bytes still missing
-    // take.
-    const bool overdue = sender.finish.infinite() || sender.finish <= now;
-    sender_finish = overdue ? now + sender.depth * relay +
-                                  TransferTime(static_cast<double>(Missing(tree, sender)), rate)
-                            : sender.finish;
-    // What was expected before the pull began can be far too late: a first transfer is slow. A rate
-    // that the sender reports is that of this pull.
-    const double reported = sender.progress.bytes_per_second;
-    if (!overdue && reported > 0) {
-      const absl::Duration left =
-          TransferTime(static_cast<double>(Missing(tree, sender)), reported);
-      sender_finish = std::min(sender_finish, std::max(now, sender.progress.at + left));
-    }
-  }
-  const double bytes = static_cast<double>(Missing(tree, receiver)) * sharing;
+  const Instant sender_finish = sender.complete() ? now : FinishOf(tree, sender, relay, rate, now);
+  const double bytes = tree.Missing(receiver);
+  const double share = ShareOf(sender, receiver, rate, sharing, now);
   const Instant finish =
-      std::max(sender_finish + relay, now + round_trip + TransferTime(bytes, rate));
+      std::max(sender_finish + relay, now + round_trip + TransferTime(bytes, share));
   // A receiver beyond the planned fan-out delays the other receivers and every member below them.
-  const bool overloads = tree.fan_out() > 1 && sharers > tree.fan_out();
-  return overloads ? finish + TransferTime(bytes / sharing, rate) : finish;
+  const bool overloads = tree.fan_out() > 1 && sharers > tree.fan_out() && !receiver.slow_receiver;
+  return overloads ? finish + TransferTime(bytes, rate) : finish;
+}
+
+double PullPlanner::ShareOf(const Member& sender, const Member& receiver, double rate, int sharing,
+                            Instant now) const {
+  const double fast = std::max(rate, links_.FastRate().value_or(0));
+  const double whole = links_.SlowNode(sender.endpoint, now).value_or(fast);
+  uint64_t light = sender.light;
+  for (const auto& feed : receiver.feeds) {
+    if (feed->sender == &sender) light -= feed->light;
+  }
+  // Links alike: a share of what the receiver would get alone.
+  if (light == 0 && rate >= LinkModel::kSlowShare * whole) return rate / sharing;
+  const double left = std::max(whole - static_cast<double>(light), kLeastShare * whole);
+  return std::min(rate, left / sharing);
+}
+
+Instant PullPlanner::FinishOf(const RelayTree& tree, const Member& sender, absl::Duration relay,
+                              double rate, Instant now) {
+  // What was expected of a node that turned out to be slow, or silent, does not count.
+  if (sender.slow_receiver) {
+    if (sender.slow_rate == 0) return Instant::Infinite();
+    return now + TransferTime(tree.Missing(sender),
+                              std::min(rate, static_cast<double>(sender.slow_rate)));
+  }
+  // An estimate that has passed, or was never made, is replaced by what the bytes still missing
+  // take.
+  const bool overdue = sender.finish.infinite() || sender.finish <= now;
+  if (overdue) return now + sender.depth * relay + TransferTime(tree.Missing(sender), rate);
+  // What was expected before the pull began can be far too late: a first transfer is slow. A rate
+  // that the sender reports is that of this pull.
+  const double reported = sender.progress.bytes_per_second;
+  if (reported <= 0) return sender.finish;
+  const absl::Duration left = TransferTime(tree.Missing(sender), reported);
+  return std::min(sender.finish, std::max(now, sender.progress.at + left));
 }
 
 void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
@@ -273,142 +314,6 @@ int PullPlanner::SharedBy(const RelayTree::Feed& feed, Instant since) const {
   const int64_t shares = int64_t{pushes_.at(feed.sender->endpoint.node).PeakSince(since)} *
                          pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
   return static_cast<int>(std::min(shares, kMostShares));
-}
-
-std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Member* receiver,
-                                                          const Sample& sample, Instant now) {
-  RelayTree::Progress& progress = receiver->progress;
-  const absl::Duration passed = now - progress.at;
-  // Bounded: a smaller number from the node would wrap around.
-  const uint64_t starved_before = std::min(progress.starved_ns, sample.starved_ns);
-  const absl::Duration starved =
-      absl::Nanoseconds(static_cast<int64_t>(sample.starved_ns - starved_before));
-  // Starved for more than a tenth of the time, the receiver has the rate of the sender's own
-  // sender.
-  const bool link_limited = starved * 10 < passed;
-  progress.bytes = sample.bytes;
-  progress.bytes_per_second = sample.bytes_per_second;
-  progress.starved_ns = sample.starved_ns;
-  const Instant since = std::exchange(progress.at, now);
-  Member* sender = receiver->sender();
-  if (sender == nullptr) return {};
-  if (link_limited) {
-    links_.RecordRate(sender->endpoint, receiver->endpoint, sample.bytes_per_second,
-                      SharedBy(*receiver->feeds.front(), since), now);
-  }
-  const Pace pace = PaceOf(tree, *receiver, !link_limited);
-  if (pace == Pace::kFine && link_limited &&
-      (SenderIsOverloaded(tree, receiver, now) || SenderIsCrowded(tree, receiver, now))) {
-    return {receiver};
-  }
-  // Two reports in a row: one slow quarter of a second can be a pause of either process.
-  progress.slow_reports = pace == Pace::kFine ? 0 : progress.slow_reports + 1;
-  if (progress.slow_reports < kCrawlReports) return {};
-  progress.slow_reports = 0;
-  return ReplaceSlowLink(tree, receiver, pace, now);
-}
-
-// Compares the receiver's rate with the rate at which its sender receives, with the sender's other
-// receivers, and with the cluster's median.
-PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& receiver,
-                                      bool starved) const {
-  const double rate = receiver.progress.bytes_per_second;
-  if (starved || receiver.slow_receiver || rate <= 0) return Pace::kFine;
-  const Member& sender = *receiver.sender();
-  const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
-  const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
-  // A receiver that is nearly level with its sender is not slow, it has little to receive.
-  if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return Pace::kFine;
-  double usual = links_.MedianRate().value_or(0);
-  if (!sender.complete()) usual = std::max(usual, sender.progress.bytes_per_second);
-  // Pulls of other objects have their shares of both links.
-  const int pulls = pulls_.at(receiver.endpoint.node).count();
-  usual *= static_cast<double>(sender.receivers) / std::max(Pushes(sender.endpoint.node), pulls);
-  double delivered = 0;
-  double best = 0;
-  for (const auto* feed = sender.first_receiver; feed != nullptr; feed = feed->next) {
-    delivered += feed->receiver->progress.bytes_per_second;
-    best = std::max(best, feed->receiver->progress.bytes_per_second);
-  }
-  // All of the sender's receivers are slow together: the sender is. If only this one is slow beside
-  // the others, its own end is.
-  if (delivered < kCrawlShare * usual) return Pace::kSenderCrawls;
-  return rate < kCrawlShare * best ? Pace::kReceiverCrawls : Pace::kFine;
-}
-
-bool PullPlanner::HasPromisingSender(RelayTree& tree, Member* receiver, Instant now) {
-  const Choice other = Choose(tree, receiver, now, receiver->sender()->endpoint.node);
-  if (other.sender == nullptr || other.sender->tier() != Tier::kGood) return false;
-  const auto rate = links_.Rate(other.sender->endpoint, receiver->endpoint, now);
-  return !rate.has_value() || *rate > 2 * receiver->progress.bytes_per_second;
-}
-
-bool PullPlanner::SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant now) {
-  const Member& sender = *receiver->sender();
-  const int pushes = Pushes(sender.endpoint.node);
-  // Only pulls of other objects make this an accident: the receivers of this one were planned.
-  const bool others = pushes > sender.receivers && pushes > tree.fan_out();
-  if (!others || pushes <= pulls_.at(receiver->endpoint.node).count()) return false;
-  const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
-                                           receiver->progress.bytes_per_second);
-  if (left < kWorthBalancing) return false;
-  // The same choice that the scheduler makes if this returns true.
-  const Member* other = Choose(tree, receiver, now, receiver->blamed).sender;
-  if (other == nullptr || other == &sender || other->tier() != Tier::kGood) return false;
-  const bool ahead = other->complete() || other->progress.bytes > receiver->progress.bytes;
-  // A difference of two, so that the move makes the loads more equal and cannot be undone by the
-  // next one.
-  return ahead && Pushes(other->endpoint.node) + 2 <= pushes;
-}
-
-bool PullPlanner::SenderIsCrowded(RelayTree& tree, Member* receiver, Instant now) {
-  const Member& sender = *receiver->sender();
-  if (sender.receivers <= tree.fan_out() || receiver->progress.bytes_per_second <= 0) return false;
-  const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
-                                           receiver->progress.bytes_per_second);
-  if (left < kWorthMoving) return false;
-  // The same choice that the scheduler makes if this returns true.
-  const Member* other = Choose(tree, receiver, now, receiver->blamed).sender;
-  const bool sibling = other != nullptr && other->sender() == &sender && other->receivers == 0;
-  if (!sibling || other->tier() != Tier::kGood || other->progress.bytes_per_second <= 0) {
-    return false;
-  }
-  // Its rate does not fall when a receiver leaves their sender, so this is the latest that it
-  // finishes.
-  const absl::Duration others =
-      TransferTime(static_cast<double>(Missing(tree, *other)), other->progress.bytes_per_second);
-  return other->progress.bytes > receiver->progress.bytes && others < kMuchSooner * left;
-}
-
-std::vector<PullPlanner::Member*> PullPlanner::ReplaceSlowLink(RelayTree& tree, Member* receiver,
-                                                               Pace pace, Instant now) {
-  if (!receiver->blamed.valid() && HasPromisingSender(tree, receiver, now)) {
-    if (pace == Pace::kSenderCrawls) return MakeLeaf(tree, receiver->sender());
-    // Only this link is known to be slow so far.
-    receiver->blamed = receiver->sender()->endpoint.node;
-    return {receiver};
-  }
-  // The sender that was blamed first is not a leaf after all.
-  if (Member* sender = tree.Find(receiver->blamed)) {
-    tree.SetLeaf(sender, false);
-  } else if (receiver->receivers == 0) {
-    return {};
-  }
-  // Slow at a second sender, too: the receiver itself is slow. Its receivers are moved, and it does
-  // not occupy a sender.
-  receiver->slow_receiver = true;
-  for (const auto& feed : receiver->feeds) tree.SetOccupies(feed.get(), false);
-  return MakeLeaf(tree, receiver);
-}
-
-std::vector<PullPlanner::Member*> PullPlanner::MakeLeaf(RelayTree& tree, Member* member) {
-  tree.SetLeaf(member, true);
-  std::vector<Member*> relieved;
-  for (auto* feed = member->first_receiver; feed != nullptr; feed = feed->next) {
-    feed->receiver->blamed = member->endpoint.node;
-    relieved.push_back(feed->receiver);
-  }
-  return relieved;
 }
 
 }  // namespace phalanx::directory

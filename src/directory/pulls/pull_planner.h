@@ -3,7 +3,9 @@
 // Order of preference for a receiver
 //   1. a sender that has not just failed the receiver, then one that has (after a pause, so that a
 //      pull does not fail in a busy loop);
-//   2. a sender that stays, then a draining node, then one that delivered too little;
+//   2. a sender that stays, then a draining node, then a slow one, then one that delivered too
+//      little; for a slow receiver another slow one, or a node without receivers, if that costs it
+//      little;
 //   3. a sender in the same host, rack or zone, if any node there holds or receives the object and
 //      links across are not known to be as good: a slow link is crossed once. An edge across does
 //      not count against the sender's one receiver inside;
@@ -18,9 +20,12 @@
 // A sender is never downstream of its receiver. If every other sender has failed the receiver, the
 // scheduler takes the receiver's own receivers away: they may reach the sender that failed it.
 //
-// A pull that works is not moved to a slightly better sender. A pull that crawls is (OnProgress):
-// its sender becomes a leaf, once; if the pull crawls at another sender too, the receiver itself is
-// slow, and loses its own receivers.
+// A pull that works is not moved to a slightly better sender. No node is fed through a slower one
+// if another sender is much sooner: a node whose own link is slow gives its receivers away and goes
+// below a node without receivers, and receivers leave a slow or silent sender, each at most
+// kMaxMoves times. A pull that crawls is moved, too (OnProgress): its sender becomes a leaf, once;
+// if the pull crawls at another sender too, the receiver itself is slow, and loses its own
+// receivers.
 //
 // Several objects share a node's link. Later requests are not known when a sender is chosen, so
 // some nodes come to serve more than others: a pull that is limited by its sender's link is moved
@@ -94,10 +99,17 @@ class PullPlanner {
   FailedPairs& pairs() { return pairs_; }
   const FailedPairs& pairs() const { return pairs_; }
 
+  // How often the pull of one receiver is moved for its link, or its sender's, while it works.
+  static constexpr int kMaxMoves = 4;
+
+  // As Progress.Pull; `window` is zero if the sample is of the time since the last report.
   struct Sample {
     uint64_t bytes = 0;
     double bytes_per_second = 0;
     uint64_t starved_ns = 0;
+    absl::Duration window = absl::ZeroDuration();
+    absl::Duration window_starved = absl::ZeroDuration();
+    absl::Duration silent = absl::ZeroDuration();
   };
   // Records the progress of a receiver. Returns the receivers that should have another sender,
   // nearly always none.
@@ -106,6 +118,8 @@ class PullPlanner {
 
   // Forgets failures that are older than a lease.
   void Tick(Instant now) { pairs_.Tick(now); }
+  // Moves that were not made because the receiver had been moved kMaxMoves times.
+  uint64_t moves_refused() const { return moves_refused_; }
   // Candidates examined since the start: measures the planner's work.
   uint64_t candidates_examined() const { return examined_; }
   // Members visited since the start on the way downstream of another: measures the work of all
@@ -127,17 +141,60 @@ class PullPlanner {
     Member* sender = nullptr;
     Instant finish = Instant::Infinite();
   };
+  Best BestForSlow(Search& search, Pass pass);
+  Best BestOfTier(Search& search, RelayTree::Tier tier, Pass pass);
   Best BestAt(Search& search, Nearness level, RelayTree::Tier tier, Pass pass);
   Best BestInClass(Search& search, const RelayTree::Index& index,
                    RelayTree::Index::const_iterator& at, Pass pass);
   Instant EstimateFinish(const RelayTree& tree, const Member& sender, const Member& receiver,
                          Instant now) const;
+  // When a sender that is not complete has the last byte; `relay` is the delay of one hop.
+  static Instant FinishOf(const RelayTree& tree, const Member& sender, absl::Duration relay,
+                          double rate, Instant now);
+  // What a receiver gets of the sender's link as one of `sharing` receivers.
+  double ShareOf(const Member& sender, const Member& receiver, double rate, int sharing,
+                 Instant now) const;
+  // Marks the receiver as slow if earlier pulls have shown that it is.
+  void NoteSlowReceiver(RelayTree& tree, Member* receiver, Instant now) const;
+  // Returns true if a slow receiver loses next to nothing below that sender.
+  static bool InTime(const RelayTree& tree, const Member& receiver, const Best& best, Instant now);
+  static absl::Duration TransferTime(double bytes, double bytes_per_second) {
+    return absl::Seconds(bytes / bytes_per_second);
+  }
   // The delay that a relay adds for each of `receivers` receivers.
   absl::Duration RelayTime(absl::Duration round_trip, int receivers, double bytes_per_second) const;
   // The receivers and other objects' pulls that would share the link from sender to receiver.
   int Sharing(const Member& sender, const Member& receiver, Instant now) const;
   static bool Better(const Best& a, const Best& b, Instant now);
 
+  // ---- moves (pull_moves.cc)
+  // What a report is of.
+  struct Report {
+    bool early = false;         // of a short time
+    bool silent_again = false;  // the second one in a row of a silent link
+    Instant since;
+    bool link_limited = false;  // the sender was hardly starved
+  };
+  // Records the sample in the member, and in the link model if it says something about the link.
+  Report TakeReport(Member* receiver, const Sample& sample, Instant now);
+  // As SharedBy, and at most what all receivers of the sender get together; 1 if another of them
+  // gets much more, so that the receiver's own end limits it.
+  double Shared(const Member& receiver, Instant since) const;
+  // Counts a refusal if it returns false.
+  bool MayMove(const Member& member);
+  // Each of the following returns the members to move, in this order.
+  // A receiver that gets much less than fast ones do: it leaves a slow sender, or the members below
+  // it pass it.
+  std::vector<Member*> PassSlowNode(RelayTree& tree, Member* receiver, const Report& report,
+                                    Instant now);
+  // The receiver, if it is complete much sooner elsewhere.
+  std::vector<Member*> LeaveIfSooner(RelayTree& tree, Member* receiver, Instant now);
+  // A receiver that feeds no node has shown what it gets: a slow node above it goes below it.
+  std::vector<Member*> MakeRoom(RelayTree& tree, const Member* leaf, Instant now);
+  // A slow receiver below a sender of fast ones: goes where it is in no node's way.
+  std::vector<Member*> LetFastOnesPass(RelayTree& tree, Member* slow, const Report& report,
+                                       Instant now);
+  std::vector<Member*> LeaveSilentSender(RelayTree& tree, Member* receiver, Instant now);
   // The pace of a pull, and which end makes it crawl.
   enum class Pace { kFine, kSenderCrawls, kReceiverCrawls };
   Pace PaceOf(const RelayTree& tree, const Member& receiver, bool starved) const;
@@ -147,6 +204,8 @@ class PullPlanner {
   // Returns the receivers to move because this receiver's pull crawls.
   std::vector<Member*> ReplaceSlowLink(RelayTree& tree, Member* receiver, Pace pace, Instant now);
   std::vector<Member*> MakeLeaf(RelayTree& tree, Member* member);
+  // The receivers that can be moved; they will avoid this sender.
+  std::vector<Member*> Receivers(Member* sender);
   // Returns true if the sender's link, which serves other objects too, limits the receiver, and a
   // node that has more of the object than the receiver serves fewer pulls.
   bool SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant now);
@@ -159,6 +218,7 @@ class PullPlanner {
   absl::flat_hash_map<NodeKey, LinkLoad> pushes_;
   absl::flat_hash_map<NodeKey, LinkLoad> pulls_;
   FailedPairs pairs_;
+  uint64_t moves_refused_ = 0;
   uint64_t examined_ = 0;
   uint64_t visited_ = 0;
 };

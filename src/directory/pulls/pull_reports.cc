@@ -235,7 +235,14 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
   if (sender != nullptr && !sender->connected && silent) return MoveToBetterSender(*object, member);
   if (pull.connecting()) return NoteUnconnected(*object, member);
-  const PullPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
+  const PullPlanner::Sample sample{
+      .bytes = Sum(pull.watermarks()),
+      .bytes_per_second = rate,
+      .starved_ns = pull.starved_ns(),
+      .window = UsableLatency(pull.window_ns()),
+      .window_starved = UsableLatency(pull.window_starved_ns()),
+      .silent = UsableLatency(pull.silent_ns()),
+  };
   for (RelayTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, context_.now)) {
     MoveToBetterSender(*object, slow);
   }
@@ -266,12 +273,13 @@ void PullScheduler::MoveToBetterSender(Object& object, RelayTree::Member* receiv
   const NodeKey key = receiver->endpoint.node;
   Node* node = nodes_.Find(key);
   const PullPlanner::Choice choice =
-      planner_.Choose(*object.tree, receiver, context_.now, receiver->blamed);
+      planner_.Choose(*object.tree, receiver, context_.now, receiver->progress.blamed);
   if (choice.sender == nullptr || choice.sender == receiver->sender() || node == nullptr) return;
   // Only now that a better sender is known: a pull that works, however slowly, is not given up for
   // none.
   Requeue(object, key);
   ++context_.counters.relieved;
+  ++receiver->progress.moves;
   Assign(object, *node, object.wants.at(key), choice.sender, choice.finish);
 }
 
@@ -333,7 +341,7 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
   tree.SetFedFromOutside(to, false);
   tree.Attach(to, from, /*plan=*/0, ~uint64_t{0}, /*occupies=*/true, context_.now);
   // Otherwise the first report would be taken for the progress since the start of the clock.
-  to->progress.at = context_.now;
+  to->progress.at = to->progress.interval_began = context_.now;
   planner_.PullBegan(sender, node.key);
   want.outside_sender = NodeKey();
   if (want.state == WantState::kPulling) return true;

@@ -408,7 +408,7 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   // Rates of the earlier pull would blame the new sender for the slowness of the old one.
   receiver->progress.bytes_per_second = 0;
   receiver->progress.starved_ns = 0;
-  receiver->progress.at = context_.now;
+  receiver->progress.at = receiver->progress.interval_began = context_.now;
   planner_.PullBegan(from, node.key);
   ++node.pulls;
   want.state = WantState::kPulling;

@@ -140,7 +140,7 @@ RelayTree::Feed* RelayTree::Attach(Member* receiver, Member* sender, PlanId plan
   ++feeds_;
   // SetOccupies counts it, and lists the sender under its new load.
   feed->occupies = false;
-  SetOccupies(feed, occupies && receiver->connected && !receiver->slow_receiver);
+  Count(feed, occupies);
   receiver->feeds.push_back(std::move(owned));
   // Last: the depth follows from the feed that was added.
   Reroot(receiver);
@@ -155,8 +155,31 @@ void RelayTree::SetOccupies(Feed* feed, bool occupies) {
   List(feed->sender);
 }
 
+void RelayTree::Count(Feed* feed, bool occupies) {
+  // Slow nodes serve one another in turn, as fast ones do; a faster sender serves them beside.
+  const bool beside = feed->receiver->slow_receiver && !feed->sender->slow_receiver;
+  SetOccupies(feed, occupies && feed->receiver->connected && !beside);
+  SetLight(feed, feed->receiver->connected && beside ? feed->receiver->slow_rate : 0);
+}
+
+void RelayTree::SetLight(Feed* feed, uint64_t light) {
+  feed->sender->light += light - std::exchange(feed->light, light);
+}
+
+void RelayTree::SetSlow(Member* member, bool slow, uint64_t rate) {
+  Unlist(member);
+  member->slow_receiver = slow;
+  member->slow_rate = rate;
+  List(member);
+  for (const auto& feed : member->feeds) Count(feed.get(), /*occupies=*/true);
+  for (Feed* feed = member->first_receiver; feed != nullptr; feed = feed->next) {
+    Count(feed, /*occupies=*/true);
+  }
+}
+
 void RelayTree::Unlink(Feed* feed) {
   SetOccupies(feed, false);
+  SetLight(feed, 0);
   Member* sender = feed->sender;
   (feed->previous != nullptr ? feed->previous->next : sender->first_receiver) = feed->next;
   (feed->next != nullptr ? feed->next->previous : sender->last_receiver) = feed->previous;
@@ -203,9 +226,7 @@ void RelayTree::SetConnected(Member* member, bool connected) {
   member->connected = connected;
   List(member);
   // A receiver that may be dead does not keep its sender from the next one.
-  for (const auto& feed : member->feeds) {
-    SetOccupies(feed.get(), connected && !member->slow_receiver);
-  }
+  for (const auto& feed : member->feeds) Count(feed.get(), /*occupies=*/true);
 }
 
 void RelayTree::SetDraining(Member* member, bool draining) {
@@ -250,12 +271,15 @@ absl::Status RelayTree::CheckMember(const Member& member) const {
   };
   std::array<int, kNearnessLevels> load = {};
   int receivers = 0;
+  uint64_t light = 0;
   for (const Feed* feed = member.first_receiver; feed != nullptr; feed = feed->next) {
     if (feed->sender != &member) return wrong("feeds a receiver of another member");
+    light += feed->light;
     if (feed->occupies) ++load[static_cast<int>(feed->nearness)];
     ++receivers;
   }
   if (load != member.load || receivers != member.receivers) return wrong("its load is miscounted");
+  if (light != member.light) return wrong("what its slow receivers take is miscounted");
   uint64_t slices = 0;
   for (const auto& feed : member.feeds) {
     if ((slices & feed->slices) != 0) return wrong("a slice has two senders");

@@ -17,13 +17,14 @@
 //  3. Exactly the usable, rooted members are in the index, once per level at which they have a
 //     label, under their current key.
 //  4. A member's load at a level is the number of its occupying feeds to receivers of that
-//     nearness.
+//     nearness; its light is the sum of what its slow receivers take.
 //
 // Pure; order never depends on addresses or hashes. Owned by Object, one per object that is being
 // pulled.
 #ifndef PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_
 #define PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -31,6 +32,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -45,8 +47,9 @@ class RelayTree {
  public:
   // Why a member has bytes or will have them.
   enum class Role { kReceiver, kWriter, kComplete };
-  // A member of a later tier sends only if no member of an earlier tier can.
-  enum class Tier { kGood = 0, kDraining = 1, kLeaf = 2 };
+  // A member of a later tier sends only if no member of an earlier tier can; a slow one also to
+  // other slow ones.
+  enum class Tier { kGood = 0, kDraining = 1, kSlow = 2, kLeaf = 3 };
   static constexpr int kUnrooted = std::numeric_limits<int>::max();
 
   struct Member;
@@ -58,8 +61,10 @@ class RelayTree {
     uint64_t slices = 1;
     Nearness nearness = Nearness::kWorld;
     // Counts against the sender's one receiver. False while the receiver is disconnected, is slow
-    // whichever node sends, or has failed at this sender repeatedly.
+    // below a sender that is not, or has failed at this sender repeatedly.
     bool occupies = true;
+    // What a slow receiver takes of a faster sender's link, in bytes per second.
+    uint64_t light = 0;
     Instant since;
     // The sender's other feeds.
     Feed* next = nullptr;
@@ -73,9 +78,18 @@ class RelayTree {
   struct Progress {
     uint64_t bytes = 0;  // received, over all slices
     double bytes_per_second = 0;
-    uint64_t starved_ns = 0;
     Instant at;
+    // Of the last report that was not early.
+    uint64_t starved_ns = 0;
+    Instant interval_began;
     int slow_reports = 0;  // in a row
+    // The receiver has reported that its link is silent, and no byte since then, from whichever
+    // sender: those below it wait for it.
+    bool silent = false;
+    // The sender from which it was moved because that sender delivered too little.
+    NodeKey blamed;
+    // How often the pull was moved although it worked.
+    int moves = 0;
   };
 
   struct Member {
@@ -86,9 +100,11 @@ class RelayTree {
     bool draining = false;
     // Delivered much less than it was offered: has no receivers while any other member can send.
     bool leaf = false;
-    // Receives slowly whichever node sends: never counts against a sender, and no sender is blamed
-    // for it.
+    // Receives slowly whichever node sends: does not count against a faster sender, and no sender
+    // is blamed for it.
     bool slow_receiver = false;
+    // What a slow receiver gets, in bytes per second; 0 if it was silent.
+    uint64_t slow_rate = 0;
     // Pulls from a sender that has not registered at this shard.
     bool fed_from_outside = false;
     // An upper bound of the hops from a root; kUnrooted if no root is above.
@@ -102,15 +118,19 @@ class RelayTree {
     Feed* last_receiver = nullptr;
     int receivers = 0;
     std::array<int, kNearnessLevels> load = {};
+    // The sum of its feeds' `light`.
+    uint64_t light = 0;
     Progress progress;
-    // The sender from which it was moved because that sender delivered too little.
-    NodeKey blamed;
     uint64_t mark = 0;  // scratch of MarkDownstream
 
     bool complete() const { return role == Role::kComplete; }
     bool rooted() const { return depth != kUnrooted; }
     Member* sender() const { return feeds.empty() ? nullptr : feeds.front()->sender; }
-    Tier tier() const { return leaf ? Tier::kLeaf : draining ? Tier::kDraining : Tier::kGood; }
+    Tier tier() const {
+      if (leaf) return Tier::kLeaf;
+      if (slow_receiver) return Tier::kSlow;
+      return draining ? Tier::kDraining : Tier::kGood;
+    }
   };
 
   // The order of candidates at one level: the least busy first, then the nearest to a root, then
@@ -141,6 +161,12 @@ class RelayTree {
   int fan_out() const { return fan_out_; }
   void set_fan_out(int fan_out) { fan_out_ = fan_out; }
   size_t members() const { return members_.size(); }
+  // The bytes that the member lacks.
+  uint64_t Missing(const Member& member) const {
+    return size_bytes_ - std::min(size_bytes_, member.progress.bytes);
+  }
+  // Returns true at the first call only: one receiver of an object is moved on trial.
+  bool TakeTrial() { return !std::exchange(trial_taken_, true); }
   // Feeds over all receivers.
   size_t feeds() const { return feeds_; }
   // Returns nullptr if the node is not a member.
@@ -163,6 +189,8 @@ class RelayTree {
   void SetConnected(Member* member, bool connected);
   void SetDraining(Member* member, bool draining);
   void SetLeaf(Member* member, bool leaf);
+  // `rate`: what it receives, in bytes per second, if it is slow.
+  void SetSlow(Member* member, bool slow, uint64_t rate);
   void SetOccupies(Feed* feed, bool occupies);
 
   // Marks `member` and every member downstream of it for Downstream(). Costs O(marked members).
@@ -188,11 +216,15 @@ class RelayTree {
   void Reroot(Member* member);
   std::pair<int, int> DepthAndCrossings(const Member& member) const;
   void Unlink(Feed* feed);
+  // Counts a feed by the state of its two ends; `occupies`: nothing else speaks against it.
+  void Count(Feed* feed, bool occupies);
+  void SetLight(Feed* feed, uint64_t light);
   absl::Status CheckMember(const Member& member) const;
   absl::Status CheckAcyclic() const;
 
   const uint64_t size_bytes_;
   int fan_out_ = 1;
+  bool trial_taken_ = false;
   uint64_t own_visited_ = 0;
   uint64_t* const visited_;
   uint64_t next_order_ = 1;

@@ -319,7 +319,8 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign, Instant
   if (!target || !source.sender.valid() || !SlicesWithin(source.slices, target->slices)) return;
   // Plans grow within a session; a smaller one was decided before the plan that runs.
   if (source.plan <= pull->last_plan) return;
-  const bool same = pull->target && pull->target->generation == target->generation;
+  const bool same = pull->target && pull->target->generation == target->generation &&
+                    !(DefectActive(Defect::kMovedStartsOver) && pull->running);
   // One generation has one size. A pull that took another one would write beyond its memory.
   if (same &&
       (pull->target->size_bytes != target->size_bytes || pull->target->slices != target->slices)) {

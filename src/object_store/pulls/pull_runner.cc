@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "src/common/check.h"
@@ -75,7 +74,8 @@ void PullRunner::Apply(StartPull& effect) {
              .copy = copy,
              .bytes_at_progress = copy->buffer->bytes_present(),
              .progress_at = executor_.Now(),
-             .progress = std::make_shared<net::PullProgress>()};
+             .progress = std::make_shared<net::PullProgress>(),
+             .watch = PullWatch(executor_.Now(), copy->buffer->bytes_present())};
   ++started_;
   bool missing = false;
   for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
@@ -97,9 +97,10 @@ void PullRunner::Apply(StartPull& effect) {
       turns_.Guarded([this, id = effect.id, serial](const net::PullOutcome& outcome) {
         OnPullDone(id, serial, outcome);
       }));
-  if (next_progress_.infinite()) next_progress_ = executor_.Now() + options_.progress_interval;
+  if (due_.progress.infinite()) due_.progress = executor_.Now() + options_.progress_interval;
   // A little later, since the I/O loop begins to dial after this.
-  next_check_ = std::min(next_check_, executor_.Now() + options_.connect_patience + kDialDelay);
+  due_.check = std::min(due_.check, executor_.Now() + options_.connect_patience + kDialDelay);
+  due_.look = std::min(due_.look, running.watch.next_look());
 }
 
 void PullRunner::Apply(CancelPull& effect) {
@@ -125,7 +126,7 @@ void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::Pull
   }
   // After the watermarks are read: a dropped copy ends with its last pin.
   table_.Unpin(copy);
-  if (running_.empty()) next_progress_ = next_check_ = Instant::Infinite();
+  if (running_.empty()) due_.progress = due_.check = due_.look = Instant::Infinite();
   pulls_.OnPullDone(id, std::move(end));
 }
 
@@ -160,47 +161,80 @@ void PullRunner::Apply(CompleteCopy& effect) {
 
 void PullRunner::Apply(EndGets& effect) { gets_.EndAll(effect.id, effect.why); }
 
-void PullRunner::SendProgress() {
-  std::map<int, v1::NodeMessage> by_shard;
-  for (const PullManager::Running& pull : pulls_.RunningPulls()) {
-    Running& running = running_.at(pull.id);
-    v1::Progress* progress = by_shard[channel_.ShardOf(pull.id)].mutable_progress();
-    v1::Progress::Pull* out = progress->add_pulls();
-    SetSubject(pull.id, pull.generation, out);
-    out->set_plan_id(pull.plan);
-    const net::TransferBuffer& buffer = *running.copy->buffer;
-    uint64_t present = 0;
-    for (int slice = 0; slice < buffer.layout().slices; ++slice) {
-      out->add_watermarks(buffer.watermark(slice));
-      present += buffer.watermark(slice);
-    }
-    // Relaxed: an I/O loop counts, and a value that is a moment old is good enough for the planner.
-    out->set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
-    const Instant now = executor_.Now();
-    out->set_connecting(running.progress->ConnectionDue(options_.connect_patience) <= now &&
-                        !DefectActive(Defect::kSlowConnectNotReported));
-    const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
-    const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
-    if (seconds > 0) out->set_bytes_per_second(static_cast<double>(bytes) / seconds);
+v1::Progress::Pull& PullRunner::AddProgress(const PullManager::Running& pull,
+                                            ProgressMessages& messages) {
+  const Running& running = running_.at(pull.id);
+  v1::Progress::Pull& out = *messages[channel_.ShardOf(pull.id)].mutable_progress()->add_pulls();
+  SetSubject(pull.id, pull.generation, &out);
+  out.set_plan_id(pull.plan);
+  const net::TransferBuffer& buffer = *running.copy->buffer;
+  for (int slice = 0; slice < buffer.layout().slices; ++slice) {
+    out.add_watermarks(buffer.watermark(slice));
   }
-  for (auto& [shard, message] : by_shard) {
+  // Relaxed: an I/O loop counts, and a value that is a moment old is good enough for the planner.
+  out.set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
+  out.set_connecting(running.progress->ConnectionDue(options_.connect_patience) <=
+                         executor_.Now() &&
+                     !DefectActive(Defect::kSlowConnectNotReported));
+  return out;
+}
+
+void PullRunner::Send(ProgressMessages messages) {
+  for (auto& [shard, message] : messages) {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
     channel_.SendTo(shard, std::move(message));
   }
   // Every shard knows the memory in use now, so the next report of it can wait.
-  if (by_shard.size() == static_cast<size_t>(channel_.num_shards()))
+  if (messages.size() == static_cast<size_t>(channel_.num_shards()))
     usage_.OnReported(executor_.Now());
-  next_progress_ =
-      running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
+}
+
+void PullRunner::SendProgress() {
+  ProgressMessages messages;
+  const Instant now = executor_.Now();
+  for (const PullManager::Running& pull : pulls_.RunningPulls()) {
+    v1::Progress::Pull& out = AddProgress(pull, messages);
+    Running& running = running_.at(pull.id);
+    uint64_t present = 0;
+    for (const uint64_t watermark : out.watermarks()) present += watermark;
+    const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
+    const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
+    if (seconds > 0) out.set_bytes_per_second(static_cast<double>(bytes) / seconds);
+  }
+  Send(std::move(messages));
+  due_.progress = running_.empty() ? Instant::Infinite() : now + options_.progress_interval;
+}
+
+void PullRunner::SendEarlyProgress(Instant now) {
+  ProgressMessages messages;
+  due_.look = Instant::Infinite();
+  // In the order of ids, so that a simulation replays exactly.
+  for (const PullManager::Running& pull : pulls_.RunningPulls()) {
+    Running& running = running_.at(pull.id);
+    if (running.watch.next_look() <= now) {
+      const PullWatch::Report report =
+          running.watch.Look(now, {running.copy->buffer->bytes_present(),
+                                   running.progress->starved_ns.load(std::memory_order_relaxed)});
+      if (report.window > absl::ZeroDuration()) {
+        v1::Progress::Pull& out = AddProgress(pull, messages);
+        out.set_bytes_per_second(report.bytes_per_second);
+        out.set_window_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(report.window)));
+        out.set_window_starved_ns(report.starved_ns);
+        out.set_silent_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(report.silent)));
+      }
+    }
+    due_.look = std::min(due_.look, running.watch.next_look());
+  }
+  Send(std::move(messages));
 }
 
 void PullRunner::CheckConnections(Instant now) {
-  next_check_ = Instant::Infinite();
+  due_.check = Instant::Infinite();
   bool late = false;
   for (const auto& [id, running] : running_) {
     const Instant due = running.progress->ConnectionDue(options_.connect_patience);
     late = late || due <= now;
-    if (due > now) next_check_ = std::min(next_check_, due);
+    if (due > now) due_.check = std::min(due_.check, due);
   }
   if (late) SendProgress();
 }
@@ -244,8 +278,9 @@ void PullRunner::ExpireFetches(Instant now) {
 // ---------------------------------------------------------------------------------------- time
 
 void PullRunner::ReportDue(Instant now) {
-  if (next_check_ <= now) CheckConnections(now);
-  if (next_progress_ <= now) SendProgress();
+  if (due_.check <= now) CheckConnections(now);
+  if (due_.look <= now) SendEarlyProgress(now);
+  if (due_.progress <= now) SendProgress();
   prober_.Expire(now);
   usage_.OnTimer(now);
 }
@@ -253,8 +288,8 @@ void PullRunner::ReportDue(Instant now) {
 Instant PullRunner::NextDeadline() {
   // Fetches that have ended leave their entries behind; they must not wake the loop.
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
-  const Instant next =
-      std::min({next_progress_, next_check_, usage_.NextDeadline(), prober_.NextDeadline()});
+  const Instant next = std::min(
+      {due_.progress, due_.check, due_.look, usage_.NextDeadline(), prober_.NextDeadline()});
   return fetches_.empty() ? next : std::min(next, fetches_.front().first);
 }
 

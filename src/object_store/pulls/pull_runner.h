@@ -13,6 +13,7 @@
 #define PHALANX_OBJECT_STORE_PULLS_PULL_RUNNER_H_
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -26,6 +27,7 @@
 #include "src/object_store/pulls/connection_prober.h"
 #include "src/object_store/pulls/peer_server.h"
 #include "src/object_store/pulls/pull_manager.h"
+#include "src/object_store/pulls/pull_watch.h"
 #include "src/object_store/store/get_requests.h"
 #include "src/object_store/store/request_table.h"
 
@@ -40,6 +42,7 @@ class PullRunner {
     uint64_t bytes_at_progress = 0;
     Instant progress_at;  // the last report, or the start
     std::shared_ptr<net::PullProgress> progress;
+    PullWatch watch{Instant(), 0};
   };
 
   // All of them outlive this.
@@ -90,9 +93,17 @@ class PullRunner {
   void Apply(CompleteCopy& effect);
   void Apply(EndGets& effect);
   void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
+  // The progress of all pulls.
   void SendProgress();
   // Reports pulls that are not connected when they should be.
   void CheckConnections(Instant now);
+  // The progress of the pulls whose link has slowed down, fallen silent or recovered, or was
+  // measured for the first time.
+  void SendEarlyProgress(Instant now);
+  // Messages by shard.
+  using ProgressMessages = std::map<int, v1::NodeMessage>;
+  v1::Progress::Pull& AddProgress(const PullManager::Running& pull, ProgressMessages& messages);
+  void Send(ProgressMessages messages);
 
   const StoreOptions& options_;
   Executor& executor_;
@@ -112,9 +123,12 @@ class PullRunner {
   absl::flat_hash_map<ObjectId, Running> running_;
   // The node's own fetches, and when each is looked at; soonest first.
   std::deque<std::pair<Instant, ObjectId>> fetches_;
-  Instant next_progress_ = Instant::Infinite();
-  // When the next pull that is not connected then is reported.
-  Instant next_check_ = Instant::Infinite();
+  // When the next reports are due.
+  struct {
+    Instant progress = Instant::Infinite();
+    Instant check = Instant::Infinite();  // of a pull that is not connected by then
+    Instant look = Instant::Infinite();   // at the watches
+  } due_;
   uint64_t started_ = 0;
   uint64_t failed_ = 0;
 };

@@ -174,7 +174,7 @@ TEST_F(PullRunnerTest, APullThatNoLongerNeedsMemoryLeavesTheQueue) {
 
 TEST_F(PullRunnerTest, ProgressIsReportedWhileAPullRuns) {
   StartPull();
-  EXPECT_EQ(runner_.NextDeadline(), Now() + options_.progress_interval);
+  EXPECT_EQ(runner_.NextDeadline(), Now() + PullWatch::kTick) << "looks at the pull";
   ReportDue();
   EXPECT_EQ(Sent(), Kinds{}) << "not yet";
   Pass(options_.progress_interval);
@@ -190,6 +190,30 @@ TEST_F(PullRunnerTest, ProgressIsReportedWhileAPullRuns) {
   Run([&] { plane_.Finish(0, "12345678"); });
   Apply();
   EXPECT_TRUE(runner_.NextDeadline().infinite());
+}
+
+TEST_F(PullRunnerTest, TheRateIsReportedSoonAfterTheFirstBytes) {
+  StartPull();
+  Pass(PullWatch::kTick);
+  Run([&] { plane_.Feed(0, "12345678", 1); });
+  ReportDue();
+  EXPECT_EQ(Sent(), Kinds{}) << "the first bytes";
+  Pass(PullWatch::kTick);
+  ReportDue();
+  Run([&] { plane_.Feed(0, "12345678", 4); });
+  Pass(PullWatch::kTick);
+  ReportDue();
+  ASSERT_EQ(sent_.size(), 1u);
+  const v1::Progress::Pull& pull = sent_[0].progress().pulls(0);
+  EXPECT_EQ(pull.watermarks(0), 5u);
+  EXPECT_DOUBLE_EQ(pull.bytes_per_second(), 100);
+  EXPECT_EQ(pull.window_ns(), 40'000'000u);
+  EXPECT_EQ(pull.silent_ns(), 0u);
+  sent_.clear();
+  Pass(options_.progress_interval - 3 * PullWatch::kTick);
+  ReportDue();
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_DOUBLE_EQ(sent_[0].progress().pulls(0).bytes_per_second(), 20) << "since the start";
 }
 
 TEST_F(PullRunnerTest, UsedMemoryIsReportedSoonAfterItHasChanged) {

@@ -1,0 +1,96 @@
+#include "src/object_store/pulls/pull_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace phalanx::object_store {
+namespace {
+
+// A link has slowed down if two looks together saw less than this share of the rate before.
+constexpr double kSlowedShare = 0.25;
+// The link is silent after this time without a byte, and after twice its longest silence so far. It
+// is reported again a tick later, when every node has reported, and then ever more seldom.
+constexpr absl::Duration kLeastSilence = absl::Milliseconds(30);
+// The weight of the latest rate in the usual one.
+constexpr double kWeight = 0.25;
+
+double BytesPerSecond(uint64_t bytes, absl::Duration time) {
+  return time > absl::ZeroDuration() ? static_cast<double>(bytes) / absl::ToDoubleSeconds(time) : 0;
+}
+
+}  // namespace
+
+PullWatch::PullWatch(Instant now, uint64_t present)
+    : next_look_(now + kTick), last_{now, {present, 0}}, before_last_(last_), bytes_at_(now) {}
+
+PullWatch::Report PullWatch::SinceBeforeLast(Instant now, const Seen& seen) const {
+  const Seen& before = before_last_.seen;
+  return Report{
+      .window = now - before_last_.at,
+      .bytes_per_second = BytesPerSecond(seen.present - before.present, now - before_last_.at),
+      .starved_ns = seen.starved_ns - std::min(seen.starved_ns, before.starved_ns)};
+}
+
+PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
+  const absl::Duration passed = now - last_.at;
+  const double rate = BytesPerSecond(seen.present - last_.seen.present, passed);
+  // The node itself was stopped or busy: the time says nothing about the link.
+  const bool late = passed > tick_ + kTick;
+  const bool first_bytes = usual_ == 0 && rate > 0;
+  Report report = SinceBeforeLast(now, seen);
+  bool news = false;
+  if (first_bytes) {
+    // Not counted: they hold what buffers let through.
+    usual_ = last_rate_ = rate;
+  } else if (rate > 0 && !late) {
+    news = RateIsNews(report, rate);
+  } else if (!late) {
+    news = SilenceIsNews(now - bytes_at_);
+    report.silent = now - bytes_at_;
+  }
+  before_last_ = first_bytes || late ? Mark{now, seen} : last_;
+  last_ = {now, seen};
+  if (rate > 0 || late) bytes_at_ = now;
+  if (rate > 0) {
+    tick_ = kTick;
+  } else if (usual_ > 0) {
+    tick_ = std::clamp<absl::Duration>((now - bytes_at_) / 3, kTick / 2, kMaxTick);
+  } else {
+    tick_ = std::min(2 * tick_, kMaxTick);
+  }
+  next_look_ = now + tick_;
+  return news ? report : Report();
+}
+
+bool PullWatch::RateIsNews(const Report& report, double last_rate) {
+  if (silent_again_ > absl::ZeroDuration()) {
+    longest_silence_ = std::max(longest_silence_, last_.at - bytes_at_);
+    silent_again_ = absl::ZeroDuration();
+  }
+  // Without the last look: the time before a slow part says what the link can do.
+  usual_ += kWeight * (std::exchange(last_rate_, last_rate) - usual_);
+  const bool starved = absl::Nanoseconds(report.starved_ns) * 10 >= report.window;
+  if (report.window < 2 * kTick) return false;
+  // Once: the link can do at least this.
+  if (starved) return !measured_ && !std::exchange(bounded_, true);
+  const bool proof = usual_ * absl::ToDoubleSeconds(report.window) >= kProofBytes;
+  const bool slowed = proof && report.bytes_per_second < kSlowedShare * usual_;
+  if (std::exchange(measured_, true) && !slowed) return false;
+  // From now on this is the usual rate: one report for each time that the link slows down.
+  usual_ = last_rate_ = report.bytes_per_second;
+  return true;
+}
+
+bool PullWatch::SilenceIsNews(absl::Duration quiet) {
+  if (silent_again_ > absl::ZeroDuration()) {
+    if (quiet < silent_again_) return false;
+    silent_again_ = 2 * quiet;
+    return true;
+  }
+  const bool silent = quiet >= kLeastSilence && quiet >= 2 * longest_silence_ &&
+                      usual_ * absl::ToDoubleSeconds(quiet) >= kProofBytes;
+  if (silent) silent_again_ = quiet + kTick;
+  return silent;
+}
+
+}  // namespace phalanx::object_store

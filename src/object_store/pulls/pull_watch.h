@@ -1,0 +1,81 @@
+// PullWatch: when the receiver of a pull reports to the shard earlier than usual: soon after the
+// first bytes, as soon as the sender was not starved, when the link slows down, and when it falls
+// silent.
+//
+// The link itself is the measure: what is slow, and which gap is long, follows from what the link
+// did a moment ago. A rate says nothing about the link while the sender is starved. Silence is no
+// proof against the sender, which may have no bytes itself; the shard compares the reports of
+// several nodes.
+//
+// Pure. Owned by PullRunner, one per running pull; the control loop only.
+#ifndef PHALANX_OBJECT_STORE_PULLS_PULL_WATCH_H_
+#define PHALANX_OBJECT_STORE_PULLS_PULL_WATCH_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "src/common/time/instant.h"
+
+namespace phalanx::object_store {
+
+class PullWatch {
+ public:
+  // The time between two looks while bytes arrive; half of it when they have just ceased. Without
+  // bytes it grows up to kMaxTick.
+  static constexpr absl::Duration kTick = absl::Milliseconds(20);
+  static constexpr absl::Duration kMaxTick = absl::Milliseconds(160);
+  // Less than these bytes of a link's rate prove nothing: they fit into the buffers on the way.
+  static constexpr double kProofBytes = 512 * 1024;
+
+  // What the receiver knows at a look: the bytes that it has, and how long the sender had none.
+  struct Seen {
+    uint64_t present = 0;
+    uint64_t starved_ns = 0;
+  };
+  // What to report; `window` is zero if there is nothing to report.
+  struct Report {
+    absl::Duration window = absl::ZeroDuration();
+    double bytes_per_second = 0;
+    uint64_t starved_ns = 0;
+    absl::Duration silent = absl::ZeroDuration();
+  };
+
+  // The pull begins.
+  PullWatch(Instant now, uint64_t present);
+
+  Instant next_look() const { return next_look_; }
+  // REQUIRES: `now` does not decrease.
+  Report Look(Instant now, const Seen& seen);
+
+ private:
+  // One look and the time before it.
+  struct Mark {
+    Instant at;
+    Seen seen;
+  };
+
+  Report SinceBeforeLast(Instant now, const Seen& seen) const;
+  // Returns true if the rate of the last two looks is to be reported.
+  bool RateIsNews(const Report& report, double last_rate);
+  bool SilenceIsNews(absl::Duration quiet);
+
+  absl::Duration tick_ = kTick;
+  Instant next_look_;
+  Mark last_;              // the look before
+  Mark before_last_;       // the one before that
+  Instant bytes_at_;       // the last look at which new bytes were seen
+  bool measured_ = false;  // a rate was reported
+  bool bounded_ = false;   // a rate was reported for which the sender lacked bytes
+  // The rate a moment ago: of the looks before the last two, the later the more. 0 before the first
+  // bytes.
+  double usual_ = 0;
+  double last_rate_ = 0;
+  // When a silence that was reported is reported again; zero if the link is not silent.
+  absl::Duration silent_again_;
+  // The longest silence from which the link recovered.
+  absl::Duration longest_silence_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_PULLS_PULL_WATCH_H_
