@@ -61,7 +61,8 @@ class EmulatedHosts:
     def __exit__(self, *_):
         for delay in self._delays:
             delay.terminate()
-        self.delay_reports = [delay.communicate()[0].strip() for delay in self._delays]
+        for delay in self._delays:
+            print("link delay:", delay.communicate()[0].strip())
         self._delays = []
         # A link is removed at once; a namespace stays in the kernel until its last closing connection has ended.
         for link in reversed(self._links):
@@ -149,8 +150,12 @@ class EmulatedHosts:
     def _start_delay(self, inner, outer):
         """Starts the process that joins the two ends of a zone's link. A packet crosses two links, a round trip four."""
         one_way_us = round(self.far.round_trip_s / 4 * 1e6)
-        return subprocess.Popen([LINK_DELAY, inner, outer, str(one_way_us), f"{self.far.loss / 2:.6f}"], stdout=subprocess.PIPE,
-                                text=True)
+        command = [LINK_DELAY, inner, outer, str(one_way_us), f"{self.far.loss / 2:.6f}"]
+        delay = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        # It prints this when it carries frames, and ends at once if it cannot.
+        if delay.stdout.readline() != "READY\n":
+            raise RuntimeError(f"{LINK_DELAY} ended: {delay.wait()}")
+        return delay
 
     def _make_host(self, host, bridge):
         namespace, outer = f"{self._tag}n{host}", self._outer(host)

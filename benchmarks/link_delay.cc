@@ -5,9 +5,9 @@
 //
 // MICROSECONDS is the delay in one direction; LOSS is the part of the frames that is dropped, for
 // example 0.001. The devices exist and are up; `ip tuntap add NAME mode tap` makes one. Their
-// queueing disciplines shape the link. Runs until SIGTERM or SIGINT, and then prints one line of
-// JSON: frames and bytes carried, frames lost, dropped because the queue was full, the latest
-// release of a frame after its time, and the CPU time.
+// queueing disciplines shape the link. Prints READY, runs until SIGTERM or SIGINT, and then prints
+// one line of JSON: frames and bytes carried, frames lost, dropped because the queue was full, the
+// latest release of a frame after its time, and the CPU time.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -23,6 +23,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <random>
@@ -172,6 +173,8 @@ int main(int argc, char** argv) {
   const absl::Duration delay = absl::Microseconds(microseconds);
   std::array<Direction, 2> directions = {Direction(inner, outer, delay, loss, 1),
                                          Direction(outer, inner, delay, loss, 2)};
+  std::puts("READY");
+  std::fflush(stdout);
   std::array<pollfd, 3> polled = {pollfd{directions[0].from(), POLLIN, 0},
                                   pollfd{directions[1].from(), POLLIN, 0}, pollfd{stop, POLLIN, 0}};
   while (true) {

@@ -120,16 +120,16 @@ absl::StatusOr<std::shared_ptr<Connection>> OpenAt(const std::string& address,
 absl::StatusOr<std::shared_ptr<Connection>> OpenConnection(const ClientOptions& options) {
   const std::string named = NamedAddress(options);
   if (!named.empty()) return OpenAt(named, options);
-  const auto start = [&options] {
+  const auto start = [&options](absl::string_view refused) {
     return internal::EmbeddedAddress(options.embedded_executable, options.embedded_capacity,
-                                     options.connect_timeout);
+                                     options.connect_timeout, refused);
   };
-  PHALANX_ASSIGN_OR_RETURN(std::string address, start());
+  PHALANX_ASSIGN_OR_RETURN(std::string address, start(""));
   absl::StatusOr<std::shared_ptr<Connection>> connection = OpenAt(address, options);
   if (!absl::IsUnavailable(connection.status())) return connection;
   // A daemon that is being killed looks alive until its descriptors are closed. The second attempt
   // starts a new one.
-  PHALANX_ASSIGN_OR_RETURN(address, start());
+  PHALANX_ASSIGN_OR_RETURN(address, start(address));
   return OpenAt(address, options);
 }
 

@@ -34,6 +34,8 @@ namespace {
 // The descriptor number under which the daemon inherits its end of the pair.
 constexpr int kInheritedFd = 3;
 constexpr size_t kMaxLineBytes = 4096;
+// How long a daemon whose socket is closed can take to end.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(1);
 
 struct Cluster {
   std::string address;
@@ -230,11 +232,12 @@ SharedCluster& OfThisProcess() {
   return *current;
 }
 
-bool Alive(const Cluster& cluster) {
+// Returns false as soon as the daemon has ended, and true if it has not within `patience`.
+bool Alive(const Cluster& cluster, absl::Duration patience) {
   if (cluster.lifeline < 0) return false;
   // The daemon writes only its first line, so anything readable now is its end of file.
   pollfd ready{cluster.lifeline, POLLIN, 0};
-  return poll(&ready, 1, 0) == 0;
+  return poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) == 0;
 }
 
 }  // namespace
@@ -268,11 +271,12 @@ std::vector<std::string> ExecutableCandidates(const std::string& executable) {
 }
 
 absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint64_t capacity_bytes,
-                                            absl::Duration timeout) {
+                                            absl::Duration timeout, absl::string_view refused) {
   SharedCluster& shared = OfThisProcess();
   MutexLock lock(shared.mu);
   Reap(shared.ending);
-  if (!Alive(shared.cluster)) {
+  const bool ending = shared.cluster.address == refused;
+  if (!Alive(shared.cluster, ending ? std::min(timeout, kTimeToEnd) : absl::ZeroDuration())) {
     End(shared.cluster, shared.ending);
     PHALANX_ASSIGN_OR_RETURN(shared.cluster,
                              StartCluster(executable, capacity_bytes, timeout, shared.ending));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace phalanx::internal {
@@ -23,9 +24,10 @@ namespace phalanx::internal {
 // the daemon has died. Errors: NotFound if there is no executable, with the places searched;
 // Unavailable with the daemon's message; DeadlineExceeded. `capacity_bytes` applies only to the
 // call that starts the cluster (0: the daemon's default). So does `executable`; if it is empty, the
-// candidates are tried.
+// candidates are tried. `refused`: the address that was returned before and refused a connection:
+// its daemon is ending, and the call waits up to a second for its end.
 absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint64_t capacity_bytes,
-                                            absl::Duration timeout);
+                                            absl::Duration timeout, absl::string_view refused = "");
 
 // The paths that are searched for the executable, in order: only PHALANX_BINARY if it is set, only
 // `executable` if it is not empty, else beside this program, beside this library, in ../bin

@@ -91,8 +91,8 @@ Instant DeleteWaits::ServedUntil(const ObjectId& id) const {
 bool DeleteWaits::AwaitsConfirmation(const Tombstone& tombstone, const Requester& requester) const {
   const TombstoneTable::Unconfirmed& unconfirmed = tombstones_.UnconfirmedOf(tombstone);
   return std::any_of(unconfirmed.begin(), unconfirmed.end(), [&requester](const auto& entry) {
-    const auto& [holder, session] = entry;
-    return holder.first != requester.node || session != requester.session;
+    const auto& [holder, asked] = entry;
+    return holder.first != requester.node || asked.session != requester.session;
   });
 }
 

@@ -304,7 +304,7 @@ void TombstoneTable::AwaitConfirm(Tombstone& tombstone, const Generation& genera
   Unconfirmed& unconfirmed = GetDetails(tombstone).unconfirmed;
   if (!unconfirmed.contains({node, generation})) LimitUnconfirmed(node, unconfirmed);
   // By session: only what an earlier session left unconfirmed ends with a registration.
-  unconfirmed[{node, generation}] = session;
+  unconfirmed[{node, generation}] = {session, ++asked_};
   unconfirmed_[node].insert(tombstone.id);
 }
 
@@ -312,7 +312,7 @@ void TombstoneTable::LimitUnconfirmed(const NodeKey& node, Unconfirmed& unconfir
   auto earliest = unconfirmed.lower_bound({node, Generation()});
   size_t count = 0;
   for (auto at = earliest; at != unconfirmed.end() && at->first.first == node; ++at, ++count) {
-    if (at->second < earliest->second) earliest = at;
+    if (at->second.number < earliest->second.number) earliest = at;
   }
   if (count >= kMaxUnconfirmedOfNode) unconfirmed.erase(earliest);
 }
@@ -363,7 +363,7 @@ void TombstoneTable::ForgetConfirms(const NodeKey& node, uint64_t session) {
     Unconfirmed& unconfirmed = GetDetails(tombstone).unconfirmed;
     auto at = unconfirmed.lower_bound({node, Generation()});
     while (at != unconfirmed.end() && at->first.first == node) {
-      at = at->second < session ? unconfirmed.erase(at) : std::next(at);
+      at = at->second.session < session ? unconfirmed.erase(at) : std::next(at);
     }
     EndConfirm(node, tombstone);
   }

@@ -88,9 +88,14 @@ static_assert(kMaxObjectBytes < uint64_t{1} << 48 && kMaxSlices < 1 << 8);
 
 class TombstoneTable {
  public:
-  // The nodes that were asked to drop a generation and have not confirmed, with the session in
-  // which they were asked; kNotAsked for a node whose registration decides.
-  using Unconfirmed = absl::btree_map<std::pair<NodeKey, Generation>, uint64_t>;
+  // When a node was asked to drop a generation: in which session, kNotAsked if its registration
+  // decides, and the number of the question.
+  struct Asked {
+    uint64_t session = 0;
+    uint64_t number = 0;
+  };
+  // The nodes that were asked and have not confirmed.
+  using Unconfirmed = absl::btree_map<std::pair<NodeKey, Generation>, Asked>;
 
   explicit TombstoneTable(CoreContext& context) : context_(context) {}
   TombstoneTable(const TombstoneTable&) = delete;
@@ -230,6 +235,7 @@ class TombstoneTable {
   AgeList expired_;
   absl::flat_hash_map<ObjectId, std::unique_ptr<Details>> details_;
   absl::btree_map<NodeKey, absl::flat_hash_set<ObjectId>> unconfirmed_;  // by node
+  uint64_t asked_ = 0;                                                   // questions so far
   std::vector<ObjectId> confirmed_;
 };
 

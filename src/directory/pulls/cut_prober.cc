@@ -44,9 +44,11 @@ void CutProber::ProbeSender(const NodeKey& receiver, Node& sender) {
   Node::ReachRound& round = sender.reach_round;
   if (round.next > context_.now) return;
   if (round.end <= context_.now) {
+    // Continues behind the nodes of the last round: a large cluster has more than one round asks.
+    const NodeKey last = round.last.valid() ? round.last : sender.key;
     round = Node::ReachRound();
     round.end = context_.now + context_.options.lease;
-    round.last = sender.key;
+    round.last = last;
   }
   // Until the nodes that are asked now have answered.
   round.next = context_.now + context_.options.lease / kBatchesInLease;

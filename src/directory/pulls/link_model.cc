@@ -141,15 +141,15 @@ std::optional<T> LinkModel::Recent<T>::Quantile(double share) const {
   return sorted_[static_cast<size_t>(share * static_cast<double>(sorted_.size()))];
 }
 
-void LinkModel::NodeSpeed::Add(Sample sample) {
+void LinkModel::NodeSpeed::Add(Sample sample, Instant since) {
   auto at = std::find_if(last.begin(), last.end(),
                          [&sample](const Sample& other) { return other.peer == sample.peer; });
-  if (at != last.end()) {
+  if (at == last.end()) {
+    --at;
+  } else if (at->at >= since) {
     // What was known before holds within the new bounds, and the new ones within the old.
     if (sample.rate <= at->most) sample.most = std::min(at->most, sample.most);
     sample.rate = std::clamp(at->rate, sample.rate, sample.most);
-  } else {
-    --at;
   }
   *at = sample;
   // The latest first: a new peer replaces the one that was measured least recently.
@@ -179,7 +179,7 @@ void LinkModel::RecordSpeeds(const Endpoint& sender, const Endpoint& receiver, d
     // That the node can do at least what it did before, or what slow ones do, is no news.
     const double known = std::max(speed.BestWithout(0, since), kSlowShare * fast.value_or(0));
     const bool news = !std::isinf(most) || rate > known;
-    if (news) speed.Add({peer.node.node, &node == &sender, rate, most, now});
+    if (news) speed.Add({peer.node.node, &node == &sender, rate, most, now}, since);
     return speed.BestWithout(0, since);
   };
   add(sender, receiver);

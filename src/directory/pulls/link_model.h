@@ -184,7 +184,8 @@ class LinkModel {
     static constexpr int kJudged = 2;
     std::array<Sample, 4> last;
 
-    void Add(Sample sample);
+    // A sample with the same peer from before `since` does not count.
+    void Add(Sample sample, Instant since);
     // The best rate since then, but for that with `peer`; 0 if there is none. `sent`: only of what
     // the node sent, or received.
     double BestWithout(uint64_t peer, Instant since, std::optional<bool> sent = {}) const;

@@ -28,6 +28,9 @@ constexpr absl::Duration kSilencePerPull = absl::Milliseconds(25);
 // A slow receiver makes room for fast ones if this makes it later by at most this factor.
 constexpr double kLittleLater = 1.25;
 
+// A complete member reports nothing, so its last report says nothing about it.
+bool Waits(const RelayTree::Member& member) { return !member.complete() && member.progress.silent; }
+
 int Load(const RelayTree::Member& member) {
   int load = 0;
   for (const int at_level : member.load) load += at_level;
@@ -134,10 +137,20 @@ double PullPlanner::Shared(const Member& receiver, Instant since) const {
   return known == most ? std::min<double>(most, sum / rate) : most;
 }
 
-bool PullPlanner::MayMove(const Member& member) {
-  if (member.progress.moves < kMaxMoves) return true;
-  ++moves_refused_;
+bool PullPlanner::MayMove(Member* member) {
+  int& moves = member->progress.moves;
+  if (moves < kMaxMoves) return true;
+  // Counted once, not with each report.
+  if (moves == kMaxMoves) {
+    ++moves;
+    ++moves_refused_;
+  }
   return false;
+}
+
+void PullPlanner::Blame(Member* receiver, const Member* sender) {
+  receiver->progress.blamed = sender->endpoint.node;
+  ++receiver->progress.moves;
 }
 
 // ---- a node whose link is slow
@@ -176,7 +189,8 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
   tree.SetSlow(receiver, true, static_cast<uint64_t>(rate));
   std::vector<Member*> moved = Receivers(receiver);
   // On trial it goes below the last of them: a chain stays a chain.
-  if (!fast.has_value() && MayMove(*receiver)) {
+  if (!fast.has_value() && MayMove(receiver)) {
+    ++receiver->progress.moves;
     moved.push_back(receiver);
     return moved;
   }
@@ -187,6 +201,7 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
 std::vector<PullPlanner::Member*> PullPlanner::LeaveIfSooner(RelayTree& tree, Member* receiver,
                                                              Instant now) {
   const Member* sender = receiver->sender();
+  if (!MayMove(receiver)) return {};
   const Choice other = Choose(tree, receiver, now, sender->endpoint.node);
   if (other.sender == nullptr || other.troubled || other.finish.infinite()) return {};
   // What a node that is behind will do is only expected.
@@ -197,8 +212,8 @@ std::vector<PullPlanner::Member*> PullPlanner::LeaveIfSooner(RelayTree& tree, Me
       TransferTime(tree.Missing(*receiver), receiver->progress.bytes_per_second);
   // A slow receiver nearly level with its link has little to gain, and its rate is noise.
   const double much = receiver->slow_receiver ? LinkModel::kSlowShare : kMuchSooner;
-  if (other.finish - now > much * left || !MayMove(*receiver)) return {};
-  receiver->progress.blamed = sender->endpoint.node;
+  if (other.finish - now > much * left) return {};
+  Blame(receiver, sender);
   return {receiver};
 }
 
@@ -218,6 +233,7 @@ std::vector<PullPlanner::Member*> PullPlanner::LetFastOnesPass(RelayTree& tree, 
                           links_.SlowNode(sender->endpoint, now).has_value();
   if (was_sender && !links_.SlowNode(slow->endpoint, now).has_value()) {
     tree.SetSlow(slow, false, 0);
+    tree.SetLeaf(slow, false);
     return LeaveIfSooner(tree, slow, now);
   }
   if (report.link_limited && !sender->slow_receiver) {
@@ -225,6 +241,7 @@ std::vector<PullPlanner::Member*> PullPlanner::LetFastOnesPass(RelayTree& tree, 
   }
   const bool in_the_way = !sender->slow_receiver && Load(*sender) > 0;
   if (!in_the_way) return report.early ? std::vector<Member*>() : LeaveIfSooner(tree, slow, now);
+  if (!MayMove(slow)) return {};
   const Choice other = Choose(tree, slow, now, sender->endpoint.node);
   if (other.sender == nullptr || other.troubled || other.sender->tier() == Tier::kLeaf) return {};
   const Member& below = *other.sender;
@@ -235,8 +252,8 @@ std::vector<PullPlanner::Member*> PullPlanner::LetFastOnesPass(RelayTree& tree, 
                       links_.CanDo(below.endpoint, now) >= needed;
   const absl::Duration left = TransferTime(tree.Missing(*slow), std::min(rate, needed));
   const bool later = !other.finish.infinite() && other.finish - now > kLittleLater * left;
-  if (!proven || later || !MayMove(*slow)) return {};
-  slow->progress.blamed = sender->endpoint.node;
+  if (!proven || later) return {};
+  Blame(slow, sender);
   return {slow};
 }
 
@@ -259,18 +276,20 @@ std::vector<PullPlanner::Member*> PullPlanner::LeaveSilentSender(RelayTree& tree
                                                                  Instant now) {
   Member* sender = receiver->sender();
   // A sender that has reported the same waits for bytes itself.
-  if (sender->progress.silent || !MayMove(*receiver)) return {};
+  if (Waits(*sender) || !MayMove(receiver)) return {};
   const Choice other = Choose(tree, receiver, now, sender->endpoint.node);
-  if (other.sender == nullptr || other.troubled || other.sender->progress.silent) return {};
-  receiver->progress.blamed = sender->endpoint.node;
+  if (other.sender == nullptr || other.troubled || Waits(*other.sender)) return {};
+  Blame(receiver, sender);
   for (auto* feed = sender->first_receiver; feed != nullptr; feed = feed->next) {
     // The sender delivers to another node: only this link is silent.
     if (!feed->receiver->progress.silent) return {receiver};
   }
+  // A complete one sends no report that would show the end of it.
+  if (sender->complete()) return {receiver};
   tree.SetLeaf(sender, true);
   // It stays where it is, since only this link need be silent: it does not count against its own
   // sender until its next report.
-  if (!sender->complete()) tree.SetSlow(sender, true, 0);
+  tree.SetSlow(sender, true, 0);
   return {receiver};
 }
 
@@ -376,8 +395,8 @@ std::vector<PullPlanner::Member*> PullPlanner::MakeLeaf(RelayTree& tree, Member*
 std::vector<PullPlanner::Member*> PullPlanner::Receivers(Member* sender) {
   std::vector<Member*> receivers;
   for (auto* feed = sender->first_receiver; feed != nullptr; feed = feed->next) {
-    if (!MayMove(*feed->receiver)) continue;
-    feed->receiver->progress.blamed = sender->endpoint.node;
+    if (!MayMove(feed->receiver)) continue;
+    Blame(feed->receiver, sender);
     receivers.push_back(feed->receiver);
   }
   return receivers;

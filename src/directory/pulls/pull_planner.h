@@ -118,7 +118,7 @@ class PullPlanner {
 
   // Forgets failures that are older than a lease.
   void Tick(Instant now) { pairs_.Tick(now); }
-  // Moves that were not made because the receiver had been moved kMaxMoves times.
+  // Receivers that were not moved again because they had been moved kMaxMoves times.
   uint64_t moves_refused() const { return moves_refused_; }
   // Candidates examined since the start: measures the planner's work.
   uint64_t candidates_examined() const { return examined_; }
@@ -180,8 +180,10 @@ class PullPlanner {
   // As SharedBy, and at most what all receivers of the sender get together; 1 if another of them
   // gets much more, so that the receiver's own end limits it.
   double Shared(const Member& receiver, Instant since) const;
-  // Counts a refusal if it returns false.
-  bool MayMove(const Member& member);
+  // Counts the refusal of a member's next move.
+  bool MayMove(Member* member);
+  // The receiver is moved away from that sender.
+  static void Blame(Member* receiver, const Member* sender);
   // Each of the following returns the members to move, in this order.
   // A receiver that gets much less than fast ones do: it leaves a slow sender, or the members below
   // it pass it.

@@ -279,7 +279,6 @@ void PullScheduler::MoveToBetterSender(Object& object, RelayTree::Member* receiv
   // none.
   Requeue(object, key);
   ++context_.counters.relieved;
-  ++receiver->progress.moves;
   Assign(object, *node, object.wants.at(key), choice.sender, choice.finish);
 }
 

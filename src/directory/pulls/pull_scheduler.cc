@@ -466,7 +466,7 @@ void PullScheduler::Requeue(Object& object, const NodeKey& key) {
   const auto found = object.wants.find(key);
   if (found == object.wants.end() || found->second.state != WantState::kPulling) return;
   EndFeeds(object, key);
-  // With its old order: a node whose sender failed keeps its place before later receivers.
+  // With its old order, which is a part of its key in `waiting`.
   object.waiting.insert({found->second.order, key});
   ++waiting_wants_;
 }

@@ -167,6 +167,7 @@ void RelayTree::SetLight(Feed* feed, uint64_t light) {
 }
 
 void RelayTree::SetSlow(Member* member, bool slow, uint64_t rate) {
+  if (member->slow_receiver == slow && member->slow_rate == rate) return;
   Unlist(member);
   member->slow_receiver = slow;
   member->slow_rate = rate;

@@ -88,7 +88,8 @@ class RelayTree {
     bool silent = false;
     // The sender from which it was moved because that sender delivered too little.
     NodeKey blamed;
-    // How often the pull was moved although it worked.
+    // How often the pull was moved for its link or its sender's although it worked; one more if it
+    // was not moved again.
     int moves = 0;
   };
 

@@ -12,6 +12,8 @@ namespace phalanx::object_store {
 namespace {
 
 constexpr absl::Duration kDialDelay = absl::Milliseconds(1);
+// Between two looks at links, which visit every pull: many pulls share a wake-up.
+constexpr absl::Duration kLookPause = absl::Milliseconds(10);
 
 }  // namespace
 
@@ -206,24 +208,30 @@ void PullRunner::SendProgress() {
 }
 
 void PullRunner::SendEarlyProgress(Instant now) {
-  ProgressMessages messages;
-  due_.look = Instant::Infinite();
-  // In the order of ids, so that a simulation replays exactly.
-  for (const PullManager::Running& pull : pulls_.RunningPulls()) {
-    Running& running = running_.at(pull.id);
+  absl::flat_hash_map<ObjectId, PullWatch::Report> news;
+  Instant next = Instant::Infinite();
+  for (auto& [id, running] : running_) {
     if (running.watch.next_look() <= now) {
       const PullWatch::Report report =
           running.watch.Look(now, {running.copy->buffer->bytes_present(),
                                    running.progress->starved_ns.load(std::memory_order_relaxed)});
-      if (report.window > absl::ZeroDuration()) {
-        v1::Progress::Pull& out = AddProgress(pull, messages);
-        out.set_bytes_per_second(report.bytes_per_second);
-        out.set_window_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(report.window)));
-        out.set_window_starved_ns(report.starved_ns);
-        out.set_silent_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(report.silent)));
-      }
+      if (report.window > absl::ZeroDuration()) news[id] = report;
     }
-    due_.look = std::min(due_.look, running.watch.next_look());
+    next = std::min(next, running.watch.next_look());
+  }
+  due_.look = next.infinite() ? next : std::max(next, now + kLookPause);
+  if (news.empty()) return;
+  ProgressMessages messages;
+  // In the order of ids, so that a simulation replays exactly.
+  for (const PullManager::Running& pull : pulls_.RunningPulls()) {
+    const auto found = news.find(pull.id);
+    if (found == news.end()) continue;
+    const PullWatch::Report& report = found->second;
+    v1::Progress::Pull& out = AddProgress(pull, messages);
+    out.set_bytes_per_second(report.bytes_per_second);
+    out.set_window_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(report.window)));
+    out.set_window_starved_ns(report.starved_ns);
+    out.set_silent_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(report.silent)));
   }
   Send(std::move(messages));
 }

@@ -97,8 +97,8 @@ class PullRunner {
   void SendProgress();
   // Reports pulls that are not connected when they should be.
   void CheckConnections(Instant now);
-  // The progress of the pulls whose link has slowed down, fallen silent or recovered, or was
-  // measured for the first time.
+  // The progress of the pulls whose link has slowed down or fallen silent, or was measured
+  // for the first time.
   void SendEarlyProgress(Instant now);
   // Messages by shard.
   using ProgressMessages = std::map<int, v1::NodeMessage>;

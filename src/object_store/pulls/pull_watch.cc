@@ -37,18 +37,23 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   // The node itself was stopped or busy: the time says nothing about the link.
   const bool late = passed > tick_ + kTick;
   const bool first_bytes = usual_ == 0 && rate > 0;
+  const bool recovered = rate > 0 && silent_again_ > absl::ZeroDuration();
   Report report = SinceBeforeLast(now, seen);
   bool news = false;
   if (first_bytes) {
     // Not counted: they hold what buffers let through.
     usual_ = last_rate_ = rate;
+  } else if (recovered) {
+    // Nor these: with the silence before them, they would be a slow link's.
+    longest_silence_ = std::max(longest_silence_, last_.at - bytes_at_);
+    silent_again_ = absl::ZeroDuration();
   } else if (rate > 0 && !late) {
     news = RateIsNews(report, rate);
   } else if (!late) {
     news = SilenceIsNews(now - bytes_at_);
     report.silent = now - bytes_at_;
   }
-  before_last_ = first_bytes || late ? Mark{now, seen} : last_;
+  before_last_ = first_bytes || recovered || late ? Mark{now, seen} : last_;
   last_ = {now, seen};
   if (rate > 0 || late) bytes_at_ = now;
   if (rate > 0) {
@@ -63,10 +68,6 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
 }
 
 bool PullWatch::RateIsNews(const Report& report, double last_rate) {
-  if (silent_again_ > absl::ZeroDuration()) {
-    longest_silence_ = std::max(longest_silence_, last_.at - bytes_at_);
-    silent_again_ = absl::ZeroDuration();
-  }
   // Without the last look: the time before a slow part says what the link can do.
   usual_ += kWeight * (std::exchange(last_rate_, last_rate) - usual_);
   const bool starved = absl::Nanoseconds(report.starved_ns) * 10 >= report.window;
