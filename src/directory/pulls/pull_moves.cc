@@ -275,6 +275,9 @@ std::vector<PullPlanner::Member*> PullPlanner::MakeRoom(RelayTree& tree, const M
 std::vector<PullPlanner::Member*> PullPlanner::LeaveSilentSender(RelayTree& tree, Member* receiver,
                                                                  Instant now) {
   Member* sender = receiver->sender();
+  // A connection to a far region has gaps of a round trip until its window has grown; on a new one
+  // it would grow from the start again.
+  if (Crosses(sender->endpoint.locality, receiver->endpoint.locality)) return {};
   // A sender that has reported the same waits for bytes itself.
   if (Waits(*sender) || !MayMove(receiver)) return {};
   const Choice other = Choose(tree, receiver, now, sender->endpoint.node);

@@ -241,6 +241,34 @@ TEST_P(TwoZones, ALostCrossingIsReplacedByOneCrossing) {
 
 INSTANTIATE_TEST_SUITE_P(UnmeasuredAndMeasured, TwoZones, ::testing::Bool());
 
+// A connection to another region has gaps of a round trip at first, and a new one has them again.
+TEST(BroadcastPlannerTest, ASilentSenderIsLeftAtOnceUnlessItIsInAnotherZone) {
+  for (const bool far : {false, true}) {
+    SCOPED_TRACE(far);
+    Harness h;
+    const auto a = UpMany(h, 2, "a", {{"zone", "a"}});
+    const NodeKey b = h.Up("b", {{"zone", far ? "b" : "a"}});
+    h.Create(a[0], x, {.size = 64 * kMiB, .complete = true});
+    h.Want(a[1], x);
+    h.Finish(a[1], x);
+    h.Want(b, x);
+    const NodeKey sender = h.SenderOf(b, x);
+    for (const absl::Duration silent : {absl::Milliseconds(40), absl::Milliseconds(80)}) {
+      const v1::PullReport report = h.ReportOf(b, x, false);
+      v1::NodeMessage message;
+      v1::Progress::Pull& pull = *message.mutable_progress()->add_pulls();
+      pull.set_object_id(report.object_id());
+      *pull.mutable_generation() = report.generation();
+      pull.set_plan_id(report.plan_id());
+      pull.add_watermarks(kMiB);
+      pull.set_window_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(silent)));
+      pull.set_silent_ns(pull.window_ns());
+      ASSERT_TRUE(h.Send(b, message).ok());
+    }
+    EXPECT_EQ(h.SenderOf(b, x) == sender, far);
+  }
+}
+
 TEST(BroadcastPlannerTest, ZonesWithAFastLinkBetweenThemAreOne) {
   Harness h;
   const auto a = UpMany(h, 2, "a", {{"zone", "a"}});
