@@ -57,7 +57,8 @@ PullReceiver::~PullReceiver() {
 void PullReceiver::Start() {
   timing_.Begin(executor_.Now());
   writer_.Control(FrameType::kOpen, pull_, EncodeOpen(), options_.checksums ? kWithChecksums : 0);
-  ArmStallTimer();
+  // Without the round trips, which take a system call: most pulls end before this time.
+  ArmStallTimer(options_.stall_timeout);
   Drive();
 }
 
@@ -261,9 +262,8 @@ void PullReceiver::Release(bool reusable) {
   observer_.StreamReleased(std::move(stream));
 }
 
-void PullReceiver::ArmStallTimer() {
+void PullReceiver::ArmStallTimer(absl::Duration patience) {
   const Instant now = executor_.Now();
-  const absl::Duration patience = Patience();
   const Instant due = timing_.last_byte() + patience;
   stall_timer_ = executor_.RunAt(due > now ? due : now + patience, [this] { OnStallTimer(); });
 }
@@ -282,8 +282,9 @@ void PullReceiver::OnStallTimer() {
   const Instant last =
       DefectActive(Defect::kStarvedCountedAsStalled) ? timing_.last_segment() : timing_.last_byte();
   const absl::Duration silence = executor_.Now() - last;
-  if (silence < Patience() || DefectActive(Defect::kStallNotDetected)) {
-    ArmStallTimer();
+  const absl::Duration patience = Patience();
+  if (silence < patience || DefectActive(Defect::kStallNotDetected)) {
+    ArmStallTimer(patience);
     return;
   }
   FinishTurn(absl::DeadlineExceededError(

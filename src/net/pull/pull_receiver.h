@@ -90,7 +90,7 @@ class PullReceiver final : private FrameSink {
   absl::Status ReadAvailable();
   bool FinishTurn(const absl::Status& status);
   void OnStallTimer();
-  void ArmStallTimer();
+  void ArmStallTimer(absl::Duration patience);
   // How long the sender can be silent.
   absl::Duration Patience() const;
   void ReportOutcome(absl::Status status);
