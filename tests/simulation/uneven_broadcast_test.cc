@@ -200,9 +200,8 @@ std::vector<double> LargeBroadcasts(double slow_share, uint64_t seed) {
   std::vector<double> times;
   for (int i = 0; i < 3; ++i) {
     times.push_back(Broadcast(crowd, plan).fast);
-    // A chain of a thousand has reports of every kind. With links alike, one pull in a hundred is
-    // moved in vain at most.
-    EXPECT_LE(crowd.moves(), slow_share == 0 ? 10u : 200u);
+    // A chain of a thousand has reports of every kind: with links alike, none of them moves a pull.
+    EXPECT_LE(crowd.moves(), slow_share == 0 ? 0u : 200u);
   }
   return times;
 }
@@ -210,7 +209,7 @@ std::vector<double> LargeBroadcasts(double slow_share, uint64_t seed) {
 TEST(UnevenBroadcastTest, OneInTwentyOfAThousandNodesCostsTheOthersATenth) {
   const std::vector<double> alike = LargeBroadcasts(0, 1);
   const double even = alike.back();
-  EXPECT_LE(*std::max_element(alike.begin(), alike.end()), 9.2) << "as a chain without moves";
+  EXPECT_LE(*std::max_element(alike.begin(), alike.end()), 10) << "a chain";
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     PHALANX_TRACE_SEED(seed);
     const std::vector<double> times = LargeBroadcasts(0.05, seed);
