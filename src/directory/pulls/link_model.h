@@ -123,8 +123,8 @@ class LinkModel {
   // The most that the node was seen to send or receive; 0 if it was never measured.
   double CanDo(const Endpoint& node, Instant now) const;
 
-  // A rate below this share of another is much slower. Less than a half, with a margin: that is what
-  // two pulls that share a link have, and the relays below them.
+  // A rate below this share of another is much slower. Less than a half, with a margin: that is
+  // what two pulls that share a link have, and the relays below them.
   static constexpr double kSlowShare = 0.4;
 
   // The cost of the boundary around the domains of `inner`: slow if links that cross it carry less
