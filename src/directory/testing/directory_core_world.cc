@@ -518,7 +518,7 @@ void World::OnDeliver(Node& node, const v1::Deliver& m) {
   node.fetches.erase(fetch);
 }
 
-void World::GiveUp(Node& node, const ObjectId& id, PlanId order) {
+void World::GiveUp(Node& node, const ObjectId id, PlanId order) {
   node.wants.erase(id);
   node.lacking.erase(id);
   if (const auto at = node.locals.find(id); at != node.locals.end()) node.locals.erase(at);

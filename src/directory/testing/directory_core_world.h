@@ -116,7 +116,7 @@ class World {
   void DrawCuts();
   bool Cut(const Node& receiver, const NodeKey& sender) const;
   // The node does not want the object any more. `order`: that of a Fetch, or 0.
-  void GiveUp(Node& node, const ObjectId& id, PlanId order);
+  void GiveUp(Node& node, ObjectId id, PlanId order);
   void Fail(Node& node, const ObjectId& id, absl::StatusCode code);
   bool SendOne(Node& node);
   bool ReceiveOne(Node& node);
