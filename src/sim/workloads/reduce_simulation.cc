@@ -137,17 +137,20 @@ class ReduceSimulation final : public ClientSimulation {
     return absl::OkStatus();
   }
 
-  // Checks that an error to a caller has a cause in the run.
-  void CheckEnds(const Round& round) {
+  bool SourceDeleted(const Round& round) const {
     const auto deleted = [this](int source) {
       return sources_[static_cast<size_t>(source)].deleted;
     };
-    const bool source_deleted = std::any_of(round.sources.begin(), round.sources.end(), deleted) ||
-                                std::any_of(round.added.begin(), round.added.end(), deleted);
+    return std::any_of(round.sources.begin(), round.sources.end(), deleted) ||
+           std::any_of(round.added.begin(), round.added.end(), deleted);
+  }
+
+  // Checks that an error to a caller has a cause in the run.
+  void CheckEnds(const Round& round) {
     for (const Call& call : round.calls) {
       if (!call.ended || call.status.ok()) continue;
       const bool explained =
-          (absl::IsNotFound(call.status) && (round.deleted || source_deleted)) ||
+          (absl::IsNotFound(call.status) && (round.deleted || SourceDeleted(round))) ||
           (absl::IsDeadlineExceeded(call.status) && !call.deadline.infinite()) ||
           (absl::IsAlreadyExists(call.status) && round.open) ||
           (absl::IsInvalidArgument(call.status) && plan_.alike) ||
@@ -684,14 +687,19 @@ class ReduceSimulation final : public ClientSimulation {
 
   // Additions can be missing if the reduction was restarted after it had ended, or after the nodes
   // that knew them died. A reduction ends at its deadline even for callers that are unknown to
-  // the shard, and a caller can get that answer later.
+  // the shard, and a caller can get that answer later. It also ends when it is closed and a source
+  // was deleted; a second close ends a later reduction of the same target.
   bool MustHaveAdded(const Round& round, const Generation& generation, const NodeKey& adder) {
     const Instant now = cluster_.scheduler().now();
     const bool failed_before = std::any_of(
         round.calls.begin(), round.calls.end(),
         [now](const Call& call) { return call.ended ? !call.status.ok() : call.deadline <= now; });
     const bool only = round.seen.empty() || round.seen.contains(generation);
-    return round.num_objects == 0 && !round.deleted && !failed_before && only &&
+    const auto closes =
+        std::count_if(round.additions.begin(), round.additions.end(),
+                      [](const Addition& addition) { return addition.source == kClosing; });
+    const bool again = closes > 1 && SourceDeleted(round);
+    return round.num_objects == 0 && !round.deleted && !failed_before && !again && only &&
            round.seen.size() <= 1 && cluster_.FindNode(adder) >= 0;
   }
 
