@@ -181,7 +181,10 @@ TEST_P(LossAtAnyTime, AReturningPartialCopyDoesNotEndTheLoss) {
   h_.Want(c_, x);
   EXPECT_THAT(ReasonAt(h_, c_), HasSubstr("is left"));
   h_.Delete(c_, x);
-  EXPECT_EQ(h_.Last(c_, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
+  h_.Confirm(b_, x, lost_);
+  const auto reply = h_.Last(c_, v1::ShardMessage::kDeleteReply);
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->delete_reply().code(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Learning, LossAtAnyTime, ::testing::Bool());
