@@ -2,6 +2,7 @@
 
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -60,11 +61,13 @@ TEST(ResolverTest, WithoutAThreadANameIsUnavailableAndTheNextIsFound) {
   std::promise<Resolver::Addresses> in_vain, found;
   {
     const ::phalanx::testing::NoThreads no_threads;
-    resolver.LookUp({"host", 1}, loop, [&](auto addresses) { in_vain.set_value(addresses); });
+    resolver.LookUp({"host", 1}, loop,
+                    [&](auto addresses) { in_vain.set_value(std::move(addresses)); });
   }
   EXPECT_THAT(in_vain.get_future().get(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("host:1")));
-  resolver.LookUp({"host", 1}, loop, [&](auto addresses) { found.set_value(addresses); });
+  resolver.LookUp({"host", 1}, loop,
+                  [&](auto addresses) { found.set_value(std::move(addresses)); });
   PHALANX_EXPECT_OK(found.get_future().get());
 }
 
