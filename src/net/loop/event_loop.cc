@@ -249,9 +249,12 @@ class EventLoop::Impl {
     const bool sleep = inbox_.Take(/*may_sleep=*/timers_.Next() > MonotonicNow(), batch_);
     if (sleep) {
       alarm_.SetBy(timers_.Next());
+      // Other ready descriptors follow in the next turns. To look for them here would be one more
+      // wait in the kernel for each wake-up, mostly for nothing.
       context_.run_one();
+    } else {
+      context_.poll();
     }
-    context_.poll();
     // Only after a sleep: without one, the batch is already taken and must not be swapped again.
     if (sleep) inbox_.Take(/*may_sleep=*/false, batch_);
     now_ = MonotonicNow();
