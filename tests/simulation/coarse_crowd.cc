@@ -37,6 +37,7 @@ class CoarseCrowd::World {
 
   std::vector<uint64_t> hops_sent;  // by node
   std::vector<uint64_t> hops_received;
+  uint64_t hops_crossed = 0;
   std::vector<absl::Duration> finished;
   uint64_t moves = 0;
   int depth = 0;
@@ -63,6 +64,8 @@ class CoarseCrowd::World {
     bool open = true;
     uint64_t sent = 0;
     int on_the_way = 0;
+    int window = 0;     // the hops that it can have on the way
+    Instant delivered;  // hops arrive in order: none before this
     bool starved = true;
     Instant last_arrival;
     absl::Duration starved_for;
@@ -111,6 +114,14 @@ class CoarseCrowd::World {
   absl::Duration HopTime(int node) const {
     return absl::Seconds(static_cast<double>(plan.hop_bytes) / nodes_[node].bytes_per_second);
   }
+  int ZoneOf(int node) const { return node * plan.zones / plan.nodes; }
+  bool Far(int a, int b) const { return ZoneOf(a) != ZoneOf(b); }
+  absl::Duration Latency(int a, int b) const { return Far(a, b) ? plan.far.latency : plan.latency; }
+  absl::Duration ToShard(int node) const { return Latency(0, node); }
+  // How long the pull's next hop needs from its sender's link to the receiver's.
+  absl::Duration Way(Pull& pull);
+  // The receiver has read a hop.
+  void Acknowledged(Pull& pull);
   double RateOf(int node) const {
     const auto index = static_cast<size_t>(node);
     const bool own = index < plan.rates.size() && plan.rates[index] > 0;
@@ -118,6 +129,7 @@ class CoarseCrowd::World {
   }
 
   Random random_;
+  std::map<std::pair<int, int>, Instant> far_free_;  // by zones: when the link has sent all it has
   CoarseShard shard_;
   Instant now_;
   std::vector<Node> nodes_;
@@ -134,7 +146,7 @@ class CoarseCrowd::World {
 CoarseCrowd::World::World(const CrowdPlan& crowd)
     : plan(crowd),
       random_(crowd.seed),
-      shard_(directory::DirectoryOptions(), crowd.nodes, crowd.seed, crowd.listener),
+      shard_(directory::DirectoryOptions(), crowd.nodes, crowd.seed, crowd.listener, crowd.zones),
       now_(shard_.start()),
       nodes_(crowd.nodes) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -151,7 +163,7 @@ void CoarseCrowd::World::TakeOutbox() {
   for (const DirectoryCore::Outgoing& out : shard_.TakeOutbox()) {
     if (!out.message.has_assign()) continue;
     const int to = CoarseShard::NodeOf(out.to);
-    After(plan.latency, [this, to, assign = out.message.assign()] { Assign(to, assign); });
+    After(ToShard(to), [this, to, assign = out.message.assign()] { Assign(to, assign); });
   }
 }
 
@@ -208,10 +220,11 @@ void CoarseCrowd::World::Assign(int receiver, const v1::Assign& assign) {
   pull->assign = assign;
   pull->sent = node.hops[object];
   pull->hops_reported = pull->sent;
+  pull->window = Far(pull->sender, receiver) ? 2 : plan.window_hops;
   pull->last_arrival = now_;
   pull->watch = object_store::PullWatch(now_, pull->sent * plan.hop_bytes);
   node.pulls[object] = pull;
-  After(plan.latency, [this, pull] {
+  After(Latency(pull->sender, receiver), [this, pull] {
     if (!pull->open) return;
     pull->sent = nodes_[pull->receiver].hops[pull->object];
     nodes_[pull->sender].pushes.push_back(pull);
@@ -233,7 +246,7 @@ void CoarseCrowd::World::Send(int key) {
   if (sender.sending || Postponed(key, [this, key] { Send(key); })) return;
   const auto next =
       std::find_if(sender.pushes.begin(), sender.pushes.end(), [&](const PullPtr& pull) {
-        return pull->sent < sender.hops[pull->object] && pull->on_the_way < plan.window_hops;
+        return pull->sent < sender.hops[pull->object] && pull->on_the_way < pull->window;
       });
   if (next == sender.pushes.end()) return;
   const PullPtr pull = *next;
@@ -248,12 +261,31 @@ void CoarseCrowd::World::Send(int key) {
 void CoarseCrowd::World::Sent(const PullPtr& pull) {
   nodes_[pull->sender].sending = false;
   ++pull->sent;
-  After(plan.latency, [this, pull] {
+  After(Way(*pull), [this, pull] {
     std::deque<PullPtr>& arriving = nodes_[pull->receiver].arriving;
     arriving.push_back(pull);
     if (arriving.size() == 1) Receive(pull->receiver);
   });
   Send(pull->sender);
+}
+
+absl::Duration CoarseCrowd::World::Way(Pull& pull) {
+  if (!Far(pull.sender, pull.receiver)) return plan.latency;
+  ++hops_crossed;
+  Instant& free = far_free_[{ZoneOf(pull.sender), ZoneOf(pull.receiver)}];
+  free = std::max(free, now_) +
+         absl::Seconds(static_cast<double>(plan.hop_bytes) / plan.far.bytes_per_second);
+  const bool lost = random_.Chance(plan.far.loss);
+  pull.delivered = std::max(pull.delivered, free + (lost ? 3 : 1) * plan.far.latency);
+  return pull.delivered - now_;
+}
+
+void CoarseCrowd::World::Acknowledged(Pull& pull) {
+  --pull.on_the_way;
+  if (!Far(pull.sender, pull.receiver)) return;
+  // No more than the link holds in two round trips.
+  const double most = 4 * absl::ToDoubleSeconds(plan.far.latency) * plan.far.bytes_per_second;
+  if (pull.window * static_cast<double>(plan.hop_bytes) < most) ++pull.window;
 }
 
 void CoarseCrowd::World::Receive(int receiver) {
@@ -264,9 +296,15 @@ void CoarseCrowd::World::Receive(int receiver) {
     const PullPtr pull = node.arriving.front();
     node.arriving.pop_front();
     if (!node.arriving.empty()) Receive(receiver);
-    --pull->on_the_way;
     if (pull->open) Arrived(pull);
-    Send(pull->sender);
+    if (!Far(pull->sender, receiver)) {
+      Acknowledged(*pull);
+      return Send(pull->sender);
+    }
+    After(plan.far.latency, [this, pull] {
+      Acknowledged(*pull);
+      Send(pull->sender);
+    });
   });
 }
 
@@ -295,12 +333,12 @@ void CoarseCrowd::World::ReportComplete(const Pull& pull) {
   report.set_plan_id(pull.assign.plan_id());
   report.set_complete(true);
   report.add_watermarks(plan.size_bytes);
-  report.set_first_byte_ns(2 * absl::ToInt64Nanoseconds(plan.latency));
+  report.set_first_byte_ns(2 * absl::ToInt64Nanoseconds(Latency(pull.sender, pull.receiver)));
   report.set_bytes_per_second(pull.rate.bytes_per_second());
   report.set_starved_ns(absl::ToInt64Nanoseconds(pull.starved_for));
   const int receiver = pull.receiver;
   Close(*nodes_[receiver].pulls[pull.object]);
-  After(plan.latency, [this, receiver, message] { Deliver(receiver, message); });
+  After(ToShard(receiver), [this, receiver, message] { Deliver(receiver, message); });
 }
 
 v1::Progress::Pull& CoarseCrowd::World::AddProgress(const Pull& pull,
@@ -323,7 +361,8 @@ void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
   progress.set_bytes_per_second(static_cast<double>(bytes) /
                                 absl::ToDoubleSeconds(kProgressInterval));
   pull->hops_reported = hops;
-  After(plan.latency, [this, to = pull->receiver, message] { Deliver(to, message); });
+  progress.set_starved_ns(absl::ToInt64Nanoseconds(pull->starved_for + pull->watch.Quiet(now_)));
+  After(ToShard(pull->receiver), [this, to = pull->receiver, message] { Deliver(to, message); });
   After(kProgressInterval, [this, pull] { ReportProgress(pull); });
 }
 
@@ -340,13 +379,13 @@ void CoarseCrowd::World::Look(const PullPtr& pull) {
   progress.set_window_ns(absl::ToInt64Nanoseconds(report.window));
   progress.set_window_starved_ns(report.starved_ns);
   progress.set_silent_ns(absl::ToInt64Nanoseconds(report.silent));
-  After(plan.latency, [this, to = pull->receiver, message] { Deliver(to, message); });
+  After(ToShard(pull->receiver), [this, to = pull->receiver, message] { Deliver(to, message); });
 }
 
 // All nodes send all their Gets at once; the order of arrival is drawn.
 void CoarseCrowd::World::StartGets(int sources) {
   for (int receiver = 0; receiver < plan.nodes; ++receiver) {
-    absl::Duration wait = plan.latency + absl::Microseconds(random_.Below(3000));
+    absl::Duration wait = ToShard(receiver) + absl::Microseconds(random_.Below(3000));
     if (static_cast<size_t>(receiver) < plan.ask_at.size()) wait = plan.ask_at[receiver];
     for (int i = 1; i < plan.nodes; ++i) {
       const int source = (receiver + i) % plan.nodes;
@@ -376,6 +415,7 @@ absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
   Delete();
   hops_sent.assign(plan.nodes, 0);
   hops_received.assign(plan.nodes, 0);
+  hops_crossed = 0;
   finished.assign(plan.nodes, absl::InfiniteDuration());
   changes_ = plan.changes;
   depth = 0;
@@ -429,6 +469,10 @@ double CoarseCrowd::most_sent() const {
 }
 int CoarseCrowd::depth() const { return world_->depth; }
 absl::Duration CoarseCrowd::finished(int node) const { return world_->finished[node]; }
+double CoarseCrowd::crossed() const {
+  return static_cast<double>(world_->hops_crossed * world_->plan.hop_bytes) /
+         static_cast<double>(world_->plan.size_bytes);
+}
 uint64_t CoarseCrowd::moves() const { return world_->moves; }
 void CoarseCrowd::SetChanges(std::vector<CrowdChange> changes) {
   world_->plan.changes = std::move(changes);

@@ -30,6 +30,15 @@ struct CrowdChange {
   absl::Duration lasts = absl::InfiniteDuration();
 };
 
+// The link that joins two zones, in each direction. A lost hop arrives a round trip later, and
+// those behind it wait for it. A pull begins with two hops in flight, and one more for each that
+// arrived.
+struct FarLink {
+  absl::Duration latency;  // one way
+  double bytes_per_second = 125e6;
+  double loss = 0;  // of the hops
+};
+
 struct CrowdPlan {
   int nodes = 8;
   uint64_t size_bytes = 32 << 20;
@@ -43,6 +52,9 @@ struct CrowdPlan {
   // By node: when its requests reach the shard, in place of a drawn moment.
   std::vector<absl::Duration> ask_at = {};
   std::vector<CrowdChange> changes = {};
+  // Neighbours are in one zone; the shard is in the first one.
+  int zones = 1;
+  FarLink far = {};
   OutgoingListener listener = {};
 };
 
@@ -63,6 +75,8 @@ class CoarseCrowd {
   absl::Duration finished(int node) const;
   // The bytes that arrived at the node beyond the objects that it got.
   uint64_t bytes_twice(int node) const;
+  // What crossed from one zone to another, in objects.
+  double crossed() const;
   // The pulls that worked and were moved.
   uint64_t moves() const;
   // Applies to later calls.

@@ -23,7 +23,7 @@ absl::Duration CpuTime() {
 }  // namespace
 
 CoarseShard::CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed,
-                         OutgoingListener listener)
+                         OutgoingListener listener, int zones)
     : start_(kCoreStart + 2 * options.lease),
       listener_(std::move(listener)),
       core_(options, kCoreStart, Random(seed)) {
@@ -33,6 +33,7 @@ CoarseShard::CoarseShard(const directory::DirectoryOptions& options, int nodes, 
     directory::ToProto(KeyOf(node), info.mutable_key());
     info.set_name(absl::StrCat("n", node));
     info.set_address(absl::StrCat("n", node, ":1"));
+    if (zones > 1) (*info.mutable_labels())["zone"] = absl::StrCat("z", node * zones / nodes);
     core_.NodeUp(info, start_);
     v1::NodeMessage begin, end;
     begin.mutable_register_begin();

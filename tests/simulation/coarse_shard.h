@@ -20,9 +20,10 @@ using OutgoingListener = std::function<void(const directory::DirectoryCore::Outg
 
 class CoarseShard {
  public:
-  // Nodes are numbered from 0. An empty listener is not called.
+  // Nodes are numbered from 0. With several zones, neighbours are labelled with the same one. An
+  // empty listener is not called.
   CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed = 1,
-              OutgoingListener listener = {});
+              OutgoingListener listener = {}, int zones = 1);
 
   // The instant at which all nodes have registered. No message can be delivered earlier.
   Instant start() const { return start_; }

@@ -268,6 +268,8 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
   }
   // The pair's least, not the sample: one delayed sample must not raise the cluster's median.
   latencies_.Add(*pair.Get(options_.forget_after, now));
+  latency_by_level_[static_cast<int>(NearnessOf(sender.locality, receiver.locality))].Add(
+      latency, options_.forget_after, now);
 }
 
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
@@ -307,12 +309,16 @@ std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const E
     const auto least = pair->second.link.latency.Get(options_.forget_after, now);
     if (least.has_value()) return least;
   }
-  const PairKey labels{LabelClass(sender.locality), LabelClass(receiver.locality)};
-  if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
-    const auto least = found->second.latency.Get(options_.forget_after, now);
-    if (least.has_value()) return least;
-  }
-  return latencies_.Quantile(0.5);
+  const auto least = LatencyByLabels(sender, receiver, now);
+  return least.has_value() ? least : latencies_.Quantile(0.5);
+}
+
+std::optional<absl::Duration> LinkModel::LatencyByLabels(const Endpoint& sender,
+                                                         const Endpoint& receiver,
+                                                         Instant now) const {
+  const auto found = by_labels_.find({LabelClass(sender.locality), LabelClass(receiver.locality)});
+  if (found == by_labels_.end()) return std::nullopt;
+  return found->second.latency.Get(options_.forget_after, now);
 }
 
 std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& receiver,
@@ -367,6 +373,17 @@ LinkModel::Boundary LinkModel::BoundaryAround(Nearness inner, Instant now) const
     return *across < 0.5 * *inside ? Boundary::kSlow : Boundary::kAlike;
   }
   return Boundary::kUnknown;
+}
+
+bool LinkModel::FarAround(Nearness inner, Instant now) const {
+  const int level = static_cast<int>(inner);
+  const auto inside = latency_by_level_[level].Get(options_.forget_after, now);
+  for (int outer = level + 1; outer < kNearnessLevels && inside.has_value(); ++outer) {
+    const auto across = latency_by_level_[outer].Get(options_.forget_after, now);
+    if (!across.has_value()) continue;
+    return *across > kFarLatency && *across > kFarTimes * *inside;
+  }
+  return false;
 }
 
 }  // namespace phalanx::directory

@@ -94,6 +94,9 @@ class LinkModel {
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
+  // The least latency between nodes with these labels; nothing if it was not measured.
+  std::optional<absl::Duration> LatencyByLabels(const Endpoint& sender, const Endpoint& receiver,
+                                                Instant now) const;
   // The medians of the cluster's last measurements.
   std::optional<absl::Duration> MedianLatency() const;
   // The lower quartile of the latencies: less than the median if many were taken at once, each
@@ -131,6 +134,8 @@ class LinkModel {
   // than half of what links inside carry, alike otherwise, unknown if either was not measured.
   enum class Boundary { kUnknown, kSlow, kAlike };
   Boundary BoundaryAround(Nearness inner, Instant now) const;
+  // Returns true if round trips across that boundary were measured to be much longer than inside.
+  bool FarAround(Nearness inner, Instant now) const;
 
   size_t pairs() const { return pairs_.size(); }
 
@@ -237,12 +242,17 @@ class LinkModel {
   static constexpr double kAssumedRate = 125e6;
   static constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
 
+  // A round trip across a boundary is long above this, and above so many of those inside.
+  static constexpr absl::Duration kFarLatency = absl::Milliseconds(5);
+  static constexpr int kFarTimes = 4;
+
   const Options options_;
   absl::flat_hash_map<PairKey, Pair> pairs_;
   std::list<PairKey> by_age_;  // front: measured last
   // Keyed by (zone and rack of the sender, of the receiver); bounded like the pairs.
   absl::flat_hash_map<PairKey, LabelLink> by_labels_;
   std::array<SmoothRate, kNearnessLevels> by_level_;
+  std::array<LeastLatency, kNearnessLevels> latency_by_level_;
   // Nodes without their incarnation; bounded like the pairs.
   absl::flat_hash_map<uint64_t, NodeSpeed> speeds_;
   Recent<double> rates_;

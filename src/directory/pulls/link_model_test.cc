@@ -268,6 +268,25 @@ TEST(LinkModelTest, ABoundaryIsSlowWhenLinksAcrossCarryLessThanHalf) {
   EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kSlow);
 }
 
+TEST(LinkModelTest, ABoundaryIsFarWhenRoundTripsAcrossAreMuchLonger) {
+  LinkModel model;
+  model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(145), kStart);
+  EXPECT_FALSE(model.FarAround(Nearness::kZone, kStart)) << "nothing is known of the inside";
+  model.RecordLatency(At(1, "a"), At(2, "a"), absl::Milliseconds(30), kStart);
+  EXPECT_TRUE(model.FarAround(Nearness::kZone, kStart));
+  EXPECT_EQ(model.LatencyByLabels(At(4, "a"), At(5, "b"), kStart), absl::Milliseconds(145));
+  EXPECT_FALSE(model.LatencyByLabels(At(4, "a"), At(5, "c"), kStart).has_value());
+  model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(100), kStart);
+  EXPECT_FALSE(model.FarAround(Nearness::kZone, kStart)) << "not four times as long";
+}
+
+TEST(LinkModelTest, ABoundaryWithinABuildingIsNotFar) {
+  LinkModel model;
+  model.RecordLatency(At(1, "a"), At(2, "a"), absl::Microseconds(50), kStart);
+  model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(2), kStart);
+  EXPECT_FALSE(model.FarAround(Nearness::kZone, kStart));
+}
+
 TEST(PlaceTest, NearnessIsTheInnermostSharedLabel) {
   const Locality here = At(1, "a", "1", "x").locality;
   EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "x").locality), Nearness::kHost);

@@ -25,6 +25,8 @@ constexpr double kMuchSooner = 0.8;
 constexpr double kEarlyShare = 0.7;
 // A link that several pulls share is silent after so much time for each of them.
 constexpr absl::Duration kSilencePerPull = absl::Milliseconds(25);
+// A lost packet holds back those behind it for a round trip, and can be lost again.
+constexpr int kFarGaps = 3;
 // A slow receiver makes room for fast ones if this makes it later by at most this factor.
 constexpr double kLittleLater = 1.25;
 
@@ -51,7 +53,8 @@ std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Membe
   if (receiver->progress.silent) {
     // Pulls that share a link have gaps.
     const int shared = SharedBy(*receiver->feeds.front(), report.since);
-    const bool certain = report.silent_again && sample.silent >= shared * kSilencePerPull;
+    const absl::Duration gap = shared * kSilencePerPull + GapAbove(*sender, now);
+    const bool certain = report.silent_again && sample.silent >= gap;
     return certain ? LeaveSilentSender(tree, receiver, now) : std::vector<Member*>();
   }
   if (report.link_limited && !receiver->slow_receiver) {
@@ -272,6 +275,18 @@ std::vector<PullPlanner::Member*> PullPlanner::MakeRoom(RelayTree& tree, const M
 
 // ---- a sender that sends nothing
 
+absl::Duration PullPlanner::GapAbove(const Member& relay, Instant now) const {
+  if (relay.crossings == 0) return absl::ZeroDuration();
+  const Member* receiver = &relay;
+  for (const Member* at = relay.sender(); at != nullptr; receiver = at, at = at->sender()) {
+    if (!Crosses(at->endpoint.locality, receiver->endpoint.locality)) continue;
+    const std::optional<absl::Duration> round_trip =
+        links_.LatencyByLabels(at->endpoint, receiver->endpoint, now);
+    return round_trip.has_value() ? kFarGaps * *round_trip : absl::InfiniteDuration();
+  }
+  return absl::ZeroDuration();
+}
+
 std::vector<PullPlanner::Member*> PullPlanner::LeaveSilentSender(RelayTree& tree, Member* receiver,
                                                                  Instant now) {
   Member* sender = receiver->sender();
@@ -305,6 +320,8 @@ PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& recei
   const double rate = receiver.progress.bytes_per_second;
   if (starved || receiver.slow_receiver || rate <= 0) return Pace::kFine;
   const Member& sender = *receiver.sender();
+  // A far link is no measure for those inside, nor the reverse, and is slow to start.
+  if (Crosses(sender.endpoint.locality, receiver.endpoint.locality)) return Pace::kFine;
   const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
   const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
   // A receiver that is nearly level with its sender is not slow, it has little to receive.
@@ -354,6 +371,8 @@ bool PullPlanner::SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant 
 bool PullPlanner::SenderIsCrowded(RelayTree& tree, Member* receiver, Instant now) {
   const Member& sender = *receiver->sender();
   if (sender.receivers <= tree.fan_out() || receiver->progress.bytes_per_second <= 0) return false;
+  // A feed across does not count as a receiver, and a new connection to a far region starts slowly.
+  if (Crosses(sender.endpoint.locality, receiver->endpoint.locality)) return false;
   const absl::Duration left =
       TransferTime(tree.Missing(*receiver), receiver->progress.bytes_per_second);
   if (left < kWorthMoving) return false;

@@ -96,8 +96,11 @@ PullPlanner::Best PullPlanner::BestOfTier(Search& search, RelayTree::Tier tier, 
     if (here.sender == nullptr) continue;
     if (best.sender == nullptr || Better(here, best, search.now)) best = here;
     // Senders further out are compared only if links across are known to be as good.
-    const auto boundary = links_.BoundaryAround(static_cast<Nearness>(level), search.now);
-    if (boundary != LinkModel::Boundary::kAlike) break;
+    const auto boundary = static_cast<Nearness>(level);
+    if (links_.FarAround(boundary, search.now) ||
+        links_.BoundaryAround(boundary, search.now) != LinkModel::Boundary::kAlike) {
+      break;
+    }
   }
   return best;
 }

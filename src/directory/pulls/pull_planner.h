@@ -196,6 +196,9 @@ class PullPlanner {
   // A slow receiver below a sender of fast ones: goes where it is in no node's way.
   std::vector<Member*> LetFastOnesPass(RelayTree& tree, Member* slow, const Report& report,
                                        Instant now);
+  // How long a relay that works can be silent because its bytes come from a far zone or rack;
+  // infinite if the way from there was never measured.
+  absl::Duration GapAbove(const Member& relay, Instant now) const;
   std::vector<Member*> LeaveSilentSender(RelayTree& tree, Member* receiver, Instant now);
   // The pace of a pull, and which end makes it crawl.
   enum class Pace { kFine, kSenderCrawls, kReceiverCrawls };

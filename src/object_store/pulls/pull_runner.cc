@@ -202,6 +202,9 @@ void PullRunner::SendProgress() {
     const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
     const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
     if (seconds > 0) out.set_bytes_per_second(static_cast<double>(bytes) / seconds);
+    // A gap is counted when it ends, and this one has not ended.
+    const absl::Duration quiet = running.watch.Quiet(now);
+    out.set_starved_ns(out.starved_ns() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(quiet)));
   }
   Send(std::move(messages));
   due_.progress = running_.empty() ? Instant::Infinite() : now + options_.progress_interval;

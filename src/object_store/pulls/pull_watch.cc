@@ -82,14 +82,22 @@ bool PullWatch::RateIsNews(const Report& report, double last_rate) {
   return true;
 }
 
+bool PullWatch::TooLongForTheLink(absl::Duration quiet) const {
+  return quiet >= kLeastSilence && usual_ * absl::ToDoubleSeconds(quiet) >= kProofBytes;
+}
+
+absl::Duration PullWatch::Quiet(Instant now) const {
+  const absl::Duration quiet = now - bytes_at_;
+  return TooLongForTheLink(quiet) ? quiet : absl::ZeroDuration();
+}
+
 bool PullWatch::SilenceIsNews(absl::Duration quiet) {
   if (silent_again_ > absl::ZeroDuration()) {
     if (quiet < silent_again_) return false;
     silent_again_ = 2 * quiet;
     return true;
   }
-  const bool silent = quiet >= kLeastSilence && quiet >= 2 * longest_silence_ &&
-                      usual_ * absl::ToDoubleSeconds(quiet) >= kProofBytes;
+  const bool silent = TooLongForTheLink(quiet) && quiet >= 2 * longest_silence_;
   if (silent) silent_again_ = quiet + kTick;
   return silent;
 }

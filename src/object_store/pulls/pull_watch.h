@@ -44,6 +44,9 @@ class PullWatch {
   PullWatch(Instant now, uint64_t present);
 
   Instant next_look() const { return next_look_; }
+  // How long there has been no byte, if that is more than the link needs for them; zero otherwise.
+  // The sender may lack them: a rate of this time says nothing about the link.
+  absl::Duration Quiet(Instant now) const;
   // REQUIRES: `now` does not decrease.
   Report Look(Instant now, const Seen& seen);
 
@@ -58,6 +61,7 @@ class PullWatch {
   // Returns true if the rate of the last two looks is to be reported.
   bool RateIsNews(const Report& report, double last_rate);
   bool SilenceIsNews(absl::Duration quiet);
+  bool TooLongForTheLink(absl::Duration quiet) const;
 
   absl::Duration tick_ = kTick;
   Instant next_look_;

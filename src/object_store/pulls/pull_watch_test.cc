@@ -70,6 +70,21 @@ TEST_F(PullWatchTest, ASilentLinkIsReportedTwiceAndThenSeldom) {
   EXPECT_FALSE(Pass(absl::Milliseconds(40), 0).has_value());
 }
 
+TEST_F(PullWatchTest, AGapIsQuietOnlyIfTheLinkNeedsLess) {
+  Pass(absl::Milliseconds(500), kRate);
+  EXPECT_EQ(watch_.Quiet(now_), absl::ZeroDuration());
+  Pass(absl::Milliseconds(100), 0);
+  EXPECT_GE(watch_.Quiet(now_), absl::Milliseconds(90));
+  Pass(absl::Milliseconds(100), kRate);
+  EXPECT_EQ(watch_.Quiet(now_), absl::ZeroDuration());
+}
+
+TEST_F(PullWatchTest, ASlowLinkIsNotQuietBetweenItsBytes) {
+  Pass(absl::Milliseconds(500), 1e6);
+  Pass(absl::Milliseconds(100), 0);
+  EXPECT_EQ(watch_.Quiet(now_), absl::ZeroDuration());
+}
+
 TEST_F(PullWatchTest, ARateIsReportedOnceStarvedAndOnceNot) {
   // Half of the time the sender has no bytes.
   int reports = 0;
