@@ -28,6 +28,12 @@ using directory::DirectoryCore;
 using directory::FromProto;
 using directory::ToProto;
 
+directory::DirectoryOptions OptionsOf(const CrowdPlan& plan) {
+  directory::DirectoryOptions options;
+  options.relay_bytes = plan.relay_bytes;
+  return options;
+}
+
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 
 class CoarseCrowd::World {
@@ -146,7 +152,7 @@ class CoarseCrowd::World {
 CoarseCrowd::World::World(const CrowdPlan& crowd)
     : plan(crowd),
       random_(crowd.seed),
-      shard_(directory::DirectoryOptions(), crowd.nodes, crowd.seed, crowd.listener, crowd.zones),
+      shard_(OptionsOf(crowd), crowd.nodes, crowd.seed, crowd.listener, crowd.zones),
       now_(shard_.start()),
       nodes_(crowd.nodes) {
   for (size_t i = 0; i < nodes_.size(); ++i) {

@@ -43,6 +43,8 @@ struct CrowdPlan {
   int nodes = 8;
   uint64_t size_bytes = 32 << 20;
   uint64_t hop_bytes = 64 << 10;
+  // DirectoryOptions::relay_bytes: the hop for which the shard plans.
+  uint64_t relay_bytes = directory::DirectoryOptions().relay_bytes;
   double bytes_per_second = 125e6;
   absl::Duration latency = absl::Microseconds(100);  // one way, to a node or to the shard
   int window_hops = 8;

@@ -171,7 +171,7 @@ TEST(UnevenBroadcastTest, ThreeSlowNodesOfTwelveThatWereMeasuredHoldUpNone) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     PHALANX_TRACE_SEED(seed);
     const Times times = ThreeSlowOfTwelve(seed, 5);
-    EXPECT_LE(times.fast, 1.2);
+    EXPECT_LE(times.fast, 1.08);
     EXPECT_LE(times.slow, 1.1);
   }
 }
@@ -181,17 +181,18 @@ TEST(UnevenBroadcastTest, ThreeSlowNodesOfTwelveAreFoundInTheFirstBroadcast) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     PHALANX_TRACE_SEED(seed);
     const Times times = ThreeSlowOfTwelve(seed, 1);
-    EXPECT_LE(times.fast, 4);
+    EXPECT_LE(times.fast, 3);
     EXPECT_LE(times.slow, 1.5);
     sum += times.fast;
   }
-  EXPECT_LE(sum / 20, 2.7) << "20 without moves: the slowest node feeds others";
+  EXPECT_LE(sum / 20, 2) << "20 without moves: the slowest node feeds others";
 }
 
 // The times of the fast nodes in three broadcasts to a thousand nodes.
 std::vector<double> LargeBroadcasts(double slow_share, uint64_t seed) {
   CrowdPlan plan = Plan(1000, seed);
   plan.hop_bytes = 128 << 10;
+  plan.relay_bytes = plan.hop_bytes;
   Random random(seed);
   for (int n = 1; n < plan.nodes; ++n) {
     if (random.Chance(slow_share)) plan.rates[static_cast<size_t>(n)] = kSlow;
@@ -209,11 +210,11 @@ std::vector<double> LargeBroadcasts(double slow_share, uint64_t seed) {
 TEST(UnevenBroadcastTest, OneInTwentyOfAThousandNodesCostsTheOthersATenth) {
   const std::vector<double> alike = LargeBroadcasts(0, 1);
   const double even = alike.back();
-  EXPECT_LE(*std::max_element(alike.begin(), alike.end()), 10) << "a chain";
+  EXPECT_LE(*std::max_element(alike.begin(), alike.end()), 4.2);
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     PHALANX_TRACE_SEED(seed);
     const std::vector<double> times = LargeBroadcasts(0.05, seed);
-    EXPECT_LE(times.front(), 20) << "nothing was measured";
+    EXPECT_LE(times.front(), 5) << "nothing was measured";
     EXPECT_LE(times.back(), 1.1 * even);
   }
 }

@@ -151,6 +151,9 @@ struct Want {
   // `near_until`.
   ObjectId near_object;
   std::optional<Instant> near_until;
+  // A slow node is served after this, so that fast nodes that ask at the same time are placed
+  // first.
+  std::optional<Instant> yields_until;
 };
 
 // A generation that is not the adopted one, on the node that created it. Written by Standbys.

@@ -119,6 +119,8 @@ class LinkModel {
   // ---- single nodes
   // The rate that one in four receivers reaches or exceeds; nothing with fewer than two.
   std::optional<double> FastRate() const;
+  // The most that one of these receivers had.
+  std::optional<double> FastestRate() const { return nodes_.Quantile(0.99); }
   // Returns the rate of a node whose own link is much slower than those of the fast nodes; nothing
   // for other nodes.
   std::optional<double> SlowNode(const Endpoint& node, Instant now) const;

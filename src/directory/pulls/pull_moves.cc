@@ -21,8 +21,12 @@ constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
 // A pull that shares its sender by mistake is moved if it takes less than this share of the time
 // elsewhere.
 constexpr double kMuchSooner = 0.8;
-// A report of a short time must show more.
+// A report of a short time must show more, the first one most of all.
 constexpr double kEarlyShare = 0.7;
+constexpr double kSecondShare = 0.85;
+constexpr absl::Duration kSecondWindow = absl::Milliseconds(80);
+// A receiver with this share of what its sender receives is limited by it.
+constexpr double kFollows = 0.9;
 // A link that several pulls share is silent after so much time for each of them.
 constexpr absl::Duration kSilencePerPull = absl::Milliseconds(25);
 // A lost packet holds back those behind it for a round trip, and can be lost again.
@@ -104,12 +108,13 @@ PullPlanner::Report PullPlanner::TakeReport(Member* receiver, const Sample& samp
     progress.starved_ns = sample.starved_ns;
   }
   Report report{.early = early, .silent_again = silent_again, .since = since};
+  if (early) report.trust = passed < kSecondWindow ? kEarlyShare : kSecondShare;
   const Member* sender = receiver->sender();
   if (sender == nullptr || progress.silent) return report;
   // Starved for more than a tenth of the time, the receiver has the rate of the sender's own
   // sender.
   report.link_limited = starved * 10 < passed;
-  if (!report.link_limited) {
+  if (!report.link_limited || FollowsSlowSender(*sender, sample.bytes_per_second)) {
     links_.RecordLeast(sender->endpoint, receiver->endpoint, sample.bytes_per_second, now);
     return report;
   }
@@ -121,6 +126,12 @@ PullPlanner::Report PullPlanner::TakeReport(Member* receiver, const Sample& samp
   links_.RecordRate(sender->endpoint, receiver->endpoint, rate, Shared(*receiver, report.since),
                     now);
   return report;
+}
+
+bool PullPlanner::FollowsSlowSender(const Member& sender, double rate) const {
+  const double offered = sender.complete() ? 0 : sender.progress.bytes_per_second;
+  const double fastest = links_.FastestRate().value_or(0);
+  return offered > 0 && rate >= kFollows * offered && rate < LinkModel::kSlowShare * fastest;
 }
 
 double PullPlanner::Shared(const Member& receiver, Instant since) const {
@@ -172,7 +183,7 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
     // its own receivers, which costs little if the sender was the slow one.
     if (left < kWorthMoving || receiver->receivers == 0 || !tree.TakeTrial()) return {};
   } else {
-    const double share = (report.early ? kEarlyShare : 1) * LinkModel::kSlowShare;
+    const double share = report.trust * LinkModel::kSlowShare;
     // Bytes arrive in pieces: the last one can be about to be complete.
     const double most = rate + relay_bytes_ / absl::ToDoubleSeconds(now - report.since);
     if (most * Shared(*receiver, report.since) >= share * *fast) return {};

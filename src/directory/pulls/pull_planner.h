@@ -171,12 +171,16 @@ class PullPlanner {
   // What a report is of.
   struct Report {
     bool early = false;         // of a short time
+    double trust = 1;           // in a rate of that time: less than this share of another is less
     bool silent_again = false;  // the second one in a row of a silent link
     Instant since;
     bool link_limited = false;  // the sender was hardly starved
   };
   // Records the sample in the member, and in the link model if it says something about the link.
   Report TakeReport(Member* receiver, const Sample& sample, Instant now);
+  // Returns true if that rate is what the sender receives itself, and much less than others have:
+  // it says nothing about the receiver.
+  bool FollowsSlowSender(const Member& sender, double rate) const;
   // As SharedBy, and at most what all receivers of the sender get together; 1 if another of them
   // gets much more, so that the receiver's own end limits it.
   double Shared(const Member& receiver, Instant since) const;

@@ -18,6 +18,11 @@ constexpr absl::Duration kPullWork = absl::Microseconds(100);
 constexpr absl::Duration kMaxNearWait = absl::Milliseconds(100);
 constexpr size_t kMaxNearWaiters = 64;
 
+// A slow receiver, which would take a part of a fast node's link, waits for this share of its own
+// time for fast ones that ask at the same time, and at most this long.
+constexpr double kYieldShare = 0.015;
+constexpr absl::Duration kMostYield = absl::Milliseconds(20);
+
 // A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
 
@@ -303,6 +308,10 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     objects_.SetTimer(object, *want.near_until);
     return true;
   }
+  if (YieldsToFastNodes(object, node, want)) {
+    objects_.SetTimer(object, *want.yields_until);
+    return true;
+  }
   // The planner needs the receiver as a member; it is removed again if there is no sender.
   const bool joined_now = tree.Find(node.key) == nullptr;
   const Copy none;
@@ -371,6 +380,16 @@ bool PullScheduler::AwaitsNearNode(const Object& object, const NodeKey& key, Wan
   if (!near.valid()) return false;
   const RelayTree::Member* member = object.tree->Find(near);
   return member == nullptr || !member->rooted();
+}
+
+bool PullScheduler::YieldsToFastNodes(const Object& object, const Node& node, Want& want) const {
+  // Once for each want: a later pull of it continues where an earlier one ended.
+  if (!want.yields_until.has_value()) {
+    const auto rate = planner_.links().SlowNode(node.endpoint, context_.now);
+    const double once = rate.has_value() ? static_cast<double>(object.info.size_bytes) / *rate : 0;
+    want.yields_until = context_.now + std::min(kYieldShare * absl::Seconds(once), kMostYield);
+  }
+  return *want.yields_until > context_.now;
 }
 
 bool PullScheduler::AwaitsRelay(Object& object, const NodeKey& key, Round& round) {

@@ -134,6 +134,8 @@ class PullScheduler final : public ObjectPulls {
   NodeKey NearNodeOf(const Object& object, const NodeKey& key, const Want& want);
   // Returns true while the want waits for its near node to receive some of the object.
   bool AwaitsNearNode(const Object& object, const NodeKey& key, Want& want);
+  // Returns true while the node, which is known to be slow, lets faster ones be placed first.
+  bool YieldsToFastNodes(const Object& object, const Node& node, Want& want) const;
   // Returns true if the node, all senders of which have failed it, is passed over: until the others
   // are planned, or until its relay can send.
   bool AwaitsRelay(Object& object, const NodeKey& key, Round& round);

@@ -11,6 +11,8 @@ constexpr double kSlowedShare = 0.25;
 // The link is silent after this time without a byte, and after twice its longest silence so far. It
 // is reported again a tick later, when every node has reported, and then ever more seldom.
 constexpr absl::Duration kLeastSilence = absl::Milliseconds(30);
+// The second report of a rate is of this time.
+constexpr absl::Duration kSecondWindow = absl::Milliseconds(80);
 // The weight of the latest rate in the usual one.
 constexpr double kWeight = 0.25;
 
@@ -23,12 +25,11 @@ double BytesPerSecond(uint64_t bytes, absl::Duration time) {
 PullWatch::PullWatch(Instant now, uint64_t present)
     : next_look_(now + kTick), last_{now, {present, 0}}, before_last_(last_), bytes_at_(now) {}
 
-PullWatch::Report PullWatch::SinceBeforeLast(Instant now, const Seen& seen) const {
-  const Seen& before = before_last_.seen;
-  return Report{
-      .window = now - before_last_.at,
-      .bytes_per_second = BytesPerSecond(seen.present - before.present, now - before_last_.at),
-      .starved_ns = seen.starved_ns - std::min(seen.starved_ns, before.starved_ns)};
+PullWatch::Report PullWatch::Since(const Mark& mark, Instant now, const Seen& seen) {
+  const Seen& before = mark.seen;
+  return Report{.window = now - mark.at,
+                .bytes_per_second = BytesPerSecond(seen.present - before.present, now - mark.at),
+                .starved_ns = seen.starved_ns - std::min(seen.starved_ns, before.starved_ns)};
 }
 
 PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
@@ -38,7 +39,7 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   const bool late = passed > tick_ + kTick;
   const bool first_bytes = usual_ == 0 && rate > 0;
   const bool recovered = rate > 0 && silent_again_ > absl::ZeroDuration();
-  Report report = SinceBeforeLast(now, seen);
+  Report report = Since(before_last_, now, seen);
   bool news = false;
   if (first_bytes) {
     // Not counted: they hold what buffers let through.
@@ -48,7 +49,13 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
     longest_silence_ = std::max(longest_silence_, last_.at - bytes_at_);
     silent_again_ = absl::ZeroDuration();
   } else if (rate > 0 && !late) {
+    const bool measured = measured_;
     news = RateIsNews(report, rate);
+    if (!measured) first_ = Mark{now, seen};
+    if (!news && SecondIsDue(Since(first_, now, seen))) {
+      report = Since(first_, now, seen);
+      news = true;
+    }
   } else if (!late) {
     news = SilenceIsNews(now - bytes_at_);
     report.silent = now - bytes_at_;
@@ -80,6 +87,12 @@ bool PullWatch::RateIsNews(const Report& report, double last_rate) {
   // From now on this is the usual rate: one report for each time that the link slows down.
   usual_ = last_rate_ = report.bytes_per_second;
   return true;
+}
+
+bool PullWatch::SecondIsDue(const Report& report) {
+  if (!measured_ || second_ || report.window < kSecondWindow) return false;
+  second_ = true;
+  return absl::Nanoseconds(report.starved_ns) * 10 < report.window;
 }
 
 bool PullWatch::TooLongForTheLink(absl::Duration quiet) const {

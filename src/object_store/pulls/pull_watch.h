@@ -1,6 +1,6 @@
 // PullWatch: when the receiver of a pull reports to the shard earlier than usual: soon after the
-// first bytes, as soon as the sender was not starved, when the link slows down, and when it falls
-// silent.
+// first bytes, as soon as the sender was not starved, once more after twice that time, when the
+// link slows down, and when it falls silent.
 //
 // The link itself is the measure: what is slow, and which gap is long, follows from what the link
 // did a moment ago. A rate says nothing about the link while the sender is starved. Silence is no
@@ -57,9 +57,11 @@ class PullWatch {
     Seen seen;
   };
 
-  Report SinceBeforeLast(Instant now, const Seen& seen) const;
+  static Report Since(const Mark& mark, Instant now, const Seen& seen);
   // Returns true if the rate of the last two looks is to be reported.
   bool RateIsNews(const Report& report, double last_rate);
+  // Returns true, once, if `report` is of enough time since the first report of the link's rate.
+  bool SecondIsDue(const Report& report);
   bool SilenceIsNews(absl::Duration quiet);
   bool TooLongForTheLink(absl::Duration quiet) const;
 
@@ -69,6 +71,8 @@ class PullWatch {
   Mark before_last_;       // the one before that
   Instant bytes_at_;       // the last look at which new bytes were seen
   bool measured_ = false;  // a rate was reported
+  Mark first_;             // when that was
+  bool second_ = false;    // it was reported once more
   bool bounded_ = false;   // a rate was reported for which the sender lacked bytes
   // The rate a moment ago: of the looks before the last two, the later the more. 0 before the first
   // bytes.

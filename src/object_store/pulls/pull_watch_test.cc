@@ -49,6 +49,15 @@ TEST_F(PullWatchTest, TheRateIsReportedOnceSoonAfterTheFirstBytes) {
   EXPECT_FALSE(Pass(absl::Seconds(5), kRate).has_value());
 }
 
+TEST_F(PullWatchTest, TheRateIsReportedOnceMoreOfALongerTime) {
+  ASSERT_TRUE(Pass(absl::Milliseconds(60), kRate).has_value());
+  const auto second = Pass(absl::Milliseconds(80), kRate / 2);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->window, 4 * PullWatch::kTick);
+  EXPECT_NEAR(second->bytes_per_second, kRate / 2, 1);
+  EXPECT_FALSE(Pass(absl::Seconds(5), kRate / 2).has_value());
+}
+
 TEST_F(PullWatchTest, ALinkThatSlowsDownIsReportedOnce) {
   Pass(absl::Milliseconds(500), kRate);
   const auto report = Pass(absl::Milliseconds(60), kRate / 20);
