@@ -136,17 +136,23 @@ TEST_F(Scenario, ASlowReceiverThatAsksFirstIsPassedBy) {
   EXPECT_LE(MostSentTwice(story), kUnderWay);
 }
 
+// Returns the first relay of "large" that has half of it.
+int AwaitRelayWithHalf(Story& story) {
+  int relay = -1;
+  story.Until([&] {
+    relay = story.Relay(0, "large");
+    return relay >= 0 && story.Has(relay, "large") >= kLargeBytes / 2;
+  });
+  return relay;
+}
+
 TEST_F(Scenario, AStoppedRelayIsLeftLongBeforeTheStallTimeout) {
   Story story(5);
   PutLarge(story);
   const Instant began = story.cluster().scheduler().now();
   std::vector<uint64_t> gets;
   for (int n = 1; n < 5; ++n) gets.push_back(story.StartGet(n, "large"));
-  int relay = -1;
-  story.Until([&] {
-    relay = story.Relay(0, "large");
-    return relay >= 0 && story.Has(relay, "large") >= kLargeBytes / 2;
-  });
+  const int relay = AwaitRelayWithHalf(story);
   story.cluster().StallNode(relay);
   const uint64_t stopped = gets[static_cast<size_t>(relay) - 1];
   gets.erase(gets.begin() + relay - 1);
@@ -164,11 +170,7 @@ absl::Duration BroadcastPastALinkThatBecomesSlow(Story& story) {
   const Instant began = story.cluster().scheduler().now();
   std::vector<uint64_t> gets;
   for (int n = 1; n < 5; ++n) gets.push_back(story.StartGet(n, "large"));
-  int relay = -1;
-  story.Until([&] {
-    relay = story.Relay(0, "large");
-    return relay >= 0 && story.Has(relay, "large") >= kLargeBytes / 2;
-  });
+  const int relay = AwaitRelayWithHalf(story);
   story.cluster().fabric().SetInterface(NodeName(relay), 5e5);
   const uint64_t slow = gets[static_cast<size_t>(relay) - 1];
   gets.erase(gets.begin() + relay - 1);
