@@ -85,6 +85,7 @@ namespace phalanx {
   X(kFoldLeftBehind, "fold-left-behind")                            \
   X(kLostResultForgotten, "lost-result-forgotten")                  \
   X(kNewAttemptNotNoticed, "new-attempt-not-noticed")               \
+  X(kSwapBackAndForth, "swap-back-and-forth")                       \
   /* Reductions: folding, serving and reporting. */                 \
   X(kRootShowsAll, "root-shows-all")                                \
   X(kInputLeftOut, "input-left-out")                                \

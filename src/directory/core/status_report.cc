@@ -260,6 +260,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("reductions_failed", parts_.context.counters.reductions_failed);
   counters.Counter("rings", parts_.context.counters.rings);
   counters.Counter("folds_placed", parts_.context.counters.folds_placed);
+  counters.Counter("slow_replaced", parts_.context.counters.slow_replaced);
   counters.Counter("folds_relayed", parts_.context.counters.folds_relayed);
   counters.Counter("folds_dropped", parts_.context.counters.folds_dropped);
   counters.Counter("reduce_sources_examined", parts_.context.counters.reduce_sources_examined);

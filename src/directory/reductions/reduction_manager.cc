@@ -274,6 +274,7 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
       placed.watermark = m.watermark();
       placed.bytes_per_second = UsableRate(m.bytes_per_second());
       placed.trouble.clear();
+      reduction->plan.OnProgress(version, m.watermark());
       return absl::OkStatus();
     case v1::FoldReport::FAILED:
       OnFoldFailed(*reduction, node.key, placed, version, m);
@@ -498,6 +499,7 @@ void ReductionManager::Run(Reduction& reduction) {
     reduction.plan.OnReady(reduction.plan.RootNode(), reduction.plan.RootVersion());
   }
   context_.counters.reduce_sources_examined += reduction.plan.TakeExamined();
+  context_.counters.slow_replaced += reduction.plan.TakeSwaps();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* place = std::get_if<PlaceFold>(&effect)) routes_.Apply(reduction, *place);
     if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);

@@ -120,6 +120,8 @@ bool RingDriver::Begin(Reduction& reduction) {
     const Node* node = nodes_.Find(member.node);
     // One member that does not answer would stop the whole ring.
     if (node == nullptr || !node->connected || node->registering) return false;
+    // Every member receives nearly twice the object; in a tree the slow one only gets the result.
+    if (watcher_.SpeedOf(*node) < 1) return false;
     const NodeKey& before = ring->Before(*ring->PlaceOf(member.node));
     const bool cut = pairs_.Cut(member.node, before, context_.now);
     if (cut && !DefectActive(Defect::kRingAcrossCut)) return false;

@@ -27,6 +27,7 @@ SourceWatcher::SourceWatcher(const ReductionParts& parts, ReductionCatalog& cata
       objects_(parts.objects),
       tombstones_(parts.tombstones),
       failures_(parts.failures),
+      links_(parts.links),
       catalog_(catalog),
       rings_(rings) {}
 
@@ -336,10 +337,18 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
       continue;
     const auto zone = node->info.labels().find("zone");
     known.holders.push_back(ReduceSource::Holder{
-        key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
+        key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second,
+        SpeedOf(*node)});
   }
   if (known.holders.empty() && !known.has_inline) return std::nullopt;
   return known;
+}
+
+double SourceWatcher::SpeedOf(const Node& node) const {
+  const std::optional<double> slow = links_.SlowNode(node.endpoint, context_.now);
+  const std::optional<double> fast = links_.FastRate();
+  // Below 1 whatever the noise: a node that is slow is slower than the fast ones.
+  return slow.has_value() && fast.has_value() ? std::min(*slow / *fast, LinkModel::kSlowShare) : 1;
 }
 
 void SourceWatcher::NotifyWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {

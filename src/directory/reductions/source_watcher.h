@@ -79,6 +79,8 @@ class SourceWatcher {
   v1::SourceState StateOfSource(const Reduction& reduction, const ObjectId& source);
   std::optional<ReduceSource> KnownSource(const Reduction& reduction, const ObjectId& source,
                                           const v1::SourceState& state) const;
+  // ReduceSource::Holder::speed of that node, by the measured links.
+  double SpeedOf(const Node& node) const;
   // The bytes of the generation that the input names, in the reduction's range; nullopt if the
   // shard does not have them.
   std::optional<absl::string_view> InlineBytesOf(const Reduction& reduction, const FoldInput& input,
@@ -111,6 +113,7 @@ class SourceWatcher {
   ObjectTable& objects_;
   const TombstoneTable& tombstones_;
   const FailureTable& failures_;
+  const LinkModel& links_;
   ReductionCatalog& catalog_;
   RingListener& rings_;
   absl::btree_map<ObjectId, absl::btree_set<Watcher>> watchers_;

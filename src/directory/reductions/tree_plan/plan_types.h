@@ -24,6 +24,9 @@ struct ReduceSource {
     NodeKey node;
     bool complete = false;
     std::string zone;  // the node's zone label; may be empty
+    // The rate of the node's link, as a share of that of the fast nodes, if the link is slow;
+    // otherwise 1. 0: nothing arrives from the node.
+    double speed = 1;
   };
   Generation generation;
   uint64_t size_bytes = 0;

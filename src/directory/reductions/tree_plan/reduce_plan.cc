@@ -21,6 +21,8 @@ namespace {
 
 // How often nodes that are up can lose one fold before the reduction ends.
 constexpr int kMaxFoldLosses = 100;
+// A tree that is built again starts over: it must be sooner by this factor.
+constexpr double kMuchSooner = 1.25;
 
 // The costs of a data centre's network, for a plan without measured ones.
 ReduceCosts CommonCosts() {
@@ -126,6 +128,7 @@ struct ReducePlan::Impl {
   bool PlaceStar();
   void BuildTree(bool small);
   void SetState(int source, std::optional<ReduceSource> state);
+  bool SwapPays() const;
   void LoseRoot();
   void ReplanResult();
   void Reset();
@@ -139,6 +142,11 @@ struct ReducePlan::Impl {
   Shape shape = Shape::kNone;
   bool closed = false;  // an open reduction takes no more sources
   bool held = false;    // between Hold and Release
+  int swaps = 0;
+  int swaps_taken = 0;  // by TakeSwaps
+  // The last progress of a root.
+  SlotVersion progress_of;
+  uint64_t progress_bytes = 0;
 
   SourceTable sources{inputs};
   FoldVersions versions{inputs, sources};
@@ -154,6 +162,10 @@ void ReducePlan::Impl::Advance() {
   // A shape without sources is chosen again for those that come: their size and nodes can differ.
   if (is_tree() && tree.seated() == 0) Reset();
   if (shape == Shape::kStar && sources.ready() == 0) Reset();
+  if (SwapPays()) {
+    ++swaps;
+    Reset();
+  }
   bool small = shape == Shape::kStar || shape == Shape::kSmallTree;
   if (shape == Shape::kNone) {
     if (!FixSize()) return;
@@ -169,6 +181,20 @@ void ReducePlan::Impl::Advance() {
   if (!is_tree() || ended()) return;
   if (const absl::Status status = tree.FillSeats(); !status.ok()) return End(status);
   tree.Flush();
+}
+
+// Returns true if the waiting sources are so much faster than slow ones in the tree that the result
+// is complete sooner although all of it is computed again.
+bool ReducePlan::Impl::SwapPays() const {
+  if (!is_tree() || tree.has_free_seats()) return false;
+  if (DefectActive(Defect::kSwapBackAndForth)) return sources.SlowestSeated() < 1;
+  const double faster = swaps < kMaxSwaps ? sources.SpeedUp() : 1;
+  if (faster <= 1 || inputs.size_bytes == 0) return false;
+  const Fold* root = RootFold();
+  const bool known = root != nullptr && root->task.version == progress_of;
+  const uint64_t done = known ? std::min(progress_bytes, inputs.size_bytes) : 0;
+  const double left = static_cast<double>(inputs.size_bytes - done) / inputs.size_bytes;
+  return left * faster > kMuchSooner;
 }
 
 // Takes the size from the first ready source. Returns false if there is none, or if the source
@@ -305,6 +331,16 @@ void ReducePlan::Release() {
 }
 
 uint64_t ReducePlan::TakeExamined() { return impl_->sources.TakeExamined(); }
+
+uint64_t ReducePlan::TakeSwaps() {
+  return static_cast<uint64_t>(impl_->swaps - std::exchange(impl_->swaps_taken, impl_->swaps));
+}
+
+void ReducePlan::OnProgress(const SlotVersion& version, uint64_t bytes) {
+  if (version != RootVersion()) return;
+  impl_->progress_of = version;
+  impl_->progress_bytes = bytes;
+}
 
 void ReducePlan::Begin() {
   if (impl_->phase == Impl::Phase::kCollecting) impl_->phase = Impl::Phase::kRunning;

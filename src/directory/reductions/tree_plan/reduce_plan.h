@@ -18,6 +18,10 @@
 // SlotView::parent names its slot. A slot with leaves has another version than one without: one
 // version always has inputs of the same kinds, and only their nodes can change.
 //
+// Slow sources (source_table.h) have leaves, and are not waited for: if there are more sources than
+// the result has, they wait until enough sources are ready, and the tree is built again without
+// them when enough others are, if the result is complete sooner. Such swaps are bounded.
+//
 // A source that is about to take a free seat can be on the node that computes a slot above it. If
 // the free slot would start over or wait anyway, the source joins the slot above, and the free slot
 // is closed: the fold below it becomes an input of the one above. Otherwise two folds of one
@@ -62,6 +66,9 @@ absl::Status ValidateReduceSpec(const ObjectId& target, const ReduceSpec& spec);
 
 class ReducePlan {
  public:
+  // How often slow sources are replaced at most.
+  static constexpr int kMaxSwaps = 4;
+
   // `root`: the requested root, the node that computes the root while it is up, whether it holds a
   // source or not. If `root` is not valid, the plan chooses. REQUIRES: ValidateReduceSpec(target,
   // spec) is OK.
@@ -102,6 +109,8 @@ class ReducePlan {
   // The root has all but its last bytes. Each call is answered by CommitFold if the version is
   // still the root's.
   void OnReady(const NodeKey& node, const SlotVersion& version);
+  // The fold of that version has computed so many bytes. Ignored unless it is the root's.
+  void OnProgress(const SlotVersion& version, uint64_t bytes);
   // The committed result was lost before any node had all of it: the plan computes it again from
   // the sources that are ready now. If the root's node is down, the caller calls OnNodeDown first,
   // and this does nothing.
@@ -164,6 +173,8 @@ class ReducePlan {
 
   // Returns how many sources the plan has visited to decide, since the last call.
   uint64_t TakeExamined();
+  // Returns how often slow sources were replaced, since the last call.
+  uint64_t TakeSwaps();
 
   absl::Status CheckInvariants() const;
 

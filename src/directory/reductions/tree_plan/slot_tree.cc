@@ -158,13 +158,20 @@ absl::Status SlotTree::FillSeats() {
     // TakeSeat erases the entry.
     ++it;
     const SourceTable::Source& source = sources_[index];
-    if (!source.seatable()) continue;
+    if (!source.seatable() || sources_.HeldBack(source)) continue;
     const bool fixed = inputs_.spec.order == ReduceSpec::Order::kFixed;
     // A spare of a fixed order has no seat. If a source before it fails, the tree is built again.
     if (fixed && !source.reserved_seat.valid()) continue;
     PHALANX_RETURN_IF_ERROR(sources_.CheckFits(source));
     const SeatId seat = fixed ? source.reserved_seat : SeatFor(source);
-    TakeSeat(index, seat, ChooseHolder(source, slots_[seat.slot], NodeKey()));
+    Slot& slot = slots_[seat.slot];
+    TakeSeat(index, seat, ChooseHolder(source, slot, NodeKey()));
+    // A slot that begins with a slow source moves to the first fast one: nothing was sent there
+    // yet.
+    const bool slow_there =
+        std::any_of(slot.seats.begin(), slot.seats.end(),
+                    [&](const Seat& other) { return IsSlow(other) && other.node == slot.node; });
+    if (!source.slow() && slow_there && !slot.fold.placed()) slot.node = NodeKey();
   }
   return absl::OkStatus();
 }
@@ -260,7 +267,7 @@ void SlotTree::DropDelivering() {
 
 // Returns the first free seat. If a slot above it is computed where the source is, closes the free
 // seat's slot and returns a new seat in the slot above: two folds of one pipeline at one node would
-// share the node's link.
+// share the node's link. A slow source gets a leaf.
 SeatId SlotTree::SeatFor(const SourceTable::Source& source) {
   if (PinsRoot(source)) {
     PinRoot();
@@ -268,8 +275,25 @@ SeatId SlotTree::SeatFor(const SourceTable::Source& source) {
   }
   const SeatId first = *free_.begin();
   const int host = HostAbove(source, first.slot);
-  if (host == kNone) return first;
-  CloseSlot(first.slot);
+  if (host != kNone) return ReplaceSlot(first.slot, host);
+  return source.slow() ? SlowSeat() : first;
+}
+
+// Returns a seat in a slot that receives nothing, or a new one in the slot above a free slot, which
+// is closed: the slot above gets a leaf for it, once it has a faster source. Returns the first free
+// seat if there are none such.
+SeatId SlotTree::SlowSeat() {
+  for (const SeatId& seat : free_) {
+    if (shape_->Children(seat.slot).empty() && slots_[seat.slot].seats.size() == 1) return seat;
+    if (Closable(seat.slot)) return ReplaceSlot(seat.slot, slots_[seat.slot].parent);
+  }
+  return *free_.begin();
+}
+
+// Closes the slot and returns a new seat in the slot `host` above it. REQUIRES: Closable(slot), and
+// its seat is free.
+SeatId SlotTree::ReplaceSlot(int slot, int host) {
+  CloseSlot(slot);
   const SeatId added = {host, static_cast<int>(slots_[host].seats.size())};
   slots_[host].seats.emplace_back();
   ++slots_[host].missing;
@@ -394,9 +418,13 @@ void SlotTree::UpdateNode(int number) {
     return seat.source != kNone && seat.node == slot.node;
   };
   if (std::any_of(slot.seats.begin(), slot.seats.end(), at_slot)) return;
-  const auto first = std::find_if(slot.seats.begin(), slot.seats.end(),
-                                  [](const Seat& seat) { return seat.source != kNone; });
-  slot.node = first == slot.seats.end() ? NodeKey() : first->node;
+  // A slow node receives nothing if there is another.
+  const Seat* best = nullptr;
+  for (const Seat& seat : slot.seats) {
+    if (seat.source == kNone) continue;
+    if (best == nullptr || (IsSlow(*best) && !IsSlow(seat))) best = &seat;
+  }
+  slot.node = best == nullptr ? NodeKey() : best->node;
 }
 
 void SlotTree::UpdateLeaf(const SeatId& id) {

@@ -142,6 +142,11 @@ class SlotTree {
                        const NodeKey& avoided) const;
   SeatId SeatFor(const SourceTable::Source& source);
   int HostAbove(const SourceTable::Source& source, int slot) const;
+  SeatId SlowSeat();
+  SeatId ReplaceSlot(int slot, int host);
+  bool IsSlow(const Seat& seat) const {
+    return seat.source != kNone && sources_[seat.source].slow();
+  }
   void TakeSeat(int source, const SeatId& seat, const NodeKey& node);
   void LeaveSeat(SeatId seat);  // by value: it clears the source's own
 

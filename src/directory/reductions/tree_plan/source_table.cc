@@ -19,11 +19,11 @@ bool HoldsComplete(const ReduceSource& state, const NodeKey& node) {
 }
 
 const ReduceSource::Holder& BestHolder(const ReduceSource& state) {
-  for (const ReduceSource::Holder& holder : state.holders) {
+  const auto better = [](const ReduceSource::Holder& a, const ReduceSource::Holder& b) {
     // An incomplete holder can only hand on what it has received.
-    if (holder.complete) return holder;
-  }
-  return state.holders.front();
+    return std::make_pair(a.complete, a.speed) < std::make_pair(b.complete, b.speed);
+  };
+  return *std::max_element(state.holders.begin(), state.holders.end(), better);
 }
 
 SourceTable::SourceTable(const PlanInputs& inputs) : inputs_(inputs) {
@@ -77,14 +77,53 @@ void SourceTable::SetState(int index, std::optional<ReduceSource> state) {
   // A new attempt arrives anew: bytes of the old one are no lead over other sources.
   const bool new_attempt = source.state && state && source.state->generation != state->generation;
   ready_ += (state ? 1 : 0) - (source.state ? 1 : 0);
-  // The sets have the entries under the old arrival, so the entries leave before it changes.
-  waiting_.erase({source.arrival, index});
-  seatable_.erase({source.arrival, index});
+  Unlist(index);
   source.state = std::move(state);
+  source.speed = SpeedOf(source);
   if (!source.state) source.arrival = 0;
   if (source.state && (source.arrival == 0 || new_attempt)) source.arrival = ++last_arrival_;
+  source.arrival &= ~kSlowArrival;
+  if (source.slow()) source.arrival |= kSlowArrival;
+  List(index);
+}
+
+void SourceTable::Unlist(int index) {
+  const Source& source = sources_[index];
+  waiting_.erase({source.arrival, index});
+  seatable_.erase({source.arrival, index});
+  slow_seated_.erase({source.speed, index});
+}
+
+void SourceTable::List(int index) {
+  const Source& source = sources_[index];
   if (source.seatable()) seatable_.insert({source.arrival, index});
   if (source.state && !source.seat.valid()) waiting_.insert({source.arrival, index});
+  if (source.slow() && source.seat.valid()) slow_seated_.insert({source.speed, index});
+}
+
+double SourceTable::SpeedOf(const Source& source) const {
+  const bool any_place = inputs_.spec.order != ReduceSpec::Order::kFixed;
+  if (!any_place || !source.seatable() || AtRoot(source)) return 1;
+  return BestHolder(*source.state).speed;
+}
+
+bool SourceTable::HeldBack(const Source& source) const {
+  return source.slow() && ready_ < wanted() && remaining() > wanted();
+}
+
+double SourceTable::SlowestSeated() const {
+  return slow_seated_.empty() ? 1 : slow_seated_.begin()->first;
+}
+
+double SourceTable::SpeedUp() const {
+  auto left = slow_seated_.begin();
+  for (const auto& [arrival, source] : waiting_) {
+    if (left == slow_seated_.end() || sources_[source].slow()) break;
+    if (sources_[source].seatable()) ++left;
+  }
+  if (left == slow_seated_.begin()) return 1;
+  const double after = left == slow_seated_.end() ? 1 : left->first;
+  return after / std::max(SlowestSeated(), 1e-9);
 }
 
 void SourceTable::MarkFailed(int index, const absl::Status& why) {
@@ -164,11 +203,13 @@ void SourceTable::TakeSeat(int index, const SeatId& seat) {
   Source& source = sources_[index];
   if (!DefectActive(Defect::kSpareTakenTwice)) waiting_.erase({source.arrival, index});
   source.seat = seat;
+  if (source.slow()) slow_seated_.insert({source.speed, index});
 }
 
 void SourceTable::LeaveSeat(int index) {
   Source& source = sources_[index];
   source.seat = SeatId();
+  slow_seated_.erase({source.speed, index});
   if (source.state) waiting_.insert({source.arrival, index});
 }
 
@@ -200,6 +241,7 @@ absl::Status SourceTable::CheckInvariants() const {
   int failed = 0;
   ArrivalSet waiting;
   ArrivalSet seatable;
+  std::set<std::pair<double, int>> slow_seated;
   for (int i = 0; i < size(); ++i) {
     const Source& source = sources_[i];
     const auto error = [&source](absl::string_view what) {
@@ -212,10 +254,12 @@ absl::Status SourceTable::CheckInvariants() const {
     if (Find(source.id) != i) return error("is not found");
     if (source.state && !source.seat.valid()) waiting.insert({source.arrival, i});
     if (source.seatable()) seatable.insert({source.arrival, i});
+    if (source.slow() && source.seat.valid()) slow_seated.insert({source.speed, i});
   }
   if (ready != ready_ || failed != failed_) return absl::InternalError("sources are miscounted");
   if (waiting != waiting_) return absl::InternalError("wrong sources wait for a seat");
   if (seatable != seatable_) return absl::InternalError("wrong sources are seatable");
+  if (slow_seated != slow_seated_) return absl::InternalError("wrong sources are slow");
   return absl::OkStatus();
 }
 

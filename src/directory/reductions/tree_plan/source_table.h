@@ -9,10 +9,14 @@
 // A source is ready while a node or the shard has bytes of it. A seated source that becomes absent
 // keeps its seat until LeaveSeat: after a commit the seats do not change.
 //
+// A source that only nodes with slow links hold is slow. If there are more sources than the result
+// has, slow ones wait until enough sources are ready. In a fixed order no source is slow.
+//
 // Invariants, checked by CheckInvariants
-//  1. waiting() has exactly the ready sources without a seat, in the order of their arrival.
+//  1. waiting() has exactly the ready sources without a seat, in the order of their arrival, and
+//     the slow ones last.
 //  2. A failed source is not ready.
-//  3. The counts are those of the entries.
+//  3. The counts and lists are those of the entries.
 //
 // Thread rule: no thread, lock, clock or I/O inside; const methods keep caches and a count of work.
 #ifndef PHALANX_DIRECTORY_REDUCTIONS_TREE_PLAN_SOURCE_TABLE_H_
@@ -36,7 +40,8 @@ namespace phalanx::directory {
 // Returns true if the node has bytes, or all bytes, of the source.
 bool Holds(const ReduceSource& state, const NodeKey& node);
 bool HoldsComplete(const ReduceSource& state, const NodeKey& node);
-// Returns the first complete holder, or the first one. REQUIRES: there are holders.
+// Returns the first complete holder, or the first one, and a fast one if there is one.
+// REQUIRES: there are holders.
 const ReduceSource::Holder& BestHolder(const ReduceSource& state);
 
 class SourceTable {
@@ -48,11 +53,15 @@ class SourceTable {
     // Set if the source is ready.
     std::optional<ReduceSource> state;
     absl::Status failure;  // OK if the source has not failed
-    uint64_t arrival = 0;  // a later arrival is greater; 0 if the source is not ready
+    // A later arrival is greater, and those of slow sources are greater than all others; 0 if the
+    // source is not ready.
+    uint64_t arrival = 0;
+    double speed = 1;      // of its best holder; 1 at the requested root
     SeatId seat;           // in a star, slot 0
     SeatId reserved_seat;  // in a fixed order, the only seat that the source can take
 
     bool failed() const { return !failure.ok(); }
+    bool slow() const { return speed < 1; }
     // A node has bytes of it, so a seat is possible.
     bool seatable() const { return state && !state->holders.empty(); }
   };
@@ -89,6 +98,13 @@ class SourceTable {
   // failed. OK if none has failed.
   absl::Status why_failed() const;
   const ArrivalSet& waiting() const { return waiting_; }
+  // Returns true if the source is slow, and sources that are not ready yet can take its place.
+  bool HeldBack(const Source& source) const;
+  // Returns how much sooner the result would be complete if waiting sources took the places of
+  // slow ones: the factor by which the slowest seated source becomes faster. 1 if it does not.
+  double SpeedUp() const;
+  // The speed of the slowest seated source.
+  double SlowestSeated() const;
   // Returns the source that was seatable first, seated or not, or null.
   const Source* FirstSeatable() const;
   // Returns true if the requested root is up and the best node for the source.
@@ -115,7 +131,14 @@ class SourceTable {
   absl::Status CheckInvariants() const;
 
  private:
+  // Arrivals of slow sources have this bit.
+  static constexpr uint64_t kSlowArrival = uint64_t{1} << 63;
+
   int FindEligibleEnd() const;
+  // Takes the source out of the sets below, and puts it back with its new state.
+  void Unlist(int source);
+  void List(int source);
+  double SpeedOf(const Source& source) const;
 
   const PlanInputs& inputs_;
   std::vector<Source> sources_;                 // in the order of the list
@@ -125,7 +148,8 @@ class SourceTable {
   int last_failed_ = kNone;  // kNone also if another source failed before
   uint64_t last_arrival_ = 0;
   ArrivalSet waiting_;
-  ArrivalSet seatable_;  // seated or not
+  ArrivalSet seatable_;                           // seated or not
+  std::set<std::pair<double, int>> slow_seated_;  // (speed, index)
   // eligible_end_ is valid for this (failed_, size()).
   mutable std::pair<int, int> eligible_end_for_ = {-1, 0};
   mutable int eligible_end_ = 0;

@@ -38,7 +38,7 @@ std::vector<Group> GroupsElsewhere(const SourceTable& sources, int wanted) {
   for (const auto& [arrival, i] : sources.waiting()) {
     if (wanted == 0) break;
     const SourceTable::Source& source = sources[i];
-    if (!source.seatable() || sources.AtRoot(source)) continue;
+    if (!source.seatable() || sources.AtRoot(source) || sources.HeldBack(source)) continue;
     const ReduceSource::Holder& holder = BestHolder(*source.state);
     const auto [group, added] = by_node.try_emplace(holder.node, groups.size());
     // The slot of a node has the place of the first source there.
@@ -47,6 +47,27 @@ std::vector<Group> GroupsElsewhere(const SourceTable& sources, int wanted) {
     --wanted;
   }
   return groups;
+}
+
+// Puts the sources of slow nodes into the groups of fast ones, which are dealt out in turn: the
+// first groups first, since the first slot receives nothing else. The slow groups that are left are
+// first: several sources of one node are folded there.
+void GiveSlowOnesHosts(const SourceTable& sources, Group& at_root, std::vector<Group>& groups) {
+  const auto slow = [&](const Group& group) {
+    return sources[group.members.front().source].slow();
+  };
+  const auto fast = std::stable_partition(groups.begin(), groups.end(), slow);
+  std::vector<Group*> hosts;
+  for (auto at = fast; at != groups.end(); ++at) hosts.push_back(&*at);
+  if (hosts.empty() && !at_root.members.empty()) hosts.push_back(&at_root);
+  if (hosts.empty()) return;
+  size_t guests = 0;
+  for (auto at = groups.begin(); at != fast; ++at) {
+    if (at->members.size() > 1) continue;
+    hosts[guests++ % hosts.size()]->members.push_back(at->members.front());
+    at->members.clear();
+  }
+  std::erase_if(groups, [](const Group& group) { return group.members.empty(); });
 }
 
 // In the order of the circle of nodes within a zone, and the root's zone last.
@@ -103,6 +124,7 @@ TreeLayout ArrivalLayout(const PlanInputs& inputs, const SourceTable& sources) {
   for (const Group& group : layout.groups) missing -= static_cast<int>(group.members.size());
   if (missing == wanted) return TreeLayout();
   SortGroups(inputs, at_root, layout.groups);
+  GiveSlowOnesHosts(sources, at_root, layout.groups);
   // Missing sources get the last slots: the early sources are then in the first subtrees, whose
   // bytes move while the plan waits for the others.
   for (; missing > 0; --missing) layout.groups.push_back({{{}}, "", {}});

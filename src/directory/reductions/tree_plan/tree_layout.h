@@ -45,6 +45,10 @@ TreeLayout FixedLayout(const PlanInputs& inputs, const SourceTable& sources);
 // A source at the requested root is in the tree whenever it arrived, in the root slot. Empty if no
 // source is seatable.
 //
+// The source of a slow node, if it is the only one there, is in the slot of a fast node: a leaf
+// then hands the source on, and the slow node receives nothing. Slow sources that are held back are
+// not in the tree.
+//
 // If there is a requested root, slots begin with the node that follows it, all nodes taken as a
 // circle. Reductions of the same sources with different roots so begin at different nodes, and
 // every node is spared one of the reductions at its link.

@@ -42,6 +42,12 @@ inline ReduceSource On(int i, const std::vector<int>& nodes, uint64_t size = kLa
   return state;
 }
 
+// All its nodes have slow links.
+inline ReduceSource Slow(ReduceSource state, double speed = 0.1) {
+  for (ReduceSource::Holder& holder : state.holders) holder.speed = speed;
+  return state;
+}
+
 inline ReduceSource Inline(ReduceSource state) {
   state.has_inline = true;
   return state;

@@ -20,10 +20,7 @@ void Shuffle(Random& random, std::vector<int>& order) {
 }  // namespace
 
 ReduceWorld::ReduceWorld(Options options)
-    : options_(std::move(options)),
-      incarnation_(options_.nodes + 1, 1),
-      up_(options_.nodes + 1, true),
-      open_(options_.spec.open) {
+    : options_(std::move(options)), machines_(options_.nodes + 1), open_(options_.spec.open) {
   items_.resize(options_.spec.sources.size());
   for (size_t i = 0; i < items_.size(); ++i) index_[options_.spec.sources[i]] = static_cast<int>(i);
   plan_ = std::make_unique<ReducePlan>(Target(), options_.spec,
@@ -32,8 +29,8 @@ ReduceWorld::ReduceWorld(Options options)
 }
 
 bool ReduceWorld::IsUp(const NodeKey& key) const {
-  return key.node <= static_cast<uint64_t>(options_.nodes) && up_[key.node] &&
-         key.incarnation == incarnation_[key.node];
+  return key.node <= static_cast<uint64_t>(options_.nodes) && machines_[key.node].up &&
+         key.incarnation == machines_[key.node].incarnation;
 }
 
 int ReduceWorld::Wanted() const {
@@ -54,7 +51,8 @@ std::optional<ReduceSource> ReduceWorld::Snapshot(int source) const {
   state.size_bytes = options_.size;
   state.has_inline = item.has_inline;
   for (const auto& [node, complete] : item.copies) {
-    state.holders.push_back({Key(node), complete, node % 2 == 0 ? "even" : "odd"});
+    state.holders.push_back(
+        {Key(node), complete, node % 2 == 0 ? "even" : "odd", machines_[node].speed});
   }
   return state;
 }
@@ -120,7 +118,7 @@ void ReduceWorld::Begin() {
 void ReduceWorld::Put(int source, int node, bool complete) {
   Item& item = items_[source];
   // A source that has failed can be put again until an open reduction is closed.
-  if ((item.failed && !open_) || !up_[node]) return;
+  if ((item.failed && !open_) || !machines_[node].up) return;
   item.failed = false;
   ++item.attempt;
   item.copies = {{node, complete}};
@@ -130,7 +128,7 @@ void ReduceWorld::Put(int source, int node, bool complete) {
 
 void ReduceWorld::Copy(int source, int node, bool complete) {
   Item& item = items_[source];
-  if (item.failed || !up_[node] || item.copies.empty()) return;
+  if (item.failed || !machines_[node].up || item.copies.empty()) return;
   for (auto& [holder, done] : item.copies) {
     if (holder != node) continue;
     done |= complete;
@@ -172,11 +170,22 @@ void ReduceWorld::Fail(int source) {
   Apply();
 }
 
+void ReduceWorld::SetSpeed(int node, double speed) {
+  Trace(absl::StrCat("node ", node, " has speed ", speed));
+  machines_[node].speed = speed;
+  for (int i = 0; i < static_cast<int>(items_.size()); ++i) {
+    const auto& copies = items_[i].copies;
+    const bool held = std::any_of(copies.begin(), copies.end(),
+                                  [node](const auto& copy) { return copy.first == node; });
+    if (held) Report(i);
+  }
+}
+
 void ReduceWorld::Down(int node, bool sources_first) {
-  if (!up_[node]) return;
+  if (!machines_[node].up) return;
   const NodeKey key = Key(node);
   Trace(absl::StrCat("down ", node));
-  up_[node] = false;
+  machines_[node].up = false;
   for (auto it = folds_.begin(); it != folds_.end();) {
     it = it->first.first == key ? folds_.erase(it) : std::next(it);
   }
@@ -201,9 +210,9 @@ void ReduceWorld::Down(int node, bool sources_first) {
 }
 
 void ReduceWorld::Up(int node) {
-  if (up_[node]) return;
-  up_[node] = true;
-  ++incarnation_[node];
+  if (machines_[node].up) return;
+  machines_[node].up = true;
+  ++machines_[node].incarnation;
 }
 
 void ReduceWorld::LoseFold(int node, const SlotVersion& version) {
@@ -469,7 +478,7 @@ void ReduceWorld::Restart(Random& random, int node_too) {
   const bool root_dies = node_too > 0 && Key(node_too) == root && IsUp(root);
   if (node_too > 0) {
     // No node receives the effects of the plan that is lost.
-    up_[node_too] = false;
+    machines_[node_too].up = false;
     for (Item& item : items_) {
       auto& copies = item.copies;
       copies.erase(std::remove_if(copies.begin(), copies.end(),
@@ -547,7 +556,7 @@ void ReduceWorld::StepSource(Random& random, int source) {
 }
 
 void ReduceWorld::StepNode(Random& random, int node) {
-  if (!up_[node]) {
+  if (!machines_[node].up) {
     if (random.Chance(0.5)) Up(node);
     return;
   }
@@ -573,13 +582,16 @@ void ReduceWorld::Step(Random& random) {
     Begin();
   } else if (dice < 93) {
     const int node = 1 + static_cast<int>(random.Below(options_.nodes));
-    Restart(random, random.Chance(0.3) && up_[node] ? node : 0);
+    Restart(random, random.Chance(0.3) && machines_[node].up ? node : 0);
   } else if (dice < 95 && open_ && items_.size() < 12) {
     Add(1);
   } else if (dice < 97) {
     if (random.Chance(0.3)) Close();
   } else if (dice < 98) {
     LoseResult();
+  } else {
+    const int node = 1 + static_cast<int>(random.Below(options_.nodes));
+    SetSpeed(node, random.Chance(0.5) ? 1 : 0.1 * static_cast<double>(random.Below(4)));
   }
 }
 

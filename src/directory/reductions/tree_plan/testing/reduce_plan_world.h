@@ -60,6 +60,8 @@ class ReduceWorld {
   // `sources_first`: the plan learns of the lost copies before it learns that the node is down.
   void Down(int node, bool sources_first = false);
   void Up(int node);
+  // The node's link has that speed (ReduceSource::Holder) from now on.
+  void SetSpeed(int node, double speed);
   void LoseFold(int node, const SlotVersion& version);
   void LoseResult();
   void Add(int sources);
@@ -100,9 +102,14 @@ class ReduceWorld {
     bool has_inline = false;
     bool failed = false;
   };
+  struct Machine {
+    uint64_t incarnation = 1;
+    bool up = true;
+    double speed = 1;
+  };
   using Where = std::pair<NodeKey, SlotVersion>;
 
-  NodeKey Key(int node) const { return {static_cast<uint64_t>(node), incarnation_[node]}; }
+  NodeKey Key(int node) const { return {static_cast<uint64_t>(node), machines_[node].incarnation}; }
   bool IsUp(const NodeKey& key) const;
   int Wanted() const;
   int Index(const ObjectId& id) const;
@@ -129,8 +136,7 @@ class ReduceWorld {
   std::map<ObjectId, int> index_;
   std::unique_ptr<ReducePlan> plan_;
   std::vector<Item> items_;
-  std::vector<uint64_t> incarnation_;  // by node
-  std::vector<bool> up_;
+  std::vector<Machine> machines_;  // by node
   bool began_ = false;
   bool open_;
   std::map<Where, Fold> folds_;
