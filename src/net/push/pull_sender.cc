@@ -54,6 +54,14 @@ void PullSender::Drive() {
   if (state_ == State::kClosed) return;
   absl::Status status = Read();
   if (status.ok()) status = Pump();
+  EndTurn(status);
+}
+
+void PullSender::DriveOutput() {
+  if (state_ != State::kClosed) EndTurn(Pump());
+}
+
+void PullSender::EndTurn(const absl::Status& status) {
   if (status.ok()) return Arm();
   if (absl::IsInvalidArgument(status) || absl::IsDataLoss(status)) {
     DataPlaneCounters::Add(counters_.frames_refused);
@@ -68,7 +76,7 @@ void PullSender::Arm() {
       Drive();
     });
   }
-  if (!writer_.empty() || turn_used_up_) stream_->OnWritable([this] { Drive(); });
+  if (!writer_.empty() || turn_used_up_) stream_->OnWritable([this] { DriveOutput(); });
 }
 
 absl::Status PullSender::Read() {
@@ -174,7 +182,7 @@ void PullSender::Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer) {
   }
   if (!status.ok()) {
     SendAborted(status);
-    return Drive();
+    return DriveOutput();
   }
   state_ = State::kServing;
   // While it waited for the answer, the receiver had nothing to take.
@@ -187,13 +195,13 @@ void PullSender::Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer) {
   // Queued together with ACCEPT, so that a small object is one write and one wake-up of the
   // receiver.
   Fill();
-  Drive();
+  DriveOutput();
 }
 
 void PullSender::Abort(uint32_t pull, absl::string_view reason) {
   if (pull != request_.pull || (state_ != State::kServing && state_ != State::kRequested)) return;
   SendAborted(absl::AbortedError(reason));
-  Drive();
+  DriveOutput();
 }
 
 // Queues segments, and ENDED after the last one. If there are no bytes, subscribes to the buffer.
@@ -216,7 +224,7 @@ void PullSender::Fill() {
     return SendAborted(absl::AbortedError("the object was closed before it was complete"));
   }
   unsent_limit_.Waited();
-  source_.AwaitBytes(now, executor_, [this] { Drive(); });
+  source_.AwaitBytes(now, executor_, [this] { DriveOutput(); });
 }
 
 // Returns false if no slice has bytes, or if the credit is used up.
@@ -226,7 +234,7 @@ bool PullSender::AddSegment(Instant now) {
   const size_t bytes = credit_.Take(std::min<uint64_t>(available, options_.segment_bytes));
   if (bytes == 0) {
     unsent_limit_.Waited();
-    credit_.Await([this] { Drive(); });
+    credit_.Await([this] { DriveOutput(); });
     return false;
   }
   PushSource::Segment segment = source_.Cut(bytes);

@@ -103,6 +103,9 @@ class PullSender final : private FrameSink {
   absl::Status OnOpen(const FrameHeader& header, absl::string_view payload);
 
   void Drive();
+  // The same without a read, which usually finds nothing: OnReadable reports the receiver's frames.
+  void DriveOutput();
+  void EndTurn(const absl::Status& status);
   absl::Status Read();
   absl::Status Pump();
   void Arm();
