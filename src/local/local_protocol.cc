@@ -12,6 +12,9 @@ namespace {
 
 // The buffer of a quiet connection; more is allocated for a frame whose length has been checked.
 constexpr size_t kRestingBytes = 16 * 1024;
+// What a buffer keeps when it is empty: room for an inline object with its metadata, so that the
+// next one takes one read and no new memory.
+constexpr size_t kKeptBytes = kMaxInlineAnswerBytes + 8 * 1024;
 // Every read has at least this much space, so that one read takes in many small frames.
 constexpr size_t kMinSpace = 4096;
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
@@ -544,7 +547,7 @@ absl::Span<char> FrameBuffer::Space() {
     wanted = std::max(wanted, std::min(length, kMaxFrameBytes) + kFrameHeaderBytes);
   }
   // A buffer that grew for one large frame shrinks when it is empty again.
-  if (bytes_.size() < wanted || (end_ == 0 && bytes_.size() > 4 * kRestingBytes)) {
+  if (bytes_.size() < wanted || (end_ == 0 && bytes_.size() > kKeptBytes)) {
     bytes_.resize(wanted);
     if (end_ == 0) bytes_.shrink_to_fit();
   }

@@ -342,6 +342,32 @@ TEST(FrameBuffer, ReturnsWholeFramesHoweverTheyArrive) {
   }
 }
 
+TEST(FrameBuffer, KeepsRoomForAnotherInlineObjectButNotForALargeOne) {
+  FrameBuffer buffer;
+  const auto pass = [&buffer](size_t object_bytes) {
+    const std::string bytes(object_bytes, 'x');
+    std::string frame;
+    Encode(Request(Put{1, {Id(), false, 1, absl::ZeroDuration(), ""}, bytes}), frame);
+    absl::string_view rest = frame;
+    int reads = 0;
+    for (; !rest.empty(); ++reads) {
+      const absl::Span<char> space = buffer.Space();
+      const size_t n = std::min(space.size(), rest.size());
+      rest.substr(0, n).copy(space.data(), n);
+      rest.remove_prefix(n);
+      buffer.Filled(n);
+      const auto payload = buffer.Next();
+      EXPECT_THAT(payload, IsOk());
+      EXPECT_EQ(payload->has_value(), rest.empty());
+    }
+    return reads;
+  };
+  EXPECT_EQ(pass(kMaxInlineAnswerBytes), 2) << "the first read shows the length";
+  EXPECT_EQ(pass(kMaxInlineAnswerBytes), 1);
+  EXPECT_EQ(pass(2 * kMaxInlineAnswerBytes), 2);
+  EXPECT_EQ(pass(kMaxInlineAnswerBytes), 2) << "the buffer has shrunk";
+}
+
 TEST(FrameBuffer, RejectsAHugeOrEmptyLengthForGood) {
   for (const char* header : {"\xff\xff\xff\xff", "\0\0\0\0", "\x01\x20\x15\x00"}) {
     FrameBuffer buffer;

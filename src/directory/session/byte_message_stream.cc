@@ -16,7 +16,8 @@ namespace {
 enum FrameKind : uint8_t { kFrame = 0, kClose = 1 };
 
 constexpr size_t kHeaderBytes = 5;
-constexpr size_t kReadBytes = 64 << 10;
+// An inline object of 64 KiB arrives with the message around it in one read.
+constexpr size_t kReadBytes = 80 << 10;
 // An empty buffer with a larger capacity is freed.
 constexpr size_t kRestingBytes = 256 << 10;
 // After a longer frame the loop's other tasks run before the next frame.
