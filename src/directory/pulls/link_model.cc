@@ -99,11 +99,14 @@ void LinkModel::LeastLatency::Add(absl::Duration sample, absl::Duration window, 
   if (current == absl::InfiniteDuration()) window_start = now;
   if (now - window_start > window) {
     // The least latency of two windows ago is out of date.
-    previous = now - window_start > 2 * window ? absl::InfiniteDuration() : current;
+    const bool old = now - window_start > 2 * window;
+    previous = old ? absl::InfiniteDuration() : current;
     current = absl::InfiniteDuration();
+    if (old) samples = 0;
     window_start = now;
   }
   current = std::min(current, sample);
+  samples = std::min(samples + 1, kSamplesOfPair);
 }
 
 std::optional<absl::Duration> LinkModel::LeastLatency::Get(absl::Duration window,
@@ -305,12 +308,14 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
 
 std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const Endpoint& receiver,
                                                  Instant now) const {
-  if (const auto pair = pairs_.find(KeyOf(sender, receiver)); pair != pairs_.end()) {
-    const auto least = pair->second.link.latency.Get(options_.forget_after, now);
-    if (least.has_value()) return least;
-  }
-  const auto least = LatencyByLabels(sender, receiver, now);
-  return least.has_value() ? least : latencies_.Quantile(0.5);
+  std::optional<absl::Duration> usual = LatencyByLabels(sender, receiver, now);
+  if (!usual.has_value()) usual = latencies_.Quantile(0.5);
+  const auto pair = pairs_.find(KeyOf(sender, receiver));
+  if (pair == pairs_.end()) return usual;
+  const LeastLatency& latency = pair->second.link.latency;
+  const auto least = latency.Get(options_.forget_after, now);
+  if (!least.has_value() || !usual.has_value()) return usual;
+  return latency.samples >= kSamplesOfPair ? *least : std::min(*least, *usual);
 }
 
 std::optional<absl::Duration> LinkModel::LatencyByLabels(const Endpoint& sender,

@@ -89,7 +89,8 @@ class LinkModel {
     RecordSpeeds(sender, receiver, bytes_per_second, std::numeric_limits<double>::infinity(), now);
   }
 
-  // Nothing if not even the cluster's median is known. A rate far above the usual one between such
+  // Nothing if not even the cluster's median is known. A latency that was measured less than three
+  // times does not count for its pair alone. A rate far above the usual one between such
   // nodes is capped.
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
@@ -156,11 +157,15 @@ class LinkModel {
     Instant at;
     void Add(double sample, Instant now);
   };
+  // A pair has a latency of its own from so many samples on. The least of fewer can be that of a
+  // busy moment, and the pair, once avoided, would not be measured again.
+  static constexpr int kSamplesOfPair = 3;
   // The least value of this window and of the one before.
   struct LeastLatency {
     absl::Duration current = absl::InfiniteDuration();
     absl::Duration previous = absl::InfiniteDuration();
     Instant window_start;
+    int samples = 0;  // kSamplesOfPair at most
     void Add(absl::Duration sample, absl::Duration window, Instant now);
     std::optional<absl::Duration> Get(absl::Duration window, Instant now) const;
   };

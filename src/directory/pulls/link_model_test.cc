@@ -268,6 +268,21 @@ TEST(LinkModelTest, ABoundaryIsSlowWhenLinksAcrossCarryLessThanHalf) {
   EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kSlow);
 }
 
+TEST(LinkModelTest, OneLatencyFromABusyMomentDoesNotMakeAPairFar) {
+  LinkModel model;
+  for (uint64_t i = 3; i < 8; ++i) {
+    model.RecordLatency(At(i), At(i + 1), absl::Microseconds(300), kStart);
+  }
+  for (int i = 0; i < 2; ++i) {
+    model.RecordLatency(At(1), At(2), absl::Milliseconds(3), kStart);
+    EXPECT_EQ(model.Latency(At(1), At(2), kStart), absl::Microseconds(300));
+  }
+  model.RecordLatency(At(1), At(2), absl::Milliseconds(3), kStart);
+  EXPECT_EQ(model.Latency(At(1), At(2), kStart), absl::Milliseconds(3));
+  model.RecordLatency(At(5), At(2), absl::Microseconds(100), kStart);
+  EXPECT_EQ(model.Latency(At(5), At(2), kStart), absl::Microseconds(100));
+}
+
 TEST(LinkModelTest, ABoundaryIsFarWhenRoundTripsAcrossAreMuchLonger) {
   LinkModel model;
   model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(145), kStart);
