@@ -60,6 +60,8 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
     news = SilenceIsNews(now - bytes_at_);
     report.silent = now - bytes_at_;
   }
+  // A second rate of this pause, which is no link's, would be a slow one.
+  if (recovered || late) second_ = second_ || measured_;
   before_last_ = first_bytes || recovered || late ? Mark{now, seen} : last_;
   last_ = {now, seen};
   if (rate > 0 || late) bytes_at_ = now;

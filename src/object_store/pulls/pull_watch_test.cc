@@ -58,6 +58,15 @@ TEST_F(PullWatchTest, TheRateIsReportedOnceMoreOfALongerTime) {
   EXPECT_FALSE(Pass(absl::Seconds(5), kRate / 2).has_value());
 }
 
+TEST_F(PullWatchTest, APauseIsNoPartOfASecondRate) {
+  ASSERT_TRUE(Pass(absl::Milliseconds(60), kRate).has_value());
+  Pass(absl::Milliseconds(200), 0);
+  for (int i = 0; i < 20; ++i) {
+    const auto report = Pass(PullWatch::kTick, kRate);
+    EXPECT_TRUE(!report.has_value() || report->bytes_per_second > kRate / 2);
+  }
+}
+
 TEST_F(PullWatchTest, ALinkThatSlowsDownIsReportedOnce) {
   Pass(absl::Milliseconds(500), kRate);
   const auto report = Pass(absl::Milliseconds(60), kRate / 20);
