@@ -309,7 +309,7 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
 std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const Endpoint& receiver,
                                                  Instant now) const {
   std::optional<absl::Duration> usual = LatencyByLabels(sender, receiver, now);
-  if (!usual.has_value()) usual = latencies_.Quantile(0.5);
+  if (!usual.has_value()) usual = MedianLatency();
   const auto pair = pairs_.find(KeyOf(sender, receiver));
   if (pair == pairs_.end()) return usual;
   const LeastLatency& latency = pair->second.link.latency;
@@ -361,9 +361,11 @@ std::optional<double> LinkModel::UsualRate(const Endpoint& sender, const Endpoin
   return median.has_value() && !crosses ? std::max(*median, FastRate().value_or(0)) : median;
 }
 
-std::optional<absl::Duration> LinkModel::MedianLatency() const { return latencies_.Quantile(0.5); }
-
-std::optional<absl::Duration> LinkModel::LowLatency() const { return latencies_.Quantile(0.25); }
+std::optional<absl::Duration> LinkModel::LatencyOfShare(double share) const {
+  const std::optional<absl::Duration> latency = latencies_.Quantile(share);
+  if (!latency.has_value() || latencies_.size() >= kSureLatencies) return latency;
+  return std::min(*latency, kAssumedLatency);
+}
 
 std::optional<double> LinkModel::MedianRate() const { return rates_.Quantile(0.5); }
 

@@ -98,11 +98,13 @@ class LinkModel {
   // The least latency between nodes with these labels; nothing if it was not measured.
   std::optional<absl::Duration> LatencyByLabels(const Endpoint& sender, const Endpoint& receiver,
                                                 Instant now) const;
-  // The medians of the cluster's last measurements.
-  std::optional<absl::Duration> MedianLatency() const;
+  // The medians of the cluster's last measurements. A latency of less than kSureLatencies
+  // measurements is at most the assumed one: the first pulls of a busy start can take many times as
+  // long as later ones, and a plan by them can be one that measures no others.
+  std::optional<absl::Duration> MedianLatency() const { return LatencyOfShare(0.5); }
   // The lower quartile of the latencies: less than the median if many were taken at once, each
   // behind the others' requests.
-  std::optional<absl::Duration> LowLatency() const;
+  std::optional<absl::Duration> LowLatency() const { return LatencyOfShare(0.25); }
   std::optional<double> MedianRate() const;
 
   // The same, and assumptions where nothing was measured. A plan needs some number: without one, it
@@ -248,6 +250,9 @@ class LinkModel {
   // their product, 125 kB, which is also that of 10 Gbit/s and 100 us.
   static constexpr double kAssumedRate = 125e6;
   static constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
+  static constexpr size_t kSureLatencies = 8;
+  // The latency that this share of the measurements does not exceed.
+  std::optional<absl::Duration> LatencyOfShare(double share) const;
 
   // A round trip across a boundary is long above this, and above so many of those inside.
   static constexpr absl::Duration kFarLatency = absl::Milliseconds(5);

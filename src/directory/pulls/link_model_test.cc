@@ -283,6 +283,16 @@ TEST(LinkModelTest, OneLatencyFromABusyMomentDoesNotMakeAPairFar) {
   EXPECT_EQ(model.Latency(At(5), At(2), kStart), absl::Microseconds(100));
 }
 
+TEST(LinkModelTest, TheFirstLatenciesOfABusyStartDoNotDecide) {
+  LinkModel model;
+  for (uint64_t i = 1; i < 8; ++i) {
+    model.RecordLatency(At(i), At(i + 1), absl::Milliseconds(3), kStart);
+    EXPECT_EQ(model.MedianLatency(), LinkModel().ExpectedLatency());
+  }
+  model.RecordLatency(At(8), At(9), absl::Milliseconds(3), kStart);
+  EXPECT_EQ(model.MedianLatency(), absl::Milliseconds(3));
+}
+
 TEST(LinkModelTest, ABoundaryIsFarWhenRoundTripsAcrossAreMuchLonger) {
   LinkModel model;
   model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(145), kStart);
