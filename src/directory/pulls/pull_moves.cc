@@ -71,7 +71,7 @@ std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Membe
     if (!moved.empty()) return moved;
   }
   if (report.early) return {};
-  const Pace pace = PaceOf(tree, *receiver, !report.link_limited);
+  const Pace pace = PaceOf(tree, *receiver, !report.link_limited, now);
   if (pace == Pace::kFine && report.link_limited &&
       (SenderIsOverloaded(tree, receiver, now) || SenderIsCrowded(tree, receiver, now))) {
     return {receiver};
@@ -291,9 +291,13 @@ absl::Duration PullPlanner::GapAbove(const Member& relay, Instant now) const {
   const Member* receiver = &relay;
   for (const Member* at = relay.sender(); at != nullptr; receiver = at, at = at->sender()) {
     if (!Crosses(at->endpoint.locality, receiver->endpoint.locality)) continue;
-    const std::optional<absl::Duration> round_trip =
+    std::optional<absl::Duration> round_trip =
         links_.LatencyByLabels(at->endpoint, receiver->endpoint, now);
-    return round_trip.has_value() ? kFarGaps * *round_trip : absl::InfiniteDuration();
+    if (!round_trip) round_trip = links_.LatencyByLabels(receiver->endpoint, at->endpoint, now);
+    if (round_trip.has_value()) return kFarGaps * *round_trip;
+    // Racks of one zone are near each other.
+    const bool near = at->endpoint.locality.zone == receiver->endpoint.locality.zone;
+    return near ? absl::ZeroDuration() : absl::InfiniteDuration();
   }
   return absl::ZeroDuration();
 }
@@ -324,15 +328,23 @@ std::vector<PullPlanner::Member*> PullPlanner::LeaveSilentSender(RelayTree& tree
 
 // ---- pulls that crawl, and shared links
 
+bool PullPlanner::AlikeAcross(const Locality& a, const Locality& b, Instant now) const {
+  if (!Crosses(a, b)) return true;
+  // They cross the boundary around the level inside the one that they share.
+  const auto inner = static_cast<Nearness>(static_cast<int>(NearnessOf(a, b)) - 1);
+  return links_.BoundaryAround(inner, now) == LinkModel::Boundary::kAlike &&
+         !links_.FarAround(inner, now);
+}
+
 // Compares the receiver's rate with the rate at which its sender receives, with the sender's other
 // receivers, and with the cluster's median.
-PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& receiver,
-                                      bool starved) const {
+PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& receiver, bool starved,
+                                      Instant now) const {
   const double rate = receiver.progress.bytes_per_second;
   if (starved || receiver.slow_receiver || rate <= 0) return Pace::kFine;
   const Member& sender = *receiver.sender();
   // A far link is no measure for those inside, nor the reverse, and is slow to start.
-  if (Crosses(sender.endpoint.locality, receiver.endpoint.locality)) return Pace::kFine;
+  if (!AlikeAcross(sender.endpoint.locality, receiver.endpoint.locality, now)) return Pace::kFine;
   const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
   const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
   // A receiver that is nearly level with its sender is not slow, it has little to receive.

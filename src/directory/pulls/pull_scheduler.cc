@@ -608,8 +608,8 @@ absl::Status PullScheduler::CheckWants(const Object& object) const {
     if (fed) feeds += member->feeds.size();
     const bool lacks_room = object.LacksRoom(want);
     if (lacks_room && pulls) return Broken(object, "a node without room for it pulls");
-    // An object with a timer is exempt: its wants can wait for a pause, a near node or final
-    // reports.
+    // An object with a timer is exempt: its wants can wait for a pause, a near node, faster nodes
+    // or final reports.
     const bool plannable = want.state == WantState::kWaiting && !lacks_room && node->connected &&
                            object.adopted() && want.not_before <= context_.now &&
                            object.timer.infinite();

@@ -2,7 +2,7 @@
 //
 //   Want ──► waiting ──Serve──► inline bytes are sent (Deliver)
 //              ▲  │        └──► a sender is assigned (Assign) ──► pulling ──PullReport──► complete
-//              │  └── waits for a near node, for memory, for its session
+//              │  └── waits for a near node, for memory, for its session; a slow node for fast ones
 //              └───── Requeue: the pull failed, its sender left, or a better sender was found
 //
 // Plans are made by PullPlanner over the tree of each object. PullScheduler applies them: it
@@ -12,7 +12,8 @@
 // Invariants (CheckInvariants)
 //  1. A want waits (or its session is still registering: kHeld) or pulls; a pull has a feed in the
 //     tree or an outside sender, one that has not registered.
-//  2. A node that can be served does not wait: every change is followed by Plan.
+//  2. A node that can be served does not wait, except while Want::yields_until has not come: every
+//     change is followed by Plan.
 //  3. A node neither wants an object of which it holds a complete copy, nor pulls one for which it
 //     has no memory.
 //  4. At most options.max_waiting wants are open.
