@@ -158,7 +158,9 @@ absl::Status SlotTree::FillSeats() {
     // TakeSeat erases the entry.
     ++it;
     const SourceTable::Source& source = sources_[index];
-    if (!source.seatable() || sources_.HeldBack(source)) continue;
+    // Those behind it are slow, too.
+    if (sources_.HeldBack(source)) break;
+    if (!source.seatable()) continue;
     const bool fixed = inputs_.spec.order == ReduceSpec::Order::kFixed;
     // A spare of a fixed order has no seat. If a source before it fails, the tree is built again.
     if (fixed && !source.reserved_seat.valid()) continue;

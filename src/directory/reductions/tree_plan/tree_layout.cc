@@ -38,7 +38,9 @@ std::vector<Group> GroupsElsewhere(const SourceTable& sources, int wanted) {
   for (const auto& [arrival, i] : sources.waiting()) {
     if (wanted == 0) break;
     const SourceTable::Source& source = sources[i];
-    if (!source.seatable() || sources.AtRoot(source) || sources.HeldBack(source)) continue;
+    // Those behind it are slow, too.
+    if (sources.HeldBack(source)) break;
+    if (!source.seatable() || sources.AtRoot(source)) continue;
     const ReduceSource::Holder& holder = BestHolder(*source.state);
     const auto [group, added] = by_node.try_emplace(holder.node, groups.size());
     // The slot of a node has the place of the first source there.
@@ -49,9 +51,10 @@ std::vector<Group> GroupsElsewhere(const SourceTable& sources, int wanted) {
   return groups;
 }
 
-// Puts the sources of slow nodes into the groups of fast ones, which are dealt out in turn: the
-// first groups first, since the first slot receives nothing else. The slow groups that are left are
-// first: several sources of one node are folded there.
+// Puts the sources of slow nodes into the groups of fast ones of their zone, or of all zones if it
+// has none. These are dealt out in turn: the first groups first, since the first slot receives
+// nothing else. The slow groups that are left are first: several sources of one node are folded
+// there.
 void GiveSlowOnesHosts(const SourceTable& sources, Group& at_root, std::vector<Group>& groups) {
   const auto slow = [&](const Group& group) {
     return sources[group.members.front().source].slow();
@@ -61,10 +64,14 @@ void GiveSlowOnesHosts(const SourceTable& sources, Group& at_root, std::vector<G
   for (auto at = fast; at != groups.end(); ++at) hosts.push_back(&*at);
   if (hosts.empty() && !at_root.members.empty()) hosts.push_back(&at_root);
   if (hosts.empty()) return;
-  size_t guests = 0;
+  std::map<std::string, std::vector<Group*>> by_zone;
+  for (Group* host : hosts) by_zone[host->zone].push_back(host);
+  std::map<const void*, size_t> guests;
   for (auto at = groups.begin(); at != fast; ++at) {
     if (at->members.size() > 1) continue;
-    hosts[guests++ % hosts.size()]->members.push_back(at->members.front());
+    const auto zone = by_zone.find(at->zone);
+    const std::vector<Group*>& among = zone == by_zone.end() ? hosts : zone->second;
+    among[guests[&among]++ % among.size()]->members.push_back(at->members.front());
     at->members.clear();
   }
   std::erase_if(groups, [](const Group& group) { return group.members.empty(); });
