@@ -201,10 +201,21 @@ std::vector<double> LargeBroadcasts(double slow_share, uint64_t seed) {
   std::vector<double> times;
   for (int i = 0; i < 3; ++i) {
     times.push_back(Broadcast(crowd, plan).fast);
-    // A chain of a thousand has reports of every kind: with links alike, none of them moves a pull.
+    // With links alike, no report moves a pull.
     EXPECT_LE(crowd.moves(), slow_share == 0 ? 0u : 200u);
   }
   return times;
+}
+
+TEST(UnevenBroadcastTest, NothingMovesInAChainOfAThousandNodesAlike) {
+  // The shard plans for hops of 16 KiB, a chain; in hops of 128 KiB it has reports of every kind.
+  CrowdPlan plan = Plan(1000, 1);
+  plan.hop_bytes = 128 << 10;
+  CoarseCrowd crowd(plan);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_GT(Broadcast(crowd, plan).fast, 4) << "no chain";
+    EXPECT_EQ(crowd.moves(), 0u);
+  }
 }
 
 TEST(UnevenBroadcastTest, OneInTwentyOfAThousandNodesCostsTheOthersATenth) {

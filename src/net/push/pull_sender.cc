@@ -84,7 +84,7 @@ absl::Status PullSender::Read() {
     PHALANX_ASSIGN_OR_RETURN(const size_t size, stream_->Read(reader_.ReadBuffers()));
     if (size == 0) break;
     PHALANX_RETURN_IF_ERROR(reader_.Commit(size));
-    // Usually there is nothing to read, and after one frame there is rarely another.
+    // After one frame there is rarely another.
     if (reader_.between_frames()) break;
   }
   return absl::OkStatus();
