@@ -144,6 +144,27 @@ TEST_F(ReducePlanSlowTest, SeveralSlowNodesReceiveNothing) {
   for (int i = 5; i < 8; ++i) EXPECT_FALSE(Receives(i + 1)) << i;
 }
 
+TEST_F(ReducePlanSlowTest, ASlowNodeHandsItsSourceOnWithinItsZone) {
+  for (int slow = 0; slow < 6; ++slow) {
+    Start(SumOf(6));
+    for (int i = 0; i < 6; ++i) {
+      ReduceSource state = On(i, {i + 1});
+      state.holders.front().zone = i < 3 ? "east" : "west";
+      Ready(i, i == slow ? Slow(state) : state);
+    }
+    Begin();
+    int taken = 0;
+    for (const auto& [where, task] : folds_.at) {
+      for (const FoldInput& input : task.inputs) {
+        if (input.kind != FoldInput::Kind::kSlot || input.node != Node(slow + 1)) continue;
+        ++taken;
+        EXPECT_EQ(where.first.node <= Node(3).node, slow < 3) << slow;
+      }
+    }
+    EXPECT_EQ(taken, 1) << slow;
+  }
+}
+
 TEST_F(ReducePlanSlowTest, SourcesOfOneSlowNodeAreFoldedThere) {
   Start(SumOf(4));
   Ready(0);
