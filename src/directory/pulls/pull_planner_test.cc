@@ -162,6 +162,56 @@ TEST(BroadcastPlannerTest, TheNextReceiverDoesNotCountAsASender) {
   EXPECT_EQ(Receivers(h, r)[a], 2);
 }
 
+// The link of `slow` is a tenth of the others'.
+class SlowNodeAsks : public ::testing::Test {
+ protected:
+  SlowNodeAsks() {
+    Measure(h_, a_, fast_[0], 1e8, absl::Microseconds(50));
+    Measure(h_, fast_[0], fast_[1], 1e8, absl::Microseconds(50));
+    for (int i = 0; i < 3; ++i) Measure(h_, a_, slow_, 1e7, absl::Microseconds(50));
+    h_.Create(a_, x, {.size = 32 * kMiB, .complete = true});
+  }
+
+  Harness h_;
+  const NodeKey a_ = h_.Up("a");
+  const NodeKey slow_ = h_.Up("slow");
+  const std::vector<NodeKey> fast_ = UpMany(h_, 3, "fast");
+};
+
+TEST_F(SlowNodeAsks, FastOnesThatAskAtTheSameTimeAreServedFirst) {
+  h_.Want(slow_, x);
+  EXPECT_FALSE(h_.SenderOf(slow_, x).valid());
+  h_.Advance(absl::Milliseconds(5));
+  for (const NodeKey& node : fast_) h_.Want(node, x);
+  EXPECT_EQ(h_.SenderOf(fast_[0], x), a_);
+  h_.Advance(absl::Milliseconds(20));
+  EXPECT_EQ(Depth(h_, slow_), 4) << "below all of them";
+}
+
+TEST_F(SlowNodeAsks, AloneItIsServedAMomentLater) {
+  h_.Want(slow_, x);
+  EXPECT_FALSE(h_.SenderOf(slow_, x).valid());
+  h_.Advance(absl::Milliseconds(21));
+  EXPECT_EQ(h_.SenderOf(slow_, x), a_);
+}
+
+TEST_F(SlowNodeAsks, ADeleteAnswersItMeanwhile) {
+  h_.Want(slow_, x);
+  h_.Delete(a_, x);
+  EXPECT_EQ(h_.LastGone(slow_), v1::Gone::DELETED);
+  h_.Advance(absl::Milliseconds(21));
+  EXPECT_FALSE(h_.SenderOf(slow_, x).valid());
+}
+
+TEST_F(SlowNodeAsks, OnceTheTimeHasPassedItDoesNotWaitAgain) {
+  h_.Want(slow_, x);
+  h_.Advance(absl::Milliseconds(21));
+  h_.Want(fast_[0], x);
+  h_.Finish(fast_[0], x);
+  h_.Fail(slow_, x);
+  EXPECT_TRUE(h_.SenderOf(slow_, x).valid());
+}
+
 TEST(BroadcastPlannerTest, AReceiverThatCannotBeServedNowDoesNotCount) {
   Harness h;
   const NodeKey a = h.Up("a");
