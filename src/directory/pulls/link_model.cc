@@ -382,15 +382,16 @@ LinkModel::Boundary LinkModel::BoundaryAround(Nearness inner, Instant now) const
   return Boundary::kUnknown;
 }
 
-bool LinkModel::FarAround(Nearness inner, Instant now) const {
+bool LinkModel::FarAcross(const Endpoint& a, const Endpoint& b, Nearness inner, Instant now) const {
   const int level = static_cast<int>(inner);
   const auto inside = latency_by_level_[level].Get(options_.forget_after, now);
-  for (int outer = level + 1; outer < kNearnessLevels && inside.has_value(); ++outer) {
-    const auto across = latency_by_level_[outer].Get(options_.forget_after, now);
-    if (!across.has_value()) continue;
-    return *across > kFarLatency && *across > kFarTimes * *inside;
+  std::optional<absl::Duration> across = LatencyByLabels(a, b, now);
+  if (!across.has_value()) across = LatencyByLabels(b, a, now);
+  for (int outer = level + 1; outer < kNearnessLevels && !across.has_value(); ++outer) {
+    across = latency_by_level_[outer].Get(options_.forget_after, now);
   }
-  return false;
+  return inside.has_value() && across.has_value() && *across > kFarLatency &&
+         *across > kFarTimes * *inside;
 }
 
 }  // namespace phalanx::directory

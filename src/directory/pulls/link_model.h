@@ -139,8 +139,9 @@ class LinkModel {
   // than half of what links inside carry, alike otherwise, unknown if either was not measured.
   enum class Boundary { kUnknown, kSlow, kAlike };
   Boundary BoundaryAround(Nearness inner, Instant now) const;
-  // Returns true if round trips across that boundary were measured to be much longer than inside.
-  bool FarAround(Nearness inner, Instant now) const;
+  // Returns true if round trips between the two, which are on different sides of that boundary,
+  // were measured to be much longer than inside.
+  bool FarAcross(const Endpoint& a, const Endpoint& b, Nearness inner, Instant now) const;
 
   size_t pairs() const { return pairs_.size(); }
 

@@ -293,23 +293,28 @@ TEST(LinkModelTest, TheFirstLatenciesOfABusyStartDoNotDecide) {
   EXPECT_EQ(model.MedianLatency(), absl::Milliseconds(3));
 }
 
-TEST(LinkModelTest, ABoundaryIsFarWhenRoundTripsAcrossAreMuchLonger) {
+TEST(LinkModelTest, ANodeIsFarWhenRoundTripsAcrossAreMuchLonger) {
   LinkModel model;
+  const auto far = [&](const Endpoint& to) {
+    return model.FarAcross(At(1, "a"), to, Nearness::kZone, kStart);
+  };
   model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(145), kStart);
-  EXPECT_FALSE(model.FarAround(Nearness::kZone, kStart)) << "nothing is known of the inside";
+  EXPECT_FALSE(far(At(3, "b"))) << "nothing is known of the inside";
   model.RecordLatency(At(1, "a"), At(2, "a"), absl::Milliseconds(30), kStart);
-  EXPECT_TRUE(model.FarAround(Nearness::kZone, kStart));
+  EXPECT_TRUE(far(At(3, "b")));
   EXPECT_EQ(model.LatencyByLabels(At(4, "a"), At(5, "b"), kStart), absl::Milliseconds(145));
   EXPECT_FALSE(model.LatencyByLabels(At(4, "a"), At(5, "c"), kStart).has_value());
-  model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(100), kStart);
-  EXPECT_FALSE(model.FarAround(Nearness::kZone, kStart)) << "not four times as long";
+  EXPECT_TRUE(far(At(5, "c"))) << "as all that is known of other zones";
+  model.RecordLatency(At(5, "c"), At(4, "a"), absl::Milliseconds(100), kStart);
+  EXPECT_FALSE(far(At(5, "c"))) << "not four times as long";
+  EXPECT_TRUE(far(At(3, "b"))) << "whatever another zone is";
 }
 
 TEST(LinkModelTest, ABoundaryWithinABuildingIsNotFar) {
   LinkModel model;
   model.RecordLatency(At(1, "a"), At(2, "a"), absl::Microseconds(50), kStart);
   model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(2), kStart);
-  EXPECT_FALSE(model.FarAround(Nearness::kZone, kStart));
+  EXPECT_FALSE(model.FarAcross(At(1, "a"), At(3, "b"), Nearness::kZone, kStart));
 }
 
 TEST(PlaceTest, NearnessIsTheInnermostSharedLabel) {

@@ -328,12 +328,13 @@ std::vector<PullPlanner::Member*> PullPlanner::LeaveSilentSender(RelayTree& tree
 
 // ---- pulls that crawl, and shared links
 
-bool PullPlanner::AlikeAcross(const Locality& a, const Locality& b, Instant now) const {
-  if (!Crosses(a, b)) return true;
+bool PullPlanner::AlikeAcross(const Endpoint& a, const Endpoint& b, Instant now) const {
+  if (!Crosses(a.locality, b.locality)) return true;
   // They cross the boundary around the level inside the one that they share.
-  const auto inner = static_cast<Nearness>(static_cast<int>(NearnessOf(a, b)) - 1);
+  const auto inner =
+      static_cast<Nearness>(static_cast<int>(NearnessOf(a.locality, b.locality)) - 1);
   return links_.BoundaryAround(inner, now) == LinkModel::Boundary::kAlike &&
-         !links_.FarAround(inner, now);
+         !links_.FarAcross(a, b, inner, now);
 }
 
 // Compares the receiver's rate with the rate at which its sender receives, with the sender's other
@@ -344,7 +345,7 @@ PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& recei
   if (starved || receiver.slow_receiver || rate <= 0) return Pace::kFine;
   const Member& sender = *receiver.sender();
   // A far link is no measure for those inside, nor the reverse, and is slow to start.
-  if (!AlikeAcross(sender.endpoint.locality, receiver.endpoint.locality, now)) return Pace::kFine;
+  if (!AlikeAcross(sender.endpoint, receiver.endpoint, now)) return Pace::kFine;
   const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
   const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
   // A receiver that is nearly level with its sender is not slow, it has little to receive.

@@ -89,18 +89,23 @@ PullPlanner::Best PullPlanner::BestForSlow(Search& search, Pass pass) {
   return best;
 }
 
-PullPlanner::Best PullPlanner::BestOfTier(Search& search, RelayTree::Tier tier, Pass pass) {
+PullPlanner::Best PullPlanner::BestOfTier(Search& search, Tier tier, Pass pass) {
   Best best;
+  auto nearest = Nearness::kHost;  // that has a sender
   for (int level = 0; level < kNearnessLevels; ++level) {
-    const Best here = BestAt(search, static_cast<Nearness>(level), tier, pass);
+    const auto nearness = static_cast<Nearness>(level);
+    const Best here = BestAt(search, nearness, tier, pass);
     if (here.sender == nullptr) continue;
-    if (best.sender == nullptr || Better(here, best, search.now)) best = here;
-    // Senders further out are compared only if links across are known to be as good.
-    const auto boundary = static_cast<Nearness>(level);
-    if (links_.FarAround(boundary, search.now) ||
-        links_.BoundaryAround(boundary, search.now) != LinkModel::Boundary::kAlike) {
-      break;
+    const Endpoint& receiver = search.receiver->endpoint;
+    if (best.sender == nullptr) {
+      best = here;
+      nearest = nearness;
+    } else if (!links_.FarAcross(here.sender->endpoint, receiver, nearest, search.now) &&
+               Better(here, best, search.now)) {
+      best = here;
     }
+    // Senders further out are compared only if links across are known to be as good.
+    if (links_.BoundaryAround(nearness, search.now) != LinkModel::Boundary::kAlike) break;
   }
   return best;
 }

@@ -208,7 +208,7 @@ class PullPlanner {
   enum class Pace { kFine, kSenderCrawls, kReceiverCrawls };
   Pace PaceOf(const RelayTree& tree, const Member& receiver, bool starved, Instant now) const;
   // Returns true if links between two such nodes are known to be like those inside.
-  bool AlikeAcross(const Locality& a, const Locality& b, Instant now) const;
+  bool AlikeAcross(const Endpoint& a, const Endpoint& b, Instant now) const;
   // Returns true if the shard would choose another sender that stays, and LinkModel::Rate of it is
   // unknown or more than twice what the receiver gets.
   bool HasPromisingSender(RelayTree& tree, Member* receiver, Instant now);
