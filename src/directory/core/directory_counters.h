@@ -14,7 +14,7 @@ struct Counters {
   uint64_t folds_placed = 0;
   uint64_t folds_relayed = 0;  // handed on by a third node
   uint64_t folds_dropped = 0;
-  uint64_t slow_replaced = 0;  // sources of slow nodes, by waiting ones
+  uint64_t slow_replaced = 0;  // trees built again, with waiting sources for slow ones
   uint64_t reduce_sources_examined = 0;
   uint64_t creates = 0;
   uint64_t adopted = 0;

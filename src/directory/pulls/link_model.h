@@ -90,7 +90,7 @@ class LinkModel {
   }
 
   // Nothing if not even the cluster's median is known. A latency that was measured less than three
-  // times does not count for its pair alone. A rate far above the usual one between such
+  // times is used only if it is below the usual one. A rate far above the usual one between such
   // nodes is capped.
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
