@@ -1,6 +1,7 @@
 #include "src/object_store/pulls/pull_manager.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ namespace {
 enum class Memory : uint8_t { kNone, kWaiting, kHere };
 
 constexpr size_t kReusedEffects = 64;
+constexpr uint64_t kAllSlices = ~uint64_t{0};
 
 // Returns nullopt if the message is malformed.
 std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info,
@@ -44,6 +46,14 @@ bool SlicesWithin(uint64_t mask, int slices) {
 
 }  // namespace
 
+// A pull that runs.
+struct PullManager::Transfer {
+  uint64_t number = 0;
+  Generation generation;
+  PullSource source;
+  bool cancelling = false;
+};
+
 struct PullManager::Pull {
   bool wanted = false;  // by clients
   bool fetch = false;   // on the node's own account
@@ -60,16 +70,21 @@ struct PullManager::Pull {
   Memory memory = Memory::kNone;
   uint64_t token = 0;
   bool parked = false;  // the open want says that there is no memory
-  // The next step once memory is reserved and no pull runs: one of them, or neither.
-  std::optional<PullSource> next;
+  // The next step once memory is reserved and no other pull of the slices runs: pulls of disjoint
+  // slices, or all the bytes.
+  std::vector<PullSource> next;
   std::optional<std::string> delivered;
 
-  bool running = false;
-  bool cancelling = false;
-  Generation running_generation;
-  PullSource source;
+  std::vector<Transfer> running;
+  uint64_t done = 0;  // the slices whose pulls have brought every byte of the target
 
   bool needed() const { return wanted || fetch; }
+  // Returns true if a pull of other bytes, or of one of these slices, has not ended.
+  bool Blocks(uint64_t slices) const {
+    return std::any_of(running.begin(), running.end(), [this, slices](const Transfer& transfer) {
+      return (transfer.source.slices & slices) != 0 || transfer.generation != target->generation;
+    });
+  }
 };
 
 PullManager::PullManager() = default;
@@ -138,10 +153,11 @@ void PullManager::Withdraw(const ObjectId& id, const Generation& generation,
   withdraw->set_reason(std::string(why));
 }
 
-void PullManager::Report(const ObjectId& id, const Pull& pull, const PullEnd& end, bool complete) {
+void PullManager::Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end,
+                         bool complete) {
   v1::PullReport* report = Send(id).mutable_pull_report();
-  SetSubject(id, pull.running_generation, report);
-  report->set_plan_id(pull.source.plan);
+  SetSubject(id, transfer.generation, report);
+  report->set_plan_id(transfer.source.plan);
   report->set_complete(complete);
   const net::PullOutcome& outcome = end.outcome;
   report->set_code(complete ? 0 : static_cast<int>(outcome.status.code()));
@@ -210,8 +226,13 @@ bool PullManager::Fetches(const ObjectId& id) const {
 
 bool PullManager::Idle(const ObjectId& id) const {
   const Pull* pull = FindPull(id);
+  if (pull == nullptr || (pull->running.empty() && pull->memory != Memory::kWaiting)) return true;
   // A pull that waits for memory is not idle: it ends by itself when the memory comes.
-  return pull == nullptr || (!pull->running && pull->memory != Memory::kWaiting);
+  if (pull->memory == Memory::kWaiting || !pull->target) return false;
+  // Without a sender of the other slices, the senders of these can wait for this node in turn.
+  uint64_t slices = pull->done;
+  for (const Transfer& transfer : pull->running) slices |= transfer.source.slices;
+  return (~slices & AllSlices(pull->target->slices)) != 0;
 }
 
 void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why) {
@@ -228,7 +249,7 @@ void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why
 void PullManager::EraseIfDone(const ObjectId& id) {
   const auto it = pulls_.find(id);
   // A cancelled pull keeps its entry until it has ended: until then it writes into the copy.
-  if (it == pulls_.end() || it->second->needed() || it->second->running) return;
+  if (it == pulls_.end() || it->second->needed() || !it->second->running.empty()) return;
   pulls_.erase(it);
 }
 
@@ -244,7 +265,7 @@ void PullManager::SetTarget(const ObjectId& id, Pull& pull, PullTarget target) {
 
 void PullManager::DropTarget(const ObjectId& id, Pull& pull, const absl::Status& why) {
   if (!pull.target) return;
-  Stop(id, pull);
+  Stop(pull, kAllSlices);
   // Token 0: OnMemory has reported an error, so nothing is waited for any more.
   if (pull.memory == Memory::kWaiting && pull.token != 0) Do(ForgetMemory{id, pull.token});
   if (pull.memory == Memory::kHere) Do(DropPartial{id, pull.target->generation, why});
@@ -252,20 +273,24 @@ void PullManager::DropTarget(const ObjectId& id, Pull& pull, const absl::Status&
   pull.memory = Memory::kNone;
   pull.token = 0;
   pull.parked = false;
-  pull.next.reset();
+  pull.done = 0;
+  pull.next.clear();
   pull.delivered.reset();
 }
 
-void PullManager::Stop(const ObjectId& id, Pull& pull) {
-  if (!pull.running || pull.cancelling) return;
-  pull.cancelling = true;
-  Do(CancelPull{id});
+void PullManager::Stop(Pull& pull, uint64_t slices) {
+  for (Transfer& transfer : pull.running) {
+    if (transfer.cancelling || (transfer.source.slices & slices) == 0) continue;
+    transfer.cancelling = true;
+    Do(CancelPull{transfer.number});
+  }
 }
 
 void PullManager::StartNext(const ObjectId& id, Pull& pull) {
   // A slice has one writer: the replaced pull must have ended before the next one starts.
-  if (pull.running || pull.memory != Memory::kHere) return;
+  if (pull.memory != Memory::kHere) return;
   if (pull.delivered) {
+    if (!pull.running.empty()) return;
     Do(FillCopy{id, pull.target->generation, *std::exchange(pull.delivered, std::nullopt)});
     // The shard waits for this confirmation before it counts the delivered copy.
     if (pull.confirm_plan != 0) {
@@ -275,19 +300,23 @@ void PullManager::StartNext(const ObjectId& id, Pull& pull) {
       report->set_complete(true);
     }
     Finish(id, pull);
-  } else if (pull.next) {
-    pull.source = *std::exchange(pull.next, std::nullopt);
-    pull.running = true;
-    pull.running_generation = pull.target->generation;
+    return;
+  }
+  for (PullSource& source : std::exchange(pull.next, {})) {
+    if (pull.Blocks(source.slices)) {
+      pull.next.push_back(std::move(source));
+      continue;
+    }
+    pull.running.push_back({next_number_++, pull.target->generation, source});
     ++running_;
-    Do(StartPull{id, pull.running_generation, pull.source});
+    Do(StartPull{id, pull.target->generation, std::move(source), pull.running.back().number});
   }
 }
 
 void PullManager::Park(const ObjectId& id, Pull& pull) {
   if (pull.delivered) Withdraw(id, pull.target->generation, "no memory is free for it yet");
   pull.delivered.reset();
-  pull.next.reset();
+  pull.next.clear();
   pull.parked = true;
   // So that the Want is sent again, now with no_room_for: that is how the shard learns.
   pull.want_open = false;
@@ -320,7 +349,7 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign, Instant
   // Plans grow within a session; a smaller one was decided before the plan that runs.
   if (source.plan <= pull->last_plan) return;
   const bool same = pull->target && pull->target->generation == target->generation &&
-                    !(DefectActive(Defect::kMovedStartsOver) && pull->running);
+                    !(DefectActive(Defect::kMovedStartsOver) && !pull->running.empty());
   // One generation has one size. A pull that took another one would write beyond its memory.
   if (same &&
       (pull->target->size_bytes != target->size_bytes || pull->target->slices != target->slices)) {
@@ -332,17 +361,24 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign, Instant
   if (same && pull->parked) return Park(id, *pull);
   // The same sender under a new plan: the pull that runs takes the number, since its report must
   // name the current plan.
-  if (same && pull->running && !pull->cancelling && pull->source.sender == source.sender &&
-      pull->source.address == source.address && pull->source.slices == source.slices) {
-    pull->source.plan = source.plan;
+  const auto running =
+      std::find_if(pull->running.begin(), pull->running.end(), [&source](const Transfer& transfer) {
+        return !transfer.cancelling && transfer.source.sender == source.sender &&
+               transfer.source.address == source.address && transfer.source.slices == source.slices;
+      });
+  if (same && running != pull->running.end()) {
+    running->source.plan = source.plan;
     return;
   }
   if (!same) {
     DropTarget(id, *pull, absl::AbortedError("another generation was adopted"));
     SetTarget(id, *pull, *std::move(target));
   }
-  pull->next = std::move(source);
-  Stop(id, *pull);
+  std::erase_if(pull->next, [&source](const PullSource& earlier) {
+    return (earlier.slices & source.slices) != 0;
+  });
+  Stop(*pull, source.slices);
+  pull->next.push_back(std::move(source));
   StartNext(id, *pull);
 }
 
@@ -363,11 +399,11 @@ void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver, Inst
     DropTarget(id, *pull, absl::AbortedError("another generation was adopted"));
     SetTarget(id, *pull, *std::move(target));
   }
-  pull->next.reset();
+  pull->next.clear();
   pull->delivered = deliver.inline_bytes();
   // No memory for these bytes either: they are withdrawn, and the shard keeps the Want.
   if (pull->parked) return Park(id, *pull);
-  Stop(id, *pull);
+  Stop(*pull, kAllSlices);
   StartNext(id, *pull);
 }
 
@@ -389,7 +425,7 @@ void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
   if (pull == nullptr || !pull->needed()) return;
   // The Get is served by another generation, which was put after the deletion.
   if (pull->target && pull->target->generation != generation) return;
-  if (DefectActive(Defect::kLateCompletionAfterDelete) && pull->running) return;
+  if (DefectActive(Defect::kLateCompletionAfterDelete) && !pull->running.empty()) return;
   // What was bound to the generation ends; the shard has closed the want, or learns so now.
   pull->wanted = pull->fetch = pull->keep = false;
   SendUnwant(id, *pull);
@@ -419,7 +455,8 @@ bool PullManager::Yield(const ObjectId& id, const Generation& generation) {
   if (pull == nullptr || !pull->target || pull->target->generation != generation) return false;
   // Only a copy without a sender gives way: a pull that runs would have to receive everything
   // again.
-  if (pull->memory != Memory::kHere || pull->running || pull->next || pull->delivered) return false;
+  const bool idle = pull->running.empty() && pull->next.empty() && !pull->delivered;
+  if (pull->memory != Memory::kHere || !idle) return false;
   const absl::Status why = absl::ResourceExhaustedError("its memory was needed");
   Withdraw(id, generation, why.message());
   DropTarget(id, *pull, why);
@@ -445,10 +482,10 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
   pull.token = 0;  // no memory is waited for any more
   // A sender waits for this node: without the report it would stay occupied until its stall
   // timeout.
-  if (pull.next) {
+  for (const PullSource& next : pull.next) {
     v1::PullReport* report = Send(id).mutable_pull_report();
     SetSubject(id, pull.target->generation, report);
-    report->set_plan_id(pull.next->plan);
+    report->set_plan_id(next.plan);
     report->set_code(static_cast<int>(status.code()));
     report->set_message(std::string(status.message()));
   }
@@ -459,25 +496,32 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
 
 void PullManager::OnPullDone(const ObjectId& id, PullEnd end) {
   Pull* pull = FindPull(id);
-  PHALANX_CHECK(pull != nullptr && pull->running, "only a running pull ends");
-  pull->running = pull->cancelling = false;
+  PHALANX_CHECK(pull != nullptr, "only a running pull ends");
+  const auto ended =
+      std::find_if(pull->running.begin(), pull->running.end(),
+                   [&end](const Transfer& transfer) { return transfer.number == end.number; });
+  PHALANX_CHECK(ended != pull->running.end(), "only a running pull ends");
+  Transfer transfer = std::move(*ended);
+  pull->running.erase(ended);
   --running_;
-  const bool current = pull->target && pull->target->generation == pull->running_generation;
+  const bool current = pull->target && pull->target->generation == transfer.generation;
+  if (current && end.outcome.status.ok()) pull->done |= transfer.source.slices;
   const bool all =
       end.complete || (DefectActive(Defect::kCompleteForPartial) && end.outcome.bytes_received > 0);
-  const bool complete = current && all;
+  // Another pull has its outcome, too, and ends next.
+  const bool complete = current && all && pull->running.empty();
   // OK would be read as "all bytes are here", of a generation that was dropped.
   if (!complete && end.outcome.status.ok() && !current) {
     end.outcome.status = absl::CancelledError("the generation was dropped meanwhile");
   }
   // With another plan under way this report ends nothing at the shard; it only measures the link.
-  Report(id, *pull, end, complete && !pull->next);
+  Report(id, transfer, end, complete && pull->next.empty());
   if (complete) {
-    if (pull->next) {
+    if (!pull->next.empty()) {
       // The shard goes by its latest plan, which found nothing left to do.
-      pull->source = *pull->next;
+      transfer.source = pull->next.back();
       end.outcome = net::PullOutcome();
-      Report(id, *pull, end, true);
+      Report(id, transfer, end, true);
     }
     Finish(id, *pull);
   } else if (!pull->needed()) {
@@ -505,7 +549,9 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
     if (pull.delivered) {
       // The new session knows nothing of the Deliver; it answers the want itself.
       pull.delivered.reset();
-      if (!pull.running && pull.memory == Memory::kWaiting) DropTarget(id, pull, absl::OkStatus());
+      if (pull.running.empty() && pull.memory == Memory::kWaiting) {
+        DropTarget(id, pull, absl::OkStatus());
+      }
     }
     pull.want_open = pull.needed();
     if (!pull.want_open) continue;
@@ -522,9 +568,20 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
 std::optional<NodeKey> PullManager::RunningSender(const ObjectId& id,
                                                   const Generation& generation) const {
   const Pull* pull = FindPull(id);
-  if (pull == nullptr || !pull->running || pull->cancelling) return std::nullopt;
-  if (pull->running_generation != generation) return std::nullopt;
-  return pull->source.sender;
+  if (pull == nullptr) return std::nullopt;
+  for (const Transfer& transfer : pull->running) {
+    const bool runs = !transfer.cancelling && transfer.generation == generation;
+    if (runs) return transfer.source.sender;
+  }
+  return std::nullopt;
+}
+
+bool PullManager::PullsInParts(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->target) return false;
+  const uint64_t all = AllSlices(pull->target->slices);
+  return std::any_of(pull->running.begin(), pull->running.end(),
+                     [all](const Transfer& transfer) { return transfer.source.slices != all; });
 }
 
 // ------------------------------------------------------------------------------------ looking
@@ -532,11 +589,13 @@ std::optional<NodeKey> PullManager::RunningSender(const ObjectId& id,
 std::vector<PullManager::Running> PullManager::RunningPulls() const {
   std::vector<Running> running;
   for (const auto& [id, pull] : pulls_) {
-    if (!pull->running) continue;
-    running.push_back({id, pull->running_generation, pull->source.plan});
+    for (const Transfer& transfer : pull->running) {
+      running.push_back({id, transfer.generation, transfer.source.plan, transfer.number});
+    }
   }
-  std::sort(running.begin(), running.end(),
-            [](const Running& a, const Running& b) { return a.id < b.id; });
+  std::sort(running.begin(), running.end(), [](const Running& a, const Running& b) {
+    return std::tie(a.id, a.number) < std::tie(b.id, b.number);
+  });
   return running;
 }
 
@@ -570,18 +629,25 @@ absl::Status PullManager::CheckInvariants() const {
     const auto broken = [&id = id](absl::string_view what) {
       return absl::InternalError(absl::StrCat("pull of object ", id.ShortHex(), ": ", what));
     };
-    if (pull->running) ++running;
-    if (!pull->needed() && !pull->running) return broken("not wanted, and no pull runs");
+    running += pull->running.size();
+    if (!pull->needed() && pull->running.empty()) return broken("not wanted, and no pull runs");
     if (!pull->needed() && pull->target) return broken("not wanted, and it has a target");
     if (pull->target.has_value() != (pull->memory != Memory::kNone)) {
       return broken("memory without a target, or a target without memory");
     }
     if (pull->needed() && !pull->want_open && !pull->delivered)
       return broken("wanted, and the shard has no Want");
-    const bool idle = pull->memory == Memory::kWaiting && !pull->next && !pull->delivered;
+    const bool idle = pull->memory == Memory::kWaiting && pull->next.empty() && !pull->delivered;
     if (pull->parked && !idle) return broken("parked, and not only waiting for memory");
     if (!pull->needed() && pull->want_open) return broken("not wanted, and the shard has a Want");
-    if (pull->memory == Memory::kHere && !pull->running && (pull->next || pull->delivered)) {
+    uint64_t slices = 0;
+    for (const Transfer& transfer : pull->running) {
+      const bool current = pull->target && transfer.generation == pull->target->generation;
+      if (current && (slices & transfer.source.slices) != 0) return broken("a slice has two pulls");
+      if (current) slices |= transfer.source.slices;
+    }
+    const bool next = !pull->next.empty() || pull->delivered;
+    if (pull->memory == Memory::kHere && pull->running.empty() && next) {
       return broken("it can start, and does not");
     }
   }

@@ -1,4 +1,5 @@
-// The objects that this node fetches: one want and one pull for each, however many clients ask.
+// The objects that this node fetches: one want for each, however many clients ask, and one pull, or
+// several of disjoint slices.
 // Decides when to send the shard a Want, when to reserve memory, and when to start, cancel and
 // report a pull. Pure: effects are values, which the store applies in order.
 //
@@ -8,7 +9,7 @@
 //                                                                         next Assign continues
 //                                                                         at the watermarks
 // Invariants
-//  1. At most one pull runs per object: a replaced pull is cancelled, and the next one starts after
+//  1. At most one pull runs per slice: a replaced pull is cancelled, and the next one starts after
 //     OnPullDone. So a slice has one writer.
 //  2. A pull starts when all its memory is reserved; no memory is held while the pull waits for it.
 //  3. Bytes of one generation are fetched at a time; another generation begins with other memory.
@@ -76,10 +77,11 @@ struct StartPull {
   ObjectId id;
   Generation generation;
   PullSource source;
+  uint64_t number;  // of the pull; never 0 or used before
 };
 // OnPullDone follows.
 struct CancelPull {
-  ObjectId id;
+  uint64_t number;
 };
 // Write these bytes, the whole object, into the copy of this generation.
 struct FillCopy {
@@ -109,6 +111,7 @@ using PullEffect = std::variant<ReportToShard, ReserveMemory, ForgetMemory, Star
 
 // How a pull ended, and how far the copy has come.
 struct PullEnd {
+  uint64_t number = 0;
   net::PullOutcome outcome;
   bool complete = false;
   std::vector<uint64_t> watermarks;
@@ -143,7 +146,8 @@ class PullManager {
   // The same if this is the last order.
   void EndOrder(const ObjectId& id, PlanId order);
   bool Fetches(const ObjectId& id) const;
-  // Returns true if no pull of the object runs and none waits for memory.
+  // Returns true if no pull of the object, or of some of its slices, runs and none waits for
+  // memory.
   bool Idle(const ObjectId& id) const;
 
   // ---- from the shard; malformed and late messages are ignored. The time to live of the object is
@@ -174,16 +178,20 @@ class PullManager {
   // A new session with the shard begins. Returns the wants to register, in the order of ids. Plans
   // of the old session do not count any more.
   std::vector<v1::RegisterWant> Register(int shard, int num_shards);
-  // The sender of the running pull of this generation; nullopt if none runs.
+  // The sender of the running pull of this generation, or of the first of several; nullopt if none
+  // runs.
   std::optional<NodeKey> RunningSender(const ObjectId& id, const Generation& generation) const;
+  // Returns true if a pull runs that is not of all slices.
+  bool PullsInParts(const ObjectId& id) const;
 
   // ---- looking
   struct Running {
     ObjectId id;
     Generation generation;
     PlanId plan;
+    uint64_t number;
   };
-  // In order of id.
+  // In order of id and number.
   std::vector<Running> RunningPulls() const;
   size_t running() const { return running_; }
   // The generation that the shard named last for the object; nullptr if it has named none.
@@ -197,6 +205,7 @@ class PullManager {
   absl::Status CheckInvariants() const;
 
  private:
+  struct Transfer;
   struct Pull;
   using PullMap = absl::flat_hash_map<ObjectId, std::unique_ptr<Pull>>;
 
@@ -209,13 +218,14 @@ class PullManager {
   v1::NodeMessage& Send(const ObjectId& id);
   void SendWant(const ObjectId& id, Pull& pull);
   void SendUnwant(const ObjectId& id, Pull& pull);
-  void Report(const ObjectId& id, const Pull& pull, const PullEnd& end, bool complete);
+  void Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end, bool complete);
   // Sends the Want again, now with no_room_for.
   void Park(const ObjectId& id, Pull& pull);
   void Withdraw(const ObjectId& id, const Generation& generation, absl::string_view why);
   void SetTarget(const ObjectId& id, Pull& pull, PullTarget target);
   void DropTarget(const ObjectId& id, Pull& pull, const absl::Status& why);
-  void Stop(const ObjectId& id, Pull& pull);
+  // Cancels the pulls that fetch any of these slices.
+  void Stop(Pull& pull, uint64_t slices);
   void StartNext(const ObjectId& id, Pull& pull);
   void Finish(const ObjectId& id, Pull& pull);
   // The object is not wanted any more: ends everything except a pull that has not ended yet.
@@ -225,6 +235,7 @@ class PullManager {
   PullMap pulls_;
   size_t running_ = 0;
   uint64_t next_token_ = 1;
+  uint64_t next_number_ = 1;
   uint64_t next_want_ = 1;
   std::vector<PullEffect> effects_;
 };

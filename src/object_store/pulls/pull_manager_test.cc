@@ -67,6 +67,7 @@ class Words {
   }
   std::string operator()(const ForgetMemory&) { return "forget memory"; }
   std::string operator()(const StartPull& e) {
+    number = e.number;
     return absl::StrCat("start #", e.generation.sequence, " plan ", e.source.plan);
   }
   std::string operator()(const CancelPull&) { return "cancel"; }
@@ -82,6 +83,7 @@ class Words {
   }
   uint64_t token = 0;
   uint64_t want = 0;
+  uint64_t number = 0;  // of the last pull that was started
 };
 
 class PullManagerTest : public ::testing::Test {
@@ -98,7 +100,11 @@ class PullManagerTest : public ::testing::Test {
     pulls_.OnMemory(Id(), words_.token, status);
   }
   void Done(absl::Status status, bool complete = false) {
+    Done(words_.number, std::move(status), complete);
+  }
+  void Done(uint64_t number, absl::Status status, bool complete = false) {
     PullEnd end;
+    end.number = number;
     end.outcome.status = std::move(status);
     end.complete = complete;
     pulls_.OnPullDone(Id(), std::move(end));
@@ -110,6 +116,25 @@ class PullManagerTest : public ::testing::Test {
     Did();
     Memory();
     ASSERT_THAT(Did(), ElementsAre("start #1 plan 1"));
+  }
+
+  static v1::Assign Half(PlanId plan, uint64_t slices, const NodeKey& sender) {
+    v1::Assign assign = Assign(kFirst, plan, sender);
+    assign.mutable_info()->set_slices(2);
+    assign.set_slices(slices);
+    return assign;
+  }
+  // Up to two running pulls, under plans 1 and 2; returns the number of the first.
+  uint64_t PullingHalves() {
+    pulls_.Want(Id());
+    pulls_.OnAssign(Id(), Half(1, 1, kPeer), Instant());
+    Did();
+    Memory();
+    Did();
+    const uint64_t first = words_.number;
+    pulls_.OnAssign(Id(), Half(2, 2, kOther), Instant());
+    EXPECT_THAT(Did(), ElementsAre("start #1 plan 2"));
+    return first;
   }
 
   PullManager pulls_;
@@ -167,6 +192,62 @@ TEST_F(PullManagerTest, ACancelledPullThatWasCompleteAfterAllIsReportedUnderTheL
   Did();
   Done(absl::OkStatus(), true);
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 0", "report plan 2 complete", "complete #1"));
+}
+
+// ---- pulls of disjoint slices
+
+TEST_F(PullManagerTest, TwoPullsOfDisjointSlicesRunTogetherAndTheLastOneCompletesTheCopy) {
+  const uint64_t first = PullingHalves();
+  const uint64_t second = words_.number;
+  Done(first, absl::OkStatus());
+  EXPECT_THAT(Did(), ElementsAre("report plan 1 code 0"));
+  Done(second, absl::OkStatus(), true);
+  EXPECT_THAT(Did(), ElementsAre("report plan 2 complete", "complete #1"));
+  EXPECT_EQ(pulls_.size(), 0u);
+}
+
+TEST_F(PullManagerTest, ACopyWithoutASenderOfSomeSlicesIsIdle) {
+  const uint64_t first = PullingHalves();
+  EXPECT_FALSE(pulls_.Idle(Id()));
+  Done(first, absl::UnavailableError(""));
+  EXPECT_TRUE(pulls_.Idle(Id()));
+  pulls_.OnAssign(Id(), Half(3, 1, kPeer), Instant());
+  EXPECT_FALSE(pulls_.Idle(Id()));
+  Did();
+  // These slices are here, and the others still come.
+  Done(absl::OkStatus());
+  EXPECT_FALSE(pulls_.Idle(Id()));
+}
+
+TEST_F(PullManagerTest, ACopyIsCompleteOnlyWhenItsLastPullHasEnded) {
+  const uint64_t first = PullingHalves();
+  const uint64_t second = words_.number;
+  // The bytes of both are here, and the outcome of one.
+  Done(first, absl::OkStatus(), true);
+  EXPECT_THAT(Did(), ElementsAre("report plan 1 code 0"));
+  Done(second, absl::OkStatus(), true);
+  EXPECT_THAT(Did(), ElementsAre("report plan 2 complete", "complete #1"));
+}
+
+TEST_F(PullManagerTest, AnAssignReplacesThePullsOfItsSlicesOnly) {
+  const uint64_t first = PullingHalves();
+  pulls_.OnAssign(Id(), Half(3, 1, kOther), Instant());
+  EXPECT_THAT(Did(), ElementsAre("cancel"));
+  Done(first, absl::CancelledError(""));
+  EXPECT_THAT(Did(), ElementsAre("report plan 1 code 1", "start #1 plan 3"));
+}
+
+TEST_F(PullManagerTest, APullOfAllSlicesStartsWhenEveryOtherHasEnded) {
+  const uint64_t first = PullingHalves();
+  const uint64_t second = words_.number;
+  EXPECT_TRUE(pulls_.PullsInParts(Id()));
+  pulls_.OnAssign(Id(), Half(3, 3, kOther), Instant());
+  EXPECT_THAT(Did(), ElementsAre("cancel", "cancel"));
+  Done(first, absl::CancelledError(""));
+  EXPECT_THAT(Did(), ElementsAre("report plan 1 code 1"));
+  Done(second, absl::CancelledError(""));
+  EXPECT_THAT(Did(), ElementsAre("report plan 2 code 1", "start #1 plan 3"));
+  EXPECT_FALSE(pulls_.PullsInParts(Id()));
 }
 
 TEST_F(PullManagerTest, TheSameSenderUnderANewPlanContinues) {
@@ -403,6 +484,7 @@ TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
   pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther), Instant());
   Did();
   Done(absl::CancelledError(""));
+  Did();
   Done(absl::UnavailableError(""));
   Did();
   EXPECT_FALSE(pulls_.Yield(Id(), kSecond));

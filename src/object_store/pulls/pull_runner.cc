@@ -18,13 +18,12 @@ constexpr absl::Duration kLookPause = absl::Milliseconds(10);
 }  // namespace
 
 PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& turns,
-                       RequestTable& requests, ObjectTable& table, PullManager& pulls,
-                       LocalCopies& copies, GetRequests& gets, MemoryQueue& memory,
-                       PeerServer& peers, ShardChannel& channel)
+                       ObjectTable& table, PullManager& pulls, LocalCopies& copies,
+                       GetRequests& gets, MemoryQueue& memory, PeerServer& peers,
+                       ShardChannel& channel)
     : options_(options),
       executor_(executor),
       turns_(turns),
-      requests_(requests),
       table_(table),
       pulls_(pulls),
       copies_(copies),
@@ -68,16 +67,16 @@ void PullRunner::Apply(ForgetMemory& effect) { memory_.ForgetToken(effect.token)
 void PullRunner::Apply(StartPull& effect) {
   Copy* copy = table_.Find(effect.id, effect.generation);
   PHALANX_CHECK(copy != nullptr, "a pull starts when its memory is here");
-  const uint64_t serial = requests_.NewNumber();
   // I/O loops write into the buffer until the outcome is here, even if the copy is dropped before.
   table_.Pin(copy);
-  Running& running = running_[effect.id];
-  running = {.serial = serial,
+  Running& running = running_[effect.number];
+  running = {.id = effect.id,
+             .slices = effect.source.slices,
              .copy = copy,
-             .bytes_at_progress = copy->buffer->bytes_present(),
              .progress_at = executor_.Now(),
-             .progress = std::make_shared<net::PullProgress>(),
-             .watch = PullWatch(executor_.Now(), copy->buffer->bytes_present())};
+             .progress = std::make_shared<net::PullProgress>()};
+  running.bytes_at_progress = Present(running);
+  running.watch = PullWatch(executor_.Now(), running.bytes_at_progress);
   ++started_;
   bool missing = false;
   for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
@@ -88,7 +87,7 @@ void PullRunner::Apply(StartPull& effect) {
   // An earlier pull brought the last byte while the next one was being planned: no connection is
   // needed.
   if (!missing) {
-    OnPullDone(effect.id, serial, net::PullOutcome());
+    OnPullDone(effect.number, net::PullOutcome());
     return;
   }
   net::PullSpec spec{effect.source.sender, effect.source.address, effect.id,
@@ -96,8 +95,8 @@ void PullRunner::Apply(StartPull& effect) {
                      running.progress};
   running.handle = data_plane_->StartPull(
       std::move(spec),
-      turns_.Guarded([this, id = effect.id, serial](const net::PullOutcome& outcome) {
-        OnPullDone(id, serial, outcome);
+      turns_.Guarded([this, number = effect.number](const net::PullOutcome& outcome) {
+        OnPullDone(number, outcome);
       }));
   if (due_.progress.infinite()) due_.progress = executor_.Now() + options_.progress_interval;
   // A little later, since the I/O loop begins to dial after this.
@@ -106,14 +105,24 @@ void PullRunner::Apply(StartPull& effect) {
 }
 
 void PullRunner::Apply(CancelPull& effect) {
-  const auto it = running_.find(effect.id);
+  const auto it = running_.find(effect.number);
   if (it != running_.end()) data_plane_->CancelPull(it->second.handle);
 }
 
-void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome) {
-  const auto it = running_.find(id);
-  if (it == running_.end() || it->second.serial != serial) return;
+uint64_t PullRunner::Present(const Running& running) {
+  const net::TransferBuffer& buffer = *running.copy->buffer;
+  uint64_t present = 0;
+  for (int slice = 0; slice < buffer.layout().slices; ++slice) {
+    if ((running.slices >> slice & 1) != 0) present += buffer.watermark(slice);
+  }
+  return present;
+}
+
+void PullRunner::OnPullDone(uint64_t number, const net::PullOutcome& outcome) {
+  const auto it = running_.find(number);
+  if (it == running_.end()) return;
   Copy* copy = it->second.copy;
+  const ObjectId id = it->second.id;
   running_.erase(it);
   if (!outcome.status.ok()) ++failed_;
   // Not that of a pull that was replaced.
@@ -121,6 +130,7 @@ void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::Pull
     gets_.NoteFailure(id, outcome.status);
   }
   PullEnd end;
+  end.number = number;
   end.outcome = outcome;
   end.complete = copy->buffer->complete();
   for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
@@ -165,7 +175,7 @@ void PullRunner::Apply(EndGets& effect) { gets_.EndAll(effect.id, effect.why); }
 
 v1::Progress::Pull& PullRunner::AddProgress(const PullManager::Running& pull,
                                             ProgressMessages& messages) {
-  const Running& running = running_.at(pull.id);
+  const Running& running = running_.at(pull.number);
   v1::Progress::Pull& out = *messages[channel_.ShardOf(pull.id)].mutable_progress()->add_pulls();
   SetSubject(pull.id, pull.generation, &out);
   out.set_plan_id(pull.plan);
@@ -196,9 +206,8 @@ void PullRunner::SendProgress() {
   const Instant now = executor_.Now();
   for (const PullManager::Running& pull : pulls_.RunningPulls()) {
     v1::Progress::Pull& out = AddProgress(pull, messages);
-    Running& running = running_.at(pull.id);
-    uint64_t present = 0;
-    for (const uint64_t watermark : out.watermarks()) present += watermark;
+    Running& running = running_.at(pull.number);
+    const uint64_t present = Present(running);
     const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
     const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
     if (seconds > 0) out.set_bytes_per_second(static_cast<double>(bytes) / seconds);
@@ -211,14 +220,13 @@ void PullRunner::SendProgress() {
 }
 
 void PullRunner::SendEarlyProgress(Instant now) {
-  absl::flat_hash_map<ObjectId, PullWatch::Report> news;
+  absl::flat_hash_map<uint64_t, PullWatch::Report> news;
   Instant next = Instant::Infinite();
-  for (auto& [id, running] : running_) {
+  for (auto& [number, running] : running_) {
     if (running.watch.next_look() <= now) {
-      const PullWatch::Report report =
-          running.watch.Look(now, {running.copy->buffer->bytes_present(),
-                                   running.progress->starved_ns.load(std::memory_order_relaxed)});
-      if (report.window > absl::ZeroDuration()) news[id] = report;
+      const PullWatch::Report report = running.watch.Look(
+          now, {Present(running), running.progress->starved_ns.load(std::memory_order_relaxed)});
+      if (report.window > absl::ZeroDuration()) news[number] = report;
     }
     next = std::min(next, running.watch.next_look());
   }
@@ -227,7 +235,7 @@ void PullRunner::SendEarlyProgress(Instant now) {
   ProgressMessages messages;
   // In the order of ids, so that a simulation replays exactly.
   for (const PullManager::Running& pull : pulls_.RunningPulls()) {
-    const auto found = news.find(pull.id);
+    const auto found = news.find(pull.number);
     if (found == news.end()) continue;
     const PullWatch::Report& report = found->second;
     v1::Progress::Pull& out = AddProgress(pull, messages);

@@ -29,15 +29,15 @@
 #include "src/object_store/pulls/pull_manager.h"
 #include "src/object_store/pulls/pull_watch.h"
 #include "src/object_store/store/get_requests.h"
-#include "src/object_store/store/request_table.h"
 
 namespace phalanx::object_store {
 
 class PullRunner {
  public:
   struct Running {
+    ObjectId id;
+    uint64_t slices = 0;
     net::DataPlane::PullHandle handle = 0;
-    uint64_t serial = 0;
     Copy* copy = nullptr;  // pinned
     uint64_t bytes_at_progress = 0;
     Instant progress_at;  // the last report, or the start
@@ -46,9 +46,9 @@ class PullRunner {
   };
 
   // All of them outlive this.
-  PullRunner(const StoreOptions& options, Executor& executor, Turns& turns, RequestTable& requests,
-             ObjectTable& table, PullManager& pulls, LocalCopies& copies, GetRequests& gets,
-             MemoryQueue& memory, PeerServer& peers, ShardChannel& channel);
+  PullRunner(const StoreOptions& options, Executor& executor, Turns& turns, ObjectTable& table,
+             PullManager& pulls, LocalCopies& copies, GetRequests& gets, MemoryQueue& memory,
+             PeerServer& peers, ShardChannel& channel);
   // Cancels every pull.
   ~PullRunner();
   void SetDataPlane(net::DataPlane* data_plane) {
@@ -77,7 +77,7 @@ class PullRunner {
   void ReportDue(Instant now);
   Instant NextDeadline();
 
-  const absl::flat_hash_map<ObjectId, Running>& running() const { return running_; }
+  const absl::flat_hash_map<uint64_t, Running>& running() const { return running_; }
   uint64_t started() const { return started_; }
   uint64_t failed() const { return failed_; }
   absl::Status CheckInvariants() const;
@@ -92,7 +92,9 @@ class PullRunner {
   void Apply(DropPartial& effect);
   void Apply(CompleteCopy& effect);
   void Apply(EndGets& effect);
-  void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
+  void OnPullDone(uint64_t number, const net::PullOutcome& outcome);
+  // The bytes that are here of what the pull fetches.
+  static uint64_t Present(const Running& running);
   // The progress of all pulls.
   void SendProgress();
   // Reports pulls that are not connected when they should be.
@@ -108,7 +110,6 @@ class PullRunner {
   const StoreOptions& options_;
   Executor& executor_;
   Turns& turns_;
-  RequestTable& requests_;
   ObjectTable& table_;
   PullManager& pulls_;
   LocalCopies& copies_;
@@ -120,7 +121,7 @@ class PullRunner {
   ConnectionProber prober_;
   net::DataPlane* data_plane_ = nullptr;
 
-  absl::flat_hash_map<ObjectId, Running> running_;
+  absl::flat_hash_map<uint64_t, Running> running_;  // by the number of the pull
   // The node's own fetches, and when each is looked at; soonest first.
   std::deque<std::pair<Instant, ObjectId>> fetches_;
   // When the next reports are due.

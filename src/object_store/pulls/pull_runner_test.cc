@@ -86,8 +86,8 @@ class PullRunnerTest : public StoreParts {
   }
 
   FakeDataPlane plane_{loop_};
-  PullRunner runner_{options_, loop_, turns_,        requests_, table_,  pulls_,
-                     copies_,  gets_, memory_queue_, peers_,    channel_};
+  PullRunner runner_{options_, loop_, turns_,        table_, pulls_,
+                     copies_,  gets_, memory_queue_, peers_, channel_};
 };
 
 TEST_F(PullRunnerTest, APullIntoItsMemoryEndsInACompleteCopy) {

@@ -133,6 +133,7 @@ void StoreRegistrant::RegisterCopy(int shard, Copy* copy) {
   // The pull continues: with the sender's name the shard lists the pair and makes no new plan.
   const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
   if (sender) directory::ToProto(*sender, out->mutable_sender());
+  out->set_in_parts(sender && pulls_.PullsInParts(copy->id));
   channel_.Register(shard, std::move(message));
 }
 
