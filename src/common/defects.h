@@ -59,6 +59,9 @@ namespace phalanx {
   X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")    \
   X(kEvictWithoutAsking, "evict-without-asking")                    \
   X(kParkedForEver, "parked-for-ever")                              \
+  /* Pulls in two trees. */                                         \
+  X(kHalfTakenForAll, "half-taken-for-all")                         \
+  X(kFailedHalfForgotten, "failed-half-forgotten")                  \
   /* Lifetime: holds and references. */                             \
   X(kHoldAfterAnnouncement, "hold-after-announcement")              \
   X(kHoldsForgottenAtRestart, "holds-forgotten-at-restart")         \

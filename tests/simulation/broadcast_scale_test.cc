@@ -1,6 +1,8 @@
-// Broadcasts to thousands of receivers compared with closed forms: TreeTime in coarse_broadcast.h,
+// Broadcasts to thousands of receivers compared with closed forms: TreeTime and SlicedTime in
+// coarse_broadcast.h,
 // after the Hoplite paper (SIGCOMM 2021, section 3.3 and the model of section 4), plus the cost of
 // a hop on the way. Larger worlds are run by hand (broadcast_scale).
+#include <algorithm>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -37,13 +39,22 @@ CoarsePlan Plan(int receivers, uint64_t size, bool waiting = false) {
   return plan;
 }
 
+// Large objects have two slices, which many receivers pull in a tree each.
+bool InHalves(const CoarsePlan& plan) { return plan.size_bytes >= 4 * kMiB; }
+
+absl::Duration BestTime(const CoarsePlan& plan) {
+  const absl::Duration tree = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
+  if (!InHalves(plan)) return tree;
+  return std::min(tree, SlicedTime(plan.links, plan.receivers, plan.size_bytes, 2));
+}
+
 class BestTree : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BestTree, IsFoundWithinATenth) {
   const CoarsePlan& plan = GetParam().plan;
   const CoarseResult result = RunCoarseBroadcast(plan);
   EXPECT_EQ(result.complete, plan.receivers);
-  const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
+  const absl::Duration best = BestTime(plan);
   EXPECT_LE(Ratio(result.time, best), 1.1)
       << "depth " << result.depth << ", fan-out " << result.fan_out;
   EXPECT_GE(Ratio(result.time, best), 0.9) << "the model is wrong";
@@ -52,14 +63,14 @@ TEST_P(BestTree, IsFoundWithinATenth) {
 INSTANTIATE_TEST_SUITE_P(
     Scale, BestTree,
     ::testing::Values(Case{"Hundred1MiBWaiting", Plan(100, kMiB, true)},
-                      Case{"Hundred16MiBChain", Plan(100, 16 * kMiB)},
+                      Case{"Hundred16MiB", Plan(100, 16 * kMiB)},
                       Case{"Thousand1MiB", Plan(1000, kMiB)},
                       Case{"Thousand1MiBWaiting", Plan(1000, kMiB, true)},
                       Case{"TenThousand1MiB", Plan(10'000, kMiB)},
                       Case{"TenThousand1MiBWaiting", Plan(10'000, kMiB, true)},
                       Case{"Thousand16MiBWaiting", Plan(1000, 16 * kMiB, true)},
-                      Case{"Thousand256MiBChain", Plan(1000, 256 * kMiB)},
-                      Case{"Thousand1GiBChain", Plan(1000, 1024 * kMiB)},
+                      Case{"Thousand256MiB", Plan(1000, 256 * kMiB)},
+                      Case{"Thousand1GiB", Plan(1000, 1024 * kMiB)},
                       Case{"TenThousand4MiBWaiting", Plan(10'000, 4 * kMiB, true)}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -71,8 +82,8 @@ TEST(BroadcastScaleTest, UnannouncedReceiversTakeAtMostAboutHalfMoreThanTheBestT
       const CoarsePlan plan = Plan(receivers, mib * kMiB);
       const CoarseResult result = RunCoarseBroadcast(plan);
       EXPECT_EQ(result.complete, plan.receivers);
-      const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
-      EXPECT_LE(Ratio(result.time, best), 1.55) << receivers << " receivers, " << mib << " MiB";
+      EXPECT_LE(Ratio(result.time, BestTime(plan)), 1.55)
+          << receivers << " receivers, " << mib << " MiB";
     }
   }
 }
@@ -108,11 +119,12 @@ TEST(BroadcastScaleTest, TheShardsWorkForAGetIsTheSameForAHundredAndForTenThousa
       for (const int receivers : {1000, 10'000}) {
         const CoarsePlan plan = planned(receivers);
         const CoarseResult result = RunCoarseBroadcast(plan);
-        EXPECT_LE(PerGet(result.examined, plan), 40);
+        const int trees = InHalves(plan) ? 2 : 1;
+        EXPECT_LE(PerGet(result.examined, plan), trees * 42);
         // A chain compares one load, a tree as many as its senders have receivers.
         EXPECT_LE(PerGet(result.examined, plan), 3 * PerGet(least.examined, few));
-        EXPECT_LE(PerGet(result.visited, plan), 3.1);
-        EXPECT_LE(PerGet(result.messages, plan), 2.1) << "one question and one report each";
+        EXPECT_LE(PerGet(result.visited, plan), trees * 3.1 + (trees > 1 ? 0.5 : 0));
+        EXPECT_LE(PerGet(result.messages, plan), 1.1 + trees) << "one question, one report a pull";
       }
     }
   }
@@ -139,8 +151,8 @@ CoarsePlan Killing(int relays, CoarsePlan plan) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scale, Deaths,
-                         ::testing::Values(Case{"OneInAChain", Killing(1, Plan(1000, 256 * kMiB))},
-                                           Case{"TenInAChain", Killing(10, Plan(1000, 256 * kMiB))},
+                         ::testing::Values(Case{"OneOf256MiB", Killing(1, Plan(1000, 256 * kMiB))},
+                                           Case{"TenOf256MiB", Killing(10, Plan(1000, 256 * kMiB))},
                                            Case{"TenInATree", Killing(10, Plan(1000, kMiB))},
                                            Case{"HundredInATreeOfTenThousand",
                                                 Killing(100, Plan(10'000, 4 * kMiB, true))}),

@@ -1,6 +1,7 @@
 #include "tests/simulation/coarse_broadcast.h"
 
 #include <algorithm>
+#include <array>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -25,6 +26,8 @@ using directory::ToProto;
 
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 constexpr int kNobody = -1;
+// As clients do (PutOptions.slices).
+constexpr uint64_t kLeastSlicedBytes = uint64_t{4} << 20;
 
 class CoarseWorld {
  public:
@@ -50,6 +53,8 @@ class CoarseWorld {
     // The life of the pull that the event belongs to (for kSent: below its sender, in the upper
     // half), or the index of the message or of the order.
     uint64_t detail = 0;
+    int pull = 0;
+    int slice = 0;
 
     friend bool operator>(const Event& a, const Event& b) {
       return std::tie(a.at, a.order) > std::tie(b.at, b.order);
@@ -60,26 +65,44 @@ class CoarseWorld {
     Generation generation;
     PlanId plan = 0;
     int sender = kNobody;
+    uint64_t slices = 0;
   };
-  // A node and its one pull.
+  static constexpr int kSlices = 2;  // at most
+  using Hops = std::array<uint64_t, kSlices>;
+  struct Pull {
+    Assigned order;
+    uint64_t life = 0;  // events of an earlier life are void
+    Hops sent = {};     // the sender has sent the hops of each slice up to here
+    bool starved = true;
+    Instant last_arrival;
+    absl::Duration starved_for = {};
+    net::SegmentRate rate = {};
+    uint64_t hops_reported = 0;
+
+    bool Has(int slice) const { return (order.slices >> slice & 1) != 0; }
+  };
+  struct Receiver {
+    int node = kNobody;
+    int pull = 0;
+    friend bool operator==(const Receiver&, const Receiver&) = default;
+  };
+  // A node and its pulls, each at the place of its first slice.
   struct Node {
     NodeKey key;
     bool alive = true;
     bool sending = false;
-    std::vector<int> receivers;  // served in turn
-    uint64_t hops = 0;           // has [0, hops)
-    Assigned pull;
-    uint64_t life = 0;  // of the pull; events of an earlier life are void
-    uint64_t sent = 0;  // the sender has sent hops up to here
-    bool starved = true;
-    Instant last_arrival;
-    absl::Duration starved_for;
-    net::SegmentRate rate;
-    uint64_t hops_reported = 0;
-    int fed_by = kNobody;  // the sender of its last hop
+    std::vector<Receiver> receivers;  // served in turn
+    Hops hops = {};                   // has [0, hops) of each slice
+    std::array<Pull, kSlices> pulls;
+    std::array<int, kSlices> fed_by = {kNobody, kNobody};  // the sender of the last hop
   };
 
-  void Schedule(absl::Duration after, Kind kind, int node, uint64_t detail = 0);
+  // What `pull` of the node fetches, of `hops`.
+  uint64_t HopsOf(const Pull& pull, const Hops& hops) const {
+    return (pull.Has(0) ? hops[0] : 0) + (pull.Has(1) ? hops[1] : 0);
+  }
+  void Schedule(absl::Duration after, Kind kind, int node, uint64_t detail = 0, int pull = 0,
+                int slice = 0);
   void Step();
   void RunUntilQuiet();
   // Sends a message to the shard; it arrives at once, or after `control`.
@@ -89,13 +112,19 @@ class CoarseWorld {
 
   void Broadcast(const ObjectId& id, uint64_t size, int last, bool waiting);
   void Assign(int node, const Assigned& assigned);
-  void ClosePull(int node);
+  void ClosePull(Receiver at);
   void Send(int sender);
-  void Sent(int receiver, uint64_t life);
-  void Arrived(int receiver);
-  void ReportComplete(int node);
-  void ReportProgress(int node);
-  void ReportBroken(int node);
+  // The slice of the receiver's pull that the sender has hops of, and sends next; kNobody if none.
+  int NextSlice(const Node& sender, Receiver receiver) const;
+  void Sent(Receiver receiver, int slice, uint64_t detail);
+  void Arrived(Receiver at, int slice);
+  // The pull has every byte that it fetches; the node, too, or another pull brings the others.
+  void ReportEnd(Receiver at);
+  void ReportProgress(Receiver at);
+  void ReportBroken(Receiver at);
+  template <typename Message>
+  void Describe(Receiver at, Message& message) const;
+  Pull& At(Receiver at) { return nodes_[at.node].pulls[at.pull]; }
   void KillRelays();
   uint64_t Below(int node) const;
   void Measure(CoarseResult& result) const;
@@ -109,7 +138,8 @@ class CoarseWorld {
   uint64_t next_order_ = 0;
   std::vector<std::pair<int, v1::NodeMessage>> in_flight_;
   std::vector<Assigned> orders_;
-  uint64_t hops_ = 0;  // of the current object
+  Hops hops_ = {};  // of the current object
+  int slices_ = 1;
   Instant last_byte_;
   bool killed_ = true;
   CoarseResult result_;
@@ -133,8 +163,9 @@ CoarseWorld::CoarseWorld(const CoarsePlan& plan)
   }
 }
 
-void CoarseWorld::Schedule(absl::Duration after, Kind kind, int node, uint64_t detail) {
-  events_.push(Event{now_ + after, next_order_++, kind, node, detail});
+void CoarseWorld::Schedule(absl::Duration after, Kind kind, int node, uint64_t detail, int pull,
+                           int slice) {
+  events_.push(Event{now_ + after, next_order_++, kind, node, detail, pull, slice});
 }
 
 void CoarseWorld::Deliver(int node, const v1::NodeMessage& message) {
@@ -153,7 +184,7 @@ void CoarseWorld::TakeOutbox() {
     const v1::Assign& assign = out.message.assign();
     orders_.push_back(Assigned{*ObjectId::FromBinary(assign.object_id()),
                                FromProto(assign.generation()), assign.plan_id(),
-                               CoarseShard::NodeOf(FromProto(assign.sender()))});
+                               CoarseShard::NodeOf(FromProto(assign.sender())), assign.slices()});
     Schedule(plan_.links.control, Kind::kAssigned, CoarseShard::NodeOf(out.to), orders_.size() - 1);
   }
   const Instant deadline = shard_.core().NextDeadline();
@@ -180,152 +211,179 @@ void CoarseWorld::Step() {
       if (node.alive) Assign(event.node, orders_[event.detail]);
       return;
     case Kind::kSent:
-      return Sent(event.node, event.detail);
+      return Sent({event.node, event.pull}, event.slice, event.detail);
     default:
       break;
   }
-  if (!node.alive || node.life != event.detail) return;
+  const Receiver at{event.node, event.pull};
+  Pull& pull = At(at);
+  if (!node.alive || pull.life != event.detail) return;
   switch (event.kind) {
     case Kind::kOpened:
-      node.sent = node.hops;
-      nodes_[node.pull.sender].receivers.push_back(event.node);
-      return Send(node.pull.sender);
+      pull.sent = node.hops;
+      nodes_[pull.order.sender].receivers.push_back(at);
+      return Send(pull.order.sender);
     case Kind::kArrived:
-      return Arrived(event.node);
+      return Arrived(at, event.slice);
     case Kind::kProgress:
-      return ReportProgress(event.node);
+      return ReportProgress(at);
     default:
-      return ReportBroken(event.node);
+      return ReportBroken(at);
   }
 }
 
 void CoarseWorld::RunUntilQuiet() {
   while (!events_.empty()) {
     Step();
-    if (!killed_ && nodes_[1].hops >= hops_ / 2) KillRelays();
+    const Node& first = nodes_[1];
+    const bool half = first.hops[0] + first.hops[1] >= (hops_[0] + hops_[1]) / 2;
+    if (!killed_ && half) KillRelays();
   }
 }
 
 void CoarseWorld::Assign(int key, const Assigned& assigned) {
   Node& node = nodes_[key];
   if (node.hops == hops_) return;
-  ClosePull(key);
-  node.pull = assigned;
-  node.starved = true;
-  node.starved_for = absl::ZeroDuration();
-  node.last_arrival = now_;
-  node.rate = net::SegmentRate();
-  node.hops_reported = node.hops;
+  for (int i = 0; i < kSlices; ++i) {
+    if ((node.pulls[i].order.slices & assigned.slices) != 0) ClosePull({key, i});
+  }
+  const Receiver at{key, (assigned.slices & 1) != 0 ? 0 : 1};
+  Pull& pull = At(at);
+  pull = {.order = assigned, .life = pull.life, .last_arrival = now_};
+  pull.hops_reported = HopsOf(pull, node.hops);
+  if (pull.hops_reported == HopsOf(pull, hops_)) return ReportEnd(at);
   const bool gone = !nodes_[assigned.sender].alive;
   Schedule(gone ? 2 * plan_.links.latency : plan_.links.latency,
-           gone ? Kind::kBroken : Kind::kOpened, key, node.life);
-  Schedule(kProgressInterval, Kind::kProgress, key, node.life);
+           gone ? Kind::kBroken : Kind::kOpened, key, pull.life, at.pull);
+  Schedule(kProgressInterval, Kind::kProgress, key, pull.life, at.pull);
 }
 
-void CoarseWorld::ClosePull(int key) {
-  Node& node = nodes_[key];
-  ++node.life;
-  if (node.pull.sender == kNobody) return;
-  std::vector<int>& receivers = nodes_[node.pull.sender].receivers;
-  receivers.erase(std::remove(receivers.begin(), receivers.end(), key), receivers.end());
-  node.pull.sender = kNobody;
+void CoarseWorld::ClosePull(Receiver at) {
+  Pull& pull = At(at);
+  ++pull.life;
+  pull.order.slices = 0;
+  if (pull.order.sender == kNobody) return;
+  std::vector<Receiver>& receivers = nodes_[pull.order.sender].receivers;
+  receivers.erase(std::remove(receivers.begin(), receivers.end(), at), receivers.end());
+  pull.order.sender = kNobody;
+}
+
+int CoarseWorld::NextSlice(const Node& sender, Receiver receiver) const {
+  const Pull& pull = nodes_[receiver.node].pulls[receiver.pull];
+  int next = kNobody;
+  for (int slice = 0; slice < slices_; ++slice) {
+    if (!pull.Has(slice) || pull.sent[slice] >= sender.hops[slice]) continue;
+    if (next == kNobody || pull.sent[slice] < pull.sent[next]) next = slice;
+  }
+  return next;
 }
 
 // Sends the link's next hop, to the receiver that has waited longest of those that lack hops.
 void CoarseWorld::Send(int key) {
   Node& sender = nodes_[key];
   if (sender.sending || !sender.alive) return;
-  const auto next = std::find_if(sender.receivers.begin(), sender.receivers.end(),
-                                 [&](int at) { return nodes_[at].sent < sender.hops; });
+  const auto next =
+      std::find_if(sender.receivers.begin(), sender.receivers.end(),
+                   [&](const Receiver& at) { return NextSlice(sender, at) != kNobody; });
   if (next == sender.receivers.end()) return;
-  const int receiver = *next;
+  const Receiver receiver = *next;
   sender.receivers.erase(next);
   sender.receivers.push_back(receiver);
   sender.sending = true;
-  Schedule(hop_time_, Kind::kSent, receiver,
-           static_cast<uint64_t>(key) << 32 | nodes_[receiver].life);
+  Schedule(hop_time_, Kind::kSent, receiver.node,
+           static_cast<uint64_t>(key) << 32 | At(receiver).life, receiver.pull,
+           NextSlice(sender, receiver));
 }
 
-void CoarseWorld::Sent(int key, uint64_t detail) {
+void CoarseWorld::Sent(Receiver at, int slice, uint64_t detail) {
   const int from = static_cast<int>(detail >> 32);
   Node& sender = nodes_[from];
-  Node& receiver = nodes_[key];
+  Pull& pull = At(at);
   sender.sending = false;
-  if (sender.alive && receiver.alive && receiver.life == (detail & 0xffffffff)) {
-    ++receiver.sent;
-    Schedule(plan_.links.latency, Kind::kArrived, key, receiver.life);
+  if (sender.alive && nodes_[at.node].alive && pull.life == (detail & 0xffffffff)) {
+    ++pull.sent[slice];
+    Schedule(plan_.links.latency, Kind::kArrived, at.node, pull.life, at.pull, slice);
   }
   Send(from);
 }
 
-void CoarseWorld::Arrived(int key) {
-  Node& node = nodes_[key];
-  const Node& sender = nodes_[node.pull.sender];
-  node.rate.Segment(now_, plan_.links.hop_bytes, node.starved);
-  if (node.starved) node.starved_for += now_ - node.last_arrival;
+void CoarseWorld::Arrived(Receiver at, int slice) {
+  Node& node = nodes_[at.node];
+  Pull& pull = At(at);
+  pull.rate.Segment(now_, plan_.links.hop_bytes, pull.starved);
+  if (pull.starved) pull.starved_for += now_ - pull.last_arrival;
   // If the sender had no more hops when this one arrived, the next comes after a gap.
-  node.starved = node.sent >= sender.hops;
-  node.last_arrival = now_;
-  ++node.hops;
-  if (node.hops == hops_) ReportComplete(key);
-  Send(key);
+  pull.starved = NextSlice(nodes_[pull.order.sender], at) == kNobody;
+  pull.last_arrival = now_;
+  if (++node.hops[slice] == hops_[slice]) node.fed_by[slice] = pull.order.sender;
+  if (HopsOf(pull, node.hops) == HopsOf(pull, hops_)) ReportEnd(at);
+  Send(at.node);
 }
 
-void CoarseWorld::ReportComplete(int key) {
-  Node& node = nodes_[key];
-  last_byte_ = now_;
-  node.fed_by = node.pull.sender;
+template <typename Message>
+void CoarseWorld::Describe(Receiver at, Message& message) const {
+  const Node& node = nodes_[at.node];
+  const Assigned& order = node.pulls[at.pull].order;
+  message.mutable_object_id()->assign(order.object.binary().data(), ObjectId::kSize);
+  ToProto(order.generation, message.mutable_generation());
+  message.set_plan_id(order.plan);
+  for (int slice = 0; slice < slices_; ++slice) {
+    message.add_watermarks(node.hops[slice] * plan_.links.hop_bytes);
+  }
+}
+
+void CoarseWorld::ReportEnd(Receiver at) {
+  const Pull& pull = At(at);
   v1::NodeMessage message;
   v1::PullReport& report = *message.mutable_pull_report();
-  report.mutable_object_id()->assign(node.pull.object.binary().data(), ObjectId::kSize);
-  ToProto(node.pull.generation, report.mutable_generation());
-  report.set_plan_id(node.pull.plan);
-  report.set_complete(true);
-  report.add_watermarks(hops_ * plan_.links.hop_bytes);
+  Describe(at, report);
+  report.set_complete(nodes_[at.node].hops == hops_);
+  if (report.complete()) last_byte_ = now_;
   report.set_first_byte_ns(2 * absl::ToInt64Nanoseconds(plan_.links.latency));
-  report.set_bytes_per_second(node.rate.bytes_per_second());
-  report.set_starved_ns(absl::ToInt64Nanoseconds(node.starved_for));
-  ClosePull(key);
-  DeliverLater(key, std::move(message));
+  report.set_bytes_per_second(pull.rate.bytes_per_second());
+  report.set_starved_ns(absl::ToInt64Nanoseconds(pull.starved_for));
+  ClosePull(at);
+  DeliverLater(at.node, std::move(message));
 }
 
-void CoarseWorld::ReportProgress(int key) {
-  Node& node = nodes_[key];
+void CoarseWorld::ReportProgress(Receiver at) {
+  Pull& pull = At(at);
   v1::NodeMessage message;
-  v1::Progress::Pull& pull = *message.mutable_progress()->add_pulls();
-  pull.mutable_object_id()->assign(node.pull.object.binary().data(), ObjectId::kSize);
-  ToProto(node.pull.generation, pull.mutable_generation());
-  pull.set_plan_id(node.pull.plan);
-  pull.add_watermarks(node.hops * plan_.links.hop_bytes);
-  const uint64_t bytes = (node.hops - node.hops_reported) * plan_.links.hop_bytes;
-  pull.set_bytes_per_second(static_cast<double>(bytes) / absl::ToDoubleSeconds(kProgressInterval));
-  pull.set_starved_ns(absl::ToInt64Nanoseconds(node.starved_for));
-  node.hops_reported = node.hops;
-  DeliverLater(key, std::move(message));
-  Schedule(kProgressInterval, Kind::kProgress, key, node.life);
+  v1::Progress::Pull& out = *message.mutable_progress()->add_pulls();
+  Describe(at, out);
+  const uint64_t hops = HopsOf(pull, nodes_[at.node].hops);
+  const uint64_t bytes = (hops - pull.hops_reported) * plan_.links.hop_bytes;
+  out.set_bytes_per_second(static_cast<double>(bytes) / absl::ToDoubleSeconds(kProgressInterval));
+  out.set_starved_ns(absl::ToInt64Nanoseconds(pull.starved_for));
+  pull.hops_reported = hops;
+  DeliverLater(at.node, std::move(message));
+  Schedule(kProgressInterval, Kind::kProgress, at.node, pull.life, at.pull);
 }
 
-void CoarseWorld::ReportBroken(int key) {
-  Node& node = nodes_[key];
+void CoarseWorld::ReportBroken(Receiver at) {
   v1::NodeMessage message;
   v1::PullReport& report = *message.mutable_pull_report();
-  report.mutable_object_id()->assign(node.pull.object.binary().data(), ObjectId::kSize);
-  ToProto(node.pull.generation, report.mutable_generation());
-  report.set_plan_id(node.pull.plan);
+  Describe(at, report);
   report.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-  report.add_watermarks(node.hops * plan_.links.hop_bytes);
-  ClosePull(key);
-  DeliverLater(key, std::move(message));
+  ClosePull(at);
+  DeliverLater(at.node, std::move(message));
 }
 
 uint64_t CoarseWorld::Below(int key) const {
   uint64_t below = 0;
-  std::vector<int> pending = {key};
-  while (!pending.empty()) {
-    const Node& node = nodes_[pending.back()];
-    pending.pop_back();
-    below += node.receivers.size();
-    pending.insert(pending.end(), node.receivers.begin(), node.receivers.end());
+  for (int slice = 0; slice < slices_; ++slice) {
+    std::vector<int> pending = {key};
+    while (!pending.empty()) {
+      const Node& node = nodes_[pending.back()];
+      pending.pop_back();
+      for (const Receiver& receiver : node.receivers) {
+        const Pull& pull = nodes_[receiver.node].pulls[receiver.pull];
+        // Once for a pull of both slices.
+        if (!pull.Has(slice)) continue;
+        below += receiver.pull == slice ? 1 : 0;
+        pending.push_back(receiver.node);
+      }
+    }
   }
   return below;
 }
@@ -346,12 +404,12 @@ void CoarseWorld::KillRelays() {
     const int victim = relays[(2 * i + 1) * relays.size() / (2 * kills)];
     Node& node = nodes_[victim];
     result_.repair_below += Below(victim);
-    ClosePull(victim);
+    for (int i = 0; i < kSlices; ++i) ClosePull({victim, i});
     node.alive = false;
-    for (const int receiver : std::exchange(node.receivers, {})) {
-      Node& orphan = nodes_[receiver];
+    for (const Receiver& receiver : std::exchange(node.receivers, {})) {
+      Pull& orphan = At(receiver);
       ++orphan.life;
-      Schedule(plan_.links.latency, Kind::kBroken, receiver, orphan.life);
+      Schedule(plan_.links.latency, Kind::kBroken, receiver.node, orphan.life, receiver.pull);
     }
     shard_.NodeDown(victim, now_);
     TakeOutbox();
@@ -363,15 +421,17 @@ void CoarseWorld::KillRelays() {
 
 // Node 0 puts the object; nodes [1, last) get it at one instant.
 void CoarseWorld::Broadcast(const ObjectId& id, uint64_t size, int last, bool waiting) {
-  hops_ = size / plan_.links.hop_bytes;
-  for (Node& node : nodes_) node.hops = 0;
+  slices_ = size >= kLeastSlicedBytes ? kSlices : 1;
+  const uint64_t hops = size / plan_.links.hop_bytes;
+  hops_ = {hops / slices_, slices_ == kSlices ? hops / kSlices : 0};
+  for (Node& node : nodes_) node.hops = {};
   nodes_[0].hops = hops_;
   v1::NodeMessage message;
   v1::AnnounceCreate& create = *message.mutable_announce_create();
   create.mutable_object_id()->assign(id.binary().data(), ObjectId::kSize);
   ToProto(Generation{nodes_[0].key, next_order_ + 1}, create.mutable_generation());
   create.mutable_info()->set_size_bytes(size);
-  create.mutable_info()->set_slices(1);
+  create.mutable_info()->set_slices(slices_);
   create.set_complete(true);
   if (!waiting) Deliver(0, message);
   for (int i = 1; i < last; ++i) {
@@ -390,10 +450,14 @@ void CoarseWorld::Measure(CoarseResult& result) const {
     const Node& node = nodes_[i];
     if (!node.alive || node.hops != hops_) continue;
     ++result.complete;
-    result.fan_out = std::max(result.fan_out, ++fed[node.fed_by]);
-    int depth = 0;
-    for (int at = static_cast<int>(i); at > 0; at = nodes_[at].fed_by) ++depth;
-    result.depth = std::max(result.depth, depth);
+    for (int slice = 0; slice < slices_; ++slice) {
+      // In two trees a node relays one slice only, so this counts the receivers of either.
+      if (slice == 0 || node.fed_by[0] != node.fed_by[1]) ++fed[node.fed_by[slice]];
+      result.fan_out = std::max(result.fan_out, fed[node.fed_by[slice]]);
+      int depth = 0;
+      for (int at = static_cast<int>(i); at > 0; at = nodes_[at].fed_by[slice]) ++depth;
+      result.depth = std::max(result.depth, depth);
+    }
   }
 }
 

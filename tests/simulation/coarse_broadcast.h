@@ -1,8 +1,9 @@
 // One broadcast among thousands of nodes: the production DirectoryCore and its planner, with a
 // coarse model of nodes and links. Nodes execute the assignments of the core and send the reports
 // of real nodes. Bytes move in hops of `hop_bytes`; a link sends one hop at a time, to its
-// receivers in turn. A node has no other parts (no sockets, no memory, no bytes), so that one
-// process can simulate 10,000 nodes and 1 GiB. src/sim has worlds of whole nodes.
+// receivers in turn. Large objects have two slices. A node has no other parts (no sockets, no
+// memory, no bytes), so that one process can simulate 10,000 nodes and 1 GiB. src/sim has worlds of
+// whole nodes.
 //
 // Times of the model
 //   a message to or from the shard           `control`
@@ -76,7 +77,7 @@ CoarseResult RunCoarseBroadcast(const CoarsePlan& plan);
 // value.
 absl::Duration TreeTime(const CoarseLinks& links, int receivers, uint64_t size_bytes, int fan_out);
 // Returns the time with `fan_out` slices, each with a tree of other interior nodes, so that every
-// link carries the object once. For comparison: the planner takes all slices from one sender.
+// link carries the object once.
 absl::Duration SlicedTime(const CoarseLinks& links, int receivers, uint64_t size_bytes,
                           int fan_out);
 int TreeDepth(int receivers, int fan_out);

@@ -81,6 +81,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect >= Defect::kSlowConnectNotReported && defect <= Defect::kRingAcrossCut) {
     return RunCutSimulation(DrawCutPlan(seed));
   }
+  if (defect >= Defect::kHalfTakenForAll && defect <= Defect::kFailedHalfForgotten) {
+    return RunSimulation(InHalves(DrawPlan(seed)));
+  }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
   return RunSimulation(DrawPlan(seed, FocusFor(defect)));
 }

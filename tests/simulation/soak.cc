@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/common/defects.h"
@@ -39,6 +40,7 @@ struct Flags {
   bool lifetimes = false;
   bool broadcasts = false;
   bool deletes = false;
+  bool halves = false;
   std::string focus = "anything";
   std::string defect = "none";
 };
@@ -64,8 +66,15 @@ ClusterOptions& ClusterOf(Plan& plan) {
   return plan.world.cluster;
 }
 
+// Other plans have no objects of several slices.
+template <typename Plan>
+Plan InHalves(Plan plan) {
+  return plan;
+}
+
 template <typename Plan>
 bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), const Flags& flags) {
+  if (flags.halves) plan = InHalves(std::move(plan));
   ClusterOf(plan).verbose = flags.verbose;
   if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
   const SimulationResult result = run(plan);
@@ -185,6 +194,7 @@ int main(int argc, char** argv) {
                "simulate Gets and broadcasts among nodes that cannot reach each other");
   app.add_flag("--deletes", flags.deletes, "simulate Deletes, and reads after them");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
+  app.add_flag("--halves", flags.halves, "pull objects in two trees");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);
 }

@@ -29,6 +29,7 @@ struct Counters {
   uint64_t pulls_completed = 0;
   uint64_t pulls_failed = 0;
   uint64_t pulls_relayed = 0;  // a third node was ordered to hand the bytes on
+  uint64_t splits = 0;         // objects that were pulled in two trees from then on
   uint64_t late_messages = 0;
   uint64_t voided = 0;
   uint64_t lost = 0;

@@ -28,6 +28,10 @@ struct DirectoryOptions {
   // ---- pulls
   // The bytes that a relay forwards at a time: the delay that it adds for each of its receivers.
   uint64_t relay_bytes = 16 << 10;
+  // At least so many nodes pull an object in two trees, each of half its slices, and only if the
+  // last of them is expected to be complete in this share of the time with one tree.
+  size_t least_in_halves = 64;
+  double worth_of_halves = 0.8;
   // A receiver of a shorter object does not wait for its near node (v1::Want).
   uint64_t least_near_bytes = 1 << 20;
 

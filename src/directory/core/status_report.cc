@@ -72,8 +72,10 @@ void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const 
   out->mutable_watermarks()->Add(copy.watermarks.begin(), copy.watermarks.end());
   const auto want = object.wants.find(key);
   out->set_pulling(want != object.wants.end() && want->second.state == WantState::kPulling);
-  if (object.tree != nullptr) {
-    if (const auto* member = object.tree->Find(key)) out->set_receivers(member->receivers);
+  for (const RelayTree* tree : object.trees.all()) {
+    if (const auto* member = tree->Find(key)) {
+      out->set_receivers(out->receivers() + member->receivers);
+    }
   }
   // A copy that was created here, or arrived inline, was never pulled.
   if (copy.pull == nullptr) return;
@@ -81,6 +83,8 @@ void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const 
   ToProto(pull.sender, out->mutable_sender());
   if (const Node* sender = parts_.nodes.Find(pull.sender))
     out->set_sender_name(sender->info.name());
+  if (const Node* second = parts_.nodes.Find(pull.second_sender))
+    out->set_second_sender_name(second->info.name());
   out->set_plan_id(pull.plan);
   out->set_bytes_per_second(pull.bytes_per_second);
   out->set_bytes_received(pull.bytes_received);
@@ -246,6 +250,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("pulls_completed", parts_.context.counters.pulls_completed);
   counters.Counter("pulls_failed", parts_.context.counters.pulls_failed);
   counters.Counter("pulls_relayed", parts_.context.counters.pulls_relayed);
+  counters.Counter("splits", parts_.context.counters.splits);
   counters.Counter("late_messages", parts_.context.counters.late_messages);
   counters.Counter("voided", parts_.context.counters.voided);
   counters.Counter("lost", parts_.context.counters.lost);

@@ -45,7 +45,8 @@ namespace phalanx::directory {
 
 // How a copy arrived, for the tools. Made when the copy's first pull is planned.
 struct PullRecord {
-  NodeKey sender;
+  NodeKey sender;         // of the first slice
+  NodeKey second_sender;  // of the other half of the slices, if that is another pull
   PlanId plan = 0;
   double bytes_per_second = 0;
   uint64_t bytes_received = 0;
@@ -129,7 +130,7 @@ class CopyMap {
 
 enum class WantState {
   kHeld,     // registered in a session whose registration has not ended: not planned
-  kWaiting,  // for a sender
+  kWaiting,  // for a sender, of one half at least
   // Assigned: the receiver has feeds (edges of the relay tree, relay_tree.h), or pulls from an
   // outside sender, which has not registered at this shard.
   kPulling,
@@ -151,8 +152,7 @@ struct Want {
   // `near_until`.
   ObjectId near_object;
   std::optional<Instant> near_until;
-  // A slow node is served after this, so that fast nodes that ask at the same time are placed
-  // first.
+  // The node waits until then for others that ask at the same time (NotePatience).
   std::optional<Instant> yields_until;
 };
 
@@ -184,6 +184,7 @@ struct Registration {
   bool complete = false;
   bool writing = false;
   NodeKey sender;
+  bool in_parts = false;
   PlacementPolicy policy = {};
 };
 
@@ -222,6 +223,11 @@ struct Object {
   bool Offers(const Node& node, const Copy& copy, bool learning) const;
   // Returns true if the want's node has no memory for the object's generation.
   bool LacksRoom(const Want& want) const { return adopted() && want.no_room_for == generation; }
+  // Returns true if the want names a near object, and the object is not so small that the opening
+  // of the pull takes most of the time: then any idle sender is as good.
+  bool NamesNear(const Want& want, uint64_t least_bytes) const {
+    return !want.near_object.nil() && info.size_bytes >= least_bytes;
+  }
   // The first name that a message has for the id is kept, whatever becomes of the generation.
   void LearnName(const ObjectName& name) {
     if (info.name.empty()) info.name = name;
@@ -265,7 +271,7 @@ struct Object {
   absl::btree_map<NodeKey, Want> wants;
   // The wants that are not pulling, oldest first.
   absl::btree_set<std::pair<uint64_t, NodeKey>> waiting;
-  std::unique_ptr<RelayTree> tree;  // while there is something to plan
+  RelayTrees trees;  // while there is something to plan
 
   // ---- written by DrainManager
   // The node that was asked to fetch the sole copy of a draining node.

@@ -25,6 +25,7 @@ absl::StatusOr<Registration> ParseRegistration(const Node& node, const v1::Regis
   r.writing = m.writing() && !r.complete && may_write;
   // The sender of a writer is ignored: it could be downstream of the writer.
   if (!r.writing) r.sender = FromProto(m.sender());
+  r.in_parts = m.in_parts();
   PHALANX_ASSIGN_OR_RETURN(r.policy, ParsePolicy(m.sticky()));
   return r;
 }
@@ -150,8 +151,10 @@ void ObjectTable::UpdateCopy(Object& object, Node& node, Copy& copy, const Regis
   }
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
   if (r.info.owned && !object.info.owned) outbox_.SendKept(node.key, object.id, object.generation);
-  copy.registered_sender = r.complete ? NodeKey() : r.sender;
-  if (copy.registered_sender.valid()) {
+  const bool pulls = !r.complete && r.sender.valid();
+  // A node that pulls from several senders is planned again.
+  copy.registered_sender = pulls && !r.in_parts ? r.sender : NodeKey();
+  if (pulls) {
     if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
     copy.pull->sender = r.sender;
     // The plan's number is an earlier shard's.
@@ -159,7 +162,7 @@ void ObjectTable::UpdateCopy(Object& object, Node& node, Copy& copy, const Regis
     copy.pull->started = context_.now;
   }
   // A node that names no sender pulls nothing: no report of it is on its way.
-  if (copy.pull != nullptr) copy.pull->reported = !copy.registered_sender.valid();
+  if (copy.pull != nullptr) copy.pull->reported = !pulls;
 }
 
 }  // namespace phalanx::directory

@@ -347,24 +347,28 @@ absl::Status ObjectTable::CheckCopies(const Object& object) const {
     if (!node->objects.contains(object.id)) return Broken(object, "a holder does not know of it");
     if (copy.complete()) ++complete;
     if (copy.writing()) ++writing;
-    const RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
-    if (object.tree != nullptr && member == nullptr) return Broken(object, "a copy is in no tree");
-    if (member != nullptr && member->complete() != copy.complete()) {
-      return Broken(object, "list and tree differ on what is complete");
-    }
-    if (member != nullptr && member->connected != object.Offers(*node, copy, gate_.learning())) {
-      return Broken(object, "list and tree differ on a connection");
-    }
-    if (member != nullptr && member->draining != node->draining) {
-      return Broken(object, "node and tree differ on a drain");
+    for (const RelayTree* tree : object.trees.all()) {
+      const RelayTree::Member* member = tree->Find(key);
+      if (member == nullptr) return Broken(object, "a copy is in no tree");
+      if (member->complete() != copy.complete()) {
+        return Broken(object, "list and tree differ on what is complete");
+      }
+      if (member->connected != object.Offers(*node, copy, gate_.learning())) {
+        return Broken(object, "list and tree differ on a connection");
+      }
+      if (member->draining != node->draining) {
+        return Broken(object, "node and tree differ on a drain");
+      }
     }
   }
   if (complete != object.copies.complete()) return Broken(object, "complete copies are miscounted");
   if (writing != object.copies.writing()) return Broken(object, "writers are miscounted");
   if (complete > 0 && !object.sealed()) return Broken(object, "complete and not sealed");
   if (!object.adopted() && !object.copies.empty()) return Broken(object, "copies of no generation");
-  if (object.tree != nullptr && object.tree->members() != object.copies.size()) {
-    return Broken(object, "the tree has members without a copy");
+  for (const RelayTree* tree : object.trees.all()) {
+    if (tree->members() != object.copies.size()) {
+      return Broken(object, "the tree has members without a copy");
+    }
   }
   return absl::OkStatus();
 }

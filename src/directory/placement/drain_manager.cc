@@ -45,8 +45,9 @@ void DrainManager::SetDraining(Node& node, bool draining) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = objects_.Find(id);
     if (object == nullptr) continue;
-    RelayTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
-    if (member != nullptr) object->tree->SetDraining(member, draining);
+    for (RelayTree* tree : object->trees.all()) {
+      if (RelayTree::Member* member = tree->Find(node.key)) tree->SetDraining(member, draining);
+    }
     // Another node is asked for what this one was to fetch: its copy would leave with it.
     OnNodeLeft(*object, node.key);
     OnCopiesChanged(*object);

@@ -23,6 +23,9 @@ constexpr double kInTime = 1.05;
 // However much slow receivers take of a link, another one gets at least this share of it.
 constexpr double kLeastShare = 0.25;
 constexpr int64_t kMostShares = 1 << 20;
+// The pulls of an object have just begun for this share of the time that its bytes take, and of
+// what two trees are worth.
+constexpr double kBegun = 0.3;
 
 // The depth of a tree with `receivers` members in which each feeds `fan_out` others.
 double TreeDepth(double receivers, int fan_out) {
@@ -69,7 +72,8 @@ PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Insta
   for (const Pass pass : {Pass::kUntroubled, Pass::kFailedBefore}) {
     Best best;
     if (receiver->slow_receiver) best = BestForSlow(search, pass);
-    for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kSlow, Tier::kLeaf}) {
+    for (const Tier tier :
+         {Tier::kGood, Tier::kRelayOfOther, Tier::kDraining, Tier::kSlow, Tier::kLeaf}) {
       if (best.sender == nullptr) best = BestOfTier(search, tier, pass);
     }
     if (best.sender == nullptr) continue;
@@ -268,8 +272,8 @@ Instant PullPlanner::FinishOf(const RelayTree& tree, const Member& sender, absl:
   return std::min(sender.finish, std::max(now, sender.progress.at + left));
 }
 
-void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
-  tree.set_fan_out(1);
+PullPlanner::Shape PullPlanner::BestShape(const RelayTree& tree, size_t waiting) const {
+  Shape shape;
   const absl::Duration round_trip = links_.ExpectedLatency();
   const double rate = links_.ExpectedRate();
   const size_t served = tree.feeds();
@@ -277,16 +281,33 @@ void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
   const size_t sources = tree.members() > served + 2 ? tree.members() - served - 1 : 1;
   const double receivers = std::ceil(static_cast<double>(waiting + served) / sources);
   const double once = static_cast<double>(tree.size_bytes()) / rate;
-  double best = std::numeric_limits<double>::infinity();
   // fan_out * once alone exceeds the best time from some fan-out on: no larger one can be better.
-  for (int fan_out = 1; fan_out <= kMaxLoads && fan_out * once < best; ++fan_out) {
+  for (int fan_out = 1; fan_out <= kMaxLoads && fan_out * once < shape.seconds; ++fan_out) {
     const absl::Duration relay = RelayTime(round_trip, fan_out, rate);
     const double time =
         fan_out * once + TreeDepth(receivers, fan_out) * absl::ToDoubleSeconds(relay);
-    if (time >= (1 - kMargin) * best) continue;
-    best = time;
-    tree.set_fan_out(fan_out);
+    if (time >= (1 - kMargin) * shape.seconds) continue;
+    shape.seconds = time;
+    shape.fan_out = fan_out;
   }
+  const absl::Duration relay = RelayTime(round_trip, kHalves, rate);
+  // A relay of one half is a leaf of the other tree, one hop below a relay of that.
+  const double depth = TreeDepth(receivers, kHalves) + 1;
+  shape.seconds_in_halves = once + depth * absl::ToDoubleSeconds(relay);
+  return shape;
+}
+
+void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
+  tree.set_fan_out(BestShape(tree, waiting).fan_out);
+}
+
+bool PullPlanner::HalvesPay(const RelayTree& tree, size_t waiting, double worth,
+                            Instant now) const {
+  const Shape shape = BestShape(tree, waiting);
+  if (shape.seconds_in_halves > worth * shape.seconds) return false;
+  // Receivers that have a large part already would be moved for little.
+  const double once = static_cast<double>(tree.size_bytes()) / links_.ExpectedRate();
+  return tree.feeds() == 0 || now - tree.busy_since() <= absl::Seconds(kBegun * worth * once);
 }
 
 void PullPlanner::PullBegan(const NodeKey& sender, const NodeKey& receiver) {

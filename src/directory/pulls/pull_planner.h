@@ -40,6 +40,7 @@
 #ifndef PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
 #define PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
 
+#include <limits>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -84,6 +85,11 @@ class PullPlanner {
   // number that is known beforehand makes a bushy tree from the start; one receiver at a time, the
   // tree begins with a chain.
   void ExpectReceivers(RelayTree& tree, size_t waiting) const;
+  // Returns true if `waiting` more receivers and those that are served, whose pulls have just
+  // begun, would all be complete in at most `worth` of that time with two trees: each node relays
+  // one half of the slices to kHalves others, and every link carries the object once.
+  bool HalvesPay(const RelayTree& tree, size_t waiting, double worth, Instant now) const;
+  static constexpr int kHalves = 2;
 
   // Counts the pulls of all objects: they share the links of their nodes.
   void PullBegan(const NodeKey& sender, const NodeKey& receiver);
@@ -129,6 +135,13 @@ class PullPlanner {
 
  private:
   struct Search;
+  // How long a broadcast takes with one tree of the best fan-out, and with two of half the slices.
+  struct Shape {
+    int fan_out = 1;
+    double seconds = std::numeric_limits<double>::infinity();
+    double seconds_in_halves = 0;
+  };
+  Shape BestShape(const RelayTree& tree, size_t waiting) const;
 
   // Senders that failed the receiver are excluded in the first pass, and allowed after their pause
   // in the second.

@@ -11,10 +11,13 @@
 namespace phalanx::directory {
 namespace {
 
-uint64_t Sum(const google::protobuf::RepeatedField<uint64_t>& watermarks) {
-  uint64_t sum = 0;
-  for (const uint64_t watermark : watermarks) sum += watermark;
-  return sum;
+// A completion counts under any plan of the current adoption. Under an earlier plan it is void: the
+// shard has sent Gone, so the node has dropped the bytes by the time it reads a newer plan (or has
+// kept them, and reports so under that plan).
+bool ReportsCurrentPull(const Object& object, const NodeKey& key, PlanId plan, PlanId last_plan) {
+  if (plan >= object.first_plan && plan <= last_plan) return true;
+  const auto copy = object.copies.find(key);
+  return copy != object.copies.end() && copy->second.registered;
 }
 
 }  // namespace
@@ -38,7 +41,7 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
   }
   // Only now: the number and the size of the slices are those of the adopted generation.
   PHALANX_RETURN_IF_ERROR(ValidateWatermarks(object->info, m.watermarks()));
-  if (m.complete() && !ReportsCurrentPull(*object, node.key, m.plan_id())) {
+  if (m.complete() && !ReportsCurrentPull(*object, node.key, m.plan_id(), context_.last_plan)) {
     ++context_.counters.late_messages;
     return absl::OkStatus();
   }
@@ -51,7 +54,10 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
     // byte.
     Copy& copy = objects_.AddCopy(*object, node);
     // A completed pull shows that the two nodes reach each other again.
-    if (copy.pull != nullptr) planner_.pairs().Forget(node.key, copy.pull->sender);
+    if (copy.pull != nullptr) {
+      planner_.pairs().Forget(node.key, copy.pull->sender);
+      planner_.pairs().Forget(node.key, copy.pull->second_sender);
+    }
     objects_.ConfirmCopy(*object, copy);
     objects_.CompleteCopy(*object, node.key);
   } else if (want != object->wants.end()) {
@@ -59,16 +65,6 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
   }
   objects_.Reevaluate(*object);
   return absl::OkStatus();
-}
-
-// A completion counts under any plan of the current adoption. Under an earlier plan it is void: the
-// shard has sent Gone, so the node has dropped the bytes by the time it reads a newer plan (or has
-// kept them, and reports so under that plan).
-bool PullScheduler::ReportsCurrentPull(const Object& object, const NodeKey& key,
-                                       PlanId plan) const {
-  if (plan >= object.first_plan && plan <= context_.last_plan) return true;
-  const auto copy = object.copies.find(key);
-  return copy != object.copies.end() && copy->second.registered;
 }
 
 // The node has a complete copy of a generation that is not adopted. It is asked to drop the copy:
@@ -106,57 +102,60 @@ void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v
     record->starved_ns = std::max(record->starved_ns, m.starved_ns());
     if (rate > 0) record->bytes_per_second = rate;
   }
-  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
-  if (member == nullptr || member->sender() == nullptr) return;
-  // The report of an earlier plan still says how much the node has, but nothing about this sender.
-  member->progress.bytes = m.complete() ? object.info.size_bytes : Sum(m.watermarks());
-  const RelayTree::Feed& feed = *member->feeds.front();
-  if (feed.plan != m.plan_id()) return;
-  const Endpoint& sender = member->sender()->endpoint;
-  LinkModel& links = planner_.links();
-  links.RecordLatency(sender, member->endpoint, UsableLatency(m.first_byte_ns()), context_.now);
-  links.RecordRate(sender, member->endpoint, rate, planner_.SharedBy(feed, feed.since),
-                   context_.now);
+  for (const RelayTree* tree : object.trees.all()) {
+    RelayTree::Member* member = tree->Find(receiver);
+    if (member == nullptr || member->sender() == nullptr) continue;
+    // The report of an earlier plan still says how much the node has, but nothing about this
+    // sender.
+    member->progress.bytes = m.complete() ? tree->size_bytes() : tree->BytesOf(m.watermarks());
+    const RelayTree::Feed& feed = *member->feeds.front();
+    if (feed.plan != m.plan_id()) continue;
+    const Endpoint& sender = member->sender()->endpoint;
+    LinkModel& links = planner_.links();
+    links.RecordLatency(sender, member->endpoint, UsableLatency(m.first_byte_ns()), context_.now);
+    links.RecordRate(sender, member->endpoint, rate, planner_.SharedBy(feed, feed.since),
+                     context_.now);
+  }
 }
 
 void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m) {
+  RelayTree* const tree = object.trees.Of(node.key, m.plan_id());
+  // The pull of one half has brought every byte of it.
+  if (m.code() == 0 && (tree == nullptr || object.trees.second != nullptr)) {
+    if (DefectActive(Defect::kHalfTakenForAll)) objects_.CompleteCopy(object, node.key);
+    return;
+  }
   const auto copy = object.copies.find(node.key);
   PullRecord* record = copy == object.copies.end() ? nullptr : copy->second.pull.get();
   // The node has not received every byte, so a decision about the generation need not wait for it.
-  if (record != nullptr && (record->plan == m.plan_id() || record->plan == 0)) {
+  const bool of_last_plan = record != nullptr && (record->plan == m.plan_id() || record->plan == 0);
+  if (of_last_plan || (record != nullptr && tree != nullptr)) {
     record->reported = true;
     objects_.EndFinalReport(object, node.key);
   }
-  // The shard has ended that pull itself, because it had removed the sender.
-  if (want.state != WantState::kPulling) {
-    ++context_.counters.late_messages;
-    return;
-  }
   NodeKey sender = want.outside_sender;
-  if (!sender.valid()) {
-    const RelayTree::Feed& feed = *object.tree->Find(node.key)->feeds.front();
-    // Plan 0 is a registered pull, whose number is from an earlier shard.
-    const bool current = feed.plan == m.plan_id() || feed.plan == 0;
-    if (!current && DefectActive(Defect::kOldPlanEndsNewPlan)) {
+  if (!sender.valid() && tree == nullptr) {
+    if (want.state == WantState::kPulling && DefectActive(Defect::kOldPlanEndsNewPlan)) {
       EndFeeds(object, node.key);
       want.state = WantState::kPulling;
       ++node.pulls;
       return;
     }
-    if (!current) {
-      ++context_.counters.late_messages;
-      return;
-    }
-    sender = feed.sender->endpoint.node;
+    // Another plan has replaced that pull, or the shard has ended it itself, because it had removed
+    // the sender.
+    ++context_.counters.late_messages;
+    return;
   }
+  if (!sender.valid()) sender = tree->Find(node.key)->sender()->endpoint.node;
+  if (object.trees.second != nullptr && DefectActive(Defect::kFailedHalfForgotten)) return;
   ++context_.counters.pulls_failed;
   ++context_.counters.repairs;
   const auto code = static_cast<absl::StatusCode>(m.code());
   // Before Requeue: the next plan would otherwise choose the same sender again.
   planner_.pairs().Remember(node.key, sender, code, context_.now);
   if (record != nullptr) ++record->repairs;
-  Requeue(object, node.key);
-  if (planner_.pairs().Cut(node.key, sender, context_.now))
+  RequeueIn(object, node.key, tree);
+  if (planner_.pairs().Cut(node.key, sender, context_.now) && object.trees.second == nullptr)
     SwapWithDescendants(object, node.key, sender);
 }
 
@@ -164,15 +163,16 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
 // to the sender, and the receiver pulls from them.
 void PullScheduler::SwapWithDescendants(Object& object, const NodeKey& receiver,
                                         const NodeKey& sender) {
-  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  RelayTree::Member* member =
+      object.trees.first == nullptr ? nullptr : object.trees.first->Find(receiver);
   if (member == nullptr || member->first_receiver == nullptr) return;
   // Another node can still feed the receiver: its own receivers keep their pulls.
-  if (!planner_.Choose(*object.tree, member, context_.now).troubled) return;
-  RequeueReceivers(object, *member, sender);
+  if (!planner_.Choose(*object.trees.first, member, context_.now).troubled) return;
+  RequeueReceivers(object, *object.trees.first, *member, sender);
 }
 
-void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& sender,
-                                     const NodeKey& unreached) {
+void PullScheduler::RequeueReceivers(Object& object, RelayTree& tree,
+                                     const RelayTree::Member& sender, const NodeKey& unreached) {
   std::vector<const RelayTree::Member*> senders = {&sender};
   while (!senders.empty()) {
     const RelayTree::Member& from = *senders.back();
@@ -183,7 +183,7 @@ void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& se
     // Requeue unlinks the first receiver from the sender's list, so the loop ends.
     const RelayTree::Member* const to = from.first_receiver->receiver;
     const NodeKey receiver = to->endpoint.node;
-    Requeue(object, receiver);
+    RequeueIn(object, receiver, &tree);
     ++context_.counters.repairs;
     if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
     if (planner_.pairs().Cut(receiver, unreached, context_.now)) senders.push_back(to);
@@ -214,13 +214,15 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   if (copy == object->copies.end() || copy->second.complete()) return;
   copy->second.watermarks.assign(pull.watermarks().begin(), pull.watermarks().end());
   objects_.NoteChange(object->id);
-  RelayTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
-  if (member == nullptr || member->sender() == nullptr) return;
-  // Plan 0 is a registered pull: its node reports under a number that an earlier shard gave it.
-  const PlanId plan = member->feeds.front()->plan;
-  if (plan != 0 && plan != pull.plan_id()) return;
+  RelayTree* const tree = object->trees.Of(node.key, pull.plan_id());
+  if (tree == nullptr) return;
+  RelayTree::Member* const member = tree->Find(node.key);
   const double rate = UsableRate(pull.bytes_per_second());
   copy->second.pull->bytes_per_second = rate;
+  for (const RelayTree* other : object->trees.all()) {
+    if (other == tree) continue;
+    copy->second.pull->bytes_per_second += other->Find(node.key)->progress.bytes_per_second;
+  }
   copy->second.pull->starved_ns = pull.starved_ns();
   // The node pulls under its current plan, from a sender that is not complete either: it does not
   // have every byte.
@@ -232,54 +234,63 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   // the lease ends. A sender that still delivers keeps its receiver.
   const Node* sender = nodes_.Find(member->sender()->endpoint.node);
   // Before OnProgress, which overwrites the bytes that the last report named.
-  const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
-  if (sender != nullptr && !sender->connected && silent) return MoveToBetterSender(*object, member);
-  if (pull.connecting()) return NoteUnconnected(*object, member);
+  const uint64_t bytes = tree->BytesOf(pull.watermarks());
+  const bool silent = bytes <= member->progress.bytes;
+  if (sender != nullptr && !sender->connected && silent) {
+    return MoveToBetterSender(*object, *tree, member);
+  }
+  if (pull.connecting()) return NoteUnconnected(*object, *tree, member);
   const PullPlanner::Sample sample{
-      .bytes = Sum(pull.watermarks()),
+      .bytes = bytes,
       .bytes_per_second = rate,
       .starved_ns = pull.starved_ns(),
       .window = UsableLatency(pull.window_ns()),
       .window_starved = UsableLatency(pull.window_starved_ns()),
       .silent = UsableLatency(pull.silent_ns()),
   };
-  for (RelayTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, context_.now)) {
-    MoveToBetterSender(*object, slow);
+  for (RelayTree::Member* slow : planner_.OnProgress(*tree, member, sample, context_.now)) {
+    MoveToBetterSender(*object, *tree, slow);
   }
 }
 
 // A connection can be slow, so the node continues to connect until it is given another sender. If
 // only its own receivers could be that sender, they are planned again first. If only a relay could,
 // the receiver waits for it: it is no sender meanwhile.
-void PullScheduler::NoteUnconnected(Object& object, RelayTree::Member* receiver) {
+void PullScheduler::NoteUnconnected(Object& object, RelayTree& tree, RelayTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   const NodeKey sender = receiver->sender()->endpoint.node;
   // Each time, also of a pair that is known: the pause keeps the sender from being chosen again
   // before the receivers below have one.
   planner_.pairs().Remember(key, sender, absl::StatusCode::kDeadlineExceeded, context_.now);
-  if (!planner_.Choose(*object.tree, receiver, context_.now).troubled) {
-    return MoveToBetterSender(object, receiver);
+  if (!planner_.Choose(tree, receiver, context_.now).troubled) {
+    return MoveToBetterSender(object, tree, receiver);
+  }
+  // The ways around cut pairs are of all slices.
+  if (object.trees.second != nullptr) {
+    Replant(object, /*in_halves=*/false);
+    return objects_.Reevaluate(object);
   }
   // A relay that reaches no sender is replaced, and so is one that its receiver does not reach.
   if (receiver->first_receiver == nullptr && !routes_.Around(object, key)) {
     return FollowRoutes(object);
   }
   Requeue(object, key);
-  RequeueReceivers(object, *receiver, sender);
+  RequeueReceivers(object, tree, *receiver, sender);
   objects_.Reevaluate(object);
 }
 
-void PullScheduler::MoveToBetterSender(Object& object, RelayTree::Member* receiver) {
+void PullScheduler::MoveToBetterSender(Object& object, RelayTree& tree,
+                                       RelayTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   Node* node = nodes_.Find(key);
   const PullPlanner::Choice choice =
-      planner_.Choose(*object.tree, receiver, context_.now, receiver->progress.blamed);
+      planner_.Choose(tree, receiver, context_.now, receiver->progress.blamed);
   if (choice.sender == nullptr || choice.sender == receiver->sender() || node == nullptr) return;
   // Only now that a better sender is known: a pull that works, however slowly, is not given up for
   // none.
-  Requeue(object, key);
+  RequeueIn(object, key, &tree);
   ++context_.counters.relieved;
-  Assign(object, *node, object.wants.at(key), choice.sender, choice.finish);
+  Assign(object, tree, *node, object.wants.at(key), choice);
 }
 
 absl::Status PullScheduler::OnRegisterWant(Node& node, const v1::RegisterWant& m) {
@@ -316,13 +327,11 @@ bool PullScheduler::AdmitRegisteredWant(Object& object, Node& node) {
   const Node* from = nodes_.Find(sender);
   if (from != nullptr && !from->registering) return true;
   // The sender may still register: until the gate opens, the pull counts as running.
-  want.state = WantState::kPulling;
   want.outside_sender = sender;
-  ++node.pulls;
-  object.waiting.erase({want.order, node.key});
-  --waiting_wants_;
+  BeginPulling(object, node, want);
   // Counts as rooted, so that other receivers can be fed by it meanwhile.
-  Tree(object).SetFedFromOutside(Join(object, node.key, copy->second), true);
+  RelayTree& tree = Tree(object);
+  tree.SetFedFromOutside(Join(object, tree, node.key, copy->second), true);
   return true;
 }
 
@@ -330,29 +339,29 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
                                        const NodeKey& sender) {
   const auto copy = object.copies.find(sender);
   if (copy == object.copies.end() || copy->second.stale) return false;
+  // What the node pulls is not what either tree is of.
+  if (object.trees.second != nullptr) return false;
   RelayTree& tree = Tree(object);
-  RelayTree::Member* from = Join(object, sender, copy->second);
-  RelayTree::Member* to = Join(object, node.key, object.copies.at(node.key));
+  RelayTree::Member* from = Join(object, tree, sender, copy->second);
+  RelayTree::Member* to = Join(object, tree, node.key, object.copies.at(node.key));
   // What several nodes register need not fit together. A cycle would never get a byte, so a pull
   // that would close one is planned again.
   tree.MarkDownstream(to);
   if (tree.Downstream(*from)) return false;
   tree.SetFedFromOutside(to, false);
   tree.Attach(to, from, /*plan=*/0, ~uint64_t{0}, /*occupies=*/true, context_.now);
+  // Pulls continue through a registration.
+  tree.KeepWhole();
   // Otherwise the first report would be taken for the progress since the start of the clock.
   to->progress.at = to->progress.interval_began = context_.now;
   planner_.PullBegan(sender, node.key);
   want.outside_sender = NodeKey();
-  if (want.state == WantState::kPulling) return true;
-  want.state = WantState::kPulling;
-  ++node.pulls;
-  object.waiting.erase({want.order, node.key});
-  --waiting_wants_;
+  if (want.state != WantState::kPulling) BeginPulling(object, node, want);
   return true;
 }
 
 void PullScheduler::AdmitOutsidePulls(Object& object, const NodeKey& sender) {
-  if (object.tree == nullptr) return;
+  if (object.trees.first == nullptr) return;
   // Neither call below adds or erases a want, so the loop's iterator stays valid.
   for (auto& [key, want] : object.wants) {
     if (!want.outside_sender.valid() || want.outside_sender != sender) continue;

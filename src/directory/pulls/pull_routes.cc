@@ -16,7 +16,7 @@ constexpr int kMaxCompared = 64;
 constexpr size_t kMaxVisited = 1024;
 
 const RelayTree::Member* MemberOf(const Object& object, const NodeKey& node) {
-  return object.tree == nullptr ? nullptr : object.tree->Find(node);
+  return object.trees.first == nullptr ? nullptr : object.trees.first->Find(node);
 }
 
 const RelayTree::Member* SenderOf(const Object& object, const NodeKey& receiver) {
@@ -38,8 +38,8 @@ bool CanSend(const RelayTree::Member* member) {
 
 NodeKey PullRoutes::Unreached(const Object& object, const NodeKey& node) const {
   // Nearly always.
-  if (planner_.pairs().empty() || object.tree == nullptr) return NodeKey();
-  const RelayTree::Index* index = object.tree->Candidates(Nearness::kWorld, 1);
+  if (planner_.pairs().empty() || object.trees.first == nullptr) return NodeKey();
+  const RelayTree::Index* index = object.trees.first->Candidates(Nearness::kWorld, 1);
   if (index == nullptr) return NodeKey();
   NodeKey unreached;
   // Ends at the first that is not cut, so it visits no more nodes than have failed this one.

@@ -19,12 +19,75 @@ constexpr absl::Duration kMaxNearWait = absl::Milliseconds(100);
 constexpr size_t kMaxNearWaiters = 64;
 
 // A slow receiver, which would take a part of a fast node's link, waits for this share of its own
-// time for fast ones that ask at the same time, and at most this long.
+// time for fast ones that ask at the same time, and at most this long. So does one that is placed
+// in two trees.
 constexpr double kYieldShare = 0.015;
 constexpr absl::Duration kMostYield = absl::Milliseconds(20);
 
 // A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
+
+// The node that made the want's near object; invalid if it does not help.
+NodeKey NearNodeOf(const ObjectTable& objects, const NodeTable& nodes, const NodeKey& key,
+                   const Want& want) {
+  const Object* made_there = objects.Find(want.near_object);
+  if (made_there == nullptr || !made_there->adopted()) return NodeKey();
+  const NodeKey& near = made_there->generation.creator;
+  const Node* receiver = nodes.Find(key);
+  const Node* sender = nodes.Find(near);
+  if (near == key || receiver == nullptr || sender == nullptr) return NodeKey();
+  // Pulls between near nodes in different zones would cross the boundary once per node.
+  return Crosses(receiver->endpoint.locality, sender->endpoint.locality) ? NodeKey() : near;
+}
+
+absl::Status CheckWants(const Object& object, const NodeTable& nodes, Instant now) {
+  size_t feeds = 0;
+  for (const auto& [key, want] : object.wants) {
+    const Node* node = nodes.Find(key);
+    if (node == nullptr) return Broken(object, "a node that is down wants it");
+    const bool waits = object.waiting.contains({want.order, key});
+    const bool pulls = want.state == WantState::kPulling;
+    if (waits == pulls) return Broken(object, "a want neither waits nor pulls, or both");
+    const auto copy = object.copies.find(key);
+    if (copy != object.copies.end() && copy->second.complete() && !copy->second.stale) {
+      return Broken(object, "a node wants what it has");
+    }
+    size_t fed = 0;
+    for (const RelayTree* tree : object.trees.all()) {
+      const RelayTree::Member* member = tree->Find(key);
+      if (member == nullptr || member->feeds.empty()) continue;
+      ++fed;
+      feeds += member->feeds.size();
+    }
+    const bool all_fed = fed > 0 && fed == object.trees.all().size();
+    if (pulls && !all_fed && !want.outside_sender.valid()) {
+      return Broken(object, "a want is assigned to no sender");
+    }
+    if (!pulls && all_fed) return Broken(object, "a waiting node pulls");
+    const bool lacks_room = object.LacksRoom(want);
+    if (lacks_room && pulls) return Broken(object, "a node without room for it pulls");
+    // An object with a timer is exempt: its wants can wait for a pause, a near node, faster nodes
+    // or final reports.
+    const bool plannable = want.state == WantState::kWaiting && !lacks_room && node->connected &&
+                           object.adopted() && want.not_before <= now && object.timer.infinite();
+    if (plannable && object.inline_entry.cached()) return Broken(object, "a want is not answered");
+    const bool writes = copy != object.copies.end() && copy->second.writing();
+    if (!plannable || writes || object.trees.first == nullptr) continue;
+    // Every candidate in the index is rooted and the waiting node is not, so a candidate cannot be
+    // downstream of it.
+    if (object.trees.first->Candidates(Nearness::kWorld, 1) != nullptr) {
+      return Broken(object, "a want waits though a node could serve it");
+    }
+  }
+  if (object.waiting.size() > object.wants.size())
+    return Broken(object, "a node waits that does not want it");
+  for (const RelayTree* tree : object.trees.all()) {
+    feeds -= tree->feeds();
+    if (absl::Status status = tree->CheckInvariants(); !status.ok()) return status;
+  }
+  if (feeds != 0) return Broken(object, "a pull's receiver does not want the object");
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -160,15 +223,15 @@ void PullScheduler::Deliver(Object& object, Node& node, bool keep) {
 
 // Most objects are small or read once, so the tree is made when a pull is first planned.
 RelayTree& PullScheduler::Tree(Object& object) {
-  if (object.tree == nullptr) {
-    object.tree = std::make_unique<RelayTree>(object.info.size_bytes, planner_.visited());
-    for (const auto& [key, copy] : object.copies) Join(object, key, copy);
+  if (object.trees.first == nullptr) {
+    object.trees.first = std::make_unique<RelayTree>(object.info.size_bytes, planner_.visited());
+    for (const auto& [key, copy] : object.copies) Join(object, *object.trees.first, key, copy);
   }
-  return *object.tree;
+  return *object.trees.first;
 }
 
-RelayTree::Member* PullScheduler::Join(Object& object, const NodeKey& key, const Copy& copy) {
-  RelayTree& tree = *object.tree;
+RelayTree::Member* PullScheduler::Join(const Object& object, RelayTree& tree, const NodeKey& key,
+                                       const Copy& copy) const {
   if (RelayTree::Member* member = tree.Find(key)) return member;
   using Role = RelayTree::Role;
   const Role role = copy.complete()  ? Role::kComplete
@@ -181,7 +244,7 @@ RelayTree::Member* PullScheduler::Join(Object& object, const NodeKey& key, const
       node == nullptr ? !copy.stale : object.Offers(*node, copy, gate_.learning());
   RelayTree::Member* member =
       tree.Add(endpoint, role, connected, node != nullptr && node->draining);
-  for (const uint64_t watermark : copy.watermarks) member->progress.bytes += watermark;
+  member->progress.bytes = tree.BytesOf(copy.watermarks);
   return member;
 }
 
@@ -241,7 +304,7 @@ void PullScheduler::FollowRoutes(Object& object) {
   std::vector<NodeKey> waiting;
   for (const NodeKey& key : routes_.Ready(object)) {
     if (object.wants.at(key).state == WantState::kPulling) {
-      MoveToBetterSender(object, object.tree->Find(key));
+      MoveToBetterSender(object, *object.trees.first, object.trees.first->Find(key));
     } else {
       waiting.push_back(key);
     }
@@ -264,8 +327,25 @@ void PullScheduler::ServeAgain(Object& object, const std::vector<NodeKey>& nodes
 // wants: the next broadcast of this source has the same pairs, whose connections are open. To make
 // a connection takes longer than to send a small object.
 void PullScheduler::PlanRound(Object& object, Round& round) {
-  // Before all wants are visited: each new want of an object without a sender comes here.
+  // Before all wants are visited: each new want of an object without a sender comes here, or of one
+  // in two trees.
   if (object.waiting.empty() || !HasSender(object)) return;
+  if (object.trees.second != nullptr && object.trees.placed_at > context_.now) {
+    return objects_.SetTimer(object, object.trees.placed_at);
+  }
+  std::vector<NodeKey> ready = Ready(object);
+  if (SplitPays(object, ready)) Replant(object, /*in_halves=*/true);
+  if (object.trees.second != nullptr) {
+    if (PlanHalves(object)) return;
+    Replant(object, /*in_halves=*/false);
+    ready = Ready(object);
+  }
+  for (const NodeKey& key : ready) {
+    if (!Serve(object, *nodes_.Find(key), object.wants.at(key), round)) return;
+  }
+}
+
+std::vector<NodeKey> PullScheduler::Ready(const Object& object) const {
   std::vector<NodeKey> ready;
   for (const auto& [order, key] : object.waiting) {
     if (MayBeServed(object, key)) ready.push_back(key);
@@ -273,9 +353,7 @@ void PullScheduler::PlanRound(Object& object, Round& round) {
   std::sort(ready.begin(), ready.end());
   const NodeKey& source = object.generation.creator;
   std::rotate(ready.begin(), std::upper_bound(ready.begin(), ready.end(), source), ready.end());
-  for (const NodeKey& key : ready) {
-    if (!Serve(object, *nodes_.Find(key), object.wants.at(key), round)) return;
-  }
+  return ready;
 }
 
 bool PullScheduler::HasSender(Object& object) {
@@ -308,7 +386,8 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     objects_.SetTimer(object, *want.near_until);
     return true;
   }
-  if (YieldsToFastNodes(object, node, want)) {
+  NotePatience(object, node, want);
+  if (*want.yields_until > context_.now) {
     objects_.SetTimer(object, *want.yields_until);
     return true;
   }
@@ -316,7 +395,10 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   const bool joined_now = tree.Find(node.key) == nullptr;
   const Copy none;
   RelayTree::Member* receiver =
-      Join(object, node.key, copy != object.copies.end() ? copy->second : none);
+      Join(object, tree, node.key, copy != object.copies.end() ? copy->second : none);
+  // Its nodes have an order of their own, in which each link carries as much as any other.
+  const bool near = object.NamesNear(want, context_.options.least_near_bytes);
+  if (near) tree.KeepWhole();
   // Counted once per round: a count for each receiver would make a broadcast to n nodes cost n²
   // steps.
   if (!round.left.has_value()) {
@@ -326,14 +408,15 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   }
   planner_.ExpectReceivers(tree, (*round.left)--);
   const PullPlanner::Choice choice =
-      planner_.Choose(tree, receiver, context_.now, NodeKey(), NearNodeOf(object, node.key, want));
+      planner_.Choose(tree, receiver, context_.now, NodeKey(),
+                      near ? NearNodeOf(objects_, nodes_, node.key, want) : NodeKey());
   if (choice.troubled && AwaitsRelay(object, node.key, round)) {
     if (joined_now) tree.Remove(node.key);
     return true;
   }
   if (choice.sender != nullptr &&
       !(object.inline_entry.cached() && PrefersInline(object, node, choice))) {
-    Assign(object, node, want, choice.sender, choice.finish);
+    Assign(object, tree, node, want, choice);
     return true;
   }
   // A member without a copy would break the invariants, and the node was assigned no sender.
@@ -346,23 +429,8 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   return true;
 }
 
-NodeKey PullScheduler::NearNodeOf(const Object& object, const NodeKey& key, const Want& want) {
-  // For small objects the opening of the pull takes most of the time: any idle sender is as good.
-  if (want.near_object.nil() || object.info.size_bytes < context_.options.least_near_bytes)
-    return NodeKey();
-  const Object* made_there = objects_.Find(want.near_object);
-  if (made_there == nullptr || !made_there->adopted()) return NodeKey();
-  const NodeKey& near = made_there->generation.creator;
-  const Node* receiver = nodes_.Find(key);
-  const Node* sender = nodes_.Find(near);
-  if (near == key || receiver == nullptr || sender == nullptr) return NodeKey();
-  // Pulls between near nodes in different zones would cross the boundary once per node.
-  return Crosses(receiver->endpoint.locality, sender->endpoint.locality) ? NodeKey() : near;
-}
-
 bool PullScheduler::AwaitsNearNode(const Object& object, const NodeKey& key, Want& want) {
-  if (want.near_object.nil() || object.inline_entry.cached() ||
-      object.info.size_bytes < context_.options.least_near_bytes ||
+  if (!object.NamesNear(want, context_.options.least_near_bytes) || object.inline_entry.cached() ||
       context_.IsForeign(want.near_object) || object.waiting.size() > kMaxNearWaiters) {
     return false;
   }
@@ -376,20 +444,20 @@ bool PullScheduler::AwaitsNearNode(const Object& object, const NodeKey& key, Wan
   const Object* made_there = objects_.Find(want.near_object);
   // The near node is known only when its object exists; all nodes of a collective begin together.
   if (made_there == nullptr || !made_there->adopted()) return true;
-  const NodeKey near = NearNodeOf(object, key, want);
+  const NodeKey near = NearNodeOf(objects_, nodes_, key, want);
   if (!near.valid()) return false;
-  const RelayTree::Member* member = object.tree->Find(near);
+  const RelayTree::Member* member = object.trees.first->Find(near);
   return member == nullptr || !member->rooted();
 }
 
-bool PullScheduler::YieldsToFastNodes(const Object& object, const Node& node, Want& want) const {
+void PullScheduler::NotePatience(const Object& object, const Node& node, Want& want) const {
   // Once for each want: a later pull of it continues where an earlier one ended.
-  if (!want.yields_until.has_value()) {
-    const auto rate = planner_.links().SlowNode(node.endpoint, context_.now);
-    const double once = rate.has_value() ? static_cast<double>(object.info.size_bytes) / *rate : 0;
-    want.yields_until = context_.now + std::min(kYieldShare * absl::Seconds(once), kMostYield);
-  }
-  return *want.yields_until > context_.now;
+  if (want.yields_until.has_value()) return;
+  const LinkModel& links = planner_.links();
+  std::optional<double> rate = links.SlowNode(node.endpoint, context_.now);
+  if (!rate.has_value() && object.trees.second != nullptr) rate = links.ExpectedRate();
+  const double once = rate.has_value() ? static_cast<double>(object.info.size_bytes) / *rate : 0;
+  want.yields_until = context_.now + std::min(kYieldShare * absl::Seconds(once), kMostYield);
 }
 
 bool PullScheduler::AwaitsRelay(Object& object, const NodeKey& key, Round& round) {
@@ -399,15 +467,18 @@ bool PullScheduler::AwaitsRelay(Object& object, const NodeKey& key, Round& round
   return true;
 }
 
-void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender,
-                           Instant finish) {
-  const NodeKey from = sender->endpoint.node;
+void PullScheduler::Assign(Object& object, RelayTree& tree, Node& node, Want& want,
+                           const PullPlanner::Choice& choice) {
+  const NodeKey from = choice.sender->endpoint.node;
+  const uint64_t slices = tree.slices() & AllSlices(object.info.slices);
   // The receiver is a copy from now on, before it has any byte: the next receiver may be planned in
   // the same turn, and relays through it.
   Copy& copy = objects_.AddCopy(object, node);
   if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
   // The record outlives the pull: the tools and repairs of later pulls read it.
-  copy.pull->sender = from;
+  const bool second = &tree == object.trees.second.get();
+  (second ? copy.pull->second_sender : copy.pull->sender) = from;
+  if (object.trees.second == nullptr) copy.pull->second_sender = NodeKey();
   copy.pull->plan = context_.NewPlan();
   copy.pull->started = context_.now;
   copy.pull->ended = Instant::Infinite();
@@ -415,27 +486,22 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   copy.pull->bytes_per_second = 0;
   copy.pull->starved_ns = 0;
 
-  RelayTree& tree = *object.tree;
   RelayTree::Member* receiver = tree.Find(node.key);
   // A pull that keeps failing moves no bytes. If it counted, the sender would look busy to the
   // others.
   const bool occupies =
       planner_.pairs().Failures(node.key, from, context_.now) < kFailuresToNotOccupy;
-  tree.Attach(receiver, sender, context_.last_plan, AllSlices(object.info.slices), occupies,
-              context_.now);
-  receiver->finish = finish;
+  tree.Attach(receiver, choice.sender, context_.last_plan, slices, occupies, context_.now);
+  receiver->finish = choice.finish;
   // Rates of the earlier pull would blame the new sender for the slowness of the old one.
   receiver->progress.bytes_per_second = 0;
   receiver->progress.starved_ns = 0;
   receiver->progress.at = receiver->progress.interval_began = context_.now;
   planner_.PullBegan(from, node.key);
-  ++node.pulls;
-  want.state = WantState::kPulling;
   // Both were about this pull only; a retry is planned like any other want.
   want.no_room_for = Generation();
   want.near_object = ObjectId();
-  object.waiting.erase({want.order, node.key});
-  --waiting_wants_;
+  if (object.trees.Feed(node.key)) BeginPulling(object, node, want);
   ++context_.counters.assigned;
   if (DefectActive(Defect::kCompleteForPartial) && !copy.complete()) {
     objects_.SetCopyState(object, copy, CopyState::kComplete);
@@ -450,64 +516,84 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   if (const Node* sender_node = nodes_.Find(from)) {
     assign.set_sender_address(sender_node->info.address());
   }
-  assign.set_slices(AllSlices(object.info.slices));
+  assign.set_slices(slices);
   assign.set_keep(want.keep);
   // The node ignores an Assign for an earlier Want than its open one: the Assign crossed an Unwant.
   assign.set_want(want.number);
 }
 
-void PullScheduler::EndFeeds(Object& object, const NodeKey& receiver, bool completed) {
+void PullScheduler::BeginPulling(Object& object, Node& node, Want& want) {
+  want.state = WantState::kPulling;
+  ++node.pulls;
+  object.waiting.erase({want.order, node.key});
+  --waiting_wants_;
+}
+
+void PullScheduler::EndFeeds(Object& object, const NodeKey& receiver, bool completed,
+                             const RelayTree* only) {
   const auto found = object.wants.find(receiver);
-  if (found == object.wants.end() || found->second.state != WantState::kPulling) return;
+  if (found == object.wants.end()) return;
   Want& want = found->second;
-  want.state = WantState::kWaiting;
-  if (Node* node = nodes_.Find(receiver)) --node->pulls;
-  const auto copy = object.copies.find(receiver);
-  if (copy != object.copies.end() && copy->second.pull != nullptr)
-    copy->second.pull->ended = context_.now;
-  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
-  if (member == nullptr) return;
-  // Before the feeds are gone: the planner counts pulls by the nodes at both ends.
-  for (const auto& feed : member->feeds) {
-    planner_.PullEnded(feed->sender->endpoint.node, receiver, context_.now);
+  if (want.state == WantState::kPulling) {
+    want.state = WantState::kWaiting;
+    if (Node* node = nodes_.Find(receiver)) --node->pulls;
+    const auto copy = object.copies.find(receiver);
+    if (copy != object.copies.end() && copy->second.pull != nullptr)
+      copy->second.pull->ended = context_.now;
+  } else if (object.trees.second == nullptr) {
+    // With two trees, a node that waits for one half can be fed the other.
+    return;
   }
-  if (completed) {
-    // Not through Detach: every member downstream would lose its root and be rooted again.
-    object.tree->Complete(member);
-  } else {
-    object.tree->Detach(member);
-    if (want.outside_sender.valid()) object.tree->SetFedFromOutside(member, false);
+  for (RelayTree* tree : object.trees.all()) {
+    RelayTree::Member* member = tree->Find(receiver);
+    if (member == nullptr || (only != nullptr && tree != only)) continue;
+    // Before the feeds are gone: the planner counts pulls by the nodes at both ends.
+    for (const auto& feed : member->feeds) {
+      planner_.PullEnded(feed->sender->endpoint.node, receiver, context_.now);
+    }
+    if (completed) {
+      // Not through Detach: every member downstream would lose its root and be rooted again.
+      tree->Complete(member);
+    } else {
+      if (!member->feeds.empty()) tree->Detach(member);
+      if (want.outside_sender.valid()) tree->SetFedFromOutside(member, false);
+    }
   }
   want.outside_sender = NodeKey();
 }
 
-void PullScheduler::Requeue(Object& object, const NodeKey& key) {
+void PullScheduler::RequeueIn(Object& object, const NodeKey& key, const RelayTree* only) {
   const auto found = object.wants.find(key);
-  if (found == object.wants.end() || found->second.state != WantState::kPulling) return;
-  EndFeeds(object, key);
+  if (found == object.wants.end()) return;
+  const bool pulled = found->second.state == WantState::kPulling;
+  EndFeeds(object, key, /*completed=*/false, only);
+  if (!pulled) return;
   // With its old order, which is a part of its key in `waiting`.
   object.waiting.insert({found->second.order, key});
   ++waiting_wants_;
+  object.trees.placed_at = Instant();
 }
 
 void PullScheduler::OnCopyRemoved(Object& object, const NodeKey& key) {
   if (object.wants.contains(key)) Requeue(object, key);
-  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
-  if (member == nullptr) return;
-  // Before Remove, which only unlinks them: each receiver must wait again in order to be planned.
-  RequeueReceivers(object, *member);
-  object.tree->Remove(key);
+  for (RelayTree* tree : object.trees.all()) {
+    RelayTree::Member* member = tree->Find(key);
+    if (member == nullptr) continue;
+    // Before Remove, which only unlinks them: each receiver must wait again in order to be planned.
+    RequeueReceivers(object, *tree, *member);
+    tree->Remove(key);
+  }
 }
 
 void PullScheduler::DropTree(Object& object) {
-  object.tree.reset();
+  object.trees = RelayTrees();
   routes_.EndAll(object);
 }
 
 // With more than one copy the next Get uses the tree again. Making it costs a step for each copy.
 void PullScheduler::DropTreeIfIdle(Object& object) {
-  if (object.tree == nullptr || !object.wants.empty() || object.copies.size() > 1) return;
-  object.tree.reset();
+  if (object.trees.first == nullptr || !object.wants.empty() || object.copies.size() > 1) return;
+  object.trees = RelayTrees();
 }
 
 absl::Status PullScheduler::OnUnwant(Node& node, const v1::Unwant& m) {
@@ -535,18 +621,22 @@ void PullScheduler::OnCopyComplete(Object& object, const NodeKey& node) {
   // feeds.
   EndFeeds(object, node, /*completed=*/true);
   // Also without a pull: the copy may be a writer's, or come from a registration or a Deliver.
-  if (object.tree != nullptr) object.tree->Complete(Join(object, node, object.copies.at(node)));
+  const Copy& copy = object.copies.at(node);
+  for (RelayTree* tree : object.trees.all()) tree->Complete(Join(object, *tree, node, copy));
   if (object.wants.contains(node)) EndWant(object, node);
 }
 
 void PullScheduler::OnCopyRegistered(Object& object, const NodeKey& node, bool connected) {
-  if (object.tree == nullptr) return;
-  object.tree->SetConnected(Join(object, node, object.copies.at(node)), connected);
+  const Copy& copy = object.copies.at(node);
+  for (RelayTree* tree : object.trees.all()) {
+    tree->SetConnected(Join(object, *tree, node, copy), connected);
+  }
 }
 
 void PullScheduler::SetConnected(Object& object, const NodeKey& node, bool connected) {
-  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(node);
-  if (member != nullptr) object.tree->SetConnected(member, connected);
+  for (RelayTree* tree : object.trees.all()) {
+    if (RelayTree::Member* member = tree->Find(node)) tree->SetConnected(member, connected);
+  }
 }
 
 void PullScheduler::Postpone(Object& object, const NodeKey& node) {
@@ -587,49 +677,6 @@ void PullScheduler::RefuseWants(Object& object) {
   }
 }
 
-absl::Status PullScheduler::CheckWants(const Object& object) const {
-  size_t feeds = 0;
-  for (const auto& [key, want] : object.wants) {
-    const Node* node = nodes_.Find(key);
-    if (node == nullptr) return Broken(object, "a node that is down wants it");
-    const bool waits = object.waiting.contains({want.order, key});
-    const bool pulls = want.state == WantState::kPulling;
-    if (waits == pulls) return Broken(object, "a want neither waits nor pulls, or both");
-    const auto copy = object.copies.find(key);
-    if (copy != object.copies.end() && copy->second.complete() && !copy->second.stale) {
-      return Broken(object, "a node wants what it has");
-    }
-    const RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
-    const bool fed = member != nullptr && !member->feeds.empty();
-    if (pulls && !fed && !want.outside_sender.valid()) {
-      return Broken(object, "a want is assigned to no sender");
-    }
-    if (!pulls && fed) return Broken(object, "a waiting node pulls");
-    if (fed) feeds += member->feeds.size();
-    const bool lacks_room = object.LacksRoom(want);
-    if (lacks_room && pulls) return Broken(object, "a node without room for it pulls");
-    // An object with a timer is exempt: its wants can wait for a pause, a near node, faster nodes
-    // or final reports.
-    const bool plannable = want.state == WantState::kWaiting && !lacks_room && node->connected &&
-                           object.adopted() && want.not_before <= context_.now &&
-                           object.timer.infinite();
-    if (plannable && object.inline_entry.cached()) return Broken(object, "a want is not answered");
-    const bool writes = copy != object.copies.end() && copy->second.writing();
-    if (!plannable || writes || object.tree == nullptr) continue;
-    // Every candidate in the index is rooted and the waiting node is not, so a candidate cannot be
-    // downstream of it.
-    if (object.tree->Candidates(Nearness::kWorld, 1) != nullptr) {
-      return Broken(object, "a want waits though a node could serve it");
-    }
-  }
-  if (object.waiting.size() > object.wants.size())
-    return Broken(object, "a node waits that does not want it");
-  if (object.tree != nullptr && object.tree->feeds() != feeds) {
-    return Broken(object, "a pull's receiver does not want the object");
-  }
-  return object.tree == nullptr ? absl::OkStatus() : object.tree->CheckInvariants();
-}
-
 absl::Status PullScheduler::CheckInvariants() const {
   if (absl::Status status = routes_.CheckInvariants(); !status.ok()) return status;
   absl::btree_map<NodeKey, uint64_t> pulls;
@@ -637,13 +684,14 @@ absl::Status PullScheduler::CheckInvariants() const {
   size_t open = 0;
   size_t waiting = 0;
   for (const auto& [id, object] : objects_.all()) {
-    if (absl::Status status = CheckWants(*object); !status.ok()) return status;
+    if (absl::Status status = CheckWants(*object, nodes_, context_.now); !status.ok())
+      return status;
     for (const auto& [key, want] : object->wants) {
-      if (want.state != WantState::kPulling) continue;
-      ++pulls[key];
-      if (object->tree == nullptr || want.outside_sender.valid()) continue;
-      for (const auto& feed : object->tree->Find(key)->feeds) {
-        ++pushes[feed->sender->endpoint.node];
+      if (want.state == WantState::kPulling) ++pulls[key];
+      for (const RelayTree* tree : object->trees.all()) {
+        const RelayTree::Member* member = tree->Find(key);
+        if (member == nullptr) continue;
+        for (const auto& feed : member->feeds) ++pushes[feed->sender->endpoint.node];
       }
     }
     open += object->wants.size();

@@ -82,7 +82,7 @@ class PullScheduler final : public ObjectPulls {
   void OnCopyRegistered(Object& object, const NodeKey& node, bool connected) override;
   void SetConnected(Object& object, const NodeKey& node, bool connected) override;
   void Postpone(Object& object, const NodeKey& node) override;
-  void Requeue(Object& object, const NodeKey& key) override;
+  void Requeue(Object& object, const NodeKey& key) override { RequeueIn(object, key, nullptr); }
   void EndWant(Object& object, const NodeKey& key) override;
   bool AdmitRegisteredWant(Object& object, Node& node) override;
   void AdmitOutsidePulls(Object& object, const NodeKey& sender) override;
@@ -120,6 +120,8 @@ class PullScheduler final : public ObjectPulls {
   // ---- serving
   bool MayBeServed(const Object& object, const NodeKey& key) const;
   void PlanRound(Object& object, Round& round);
+  // The nodes that wait and can be served, in the order in which they are planned.
+  std::vector<NodeKey> Ready(const Object& object) const;
   // Returns true if the shard or a node can send the object to some node.
   bool HasSender(Object& object);
   // Sends the bytes or assigns a sender. Returns false if no node can be served.
@@ -130,25 +132,40 @@ class PullScheduler final : public ObjectPulls {
   // Returns true if sending the cached bytes is faster than the sender in `choice`.
   bool PrefersInline(const Object& object, const Node& receiver,
                      const PullPlanner::Choice& choice) const;
-  // The node that made the want's near object; invalid if the want names none or it does not
-  // help.
-  NodeKey NearNodeOf(const Object& object, const NodeKey& key, const Want& want);
   // Returns true while the want waits for its near node to receive some of the object.
   bool AwaitsNearNode(const Object& object, const NodeKey& key, Want& want);
-  // Returns true while the node, which is known to be slow, lets faster ones be placed first.
-  bool YieldsToFastNodes(const Object& object, const Node& node, Want& want) const;
+  // Decides, once for each want, how long the node waits for others that ask at the same time: a
+  // slow one lets faster ones be placed first, and in two trees nodes are placed together.
+  void NotePatience(const Object& object, const Node& node, Want& want) const;
   // Returns true if the node, all senders of which have failed it, is passed over: until the others
   // are planned, or until its relay can send.
   bool AwaitsRelay(Object& object, const NodeKey& key, Round& round);
-  void Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender, Instant finish);
+  // The node pulls what `tree` is of.
+  void Assign(Object& object, RelayTree& tree, Node& node, Want& want,
+              const PullPlanner::Choice& choice);
+
+  // ---- two trees, each of half the slices (pull_halves.cc)
+  // Returns true if the nodes that pull the object, and those that are ready to, are to do it in
+  // two trees.
+  bool SplitPays(const Object& object, const std::vector<NodeKey>& ready) const;
+  // Ends every pull, and makes two trees; or one of all slices, which stays so.
+  void Replant(Object& object, bool in_halves);
+  // Serves the nodes that wait, when they have for long enough that pairs are placed together.
+  // Returns false if a node finds no sender for one half.
+  bool PlanHalves(Object& object);
 
   // ---- the tree
   RelayTree& Tree(Object& object);
-  RelayTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
-  // The receiver's pull ends; `completed`: because it has every byte.
-  void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false);
+  RelayTree::Member* Join(const Object& object, RelayTree& tree, const NodeKey& key,
+                          const Copy& copy) const;
+  void BeginPulling(Object& object, Node& node, Want& want);
+  // The receiver's pulls end, or that in `only`; `completed`: because it has every byte.
+  void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false,
+                const RelayTree* only = nullptr);
+  // Ends the pulls, or that in `only`, and plans them again.
+  void RequeueIn(Object& object, const NodeKey& key, const RelayTree* only);
   // Also the receivers of those that are known not to reach `unreached`, if it is valid.
-  void RequeueReceivers(Object& object, const RelayTree::Member& sender,
+  void RequeueReceivers(Object& object, RelayTree& tree, const RelayTree::Member& sender,
                         const NodeKey& unreached = NodeKey());
   // Renews the ways around cut pairs, and assigns relays to the receivers that wait for them.
   void FollowRoutes(Object& object);
@@ -160,17 +177,14 @@ class PullScheduler final : public ObjectPulls {
   bool LinkRegisteredPull(Object& object, Node& node, Want& want, const NodeKey& sender);
 
   // ---- reports (pull_reports.cc)
-  bool ReportsCurrentPull(const Object& object, const NodeKey& key, PlanId plan) const;
   void RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation);
   void MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m);
   void PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m);
   void NotePullProgress(Node& node, const v1::Progress::Pull& pull);
   // Assigns a better sender, if there is one, to a receiver whose sender is slow, overloaded or
   // disconnected.
-  void MoveToBetterSender(Object& object, RelayTree::Member* receiver);
-  void NoteUnconnected(Object& object, RelayTree::Member* receiver);
-
-  absl::Status CheckWants(const Object& object) const;
+  void MoveToBetterSender(Object& object, RelayTree& tree, RelayTree::Member* receiver);
+  void NoteUnconnected(Object& object, RelayTree& tree, RelayTree::Member* receiver);
 
   CoreContext& context_;
   NodeTable& nodes_;

@@ -73,6 +73,7 @@ void RelayTree::Remove(const NodeKey& node) {
   Member* member = found->second.get();
   Detach(member);
   while (member->first_receiver != nullptr) Detach(member->first_receiver->receiver);
+  if (member->role == Role::kRelayOfOther) CountRelay(*member, -1);
   // After the feeds: unlinking them lists the member again.
   Unlist(member);
   members_.erase(found);
@@ -137,7 +138,7 @@ RelayTree::Feed* RelayTree::Attach(Member* receiver, Member* sender, PlanId plan
   // Receivers are iterated in the order of attachment, the same in every replay.
   sender->last_receiver = feed;
   ++sender->receivers;
-  ++feeds_;
+  if (feeds_++ == 0) busy_since_ = now;
   // SetOccupies counts it, and lists the sender under its new load.
   feed->occupies = false;
   Count(feed, occupies);
@@ -185,7 +186,7 @@ void RelayTree::Unlink(Feed* feed) {
   (feed->previous != nullptr ? feed->previous->next : sender->first_receiver) = feed->next;
   (feed->next != nullptr ? feed->next->previous : sender->last_receiver) = feed->previous;
   --sender->receivers;
-  --feeds_;
+  if (--feeds_ == 0) keeps_whole_ = false;
 }
 
 void RelayTree::Detach(Member* receiver) {
@@ -198,6 +199,7 @@ void RelayTree::Detach(Member* receiver) {
 
 void RelayTree::Complete(Member* member) {
   if (member->complete()) return;
+  if (member->role == Role::kRelayOfOther) CountRelay(*member, -1);
   for (const auto& feed : member->feeds) Unlink(feed.get());
   member->feeds.clear();
   // Not through Detach: it would unroot every member below for the moment between the two changes.
@@ -240,6 +242,26 @@ void RelayTree::SetLeaf(Member* member, bool leaf) {
   Unlist(member);
   member->leaf = leaf;
   List(member);
+}
+
+void RelayTree::SetRelayOfOther(Member* member) {
+  Unlist(member);
+  member->role = Role::kRelayOfOther;
+  List(member);
+  CountRelay(*member, 1);
+}
+
+void RelayTree::CountRelay(const Member& member, int change) {
+  for (int level = 0; level < kNearnessLevels; ++level) {
+    const uint64_t domain = member.endpoint.locality.domain(static_cast<Nearness>(level));
+    if (domain != 0) relays_of_other_[level][domain] += change;
+  }
+}
+
+int RelayTree::RelaysOfOther(Nearness level, uint64_t domain) const {
+  const auto& domains = relays_of_other_[static_cast<int>(level)];
+  const auto found = domains.find(domain);
+  return found == domains.end() ? 0 : found->second;
 }
 
 void RelayTree::MarkDownstream(Member* member) {
@@ -326,17 +348,65 @@ absl::Status RelayTree::CheckAcyclic() const {
 absl::Status RelayTree::CheckInvariants() const {
   size_t listed = 0;
   size_t feeds = 0;
+  int relays = 0;
   for (const auto& [node, member] : members_) {
     if (absl::Status status = CheckMember(*member); !status.ok()) return status;
     if (member->connected && member->rooted()) ++listed;
     feeds += member->feeds.size();
+    if (member->role == Role::kRelayOfOther) ++relays;
   }
   if (feeds != feeds_) return absl::InternalError("relay tree: the feeds are miscounted");
+  if (relays != RelaysOfOther(Nearness::kWorld, 1)) {
+    return absl::InternalError("relay tree: the relays of the other half are miscounted");
+  }
   const Index* all = Candidates(Nearness::kWorld, 1);
   if ((all == nullptr ? 0 : all->size()) != listed) {
     return absl::InternalError("relay tree: the index has nodes that are not members");
   }
   return CheckAcyclic();
+}
+
+absl::InlinedVector<RelayTree*, 2> RelayTrees::all() const {
+  absl::InlinedVector<RelayTree*, 2> trees;
+  if (first != nullptr) trees.push_back(first.get());
+  if (second != nullptr) trees.push_back(second.get());
+  return trees;
+}
+
+RelayTree* RelayTrees::Of(const NodeKey& receiver, PlanId plan) const {
+  for (RelayTree* tree : all()) {
+    const RelayTree::Member* member = tree->Find(receiver);
+    if (member == nullptr || member->feeds.empty()) continue;
+    // Plan 0 is a registered pull, whose number is from an earlier shard.
+    const PlanId current = member->feeds.front()->plan;
+    if (current == plan || current == 0) return tree;
+  }
+  return nullptr;
+}
+
+bool RelayTrees::Feed(const NodeKey& receiver) const {
+  for (const RelayTree* tree : all()) {
+    if (tree->Find(receiver)->feeds.empty()) return false;
+  }
+  return true;
+}
+
+void RelayTrees::MakeRelay(const NodeKey& receiver) {
+  using Role = RelayTree::Role;
+  RelayTree::Member* const in_first = first->Find(receiver);
+  RelayTree::Member* const in_second = second->Find(receiver);
+  if (in_first->role != Role::kReceiver || in_second->role != Role::kReceiver) return;
+  bool relays_second = true;
+  for (int level = 0; level < kNearnessLevels; ++level) {
+    const auto nearness = static_cast<Nearness>(level);
+    const uint64_t domain = in_first->endpoint.locality.domain(nearness);
+    const int of_second = first->RelaysOfOther(nearness, domain);
+    const int of_first = second->RelaysOfOther(nearness, domain);
+    if (of_second == of_first) continue;
+    relays_second = of_second < of_first;
+    break;
+  }
+  relays_second ? first->SetRelayOfOther(in_first) : second->SetRelayOfOther(in_second);
 }
 
 }  // namespace phalanx::directory

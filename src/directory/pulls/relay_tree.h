@@ -1,5 +1,5 @@
-// The pulls of one generation: which nodes hold or receive it, which node pulls from which, and
-// which nodes can send to the next receiver.
+// The pulls of one generation, or of a part of its slices: which nodes hold or receive it, which
+// node pulls from which, and which nodes can send to the next receiver.
 //
 //   PullPlanner ── Attach / Detach / Complete ──► RelayTree
 //          ◄── candidates, ordered ──────────────────┘
@@ -19,8 +19,8 @@
 //  4. A member's load at a level is the number of its occupying feeds to receivers of that
 //     nearness; its light is the sum of what its slow receivers take.
 //
-// Pure; order never depends on addresses or hashes. Owned by Object, one per object that is being
-// pulled.
+// Pure; order never depends on addresses or hashes. Owned by Object: one per object that is being
+// pulled, or two, each of a half of the slices (pull_halves.cc).
 #ifndef PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_
 #define PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_
 
@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "src/common/ids/ids.h"
 #include "src/common/time/instant.h"
@@ -45,11 +46,12 @@ namespace phalanx::directory {
 
 class RelayTree {
  public:
-  // Why a member has bytes or will have them.
-  enum class Role { kReceiver, kWriter, kComplete };
+  // Why a member has bytes or will have them. kRelayOfOther: a receiver that relays the other half
+  // of the slices, in the other tree of the object.
+  enum class Role { kReceiver, kRelayOfOther, kWriter, kComplete };
   // A member of a later tier sends only if no member of an earlier tier can; a slow one also to
   // other slow ones.
-  enum class Tier { kGood = 0, kDraining = 1, kSlow = 2, kLeaf = 3 };
+  enum class Tier { kGood = 0, kRelayOfOther = 1, kDraining = 2, kSlow = 3, kLeaf = 4 };
   static constexpr int kUnrooted = std::numeric_limits<int>::max();
 
   struct Member;
@@ -130,7 +132,8 @@ class RelayTree {
     Tier tier() const {
       if (leaf) return Tier::kLeaf;
       if (slow_receiver) return Tier::kSlow;
-      return draining ? Tier::kDraining : Tier::kGood;
+      if (draining) return Tier::kDraining;
+      return role == Role::kRelayOfOther ? Tier::kRelayOfOther : Tier::kGood;
     }
   };
 
@@ -152,16 +155,32 @@ class RelayTree {
   using Index = std::set<Key>;
 
   // Adds 1 to `visited` for each member that is visited on the way downstream of another one.
-  explicit RelayTree(uint64_t size_bytes, uint64_t* visited = nullptr)
-      : size_bytes_(size_bytes), visited_(visited != nullptr ? visited : &own_visited_) {}
+  // `size_bytes`: of `slices`, which the pulls of this tree fetch.
+  explicit RelayTree(uint64_t size_bytes, uint64_t* visited = nullptr,
+                     uint64_t slices = ~uint64_t{0})
+      : size_bytes_(size_bytes),
+        slices_(slices),
+        visited_(visited != nullptr ? visited : &own_visited_) {}
   RelayTree(const RelayTree&) = delete;
   RelayTree& operator=(const RelayTree&) = delete;
 
   uint64_t size_bytes() const { return size_bytes_; }
+  uint64_t slices() const { return slices_; }
   // The number of receivers that the planner plans for each sender.
   int fan_out() const { return fan_out_; }
   void set_fan_out(int fan_out) { fan_out_ = fan_out; }
   size_t members() const { return members_.size(); }
+  // What of these bytes, one number for each slice of the object, belongs to this tree.
+  template <typename Watermarks>
+  uint64_t BytesOf(const Watermarks& watermarks) const {
+    uint64_t bytes = 0;
+    uint64_t slices = slices_;
+    for (const uint64_t watermark : watermarks) {
+      if ((slices & 1) != 0) bytes += watermark;
+      slices >>= 1;
+    }
+    return bytes;
+  }
   // The bytes that the member lacks.
   uint64_t Missing(const Member& member) const {
     return size_bytes_ - std::min(size_bytes_, member.progress.bytes);
@@ -170,6 +189,13 @@ class RelayTree {
   bool TakeTrial() { return !std::exchange(trial_taken_, true); }
   // Feeds over all receivers.
   size_t feeds() const { return feeds_; }
+  // When the first of them began, if at each moment since then there was one.
+  Instant busy_since() const { return busy_since_; }
+  // The object keeps this tree, of all its slices, while it is pulled.
+  bool keeps_whole() const { return keeps_whole_; }
+  void KeepWhole() { keeps_whole_ = true; }
+  // The receivers in that domain of a level that relay the other half.
+  int RelaysOfOther(Nearness level, uint64_t domain) const;
   // Returns nullptr if the node is not a member.
   Member* Find(const NodeKey& node) const;
 
@@ -190,6 +216,8 @@ class RelayTree {
   void SetConnected(Member* member, bool connected);
   void SetDraining(Member* member, bool draining);
   void SetLeaf(Member* member, bool leaf);
+  // REQUIRES: a receiver.
+  void SetRelayOfOther(Member* member);
   // `rate`: what it receives, in bytes per second, if it is slow.
   void SetSlow(Member* member, bool slow, uint64_t rate);
   void SetOccupies(Feed* feed, bool occupies);
@@ -217,6 +245,8 @@ class RelayTree {
   void Reroot(Member* member);
   std::pair<int, int> DepthAndCrossings(const Member& member) const;
   void Unlink(Feed* feed);
+  // The member begins to relay the other half (1), or ends it (-1).
+  void CountRelay(const Member& member, int change);
   // Counts a feed by the state of its two ends; `occupies`: nothing else speaks against it.
   void Count(Feed* feed, bool occupies);
   void SetLight(Feed* feed, uint64_t light);
@@ -224,6 +254,8 @@ class RelayTree {
   absl::Status CheckAcyclic() const;
 
   const uint64_t size_bytes_;
+  const uint64_t slices_;
+  bool keeps_whole_ = false;
   int fan_out_ = 1;
   bool trial_taken_ = false;
   uint64_t own_visited_ = 0;
@@ -231,9 +263,30 @@ class RelayTree {
   uint64_t next_order_ = 1;
   uint64_t mark_ = 0;
   size_t feeds_ = 0;
+  Instant busy_since_;
+  std::array<absl::flat_hash_map<uint64_t, int>, kNearnessLevels> relays_of_other_;
   // Lookups only; everything that is iterated is ordered by `order` or by key.
   absl::flat_hash_map<NodeKey, std::unique_ptr<Member>> members_;
   std::array<absl::flat_hash_map<uint64_t, Index>, kNearnessLevels> index_;
+};
+
+// The trees of one object: none, one of all slices, or two, each of half of them. With two, each
+// copy is a member of both.
+struct RelayTrees {
+  absl::InlinedVector<RelayTree*, 2> all() const;
+  // The tree in which the node pulls under this plan, or in which its pull was registered; nullptr
+  // if there is none.
+  RelayTree* Of(const NodeKey& receiver, PlanId plan) const;
+  // Returns true if the node is fed in each. REQUIRES: it is a member.
+  bool Feed(const NodeKey& receiver) const;
+  // A member of both becomes a relay in one of them, if it is none: where there are fewer on its
+  // host, else in its rack, and so on, so that each rack has relays of both. REQUIRES: two.
+  void MakeRelay(const NodeKey& receiver);
+
+  std::unique_ptr<RelayTree> first;
+  std::unique_ptr<RelayTree> second;
+  // With two: when the nodes that wait are placed, together.
+  Instant placed_at;
 };
 
 }  // namespace phalanx::directory

@@ -143,6 +143,8 @@ TEST(ToolsTest, ADescriptionIsCutAndCountsTheRest) {
     h.Want(node, x);
     h.Want(node, unknown);
   }
+  // So many nodes are placed together.
+  h.Advance(absl::Milliseconds(20));
   v1::DescribeObjectResponse described = h.Describe(x);
   EXPECT_GT(described.copies_left_out(), 0u);
   EXPECT_EQ(described.copies_size() + described.copies_left_out(),

@@ -110,6 +110,17 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
   return response;
 }
 
+uint64_t SimCluster::Counter(const std::string& name) {
+  uint64_t sum = 0;
+  for (int s = 0; s < num_shards(); ++s) {
+    if (shard(s) == nullptr) continue;
+    v1::GetStatusResponse status;
+    shard(s)->FillStatus(&status);
+    sum += status.counters().at(name);
+  }
+  return sum;
+}
+
 std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
   std::string text = absl::StrCat(ShardName(ShardOf(id)), ": ", Describe(id).ShortDebugString());
   // The description goes into a violation, which has to be readable.

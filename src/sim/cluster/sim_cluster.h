@@ -138,6 +138,8 @@ class SimCluster : private Oracle {
   Instant last_shard_start(int s) const { return shards_[static_cast<size_t>(s)].started; }
   // The number of lives of all nodes so far.
   int lives() const { return lives_; }
+  // The sum of this counter over the shards that run.
+  uint64_t Counter(const std::string& name);
 
  private:
   struct NodeSlot {

@@ -204,6 +204,7 @@ class BroadcastSimulation final : public ClientSimulation {
     cluster_.journal().Note(NodeName(n), " puts ", NameOf(number));
     object_store::PutOptions options;
     options.id = object.id;
+    options.slices = plan_.slices;
     options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
     const uint64_t size =
         random_.Chance(0.4) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
@@ -579,6 +580,12 @@ BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace) {
   if (fabric.interface_bytes_per_second > 0) {
     fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
   }
+  return plan;
+}
+
+BroadcastPlan InHalves(BroadcastPlan plan) {
+  PullInHalves(plan.world.cluster, 2);
+  plan.slices = 2;
   return plan;
 }
 

@@ -25,10 +25,12 @@ struct BroadcastPlan {
   absl::Duration mean_pause = absl::Milliseconds(60);
   uint64_t max_bytes = 200'000;
   int objects = 8;  // in use at a time
+  int slices = 1;   // of each object
 };
 
 // `peace`: the plan has no faults.
 BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace = false);
+BroadcastPlan InHalves(BroadcastPlan plan);
 std::string Describe(const BroadcastPlan& plan);
 
 // `operations` counts successful broadcasts. `bytes_checked` counts the checks that found a sticky

@@ -23,6 +23,7 @@ SimulationResult ClientSimulation::Run() {
   result.events = cluster_.scheduler().steps();
   result.simulated = now() - Instant();
   result.lives = static_cast<uint64_t>(cluster_.lives());
+  result.splits = cluster_.Counter("splits");
   FillResult(result);
   return result;
 }

@@ -79,7 +79,6 @@ class CutSimulation {
   void CleanUp();
   absl::Status Empty();
   ClientId ClientOf(int n);
-  uint64_t Counter(const std::string& name);
 
   const CutPlan& plan_;
   SimCluster cluster_;
@@ -138,6 +137,7 @@ void CutSimulation::Put(int n, const ObjectId& source) {
   }
   object_store::PutOptions options;
   options.id = source;
+  options.slices = plan_.slices;
   options.wait_for_adoption = true;
   cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
                          [this](const absl::StatusOr<object_store::PutResult>& put) {
@@ -375,23 +375,23 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
     Cut();
   }
   for (int i = 0; i < kRoundsWithCuts && !failed(); ++i) {
-    const uint64_t rings = Counter("rings");
+    const uint64_t rings = cluster_.Counter("rings");
     // A Delete waits for the lease of a dead relay with a copy, and then the cut is forgotten.
     // The trees of the rounds before can have had no use for the pair: then no node was asked to
     // probe it.
     const bool known = i + 1 == kRoundsWithCuts && plan_.which == CutPlan::Which::kOnePair &&
-                       (Reduces() || !killed_) && Counter("probes") > 0;
+                       (Reduces() || !killed_) && cluster_.Counter("probes") > 0;
     CheckTime(RunRound(), 2 * usual + (known ? kToGoAround : kToFindCuts));
-    if (known && Counter("rings") > rings && !round_.sliced) {
+    if (known && cluster_.Counter("rings") > rings && !round_.sliced) {
       cluster_.journal().Violation("a ring was begun across a known cut");
     }
   }
   if (!failed()) {
     cluster_.HealEverything();
     cluster_.scheduler().RunFor(plan_.cluster.lease + absl::Seconds(1));
-    const uint64_t relayed = Counter("folds_relayed") + Counter("pulls_relayed");
+    const uint64_t relayed = cluster_.Counter("folds_relayed") + cluster_.Counter("pulls_relayed");
     CheckTime(RunRound(), usual * 1.5 + kToGoAround);
-    if (Counter("folds_relayed") + Counter("pulls_relayed") > relayed) {
+    if (cluster_.Counter("folds_relayed") + cluster_.Counter("pulls_relayed") > relayed) {
       cluster_.journal().Violation("a pair that has healed is not used");
     }
   }
@@ -406,6 +406,7 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
   result.operations = static_cast<uint64_t>(rounds_);
   result.bytes_checked = bytes_checked_;
   result.from_rings = from_rings_;
+  result.splits = cluster_.Counter("splits");
   return result;
 }
 
@@ -437,16 +438,6 @@ absl::Status CutSimulation::Empty() {
     }
   }
   return checkers_.Empty();
-}
-
-uint64_t CutSimulation::Counter(const std::string& name) {
-  uint64_t sum = 0;
-  for (int s = 0; s < cluster_.num_shards(); ++s) {
-    v1::GetStatusResponse status;
-    cluster_.shard(s)->FillStatus(&status);
-    sum += status.counters().at(name);
-  }
-  return sum;
 }
 
 template <typename Enum>
@@ -486,6 +477,12 @@ CutPlan DrawCutPlan(uint64_t seed, bool /*peace*/) {
 CutPlan DrawTransferCutPlan(uint64_t seed, bool peace) {
   CutPlan plan = DrawCutPlan(seed, peace);
   plan.kind = Random(seed).Chance(0.5) ? CutPlan::Kind::kGet : CutPlan::Kind::kBroadcast;
+  return plan;
+}
+
+CutPlan InHalves(CutPlan plan) {
+  PullInHalves(plan.cluster, 2);
+  plan.slices = 2;
   return plan;
 }
 

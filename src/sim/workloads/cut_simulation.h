@@ -35,6 +35,7 @@ struct CutPlan {
   // broadcast is of one of them.
   int sources = 6;
   uint64_t elements = 60'000;
+  int slices = 1;         // of each source
   bool half_way = false;  // the links are cut when half of the usual time has passed
   bool warm = false;      // the nodes have connections from an earlier round
   // A node without a source that hands bytes on for others dies.
@@ -44,6 +45,7 @@ struct CutPlan {
 // Of a reduction; of a Get or a broadcast. Every plan has cuts: `peace` is ignored.
 CutPlan DrawCutPlan(uint64_t seed, bool peace = false);
 CutPlan DrawTransferCutPlan(uint64_t seed, bool peace = false);
+CutPlan InHalves(CutPlan plan);
 std::string Describe(const CutPlan& plan);
 // `operations` are the rounds.
 SimulationResult RunCutSimulation(const CutPlan& plan);

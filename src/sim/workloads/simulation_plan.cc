@@ -1,6 +1,8 @@
 #include "src/sim/workloads/simulation_plan.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -236,6 +238,21 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   if (random.Chance(0.5)) plan.cluster.registered_per_turn = 1 + random.Below(4);
   if (random.Chance(0.5)) shard.least_near_bytes = 1;
   shard.first_life = random.Chance(0.5);
+  return plan;
+}
+
+void PullInHalves(ClusterOptions& cluster, size_t least) {
+  cluster.directory.least_in_halves = least;
+  cluster.directory.worth_of_halves = std::numeric_limits<double>::infinity();
+}
+
+SimulationPlan InHalves(SimulationPlan plan) {
+  PullInHalves(plan.cluster, 1);
+  // All Gets name a near node, which the planner follows in one tree only.
+  plan.cluster.directory.least_near_bytes = directory::DirectoryOptions().least_near_bytes;
+  plan.workload.max_slices = 4;
+  plan.workload.large = std::max(plan.workload.large, 0.7);
+  Weight(plan.workload, Action::kGet) += 2;
   return plan;
 }
 

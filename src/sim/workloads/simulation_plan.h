@@ -41,6 +41,10 @@ struct SimulationPlan {
 
 // Draws a plan. If `focus` is kAnything, it is drawn too.
 SimulationPlan DrawPlan(uint64_t seed, Focus focus = Focus::kAnything);
+// So many nodes that pull an object of several slices, or more, pull it in two trees.
+void PullInHalves(ClusterOptions& cluster, size_t least);
+// The same cluster, doing so from the first node on, with more objects of several slices.
+SimulationPlan InHalves(SimulationPlan plan);
 std::string Describe(const SimulationPlan& plan);
 
 struct SimulationResult {
@@ -56,6 +60,8 @@ struct SimulationResult {
   uint64_t bytes_checked = 0;
   // For reductions: the number of results that a ring has made.
   uint64_t from_rings = 0;
+  // How often nodes began to pull an object in two trees, as the shards that run at the end count.
+  uint64_t splits = 0;
 };
 
 }  // namespace phalanx::sim
