@@ -139,6 +139,9 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
                                                           : Printable(copy.sender_name());
     notes.push_back(absl::StrCat("from ", sender, all ? ", which has no copy now" : ""));
   }
+  if (!copy.second_sender_name().empty()) {
+    notes.push_back(absl::StrCat("half from ", Printable(copy.second_sender_name())));
+  }
   if (copy.repairs() > 0) notes.push_back(absl::StrCat("repaired ", Times(copy.repairs())));
   // Bytes that arrived twice are the cost of a repair, so operators look for this note.
   const uint64_t twice = BytesSentTwice(copy, size_bytes);

@@ -97,10 +97,20 @@ bool PullScheduler::PlanHalves(Object& object) {
         const bool leaf = member->role == RelayTree::Role::kRelayOfOther;
         if (leaf != as_leaf || !member->feeds.empty()) continue;
         const PullPlanner::Choice choice = planner_.Choose(*tree, member, context_.now);
-        if (choice.sender == nullptr || choice.troubled) return false;
+        if (choice.sender == nullptr) {
+          if (choice.retry_at.infinite() || routes_.Isolated(object, key)) return false;
+          // One failure does not end the trees: the sender can be tried again.
+          objects_.SetTimer(object, choice.retry_at);
+          continue;
+        }
         Assign(object, *tree, *nodes_.Find(key), object.wants.at(key), choice);
       }
     }
+  }
+  // A member without a copy would break the invariants, and the node was assigned no sender.
+  for (const NodeKey& key : ready) {
+    if (object.copies.contains(key)) continue;
+    for (RelayTree* tree : object.trees.all()) tree->Remove(key);
   }
   return true;
 }

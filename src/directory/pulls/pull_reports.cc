@@ -120,8 +120,10 @@ void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v
 
 void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m) {
   RelayTree* const tree = object.trees.Of(node.key, m.plan_id());
-  // The pull of one half has brought every byte of it.
-  if (m.code() == 0 && (tree == nullptr || object.trees.second != nullptr)) {
+  // The pull of one half has brought every byte of it, or an earlier one has.
+  const bool done = tree == nullptr || (object.trees.second != nullptr &&
+                                        tree->BytesOf(m.watermarks()) == tree->size_bytes());
+  if (m.code() == 0 && done) {
     if (DefectActive(Defect::kHalfTakenForAll)) objects_.CompleteCopy(object, node.key);
     return;
   }
@@ -155,8 +157,13 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
   planner_.pairs().Remember(node.key, sender, code, context_.now);
   if (record != nullptr) ++record->repairs;
   RequeueIn(object, node.key, tree);
-  if (planner_.pairs().Cut(node.key, sender, context_.now) && object.trees.second == nullptr)
-    SwapWithDescendants(object, node.key, sender);
+  if (!planner_.pairs().Cut(node.key, sender, context_.now)) return;
+  if (object.trees.second == nullptr) return SwapWithDescendants(object, node.key, sender);
+  // The ways around cut pairs are of all slices.
+  RelayTree::Member* member = tree == nullptr ? nullptr : tree->Find(node.key);
+  if (member != nullptr && planner_.Choose(*tree, member, context_.now).troubled) {
+    Replant(object, /*in_halves=*/false);
+  }
 }
 
 // Two nodes that cannot reach each other may both reach the receiver's descendants: these are moved
@@ -225,8 +232,8 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   }
   copy->second.pull->starved_ns = pull.starved_ns();
   // The node pulls under its current plan, from a sender that is not complete either: it does not
-  // have every byte.
-  if (object->final_reports.awaited.contains(node.key)) {
+  // have every byte. Of two senders, the other can be complete.
+  if (object->trees.second == nullptr && object->final_reports.awaited.contains(node.key)) {
     objects_.EndFinalReport(*object, node.key);
     if (object->final_reports.awaited.empty()) return objects_.Reevaluate(*object);
   }

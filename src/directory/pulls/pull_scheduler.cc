@@ -592,7 +592,9 @@ void PullScheduler::DropTree(Object& object) {
 
 // With more than one copy the next Get uses the tree again. Making it costs a step for each copy.
 void PullScheduler::DropTreeIfIdle(Object& object) {
-  if (object.trees.first == nullptr || !object.wants.empty() || object.copies.size() > 1) return;
+  if (object.trees.first == nullptr || !object.wants.empty()) return;
+  // Two trees are for one broadcast: a node that asks later does not wait for others.
+  if (object.trees.second == nullptr && object.copies.size() > 1) return;
   object.trees = RelayTrees();
 }
 

@@ -63,12 +63,16 @@ class PullHalvesTest : public ::testing::Test {
     }
     return pulls;
   }
-  void Report(const NodeKey& node, PlanId plan, absl::StatusCode code, bool complete = false) {
+  // `slices`: those of which the node has every byte.
+  void Report(const NodeKey& node, PlanId plan, absl::StatusCode code, uint64_t slices = 0) {
+    const bool complete = slices == kBoth;
     v1::PullReport report = shard_.ReportOf(node, object_, complete);
     report.set_plan_id(plan);
     report.set_code(static_cast<int>(code));
     report.clear_watermarks();
-    for (int slice = 0; slice < 2; ++slice) report.add_watermarks(complete ? kSize / 2 : 0);
+    for (const uint64_t slice : {kFirst, kSecond}) {
+      report.add_watermarks((slices & slice) != 0 ? kSize / 2 : 0);
+    }
     shard_.Report(node, report);
   }
   // The nodes that send each slice, with the numbers of their receivers.
@@ -203,37 +207,67 @@ TEST_F(PullHalvesTest, AHalfThatIsDoneIsNoFailure) {
   const NodeKey node = nodes_[2];
   const std::map<uint64_t, Pull> pulls = Assigned(node);
   shard_.Clear();
-  Report(node, pulls.at(kFirst).plan, absl::StatusCode::kOk);
+  Report(node, pulls.at(kFirst).plan, absl::StatusCode::kOk, kFirst);
   EXPECT_TRUE(Assigned(node).empty());
   EXPECT_EQ(shard_.Describe(object_).summary().complete_copies(), 1u);
-  Report(node, pulls.at(kSecond).plan, absl::StatusCode::kOk, /*complete=*/true);
+  Report(node, pulls.at(kSecond).plan, absl::StatusCode::kOk, kBoth);
   EXPECT_EQ(shard_.Describe(object_).summary().complete_copies(), 2u);
 }
 
-TEST_F(PullHalvesTest, ANodeThatReachesNoSenderOfAHalfEndsTheTwoTrees) {
-  AskAll(4);
+TEST_F(PullHalvesTest, APullThatEndsBeforeItsHalfIsHereIsAssignedASenderAgain) {
+  AskAll(8);
   Put();
-  // The source is all that can send to the first node of a tree.
-  for (const NodeKey& node : nodes_) {
-    const std::map<uint64_t, Pull> pulls = Assigned(node);
-    const auto from_source = std::find_if(pulls.begin(), pulls.end(), [this](const auto& pull) {
-      return pull.second.sender == source_;
-    });
-    if (from_source == pulls.end()) continue;
-    const PlanId plan = from_source->second.plan;
-    shard_.Clear();
-    Report(node, plan, absl::StatusCode::kUnavailable);
-    // Whatever is planned is whole: each node that is assigned a sender gets both slices from it,
-    // or the half that it lost.
-    for (const NodeKey& other : nodes_) {
-      const std::map<uint64_t, Pull> now = Assigned(other);
-      EXPECT_LE(now.size(), 2u);
+  const NodeKey node = nodes_[2];
+  const PlanId plan = Assigned(node).at(kFirst).plan;
+  shard_.Clear();
+  Report(node, plan, absl::StatusCode::kOk, kSecond);
+  shard_.Advance(absl::Milliseconds(20));
+  EXPECT_EQ(Assigned(node).count(kFirst), 1u);
+}
+
+// The source is all that can send to the first node of a tree.
+class FirstRelayTest : public PullHalvesTest {
+ protected:
+  FirstRelayTest() {
+    AskAll(8);
+    Put();
+    for (const NodeKey& node : nodes_) {
+      for (const auto& [slices, pull] : Assigned(node)) {
+        if (pull.sender == source_ && slices == kFirst) relay_ = node;
+      }
     }
-    for (const NodeKey& other : nodes_) shard_.Finish(other, object_);
-    EXPECT_EQ(shard_.Describe(object_).summary().complete_copies(), 5u);
-    return;
   }
-  FAIL() << "the source feeds no node";
+  // Its connection to the source breaks.
+  void Break() {
+    const PlanId plan = Assigned(relay_).at(kFirst).plan;
+    shard_.Clear();
+    Report(relay_, plan, absl::StatusCode::kUnavailable);
+  }
+  size_t AssignedWhole() {
+    return std::count_if(nodes_.begin(), nodes_.end(),
+                         [this](const NodeKey& node) { return Assigned(node).count(kBoth) == 1; });
+  }
+
+  NodeKey relay_;
+};
+
+TEST_F(FirstRelayTest, OneBrokenConnectionMovesNoOtherNode) {
+  Break();
+  shard_.Advance(absl::Milliseconds(20));
+  for (const NodeKey& node : nodes_) {
+    EXPECT_EQ(Assigned(node).size(), node == relay_ ? 1u : 0u);
+  }
+  EXPECT_EQ(Assigned(relay_).at(kFirst).sender, source_);
+}
+
+TEST_F(FirstRelayTest, ASecondOneEndsTheTwoTrees) {
+  Break();
+  shard_.Advance(absl::Milliseconds(20));
+  Break();
+  shard_.Advance(absl::Milliseconds(20));
+  EXPECT_EQ(AssignedWhole(), nodes_.size());
+  for (const NodeKey& node : nodes_) shard_.Finish(node, object_);
+  EXPECT_EQ(shard_.Describe(object_).summary().complete_copies(), 9u);
 }
 
 TEST_F(PullHalvesTest, ACopyThatIsRegisteredInPartsIsAssignedASenderAgain) {
