@@ -21,10 +21,10 @@ constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
 // A pull that shares its sender by mistake is moved if it takes less than this share of the time
 // elsewhere.
 constexpr double kMuchSooner = 0.8;
-// A report of a short time must show more, the first one most of all.
-constexpr double kEarlyShare = 0.7;
-constexpr double kSecondShare = 0.85;
-constexpr absl::Duration kSecondWindow = absl::Milliseconds(80);
+// Bytes arrive in bursts: a report can lack what the link carries in this time.
+constexpr absl::Duration kBurst = absl::Milliseconds(12);
+// A receiver with this share of the rate of its sender, by reports of different moments, keeps up.
+constexpr double kKeepsUp = 0.7;
 // A receiver with this share of what its sender receives is limited by it.
 constexpr double kFollows = 0.9;
 // A link that several pulls share is silent after so much time for each of them.
@@ -108,7 +108,7 @@ PullPlanner::Report PullPlanner::TakeReport(Member* receiver, const Sample& samp
     progress.starved_ns = sample.starved_ns;
   }
   Report report{.early = early, .silent_again = silent_again, .since = since};
-  if (early) report.trust = passed < kSecondWindow ? kEarlyShare : kSecondShare;
+  if (early) report.slow_below = std::max(0.0, 1 - absl::FDivDuration(kBurst, passed));
   const Member* sender = receiver->sender();
   if (sender == nullptr || progress.silent) return report;
   // Starved for more than a tenth of the time, the receiver has the rate of the sender's own
@@ -183,7 +183,7 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
     // its own receivers, which costs little if the sender was the slow one.
     if (left < kWorthMoving || receiver->receivers == 0 || !tree.TakeTrial()) return {};
   } else {
-    const double share = report.trust * LinkModel::kSlowShare;
+    const double share = report.slow_below * LinkModel::kSlowShare;
     // Bytes arrive in pieces: the last one can be about to be complete.
     const double most = rate + relay_bytes_ / absl::ToDoubleSeconds(now - report.since);
     if (most * Shared(*receiver, report.since) >= share * *fast) return {};
@@ -193,7 +193,7 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
     }
     // A receiver that keeps up with its sender is not the one that is slow.
     const bool keeps_up =
-        !sender->complete() && rate >= kEarlyShare * sender->progress.bytes_per_second;
+        !sender->complete() && rate >= kKeepsUp * sender->progress.bytes_per_second;
     if (keeps_up && sender->progress.bytes_per_second > 0) return {};
     // Alone there, it holds up no other node. If it crawls, it is tried elsewhere.
     const bool alone = receiver->receivers == 0 && sender->receivers == 1;

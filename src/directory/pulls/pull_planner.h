@@ -184,7 +184,7 @@ class PullPlanner {
   // What a report is of.
   struct Report {
     bool early = false;         // of a short time
-    double trust = 1;           // in a rate of that time: less than this share of another is less
+    double slow_below = 1;      // a rate of that time is less than another below this share of it
     bool silent_again = false;  // the second one in a row of a silent link
     Instant since;
     bool link_limited = false;  // the sender was hardly starved

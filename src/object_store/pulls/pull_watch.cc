@@ -11,8 +11,8 @@ constexpr double kSlowedShare = 0.25;
 // The link is silent after this time without a byte, and after twice its longest silence so far. It
 // is reported again a tick later, when every node has reported, and then ever more seldom.
 constexpr absl::Duration kLeastSilence = absl::Milliseconds(30);
-// The second report of a rate is of this time.
-constexpr absl::Duration kSecondWindow = absl::Milliseconds(80);
+// A rate is reported once more, of this time.
+constexpr absl::Duration kLongerWindow = absl::Milliseconds(80);
 // The weight of the latest rate in the usual one.
 constexpr double kWeight = 0.25;
 
@@ -51,17 +51,17 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   } else if (rate > 0 && !late) {
     const bool measured = measured_;
     news = RateIsNews(report, rate);
-    if (!measured) first_ = Mark{now, seen};
-    if (!news && SecondIsDue(Since(first_, now, seen))) {
-      report = Since(first_, now, seen);
+    if (!measured) measured_at_ = Mark{now, seen};
+    if (!news && LongerRateIsDue(Since(measured_at_, now, seen))) {
+      report = Since(measured_at_, now, seen);
       news = true;
     }
   } else if (!late) {
     news = SilenceIsNews(now - bytes_at_);
     report.silent = now - bytes_at_;
   }
-  // A second rate of this pause, which is no link's, would be a slow one.
-  if (recovered || late) second_ = second_ || measured_;
+  // A rate of this pause, which is no link's, would be a slow one.
+  if (recovered || late) measured_longer_ = measured_longer_ || measured_;
   before_last_ = first_bytes || recovered || late ? Mark{now, seen} : last_;
   last_ = {now, seen};
   if (rate > 0 || late) bytes_at_ = now;
@@ -91,9 +91,9 @@ bool PullWatch::RateIsNews(const Report& report, double last_rate) {
   return true;
 }
 
-bool PullWatch::SecondIsDue(const Report& report) {
-  if (!measured_ || second_ || report.window < kSecondWindow) return false;
-  second_ = true;
+bool PullWatch::LongerRateIsDue(const Report& report) {
+  if (!measured_ || measured_longer_ || report.window < kLongerWindow) return false;
+  measured_longer_ = true;
   return absl::Nanoseconds(report.starved_ns) * 10 < report.window;
 }
 

@@ -61,19 +61,19 @@ class PullWatch {
   // Returns true if the rate of the last two looks is to be reported.
   bool RateIsNews(const Report& report, double last_rate);
   // Returns true, once, if `report` is of enough time since the first report of the link's rate.
-  bool SecondIsDue(const Report& report);
+  bool LongerRateIsDue(const Report& report);
   bool SilenceIsNews(absl::Duration quiet);
   bool TooLongForTheLink(absl::Duration quiet) const;
 
   absl::Duration tick_ = kTick;
   Instant next_look_;
-  Mark last_;              // the look before
-  Mark before_last_;       // the one before that
-  Instant bytes_at_;       // the last look at which new bytes were seen
-  bool measured_ = false;  // a rate was reported
-  Mark first_;             // when that was
-  bool second_ = false;    // it was reported once more
-  bool bounded_ = false;   // a rate was reported for which the sender lacked bytes
+  Mark last_;                     // the look before
+  Mark before_last_;              // the one before that
+  Instant bytes_at_;              // the last look at which new bytes were seen
+  bool measured_ = false;         // a rate was reported
+  Mark measured_at_;              // when that was
+  bool measured_longer_ = false;  // the rate since then was reported, too
+  bool bounded_ = false;          // a rate was reported for which the sender lacked bytes
   // The rate a moment ago: of the looks before the last two, the later the more. 0 before the first
   // bytes.
   double usual_ = 0;
