@@ -287,19 +287,19 @@ std::vector<PullPlanner::Member*> PullPlanner::MakeRoom(RelayTree& tree, const M
 // ---- a sender that sends nothing
 
 absl::Duration PullPlanner::GapAbove(const Member& relay, Instant now) const {
-  if (relay.crossings == 0) return absl::ZeroDuration();
+  absl::Duration gap;
   const Member* receiver = &relay;
-  for (const Member* at = relay.sender(); at != nullptr; receiver = at, at = at->sender()) {
+  for (const Member* at = relay.sender(); at != nullptr && receiver->crossings > 0;
+       receiver = at, at = at->sender()) {
     if (!Crosses(at->endpoint.locality, receiver->endpoint.locality)) continue;
     std::optional<absl::Duration> round_trip =
         links_.LatencyByLabels(at->endpoint, receiver->endpoint, now);
     if (!round_trip) round_trip = links_.LatencyByLabels(receiver->endpoint, at->endpoint, now);
-    if (round_trip.has_value()) return kFarGaps * *round_trip;
     // Racks of one zone are near each other.
     const bool near = at->endpoint.locality.zone == receiver->endpoint.locality.zone;
-    return near ? absl::ZeroDuration() : absl::InfiniteDuration();
+    gap += kFarGaps * round_trip.value_or(near ? absl::ZeroDuration() : absl::InfiniteDuration());
   }
-  return absl::ZeroDuration();
+  return gap;
 }
 
 std::vector<PullPlanner::Member*> PullPlanner::LeaveSilentSender(RelayTree& tree, Member* receiver,

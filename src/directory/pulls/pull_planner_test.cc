@@ -46,6 +46,22 @@ void Measure(Harness& h, const NodeKey& from, const NodeKey& to, double rate,
   }
 }
 
+// The node reports twice that its link has been silent, at last for so long.
+void ReportSilence(Harness& h, const NodeKey& node, absl::Duration silence) {
+  for (const absl::Duration silent : {silence / 2, silence}) {
+    const v1::PullReport report = h.ReportOf(node, x, false);
+    v1::NodeMessage message;
+    v1::Progress::Pull& pull = *message.mutable_progress()->add_pulls();
+    pull.set_object_id(report.object_id());
+    *pull.mutable_generation() = report.generation();
+    pull.set_plan_id(report.plan_id());
+    pull.add_watermarks(kMiB);
+    pull.set_window_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(silent)));
+    pull.set_silent_ns(pull.window_ns());
+    ASSERT_TRUE(h.Send(node, message).ok());
+  }
+}
+
 std::map<NodeKey, int> Receivers(Harness& h, const std::vector<NodeKey>& nodes) {
   std::map<NodeKey, int> receivers;
   for (const NodeKey& node : nodes) ++receivers[h.SenderOf(node, x)];
@@ -303,19 +319,27 @@ TEST(BroadcastPlannerTest, ASilentSenderIsLeftAtOnceUnlessItIsInAnotherZone) {
     h.Finish(a[1], x);
     h.Want(b, x);
     const NodeKey sender = h.SenderOf(b, x);
-    for (const absl::Duration silent : {absl::Milliseconds(40), absl::Milliseconds(80)}) {
-      const v1::PullReport report = h.ReportOf(b, x, false);
-      v1::NodeMessage message;
-      v1::Progress::Pull& pull = *message.mutable_progress()->add_pulls();
-      pull.set_object_id(report.object_id());
-      *pull.mutable_generation() = report.generation();
-      pull.set_plan_id(report.plan_id());
-      pull.add_watermarks(kMiB);
-      pull.set_window_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(silent)));
-      pull.set_silent_ns(pull.window_ns());
-      ASSERT_TRUE(h.Send(b, message).ok());
-    }
+    ReportSilence(h, b, absl::Milliseconds(80));
     EXPECT_EQ(h.SenderOf(b, x) == sender, far);
+  }
+}
+
+// a -> b -> c -> d: the two far links have gaps of three round trips each.
+TEST(BroadcastPlannerTest, TheGapsOfTwoFarLinksAddUp) {
+  for (const absl::Duration silence : {absl::Milliseconds(500), absl::Milliseconds(700)}) {
+    Harness h;
+    const NodeKey a = h.Up("a", {{"zone", "a"}});
+    const NodeKey b = h.Up("b", {{"zone", "b"}});
+    const auto c = UpMany(h, 2, "c", {{"zone", "c"}});
+    Measure(h, a, b, 1e7, absl::Milliseconds(100));
+    Measure(h, b, c[0], 1e7, absl::Milliseconds(100));
+    h.Create(a, x, {.size = 64 * kMiB, .complete = true});
+    for (const NodeKey& node : {b, c[0], c[1]}) h.Want(node, x);
+    if (h.SenderOf(c[0], x) == a) h.Fail(c[0], x);
+    ASSERT_EQ(h.SenderOf(c[0], x), b);
+    ASSERT_EQ(h.SenderOf(c[1], x), c[0]);
+    ReportSilence(h, c[1], silence);
+    EXPECT_EQ(h.SenderOf(c[1], x) == c[0], silence < absl::Milliseconds(625)) << silence;
   }
 }
 
