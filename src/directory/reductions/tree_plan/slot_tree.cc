@@ -28,7 +28,7 @@ absl::Status SlotTree::Build(const TreeLayout& layout) {
     slot.node = Pinned(number) ? inputs_.root : group.node;
     for (int seat = 0; seat < static_cast<int>(group.members.size()); ++seat) {
       const SeatId id = {number, seat};
-      free_.insert(id);
+      AddFree(id);
       const auto& [index, node] = group.members[seat];
       if (index == kNone) continue;
       if (inputs_.spec.order == ReduceSpec::Order::kFixed) sources_.ReserveSeat(index, id);
@@ -72,6 +72,7 @@ void SlotTree::Clear() {
   slots_.clear();
   shape_.reset();
   free_.clear();
+  slow_from_ = SeatId();
   marked_.clear();
   root_ = Root::kAnywhere;
   seated_ = 0;
@@ -285,11 +286,20 @@ SeatId SlotTree::SeatFor(const SourceTable::Source& source) {
 // is closed: the slot above gets a leaf for it, once it has a faster source. Returns the first free
 // seat if there are none such.
 SeatId SlotTree::SlowSeat() {
-  for (const SeatId& seat : free_) {
+  for (auto at = free_.lower_bound(slow_from_); at != free_.end(); ++at) {
+    const SeatId seat = *at;
+    sources_.CountExamined(1);
+    // A slot keeps its children, and gets no fewer seats: what does not suit now never will.
+    slow_from_ = seat;
     if (shape_->Children(seat.slot).empty() && slots_[seat.slot].seats.size() == 1) return seat;
     if (Closable(seat.slot)) return ReplaceSlot(seat.slot, slots_[seat.slot].parent);
   }
   return *free_.begin();
+}
+
+void SlotTree::AddFree(const SeatId& seat) {
+  free_.insert(seat);
+  slow_from_ = std::min(slow_from_, seat);
 }
 
 // Closes the slot and returns a new seat in the slot `host` above it. REQUIRES: Closable(slot), and
@@ -299,7 +309,7 @@ SeatId SlotTree::ReplaceSlot(int slot, int host) {
   const SeatId added = {host, static_cast<int>(slots_[host].seats.size())};
   slots_[host].seats.emplace_back();
   ++slots_[host].missing;
-  free_.insert(added);
+  AddFree(added);
   return added;
 }
 
@@ -346,7 +356,7 @@ void SlotTree::LeaveSeat(SeatId id) {
   if (!DefectActive(Defect::kSeatMiscountedAfterLoss)) ++slot.missing;
   --seated_;
   slot.state = Slot::State::kVacated;
-  free_.insert(id);
+  AddFree(id);
   Mark(id.slot);
 }
 

@@ -143,6 +143,7 @@ class SlotTree {
   SeatId SeatFor(const SourceTable::Source& source);
   int HostAbove(const SourceTable::Source& source, int slot) const;
   SeatId SlowSeat();
+  void AddFree(const SeatId& seat);
   SeatId ReplaceSlot(int slot, int host);
   bool IsSlow(const Seat& seat) const {
     return seat.source != kNone && sources_[seat.source].slow();
@@ -177,6 +178,7 @@ class SlotTree {
   Root root_ = Root::kAnywhere;
   int seated_ = 0;
   std::set<SeatId> free_;
+  SeatId slow_from_;                      // no free seat before it suits a slow source
   std::set<std::pair<int, int>> marked_;  // (-depth, slot): the deepest first
 };
 

@@ -177,6 +177,20 @@ TEST_F(ReducePlanSlowTest, SourcesOfOneSlowNodeAreFoldedThere) {
   EXPECT_EQ(folds_.at.size(), 3u) << "one of them is at node 9";
 }
 
+TEST_F(ReducePlanSlowTest, LateSlowSourcesCostBoundedWorkEach) {
+  for (const int count : {200, 2000}) {
+    Start(SumOf(count, count), NodeKey(), /*degree=*/2);
+    Begin();
+    plan_->TakeExamined();
+    for (int i = 0; i < count; ++i) {
+      plan_->OnSource(Source(i), Slow(On(i, {i + 1}), 0.1));
+      plan_->TakeEffects();
+    }
+    EXPECT_TRUE(plan_->Placed(Source(count - 1)));
+    EXPECT_LE(plan_->TakeExamined(), 5u * static_cast<uint64_t>(count));
+  }
+}
+
 TEST_F(ReducePlanSlowTest, TheRequestedRootIsNeverSlow) {
   Start(SumOf(4, 3), Node(1));
   ReadySlow(0);
