@@ -3,8 +3,11 @@
 //
 //             Take finds no task, and the loop can sleep
 //       awake ──────────────────────────────────────────► asleep
-//         ▲                                                  │ Post or RequestStop returns true:
-//         └──────────────────────────────────────────────────┘ the caller wakes the loop
+//         ▲                                                  │ Post, RequestStop or Take
+//         └──────────────────────────────────────────────────┘
+//
+// The first Post or RequestStop ends the sleep: it returns true, and its caller wakes the loop,
+// unless a wake-up is in flight. If an event or a timer ends the sleep, the next Take does this.
 //
 //   open ──RequestStop──► stopping ──Drain finds no task──► closed
 //
@@ -91,7 +94,8 @@ class TaskInbox {
 
   mutable Mutex mu_;
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
-  // The loop is blocked in the kernel or is about to block, and no Post has woken it yet.
+  // Take has let the loop sleep, and there was no Post, RequestStop or Take since. The loop can be
+  // awake although this is true: an event or a timer wakes it before it calls Take.
   bool asleep_ ABSL_GUARDED_BY(mu_) = false;
   bool wake_up_in_flight_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
