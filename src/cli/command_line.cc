@@ -34,6 +34,18 @@ constexpr size_t kHelpWidth = 68;
 // The limit of values for one flag, over all of its occurrences.
 constexpr int kMaxValues = 1 << 16;
 
+// The parser takes an argument "[a,b]" for a list of two. This mark in front of it keeps it whole.
+constexpr char kWhole = '\x1f';
+
+std::string Marked(const std::string& argument) {
+  const bool list = absl::StartsWith(argument, "[") && absl::EndsWith(argument, "]");
+  return list ? absl::StrCat(std::string(1, kWhole), argument) : argument;
+}
+
+std::string Unmarked(const std::string& argument) {
+  return argument.substr(!argument.empty() && argument.front() == kWhole ? 1 : 0);
+}
+
 bool InEnvironment(const std::string& name) {
   // An empty variable counts as not set.
   const char* text = name.empty() ? nullptr : std::getenv(name.c_str());
@@ -105,7 +117,8 @@ class ParserFlags : public Flags {
     const std::string all_names(names);
     // The last name is the long one; errors use it.
     const std::string name = absl::StrSplit(names, ',').operator std::vector<std::string>().back();
-    CLI::callback_t take = [name, parse = std::move(value.parse)](const CLI::results_t& texts) {
+    CLI::callback_t take = [name, parse = std::move(value.parse)](CLI::results_t texts) {
+      std::transform(texts.begin(), texts.end(), texts.begin(), Unmarked);
       const absl::Status status = parse(texts);
       if (!status.ok()) throw CLI::ValidationError(name, std::string(status.message()));
       return true;
@@ -353,7 +366,7 @@ void ReadFileOfEnvironment(CLI::App& app) {
 std::string Unexpected(const CLI::App& command, const std::vector<std::string>& unexpected) {
   const auto found = std::find_if(unexpected.begin(), unexpected.end(),
                                   [](const std::string& argument) { return argument != "--"; });
-  const std::string first = found == unexpected.end() ? "--" : *found;
+  const std::string first = found == unexpected.end() ? "--" : Unmarked(*found);
   const std::string flag = first.substr(0, first.find('='));
   if (!absl::StartsWith(first, "-")) return absl::StrCat("unexpected argument \"", first, "\"");
   std::set<std::string> flags;
@@ -430,7 +443,9 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
   }
   try {
     // The parser takes arguments from the end.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    std::vector<std::string> reversed(arguments.size());
+    std::transform(arguments.rbegin(), arguments.rend(), reversed.begin(), Marked);
+    app.parse(std::move(reversed));
     const CLI::Option* json_flag = chosen->get_option_no_throw("--json");
     result.json = json_flag != nullptr && json_flag->count() > 0 && json_flag->as<bool>();
     return result;

@@ -55,11 +55,14 @@ class MoorCommand : public Command {
  public:
   absl::string_view name() const override { return "moor"; }
   absl::string_view summary() const override { return "Ties up"; }
-  void AddFlags(Flags& flags) override { flags.Argument("--stern", "There", Switch(&stern_)); }
+  void AddFlags(Flags& flags) override {
+    flags.Argument("--stern", "There", Switch(&stern));
+    flags.Positional("ROPE", "With", Texts(&ropes, "ROPE"), /*required=*/false);
+  }
   absl::Status Run() override { return absl::OkStatus(); }
 
- private:
-  bool stern_ = false;
+  bool stern = false;
+  std::vector<std::string> ropes;
 };
 
 class DockCommand : public Command {
@@ -81,11 +84,13 @@ class CommandLineTest : public ::testing::Test {
   CommandLineTest() {
     auto sail = std::make_unique<SailCommand>();
     auto dock = std::make_unique<DockCommand>();
+    auto moor = std::make_unique<MoorCommand>();
     sail_ = sail.get();
+    moor_ = moor.get();
     dock_ = dock.get();
     commands_.push_back(std::move(sail));
     commands_.push_back(std::move(dock));
-    commands_.push_back(std::make_unique<MoorCommand>());
+    commands_.push_back(std::move(moor));
   }
   ~CommandLineTest() override {
     for (const std::string& name : set_) unsetenv(name.c_str());
@@ -107,6 +112,7 @@ class CommandLineTest : public ::testing::Test {
 
   SailCommand* sail_;
   DockCommand* dock_;
+  MoorCommand* moor_;
   std::vector<std::unique_ptr<Command>> commands_;
   std::vector<std::string> set_;
   std::ostringstream out_, err_;
@@ -126,6 +132,15 @@ TEST_F(CommandLineTest, FlagsSetTheOptionsOfTheChosenCommand) {
   EXPECT_TRUE(sail_->night);
   EXPECT_EQ(sail_->flag, "danish");
   EXPECT_EQ(sail_->ship, "Elida");
+}
+
+TEST_F(CommandLineTest, RepeatedArgumentsStayAsTheyAre) {
+  ASSERT_EQ(Parse({"moor", "--", "[a,b]", "", "--", "--stern", "[]", "a,b", "sail"}).command, moor_)
+      << err_.str();
+  EXPECT_THAT(moor_->ropes, ElementsAre("[a,b]", "", "--", "--stern", "[]", "a,b", "sail"));
+  EXPECT_FALSE(moor_->stern);
+  Parse({"dock", "[a,b]"});
+  EXPECT_THAT(err_.str(), HasSubstr("unexpected argument \"[a,b]\""));
 }
 
 TEST_F(CommandLineTest, UnsetFlagsKeepTheirDefaults) {
