@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/views/colour.h"
 
@@ -16,11 +17,16 @@ namespace {
 
 // Marks the status, because calls of the client can return Cancelled as well.
 constexpr absl::string_view kClosedPipe = "phalanx/closed-pipe";
+// The code as text.
+constexpr absl::string_view kOwnExitCode = "phalanx/exit-code";
 
 }  // namespace
 
 // Scripts depend on these numbers; a new code needs a new number.
 int ExitCode(const absl::Status& status) {
+  int own = 0;
+  const absl::optional<absl::Cord> payload = status.GetPayload(kOwnExitCode);
+  if (payload && absl::SimpleAtoi(std::string(*payload), &own)) return own;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return 0;
@@ -35,6 +41,11 @@ int ExitCode(const absl::Status& status) {
     default:
       return 1;
   }
+}
+
+absl::Status WithExitCode(absl::Status status, int code) {
+  status.SetPayload(kOwnExitCode, absl::Cord(absl::StrCat(code)));
+  return status;
 }
 
 std::string ErrorLine(absl::string_view command, const absl::Status& status, bool json,

@@ -33,8 +33,12 @@ class Command {
 };
 
 // 0 OK, 2 InvalidArgument (usage), 3 NotFound, 4 DeadlineExceeded, 5 Unavailable, 1 any other
-// error.
+// error; that of WithExitCode, if it was called.
 int ExitCode(const absl::Status& status);
+
+// Returns the error with an exit code of its own, for commands that end as another program did.
+// REQUIRES: !status.ok().
+absl::Status WithExitCode(absl::Status status, int code);
 
 struct ExitCodeMeaning {
   int code;

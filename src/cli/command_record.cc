@@ -51,7 +51,7 @@ const absl::string_view kProgramSummary =
 
 bool FlagRecord::takes_file() const {
   const std::string& kind = positional ? names.front() : type;
-  return kind == "FILE" || kind == "PATH";
+  return kind == "FILE" || kind == "PATH" || kind == "PROGRAM";
 }
 
 CommandRecord Record(Command& command) {

@@ -3,6 +3,7 @@
 #include "src/cli/daemons/directory_command.h"
 #include "src/cli/daemons/node_command.h"
 #include "src/cli/daemons/up_command.h"
+#include "src/cli/launch/launch_command.h"
 #include "src/cli/objects/broadcast_command.h"
 #include "src/cli/objects/get_command.h"
 #include "src/cli/objects/put_command.h"
@@ -23,6 +24,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewDirectoryCommand());
   commands.push_back(NewNodeCommand());
   commands.push_back(NewUpCommand());
+  commands.push_back(NewLaunchCommand());
   commands.push_back(NewPutCommand());
   commands.push_back(NewGetCommand());
   commands.push_back(NewBroadcastCommand());

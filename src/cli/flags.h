@@ -25,7 +25,8 @@ namespace phalanx::runtime {
 
 // The type and the target of a flag. The functions below make them. The target's value is the
 // default; it must outlive the parsing, and is written only if all given texts are valid. A flag or
-// positional whose type or name is FILE or PATH takes the name of a file; the shell completes it.
+// positional whose type or name is FILE, PATH or PROGRAM takes names of files; the shell completes
+// them.
 struct FlagValue {
   // Shown in the help: "SIZE". Empty: a switch, which takes no value.
   std::string type;

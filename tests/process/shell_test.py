@@ -92,12 +92,12 @@ class HelpTest(unittest.TestCase):
             for short, long in re.findall(r"^  (-[a-zA-Z]),(--[a-z-]+)", run("help", command), re.MULTILINE):
                 meanings.setdefault(short, set()).add(long)
         self.assertEqual(meanings.pop("-f"), {"--force", "--follow"})  # as of rm(1) and of tail(1)
+        self.assertEqual(meanings.pop("-n"), {"--name", "--tasks"})  # the latter as of mpirun(1)
         self.assertEqual(
             meanings,
             {
                 "-a": {"--all"},
                 "-h": {"--help"},
-                "-n": {"--name"},
                 "-o": {"--output"},
                 "-q": {"--quiet"},
                 "-r": {"--reverse"},
@@ -121,6 +121,7 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(complete("reduce", "--order", ""), ["arrival", "fixed"])
         self.assertEqual(complete("node", "--log-level", "w"), ["warning"])
         self.assertEqual(complete("put", ""), [":files"])
+        self.assertEqual(complete("launch", "-n", "2", "--", "python3", "tra"), [":files"])
         self.assertEqual(complete("get", "-o", ""), [":files"])
         self.assertEqual(complete("bench", "put_"), ["put_turns", "put_get"])
         self.assertEqual(complete("help", "de"), ["describe"])

@@ -1,0 +1,52 @@
+// A process of a launch, in a process group of its own.
+//
+// The kernel kills it with SIGKILL when the thread that started it ends, and so however this
+// process ends. That is not so for processes that it starts itself, nor if it changes its user.
+//
+// Owned by the Launcher; main's thread only, for that reason.
+#ifndef PHALANX_CLI_LAUNCH_CHILD_PROCESS_H_
+#define PHALANX_CLI_LAUNCH_CHILD_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace phalanx::runtime {
+
+class ChildProcess {
+ public:
+  // Starts arguments[0], searched along PATH, with /dev/null as its standard input, default
+  // handlers of SIGINT, SIGQUIT and SIGPIPE, and no masked signals. Errors: as WithExitCode, 127 if
+  // there is no such program and 126 if it cannot be executed; ResourceExhausted without
+  // descriptors or processes. REQUIRES: this process has no other thread.
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::vector<std::string> arguments,
+                                                             std::vector<std::string> environment);
+  // Kills its group, unless it was reaped.
+  ~ChildProcess();
+
+  // Readable when the process has ended.
+  int end_fd() const { return end_; }
+  // The read ends of its standard output [0] and error [1].
+  int output_fd(int stream) const { return output_[stream]; }
+
+  // Sends a signal to its group. REQUIRES: not reaped.
+  void Signal(int number) const;
+  // Waits for its end, kills what it has left in its group, and returns its exit code, or 128 + the
+  // signal that has ended it.
+  int Reap();
+
+ private:
+  ChildProcess() = default;
+
+  pid_t pid_ = -1;  // -1: reaped
+  int end_ = -1;
+  int output_[2] = {-1, -1};
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_CLI_LAUNCH_CHILD_PROCESS_H_

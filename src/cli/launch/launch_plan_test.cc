@@ -1,0 +1,96 @@
+#include "src/cli/launch/launch_plan.h"
+
+#include "gtest/gtest.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using Next = LaunchPlan::Next;
+
+LaunchPlan Running(size_t tasks, int restarts = 0) {
+  LaunchPlan plan(tasks, restarts);
+  for (size_t task = 0; task < tasks; ++task) plan.Started();
+  return plan;
+}
+
+TEST(LaunchPlanTest, EndsWithZeroWhenEveryTaskHas) {
+  LaunchPlan plan = Running(3, /*restarts=*/5);
+  for (const size_t task : {2, 0, 1}) {
+    EXPECT_FALSE(plan.finished());
+    EXPECT_EQ(plan.Ended(task, 0), Next::kNothing);
+  }
+  EXPECT_TRUE(plan.finished());
+  EXPECT_FALSE(plan.stopping());
+  EXPECT_EQ(plan.exit_code(), 0);
+  EXPECT_EQ(plan.restarts_left(), 5);
+}
+
+TEST(LaunchPlanTest, AFailedTaskIsStartedInItsNextLife) {
+  LaunchPlan plan = Running(2, /*restarts=*/3);
+  EXPECT_EQ(plan.Ended(1, 7), Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.life(0), 0);
+  EXPECT_EQ(plan.life(1), 1);
+  EXPECT_EQ(plan.Ended(1, 137), Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.life(1), 2);
+  EXPECT_EQ(plan.restarts_left(), 1);
+  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
+  EXPECT_FALSE(plan.finished());
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 0);
+}
+
+TEST(LaunchPlanTest, TasksShareTheRestarts) {
+  LaunchPlan plan = Running(3, /*restarts=*/2);
+  EXPECT_EQ(plan.Ended(0, 1), Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.Ended(1, 1), Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.Ended(2, 9), Next::kStop);
+  EXPECT_EQ(plan.life(2), 0);
+}
+
+TEST(LaunchPlanTest, TheFirstFailureWithoutARestartIsTheExitCode) {
+  LaunchPlan plan = Running(3);
+  EXPECT_EQ(plan.Ended(1, 7), Next::kStop);
+  EXPECT_TRUE(plan.stopping());
+  // Stopped by the launch: 128 + SIGTERM. Another fails on its own meanwhile.
+  EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
+  EXPECT_FALSE(plan.finished());
+  EXPECT_EQ(plan.Ended(2, 9), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 7);
+}
+
+TEST(LaunchPlanTest, NoTaskIsStartedAgainAfterAStop) {
+  LaunchPlan plan = Running(2, /*restarts=*/10);
+  EXPECT_TRUE(plan.Stop(130));
+  EXPECT_EQ(plan.Ended(0, 130), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 130);
+  EXPECT_EQ(plan.restarts_left(), 10);
+}
+
+TEST(LaunchPlanTest, ASecondReasonToStopDoesNotCount) {
+  LaunchPlan plan = Running(2);
+  EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
+  EXPECT_FALSE(plan.Stop(143));
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_EQ(plan.exit_code(), 3);
+}
+
+TEST(LaunchPlanTest, AStopBeforeTheLastTaskWasStartedWaitsForTheOthers) {
+  LaunchPlan plan(3, /*restarts=*/1);
+  plan.Started();
+  EXPECT_TRUE(plan.Stop(127));
+  EXPECT_FALSE(plan.finished());
+  EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 127);
+}
+
+}  // namespace
+}  // namespace phalanx::runtime

@@ -1,0 +1,267 @@
+#include "src/cli/launch/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "src/cli/command.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr size_t kReadBytes = 64 << 10;
+
+// The descriptors 0 to 2 exist in every task, so they must not be those of a pipe here.
+void OpenStandardDescriptors() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+bool SameFile(int a, int b) {
+  struct stat first, second;
+  return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+std::string SignalText(int number) {
+  return absl::StrCat("signal ", number, " (", strsignal(number), ")");
+}
+
+std::string EndText(int code) {
+  return code > 128 && code <= 128 + SIGRTMAX ? absl::StrCat("ended by ", SignalText(code - 128))
+                                              : absl::StrCat("ended with exit code ", code);
+}
+
+}  // namespace
+
+Launcher::Launcher(LaunchOptions options)
+    : options_(std::move(options)),
+      plan_(static_cast<size_t>(options_.tasks), options_.restarts),
+      tasks_(static_cast<size_t>(options_.tasks)) {}
+
+absl::Status Launcher::Run() {
+  PHALANX_RETURN_IF_ERROR(Prepare());
+  for (size_t index = 0; index < tasks_.size() && !plan_.stopping(); ++index) Start(index);
+  loop_.Post([this] { EndIfDone(); });
+  loop_.Run();
+  return reason_.ok() ? reason_ : WithExitCode(reason_, plan_.exit_code());
+}
+
+absl::Status Launcher::Prepare() {
+  OpenStandardDescriptors();
+  // A parent that ignores the ends of its children leaves that to its children; they would have no
+  // exit codes.
+  signal(SIGCHLD, SIG_DFL);
+  HoldSignals();
+  PHALANX_ASSIGN_OR_RETURN(signals_,
+                           ProcessSignals::Watch(loop_, [this](int number) { OnSignal(number); }));
+  PHALANX_ASSIGN_OR_RETURN(outputs_[0], OpenOutput(0));
+  // With two queues for one file, a line could come into the middle of another.
+  outputs_[1] = outputs_[0];
+  if (!SameFile(STDOUT_FILENO, STDERR_FILENO)) {
+    PHALANX_ASSIGN_OR_RETURN(outputs_[1], OpenOutput(1));
+  }
+  RunAfter(options_.timeout, [this] {
+    Stop(absl::DeadlineExceededError(absl::StrCat("the tasks have not ended within --timeout=",
+                                                  absl::FormatDuration(options_.timeout))),
+         SIGTERM);
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<OutputQueue>> Launcher::OpenOutput(int stream) {
+  OutputQueue::Events events;
+  events.on_room = [this, stream] { OnRoom(stream); };
+  events.on_error = [this, stream](int error) { OnBrokenOutput(stream, error); };
+  return OutputQueue::Open(loop_, stream == 0 ? STDOUT_FILENO : STDERR_FILENO, std::move(events));
+}
+
+std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
+  std::vector<std::string> set = {
+      absl::StrCat("PHALANX_JOB=", options_.job),
+      absl::StrCat("PHALANX_TASK=", tasks_[index].name),
+      absl::StrCat("PHALANX_ROLE=", options_.role),
+      absl::StrCat("PHALANX_WORLD=", options_.world),
+      absl::StrCat("PHALANX_LIFE=", plan_.life(index)),
+      absl::StrCat("PHALANX_ADDRESS=", options_.address),
+  };
+  const size_t own = set.size();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    const absl::string_view name = text.substr(0, text.find('=') + 1);
+    const bool replaced = std::any_of(set.begin(), set.begin() + static_cast<ptrdiff_t>(own),
+                                      [name](const std::string& variable) {
+                                        return !name.empty() && absl::StartsWith(variable, name);
+                                      });
+    if (!replaced) set.emplace_back(text);
+  }
+  return set;
+}
+
+void Launcher::Start(size_t index) {
+  const absl::Status status = TryToStart(index);
+  if (status.ok()) return plan_.Started();
+  Task& task = tasks_[index];
+  for (Stream& stream : task.streams) stream.watcher.reset();
+  task.end.reset();
+  task.process.reset();
+  // Another attempt would fail as well.
+  Stop(status, SIGTERM);
+}
+
+absl::Status Launcher::TryToStart(size_t index) {
+  Task& task = tasks_[index];
+  task.name = absl::StrCat(options_.role, options_.first + static_cast<int>(index));
+  PHALANX_ASSIGN_OR_RETURN(task.process,
+                           ChildProcess::Start(options_.command, EnvironmentOf(index)));
+  PHALANX_ASSIGN_OR_RETURN(task.end, loop_.Watch(task.process->end_fd()));
+  task.end->OnReadable([this, index] { OnEnd(index); });
+  for (const int stream : {0, 1}) {
+    Stream& output = task.streams[stream];
+    output.fd = task.process->output_fd(stream);
+    output.lines = std::make_unique<LinePrefixer>(
+        options_.prefix ? absl::StrCat("[", task.name, "] ") : std::string());
+    PHALANX_ASSIGN_OR_RETURN(output.watcher, loop_.Watch(output.fd));
+    output.watcher->OnReadable([this, &task, stream] { OnOutput(task, stream); });
+  }
+  return absl::OkStatus();
+}
+
+void Launcher::OnOutput(Task& task, int stream) {
+  Stream& output = task.streams[stream];
+  output.held = outputs_[stream]->full();
+  if (output.held) return;
+  const ssize_t size = Read(task, stream, kReadBytes);
+  const bool more = size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+  if (!more) return output.watcher.reset();
+  output.watcher->OnReadable([this, &task, stream] { OnOutput(task, stream); });
+}
+
+ssize_t Launcher::Read(Task& task, int stream, size_t most) {
+  char bytes[kReadBytes];
+  const ssize_t size = read(task.streams[stream].fd, bytes, std::min(most, sizeof(bytes)));
+  if (size > 0) {
+    outputs_[stream]->Append([&](std::string* out) {
+      task.streams[stream].lines->Add(absl::string_view(bytes, static_cast<size_t>(size)), out);
+    });
+  }
+  return size;
+}
+
+void Launcher::PassRest(Task& task, int stream) {
+  Stream& output = task.streams[stream];
+  // A process that the task has left can hold the pipe open, so this does not wait for its end.
+  int left = 0;
+  if (output.watcher != nullptr && ioctl(output.fd, FIONREAD, &left) == 0) {
+    while (left > 0) {
+      const ssize_t size = Read(task, stream, static_cast<size_t>(left));
+      if (size <= 0) break;
+      left -= static_cast<int>(size);
+    }
+  }
+  outputs_[stream]->Append([&output](std::string* out) { output.lines->End(out); });
+  output.watcher.reset();
+}
+
+void Launcher::OnEnd(size_t index) {
+  Task& task = tasks_[index];
+  const int code = task.process->Reap();
+  for (const int stream : {0, 1}) PassRest(task, stream);
+  task.end.reset();
+  task.process.reset();
+  const LaunchPlan::Next next = plan_.Ended(index, code);
+  const std::string text = absl::StrCat(task.name, " ", EndText(code));
+  if (next == LaunchPlan::Next::kStart) {
+    Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),
+                        ", restarts left: ", plan_.restarts_left(), ")"));
+    Start(index);
+  } else if (next == LaunchPlan::Next::kStop) {
+    reason_ = absl::AbortedError(text);
+    SignalAll(SIGTERM);
+    // All output is still passed on: it can have the cause.
+    RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
+  }
+  EndIfDone();
+}
+
+void Launcher::OnRoom(int stream) {
+  for (Task& task : tasks_) {
+    for (const int each : {0, 1}) {
+      if (outputs_[each] != outputs_[stream] || !task.streams[each].held) continue;
+      if (task.streams[each].watcher != nullptr) OnOutput(task, each);
+    }
+  }
+  EndIfDone();
+}
+
+void Launcher::OnBrokenOutput(int stream, int error) {
+  // Nothing can be said without a standard error, but the tasks can go on.
+  if (stream == 1) return;
+  Stop(error == EPIPE
+           ? ClosedPipe()
+           : absl::UnknownError(absl::StrCat("cannot write to standard output: ", strerror(error))),
+       SIGTERM);
+}
+
+void Launcher::OnSignal(int number) {
+  struct sigaction action;
+  // A blocked signal arrives here although it is ignored, as under nohup.
+  if (number == SIGHUP && sigaction(number, nullptr, &action) == 0 &&
+      action.sa_handler == SIG_IGN) {
+    return;
+  }
+  // The second time the user does not want to wait.
+  if (plan_.stopping()) return Abandon();
+  Stop(WithExitCode(absl::CancelledError(absl::StrCat("ended by ", SignalText(number))),
+                    128 + number),
+       number);
+}
+
+void Launcher::Stop(absl::Status reason, int signal) {
+  if (!plan_.Stop(ExitCode(reason))) return;
+  reason_ = std::move(reason);
+  SignalAll(signal);
+  RunAfter(options_.grace, [this] { Abandon(); });
+}
+
+void Launcher::Abandon() {
+  SignalAll(SIGKILL);
+  abandoned_ = true;
+  EndIfDone();
+}
+
+void Launcher::SignalAll(int signal) {
+  for (const Task& task : tasks_) {
+    if (task.process != nullptr) task.process->Signal(signal);
+  }
+}
+
+void Launcher::RunAfter(absl::Duration delay, phalanx::Task task) {
+  if (delay != absl::InfiniteDuration()) loop_.RunAt(loop_.Now() + delay, std::move(task));
+}
+
+void Launcher::EndIfDone() {
+  const bool written = outputs_[0]->empty() && outputs_[1]->empty();
+  if (plan_.finished() && (written || abandoned_)) loop_.Stop();
+}
+
+void Launcher::Report(const std::string& text) {
+  outputs_[1]->Append(
+      [&text](std::string* out) { absl::StrAppend(out, "phalanx launch: ", text, "\n"); });
+}
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,115 @@
+// Runs the tasks of one `phalanx launch`: starts and restarts their processes, passes on their
+// output and the launch's signals, and ends with all of them.
+//
+//  LaunchPlan ──► Launcher ──► Task ──► ChildProcess         what to do, and the process
+//                    │           └────► LinePrefixer (2)     its output as lines
+//                    └── OutputQueue (1 or 2) ◄──┘           standard output and error
+//
+// One loop on main's thread, which is the only thread of the process.
+#ifndef PHALANX_CLI_LAUNCH_LAUNCHER_H_
+#define PHALANX_CLI_LAUNCH_LAUNCHER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/cli/launch/child_process.h"
+#include "src/cli/launch/launch_plan.h"
+#include "src/cli/launch/line_prefixer.h"
+#include "src/cli/launch/output_queue.h"
+#include "src/net/loop/event_loop.h"
+#include "src/node/host/process_signals.h"
+
+namespace phalanx::runtime {
+
+struct LaunchOptions {
+  // The program and its arguments.
+  std::vector<std::string> command;
+  int tasks = 1;
+  // The number of the first task here, and of all tasks of the job, on all hosts.
+  int first = 0;
+  int world = 1;
+  std::string job;
+  std::string role = "worker";
+  // The node of the tasks.
+  std::string address;
+  int restarts = 0;
+  absl::Duration grace = absl::Seconds(5);
+  absl::Duration timeout = absl::InfiniteDuration();
+  bool prefix = true;
+};
+
+class Launcher {
+ public:
+  explicit Launcher(LaunchOptions options);
+
+  // Returns OK when all tasks have ended with 0. Errors have the exit code of the launch
+  // (WithExitCode): the first failed task's, 127 or 126 if the program cannot be started, 128 + the
+  // signal that has ended the launch. DeadlineExceeded after the timeout; ClosedPipe if the reader
+  // of the output is gone. No task runs then. REQUIRES: called once.
+  absl::Status Run();
+
+ private:
+  struct Stream {
+    int fd = -1;
+    std::unique_ptr<LinePrefixer> lines;
+    // Null: at its end.
+    std::unique_ptr<net::FdWatcher> watcher;
+    // Not read, because the output is full.
+    bool held = false;
+  };
+  // Destroyed from its end: watchers go before their descriptors.
+  struct Task {
+    std::string name;
+    // Null: not started, or ended.
+    std::unique_ptr<ChildProcess> process;
+    std::unique_ptr<net::FdWatcher> end;
+    Stream streams[2];
+  };
+
+  absl::Status Prepare();
+  absl::StatusOr<std::shared_ptr<OutputQueue>> OpenOutput(int stream);
+  std::vector<std::string> EnvironmentOf(size_t index) const;
+
+  void Start(size_t index);
+  absl::Status TryToStart(size_t index);
+  void OnEnd(size_t index);
+  void OnOutput(Task& task, int stream);
+  // Passes on up to `most` bytes of output. Returns their number; 0 at the end, -1 as read(2).
+  ssize_t Read(Task& task, int stream, size_t most);
+  // Passes on what the pipe holds, and closes the stream.
+  void PassRest(Task& task, int stream);
+  void OnRoom(int stream);
+  void OnSignal(int number);
+  void OnBrokenOutput(int stream, int error);
+
+  // Stops all tasks, unless the launch stops already. The first reason is the result of Run.
+  void Stop(absl::Status reason, int signal);
+  // Kills all tasks, and waits for the reader of the output no longer.
+  void Abandon();
+  void SignalAll(int signal);
+  void RunAfter(absl::Duration delay, phalanx::Task task);
+  // Ends the loop when no task runs and all output is written or abandoned.
+  void EndIfDone();
+  // Writes a line to standard error.
+  void Report(const std::string& text);
+
+  const LaunchOptions options_;
+  LaunchPlan plan_;
+  // Why the launch stops; OK: it does not.
+  absl::Status reason_;
+  // Output that is not written yet is dropped when no task runs.
+  bool abandoned_ = false;
+  net::EventLoop loop_;
+  std::unique_ptr<ProcessSignals> signals_;
+  // The same queue twice if both are one file.
+  std::shared_ptr<OutputQueue> outputs_[2];
+  std::vector<Task> tasks_;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_CLI_LAUNCH_LAUNCHER_H_

@@ -1,0 +1,65 @@
+// The bytes that wait for a descriptor of the launch: its standard output or error.
+//
+// A reader that is slow or stopped must not stop the launch, which has to see signals and the ends
+// of tasks. The descriptor stays blocking, because O_NONBLOCK would apply to all processes that
+// share it, such as the shell of a terminal. So the queue writes only as much as poll promises room
+// for, and waits for room by an epoll descriptor of its own.
+//
+// Owned by the Launcher; loop thread only.
+#ifndef PHALANX_CLI_LAUNCH_OUTPUT_QUEUE_H_
+#define PHALANX_CLI_LAUNCH_OUTPUT_QUEUE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "src/net/loop/event_loop.h"
+
+namespace phalanx::runtime {
+
+class OutputQueue {
+ public:
+  // A full queue asks its owner to stop reading from tasks. It takes what a task that has ended has
+  // left, nevertheless.
+  static constexpr size_t kFullBytes = 1 << 20;
+
+  struct Events {
+    // The queue was full and no longer is, or has become empty.
+    std::function<void()> on_room;
+    // Nothing can be written any more; `error` is an errno. The queue drops all bytes from then on.
+    std::function<void(int error)> on_error;
+  };
+  // Returns Unavailable if the system refuses. `fd` stays open.
+  static absl::StatusOr<std::unique_ptr<OutputQueue>> Open(net::EventLoop& loop, int fd,
+                                                           Events events);
+  ~OutputQueue();
+
+  // Appends what `add` appends to its argument, and writes what there is room for.
+  void Append(const std::function<void(std::string*)>& add);
+
+  bool full() const { return waiting_.size() - written_ >= kFullBytes; }
+  bool empty() const { return waiting_.size() == written_; }
+
+ private:
+  OutputQueue(int fd, Events events) : fd_(fd), events_(std::move(events)) {}
+
+  absl::Status WatchRoom(net::EventLoop& loop);
+  void OnRoom();
+  void Write();
+  bool WriteOnce();
+
+  const int fd_;
+  const Events events_;
+  // Readable when fd_ is writable. -1: fd_ is a file, which always is.
+  int epoll_ = -1;
+  std::unique_ptr<net::FdWatcher> watcher_;
+  std::string waiting_;
+  // How much of waiting_ was written.
+  size_t written_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_CLI_LAUNCH_OUTPUT_QUEUE_H_

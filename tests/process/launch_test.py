@@ -1,0 +1,376 @@
+"""`phalanx launch` with real processes: what its tasks get, how it ends, and what it leaves."""
+
+import functools
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import unittest
+import unittest.mock
+
+from tests.process.harness import (
+    BINARY,
+    DEADLINE_S,
+    OK,
+    TIMED_OUT,
+    USAGE,
+    ClusterTest,
+    environment,
+    tied,
+    wait_for_end,
+)
+
+SCHEDULERS = ("SLURM_", "JOB_COMPLETION_")
+NO_CLUSTER = "--address=unix:/nonexistent"  # for tasks that need none
+PRINT_PLACE = 'echo "$PHALANX_TASK of $PHALANX_WORLD"'
+
+# Prints lines of all lengths, in writes that do not end with them, on both streams.
+WRITER = """
+import os, sys
+task = os.environ["PHALANX_TASK"]
+for fd in 1, 2:
+    text = b"".join(b"%s %d %d %s\\n" % (task.encode(), fd, i, b"x" * (i * 37 % 5000)) for i in range(400))
+    for at in range(0, len(text), 7001):
+        os.write(fd, text[at:at + 7001])
+"""
+
+# The first task writes until it has been blocked for half a second, and the second one then fails.
+FLOOD = """
+import os, select, sys
+if os.environ["PHALANX_TASK"] == "worker0":
+    os.set_blocking(1, False)
+    while select.select([], [1], [], 0.5)[1]:
+        os.write(1, b"x" * 4095 + b"\\n")
+    open(sys.argv[1], "w").close()
+elif os.environ["PHALANX_LIFE"] == "0":
+    open(sys.argv[1]).close()
+    sys.exit(3)
+select.select([], [], [])
+"""
+
+
+def ends_of(pids):
+    """Fail unless these processes, no children of ours, end within five seconds."""
+    for pid in pids:
+        wait_for_end(int(pid), timeout=5)
+
+
+class LaunchTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        # Private clusters make their folders there, and some of them are killed.
+        patch = unittest.mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.cluster.folder)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def begin(self, *arguments, variables=None, **popen):
+        kept = {key: value for key, value in environment().items() if not key.startswith(SCHEDULERS)}
+        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        launch = subprocess.Popen(
+            tied(BINARY, "launch", *arguments), env={**kept, **(variables or {})}, **{**settings, **popen}
+        )
+        self.addCleanup(self.cluster.discard, launch)
+        return launch
+
+    def launch(self, *arguments, expect=OK, **settings):
+        """Run a launch to its end, and return its output and its errors."""
+        launch = self.begin(*arguments, **settings)
+        out, err = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual(launch.returncode, expect, (arguments, out, err))
+        return out, err
+
+    def shell(self, script, *flags, **settings):
+        return self.launch(NO_CLUSTER, *flags, "--", "sh", "-c", script, **settings)
+
+    def begin_shell(self, script, *flags, **settings):
+        return self.begin(NO_CLUSTER, *flags, "--", "sh", "-c", script, **settings)
+
+    def read_lines(self, launch, count):
+        return [launch.stdout.readline().rstrip("\n") for _ in range(count)]
+
+    def fifo(self):
+        path = self.cluster.path("fifo")
+        os.mkfifo(path)
+        return path
+
+    # ---- what a task gets
+
+    def test_tasks_know_their_place(self):
+        script = 'echo "$PHALANX_JOB $PHALANX_TASK $PHALANX_ROLE $PHALANX_WORLD $PHALANX_LIFE $PHALANX_ADDRESS ${PHALANX_RANK-none}"'
+        out, err = self.shell(script, "-n3", "--job=j", "--role=ps", "--no-prefix", variables={"PHALANX_LIFE": "9"})
+        self.assertEqual(
+            sorted(out.splitlines()), [f"j ps{i} ps 3 0 unix:/nonexistent none" for i in range(3)]
+        )
+        self.assertEqual(err, "")
+
+    def test_a_job_without_a_name_gets_a_new_one(self):
+        names = set()
+        for _ in range(2):
+            out, _ = self.shell("echo $PHALANX_JOB", "-n2", "--no-prefix")
+            (name,) = set(out.split())
+            self.assertRegex(name, "^job-[0-9a-f]{16}$")
+            names.add(name)
+        self.assertEqual(len(names), 2)
+
+    def test_arguments_are_passed_as_they_are(self):
+        arguments = ["[1,2]", "", "--", "--json", "-n", "a  b", "--x=", "get", "[]"]
+        out, _ = self.launch(NO_CLUSTER, "--no-prefix", "--", "printf", "%s\\n", *arguments)
+        self.assertEqual(out.split("\n"), [*arguments, ""])
+
+    def test_the_input_of_tasks_is_empty(self):
+        reader, writer = os.pipe()  # nobody writes, and nobody closes
+        self.addCleanup(os.close, writer)
+        self.addCleanup(os.close, reader)
+        out, _ = self.shell("cat; echo end", stdin=reader)
+        self.assertEqual(out, "[worker0] end\n")
+
+    def test_tasks_share_a_private_cluster(self):
+        script = """
+            if [ $PHALANX_TASK = worker0 ]; then echo hello | "$0" put - --name greeting -q > /dev/null
+            else "$0" get --name greeting --timeout 60s; fi
+        """
+        out, err = self.launch("-n2", "--", "sh", "-c", script, BINARY, variables={"PHALANX_CAPACITY": "64MiB"})
+        self.assertEqual((out, err), ("[worker1] hello\n", ""))
+        self.assertEqual([path for path in os.listdir(self.cluster.folder) if path.startswith("phalanx")], [])
+
+    def test_launches_on_several_nodes_make_one_job(self):
+        self.cluster.start_shards()
+        self.cluster.start_nodes(2)
+        # Each task gets what the next one puts.
+        script = """
+            i=${PHALANX_TASK#worker}
+            echo $i | "$0" put - --name $PHALANX_JOB/$i -q > /dev/null
+            "$0" get --name $PHALANX_JOB/$(((i + 1) % PHALANX_WORLD)) --timeout 60s
+        """
+        launches = [
+            self.begin("-n2", "--world=4", f"--first={first}", "--job=ring", "--", "sh", "-c", script, BINARY,
+                       variables={"PHALANX_ADDRESS": node.client_address})
+            for first, node in zip((0, 2), self.cluster.nodes.values())
+        ]
+        lines = []
+        for launch in launches:
+            out, err = launch.communicate(timeout=DEADLINE_S)
+            self.assertEqual((launch.returncode, err), (OK, ""))
+            lines += out.splitlines()
+        self.assertEqual(sorted(lines), [f"[worker{i}] {(i + 1) % 4}" for i in range(4)])
+
+    def test_schedulers_say_which_tasks_are_here(self):
+        for variables, flags, first, world in (
+            ({"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2"}, [], 4, 6),
+            ({"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2"}, ["--first=1"], 1, 6),
+            ({"SLURM_NTASKS": "3", "SLURM_PROCID": "0"}, [], 0, 2),
+            ({"JOB_COMPLETION_INDEX": "1"}, ["--world=8"], 2, 8),
+        ):
+            with self.subTest(variables=variables):
+                out, _ = self.shell(PRINT_PLACE, "-n2", "--no-prefix", "--job=j", *flags, variables=variables)
+                self.assertEqual(sorted(out.splitlines()), [f"worker{first + i} of {world}" for i in range(2)])
+
+    # ---- output
+
+    def test_whole_lines_of_every_task_arrive_in_order(self):
+        for flags, tasks in ((["-n8"], 8), (["-n8", "--no-prefix"], 8)):
+            out, err = self.launch(NO_CLUSTER, *flags, "--", sys.executable, "-c", WRITER)
+            for fd, text in ((1, out), (2, err)):
+                self.check_lines(text, tasks, (fd,), prefix="--no-prefix" not in flags)
+
+    def test_lines_stay_whole_if_both_streams_are_one(self):
+        out, _ = self.launch(NO_CLUSTER, "-n8", "--", sys.executable, "-c", WRITER, stderr=subprocess.STDOUT)
+        self.check_lines(out, 8, (1, 2), prefix=True)
+
+    def check_lines(self, text, tasks, fds, prefix):
+        lines = {(f"worker{i}", fd): [] for i in range(tasks) for fd in fds}
+        for line in text.splitlines():
+            name = re.match(r"\[(\w+)\] ", line) if prefix else None
+            task, fd, index, rest = line[name.end() if name else 0:].split(" ")
+            self.assertEqual(name[1] if prefix else task, task, line)
+            self.assertEqual(rest, "x" * (int(index) * 37 % 5000))
+            lines[task, int(fd)].append(int(index))
+        for key, seen in lines.items():
+            self.assertEqual(seen, list(range(400)), key)
+
+    def test_the_end_of_the_output_arrives_without_a_newline(self):
+        out, err = self.shell("printf 'a\\nb'; printf c >&2")
+        self.assertEqual((out, err), ("[worker0] a\n[worker0] b\n", "[worker0] c\n"))
+        out, err = self.shell("printf 'a\\nb'; printf c >&2", "--no-prefix")
+        self.assertEqual((out, err), ("a\nb", "c"))
+
+    def test_output_goes_to_files(self):
+        path = pathlib.Path(self.cluster.path("out"))
+        with open(path, "wb") as file:
+            self.launch(NO_CLUSTER, "-n8", "--", sys.executable, "-c", WRITER, stdout=file, stderr=file)
+        self.check_lines(path.read_text(), 8, (1, 2), prefix=True)
+
+    def test_the_output_of_a_process_that_outlives_its_task_is_not_waited_for(self):
+        fifo = self.fifo()
+        away = f"echo $$; echo > {fifo}; exec sleep 600"
+        out, _ = self.shell(f"setsid sh -c '{away}' & read line < {fifo}; printf end")
+        pid, end = (line.removeprefix("[worker0] ") for line in out.splitlines())
+        os.kill(int(pid), signal.SIGKILL)  # beyond the reach of the launch
+        self.assertEqual(end, "end")
+
+    def test_a_launch_whose_reader_is_gone_ends_as_cat_does(self):
+        launch = self.begin_shell("echo $$; exec yes", "-n2", "--no-prefix")
+        pids = [line for line in self.read_lines(launch, 10) if line != "y"]
+        launch.stdout.close()
+        self.assertEqual(launch.wait(DEADLINE_S), -signal.SIGPIPE)
+        ends_of(pids)
+
+    def test_a_reader_that_does_not_read_delays_neither_restarts_nor_the_end(self):
+        launch = self.begin(
+            NO_CLUSTER, "-n2", "--restarts=1", "--grace=100ms", "--", sys.executable, "-c", FLOOD, self.fifo()
+        )
+        self.assertIn("worker1 ended with exit code 3: starting it again", launch.stderr.readline())
+        launch.send_signal(signal.SIGTERM)
+        self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGTERM)
+
+    # ---- failures
+
+    def test_failed_tasks_are_started_again_in_their_next_life(self):
+        out, err = self.shell("echo life $PHALANX_LIFE; [ $PHALANX_LIFE = 2 ] || exit 5", "--restarts=3")
+        self.assertEqual(out.splitlines(), [f"[worker0] life {i}" for i in range(3)])
+        self.assertEqual(
+            err.splitlines(),
+            [
+                "phalanx launch: worker0 ended with exit code 5: starting it again (life 1, restarts left: 2)",
+                "phalanx launch: worker0 ended with exit code 5: starting it again (life 2, restarts left: 1)",
+            ],
+        )
+
+    def test_a_killed_task_is_started_again_and_one_that_is_done_is_not(self):
+        script = "echo $PHALANX_TASK $PHALANX_LIFE; [ $PHALANX_TASK$PHALANX_LIFE != worker10 ] || kill -9 $$"
+        out, err = self.shell(script, "-n2", "--restarts=1", "--no-prefix")
+        self.assertEqual(sorted(out.splitlines()), ["worker0 0", "worker1 0", "worker1 1"])
+        self.assertIn("worker1 ended by signal 9 (Killed)", err)
+
+    def test_the_launch_exits_as_the_task_that_has_no_restart_left(self):
+        _, err = self.shell("exit $((7 + PHALANX_LIFE))", "--restarts=2", expect=9)
+        self.assertIn("phalanx launch: worker0 ended with exit code 9 (ABORTED)", err)
+        _, err = self.shell("kill -9 $$", expect=128 + signal.SIGKILL)
+        self.assertIn("worker0 ended by signal 9 (Killed)", err)
+
+    def test_a_failure_stops_the_other_tasks(self):
+        fifo = self.fifo()
+        script = f"""
+            if [ $PHALANX_TASK = worker0 ]; then
+                for _ in 1 2; do read pid; echo $pid; done < {fifo}
+                exit 7
+            fi
+            exec 3> {fifo}
+            trap 'echo bye; exit 0' TERM
+            echo $$ >&3
+            sleep 600 & wait
+        """
+        out, err = self.shell(script, "-n3", "--no-prefix", expect=7)
+        lines = out.splitlines()
+        self.assertEqual(lines.count("bye"), 2)
+        ends_of(line for line in lines if line != "bye")
+        self.assertIn("worker0 ended with exit code 7", err)
+
+    def test_tasks_that_ignore_the_stop_are_killed_after_the_grace(self):
+        fifo = self.fifo()
+        script = f"""
+            if [ $PHALANX_TASK = worker0 ]; then read pid < {fifo}; echo $pid; exit 7; fi
+            trap '' TERM
+            echo $$ > {fifo}
+            while :; do sleep 600; done
+        """
+        out, _ = self.shell(script, "-n2", "--no-prefix", "--grace=100ms", expect=7)
+        ends_of(out.split())
+
+    def test_a_timeout_stops_the_tasks(self):
+        _, err = self.shell("exec sleep 600", "-n2", "--timeout=100ms", expect=TIMED_OUT)
+        self.assertIn("have not ended within --timeout=100ms", err)
+
+    def test_a_task_takes_its_processes_with_it(self):
+        out, _ = self.shell("sleep 600 & echo $!", "-n2", "--no-prefix")
+        self.assertEqual(len(out.split()), 2)
+        ends_of(out.split())
+
+    # ---- the end of the launch
+
+    def test_signals_are_passed_on(self):
+        for number, word in ((signal.SIGINT, "INT"), (signal.SIGTERM, "TERM"), (signal.SIGHUP, "HUP")):
+            launch = self.begin_shell(
+                f"trap 'echo got {word}; exit 0' {word}; echo ready; sleep 600 & wait", "-n2", "--restarts=5", "--no-prefix"
+            )
+            self.assertEqual(self.read_lines(launch, 2), ["ready", "ready"])
+            launch.send_signal(number)
+            out, err = launch.communicate(timeout=DEADLINE_S)
+            self.assertEqual((out, launch.returncode), (f"got {word}\n" * 2, 128 + number))
+            self.assertIn(f"ended by signal {int(number)}", err)
+
+    def test_a_second_signal_kills_at_once(self):
+        launch = self.begin_shell("trap 'echo got' INT; echo $$; while :; do sleep 600; done", "--grace=1h", "--no-prefix")
+        pids = self.read_lines(launch, 1)
+        launch.send_signal(signal.SIGINT)
+        self.assertEqual(self.read_lines(launch, 1), ["got"])
+        launch.send_signal(signal.SIGINT)
+        self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGINT)
+        ends_of(pids)
+
+    def test_an_ignored_hangup_is_not_passed_on(self):
+        ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+        launch = self.begin_shell("echo ready; sleep 600 & wait", preexec_fn=ignore)
+        self.read_lines(launch, 1)
+        launch.send_signal(signal.SIGHUP)
+        launch.send_signal(signal.SIGTERM)
+        self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGTERM)
+
+    def test_exit_codes_are_seen_if_the_parent_ignores_its_children(self):
+        ignore = functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+        self.shell("exit 6", expect=6, preexec_fn=ignore)
+
+    def test_a_killed_launch_leaves_no_task_and_no_daemon(self):
+        launch = self.begin(
+            "-n4", "--no-prefix", "--", "sh", "-c", "trap '' TERM HUP; echo $$; while :; do read x; done < $0", self.fifo(),
+            variables={"PHALANX_CAPACITY": "64MiB"},
+        )
+        tasks = self.read_lines(launch, 4)
+        children = pathlib.Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split()
+        self.assertEqual(len(children), 5)
+        self.assertLess(set(tasks), set(children))
+        launch.kill()
+        ends_of(children)
+
+    # ---- bad input
+
+    def test_wrong_arguments_are_usage_errors(self):
+        for flags, text in (
+            (["-n0"], '--tasks: "0" is not a whole number from 1 to'),
+            (["--tasks=-1"], '"-1" is not a whole number from 1 to'),
+            (["--tasks=x"], '"x" is not a whole number'),
+            (["--restarts=-1"], "--restarts"),
+            (["--role="], "--role= has no value"),
+            (["--role", ""], "--role is empty"),
+            (["--first=1"], "is beyond --world=1"),
+            (["--world=0"], "--world"),
+            (["-n4", "--world=8", "--first=5", "--job=j"], "task 8 (--first=5 --tasks=4) is beyond --world=8"),
+            (["--world=2"], "the same --job"),
+        ):
+            _, err = self.shell("true", *flags, expect=USAGE)
+            self.assertIn(text, err)
+        _, err = self.launch("--world=2", "--job=j", "--", "true", expect=USAGE)
+        self.assertIn("set --address or PHALANX_ADDRESS", err)
+        for nothing in ([], ["--"], ["-n2", "--"]):
+            _, err = self.launch(*nothing, expect=USAGE)
+            self.assertIn("PROGRAM is required", err)
+        _, err = self.launch("sh", "-c", "true", expect=USAGE)
+        self.assertIn("there is no flag -c", err)
+        _, err = self.shell("true", expect=USAGE, variables={"JOB_COMPLETION_INDEX": "1"})
+        self.assertIn("--world is required with JOB_COMPLETION_INDEX", err)
+        _, err = self.shell("true", expect=USAGE, variables={"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "x"})
+        self.assertIn('SLURM_PROCID is "x"', err)
+
+    def test_a_program_that_cannot_run_is_named(self):
+        _, err = self.launch(NO_CLUSTER, "-n3", "--restarts=9", "--", "no-such-program", expect=127)
+        self.assertEqual(err, "phalanx launch: cannot run no-such-program: No such file or directory (NOT_FOUND)\n")
+        path = self.cluster.make_file("file", 10)
+        os.chmod(path, 0o644)
+        _, err = self.launch(NO_CLUSTER, "--", path, expect=126)
+        self.assertIn(f"cannot run {path}: Permission denied", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
