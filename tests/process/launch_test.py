@@ -50,6 +50,19 @@ elif os.environ["PHALANX_LIFE"] == "0":
 select.select([], [], [])
 """
 
+# Each task writes numbered lines until it has been blocked for half a second, and a thousand more.
+PAUSED = """
+import itertools, os, select, sys
+numbers = itertools.count()
+def write():
+    os.write(1, b"%d %s\\n" % (next(numbers), b"x" * 4000))
+while select.select([], [1], [], 0.5)[1]:
+    write()
+print("blocked", file=sys.stderr, flush=True)
+for _ in range(1000):
+    write()
+"""
+
 
 def ends_of(pids):
     """Fail unless these processes, no children of ours, end within five seconds."""
@@ -225,6 +238,17 @@ class LaunchTest(ClusterTest):
         launch.send_signal(signal.SIGTERM)
         self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGTERM)
 
+    def test_a_reader_that_pauses_gets_everything(self):
+        launch = self.begin(NO_CLUSTER, "-n2", "--", sys.executable, "-c", PAUSED)
+        for _ in range(2):
+            self.assertIn("blocked", launch.stderr.readline())
+        out, err = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual((launch.returncode, err), (OK, ""))
+        for task in ("worker0", "worker1"):
+            numbers = [int(line.split()[1]) for line in out.splitlines() if line.startswith(f"[{task}] ")]
+            self.assertEqual(numbers, list(range(len(numbers))), task)
+            self.assertGreater(len(numbers), 1000)
+
     # ---- failures
 
     def test_failed_tasks_are_started_again_in_their_next_life(self):
@@ -301,8 +325,16 @@ class LaunchTest(ClusterTest):
             self.assertEqual((out, launch.returncode), (f"got {word}\n" * 2, 128 + number))
             self.assertIn(f"ended by signal {int(number)}", err)
 
+    def test_tasks_act_on_an_interrupt_that_the_launch_was_started_to_ignore(self):
+        ignore = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # as in `phalanx launch ... &`
+        launch = self.begin_shell("trap 'echo got; exit 0' INT; echo ready; sleep 600 & wait", "--no-prefix", preexec_fn=ignore)
+        self.read_lines(launch, 1)
+        launch.send_signal(signal.SIGINT)
+        self.assertEqual(launch.communicate(timeout=DEADLINE_S)[0], "got\n")
+        self.assertEqual(launch.returncode, 128 + signal.SIGINT)
+
     def test_a_second_signal_kills_at_once(self):
-        launch = self.begin_shell("trap 'echo got' INT; echo $$; while :; do sleep 600; done", "--grace=1h", "--no-prefix")
+        launch = self.begin_shell("trap 'echo got' INT; echo $$; while :; do sleep 600 & wait; done", "--grace=1h", "--no-prefix")
         pids = self.read_lines(launch, 1)
         launch.send_signal(signal.SIGINT)
         self.assertEqual(self.read_lines(launch, 1), ["got"])
