@@ -76,6 +76,11 @@ class HelpFormatter : public CLI::Formatter {
     if (option->get_type_size() == 0 || option->get_type_name().empty()) return "";
     return absl::StrCat(" ", option->get_type_name());
   }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const std::string name = absl::StrCat(make_option_name(option, /*is_positional=*/true),
+                                          option->get_expected_max() > 1 ? "..." : "");
+    return option->get_required() ? name : absl::StrCat("[", name, "]");
+  }
   std::string make_option_desc(const CLI::Option* option) const override {
     std::string text = option->get_description();
     if (!option->get_default_str().empty()) {

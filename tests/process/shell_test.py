@@ -47,6 +47,11 @@ class HelpTest(unittest.TestCase):
         self.assertIn('"gte" is not one of', run("help", "gte", expect=USAGE))
         self.assertIn('did you mean "get"?', run("help", "gte", expect=USAGE))
 
+    def test_usage_shows_which_arguments_repeat(self):
+        self.assertIn("Usage: phalanx launch [OPTIONS] PROGRAM...\n", run("help", "launch"))
+        self.assertIn("Usage: phalanx rm [OPTIONS] [ID...]\n", run("help", "rm"))
+        self.assertIn("Usage: phalanx put [OPTIONS] FILE\n", run("help", "put"))
+
     def test_help_needs_no_configuration(self):
         for arguments in (["help", "put"], ["completion", "bash"], ["put", "--help"]):
             run(*arguments, PHALANX_CONFIG="/nonexistent.toml")
