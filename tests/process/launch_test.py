@@ -139,6 +139,16 @@ class LaunchTest(ClusterTest):
         out, _ = self.shell("cat; echo end", stdin=reader)
         self.assertEqual(out, "[worker0] end\n")
 
+    def test_closed_descriptors_of_the_launch_are_dev_null(self):
+        def close_all():
+            for fd in range(3):
+                os.close(fd)
+
+        path = pathlib.Path(self.cluster.path("seen"))
+        script = f'readlink /proc/$$/fd/0 > {path}; echo out; echo err >&2 && echo written >> {path}'
+        self.shell(script, preexec_fn=close_all)
+        self.assertEqual(path.read_text(), "/dev/null\nwritten\n")
+
     def test_tasks_share_a_private_cluster(self):
         script = """
             if [ $PHALANX_TASK = worker0 ]; then echo hello | "$0" put - --name greeting -q > /dev/null

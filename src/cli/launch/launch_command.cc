@@ -1,6 +1,8 @@
 #include "src/cli/launch/launch_command.h"
 
-#include <cstdint>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -28,6 +30,16 @@ FlagValue Optional(int* target, int least, int most) {
   FlagValue value = Integer(target, least, most);
   value.default_text.clear();
   return value;
+}
+
+// A task has the descriptors 0 to 2, so they must not be those of the launch's loop or pipes. A
+// closed one becomes /dev/null, here and in the daemon.
+void OpenStandardDescriptors() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
 }
 
 class LaunchCommand : public Command {
@@ -89,6 +101,7 @@ class LaunchCommand : public Command {
   }
 
   absl::Status Run() override {
+    OpenStandardDescriptors();
     PHALANX_RETURN_IF_ERROR(SetPlace());
     options_.prefix = !no_prefix_;
     if (options_.job.empty()) {

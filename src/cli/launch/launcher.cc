@@ -1,8 +1,6 @@
 #include "src/cli/launch/launcher.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,15 +19,6 @@ namespace phalanx::runtime {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
-
-// The descriptors 0 to 2 exist in every task, so they must not be those of a pipe here.
-void OpenStandardDescriptors() {
-  int fd;
-  do {
-    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) close(fd);
-}
 
 bool SameFile(int a, int b) {
   struct stat first, second;
@@ -62,7 +51,6 @@ absl::Status Launcher::Run() {
 }
 
 absl::Status Launcher::Prepare() {
-  OpenStandardDescriptors();
   // A parent that ignores the ends of its children leaves that to its children; they would have no
   // exit codes.
   signal(SIGCHLD, SIG_DFL);

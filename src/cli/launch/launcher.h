@@ -49,7 +49,8 @@ class Launcher {
   // Returns OK when all tasks have ended with 0. Errors have the exit code of the launch
   // (WithExitCode): the first failed task's, 127 or 126 if the program cannot be started, 128 + the
   // signal that has ended the launch. DeadlineExceeded after the timeout; ClosedPipe if the reader
-  // of the output is gone. No task runs then. REQUIRES: called once.
+  // of the output is gone. No task runs then. REQUIRES: called once; descriptors
+  // 0 to 2 were open before the constructor.
   absl::Status Run();
 
  private:
