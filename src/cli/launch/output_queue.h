@@ -2,8 +2,9 @@
 //
 // A reader that is slow or stopped must not stop the launch, which has to see signals and the ends
 // of tasks. The descriptor stays blocking, because O_NONBLOCK would apply to all processes that
-// share it, such as the shell of a terminal. So the queue writes only as much as poll promises room
-// for, and waits for room by an epoll descriptor of its own.
+// share it, such as the shell of a terminal. So the queue opens a pipe or a terminal once more,
+// non-blocking. What it cannot open, such as a socket, gets only as much as poll promises room for.
+// An epoll descriptor of its own waits for room.
 //
 // Owned by the Launcher; loop thread only.
 #ifndef PHALANX_CLI_LAUNCH_OUTPUT_QUEUE_H_
@@ -15,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/net/loop/event_loop.h"
+#include "src/net/tcp/unique_fd.h"
 
 namespace phalanx::runtime {
 
@@ -33,7 +35,6 @@ class OutputQueue {
   // Returns Unavailable if the system refuses. `fd` stays open.
   static absl::StatusOr<std::unique_ptr<OutputQueue>> Open(net::EventLoop& loop, int fd,
                                                            Events events);
-  ~OutputQueue();
 
   // Appends what `add` appends to its argument, and writes what there is room for.
   void Append(const std::function<void(std::string*)>& add);
@@ -42,20 +43,24 @@ class OutputQueue {
   bool empty() const { return waiting_.size() == written_; }
 
  private:
-  OutputQueue(int fd, Events events) : fd_(fd), events_(std::move(events)) {}
+  OutputQueue(int fd, Events events);
 
   absl::Status WatchRoom(net::EventLoop& loop);
   void OnRoom();
   void Write();
   bool WriteOnce();
 
+  // Non-blocking. None if the system refuses, and of sockets and files.
+  const net::UniqueFd own_;
+  // Where bytes go: own_, else the descriptor that others share.
   const int fd_;
   const Events events_;
-  // Readable when fd_ is writable. -1: fd_ is a file, which always is.
-  int epoll_ = -1;
+  // Readable when fd_ is writable.
+  net::UniqueFd epoll_;
+  // Null: fd_ is a file, which is always writable.
   std::unique_ptr<net::FdWatcher> watcher_;
   std::string waiting_;
-  // How much of waiting_ was written.
+  // How much of waiting_ was written. Less than kFullBytes, or half of it.
   size_t written_ = 0;
   bool broken_ = false;
 };
