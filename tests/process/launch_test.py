@@ -389,11 +389,12 @@ class LaunchTest(ClusterTest):
             (["--first=1"], "is beyond --world=1"),
             (["--world=0"], "--world"),
             (["-n4", "--world=8", "--first=5", "--job=j"], "task 8 (--first=5 --tasks=4) is beyond --world=8"),
-            (["--world=2"], "the same --job"),
+            (["--world=2"], "--first is required with --world=2"),
+            (["--world=2", "--first=0"], "the same --job"),
         ):
             _, err = self.shell("true", *flags, expect=USAGE)
             self.assertIn(text, err)
-        _, err = self.launch("--world=2", "--job=j", "--", "true", expect=USAGE)
+        _, err = self.launch("--world=2", "--first=0", "--job=j", "--", "true", expect=USAGE)
         self.assertIn("set --address or PHALANX_ADDRESS", err)
         for nothing in ([], ["--"], ["-n2", "--"]):
             _, err = self.launch(*nothing, expect=USAGE)

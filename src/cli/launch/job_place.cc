@@ -46,6 +46,12 @@ absl::StatusOr<JobPlace> FindJobPlace(int tasks, std::optional<int> world, std::
     return absl::InvalidArgumentError(
         "--world is required with JOB_COMPLETION_INDEX: give the number of tasks of all pods");
   }
+  // Without this, every host would start the same tasks.
+  if (world && *world > tasks && !first && !scheduled.index) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--first is required with --world=", *world, " and --tasks=", tasks,
+                     ": give the number of the first task here, 0 on the first host"));
+  }
   // 64 bits: a product of two numbers in the range does not fit into 32.
   const int64_t all = world ? *world : int64_t{tasks} * scheduled.launches.value_or(1);
   const int64_t begin = first ? *first : int64_t{tasks} * scheduled.index.value_or(0);

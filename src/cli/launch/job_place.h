@@ -24,14 +24,14 @@ using Variables = absl::FunctionRef<const char*(const char* name)>;
 
 // Returns the place of a launch of `tasks` tasks. `world` and `first` are those that the user has
 // given. What is missing comes from
-//   - Slurm, in a step that srun started: SLURM_STEP_NUM_TASKS launches, of which this one is
-//   number
-//     SLURM_PROCID. A batch script has SLURM_PROCID too, but is no step.
+//   - Slurm, in a step that srun started: SLURM_STEP_NUM_TASKS launches, of which this one has
+//     the number SLURM_PROCID. A batch script has SLURM_PROCID too, but is no step.
 //   - a Kubernetes job with completion mode Indexed: this is launch number JOB_COMPLETION_INDEX.
 //     Their number is in no variable, so `world` is required;
 //   - else from `tasks`, as if this were the only launch.
 // Every launch starts the same number of tasks then. Returns InvalidArgument if a variable is not a
-// number, or the tasks are not all within the world.
+// number, the tasks are not all within the world, or a larger `world` is given and nothing says
+// which of its tasks are here.
 absl::StatusOr<JobPlace> FindJobPlace(int tasks, std::optional<int> world, std::optional<int> first,
                                       Variables variables);
 

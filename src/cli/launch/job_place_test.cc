@@ -36,7 +36,15 @@ TEST(JobPlaceTest, FlagsWin) {
   EXPECT_THAT(Find(4, 8, 4, slurm), IsOkAndHolds(FieldsAre(8, 4)));
   EXPECT_THAT(Find(4, 100, {}, slurm), IsOkAndHolds(FieldsAre(100, 32)));
   EXPECT_THAT(Find(4, {}, 1, slurm), IsOkAndHolds(FieldsAre(36, 1)));
-  EXPECT_THAT(Find(4, 8, {}), IsOkAndHolds(FieldsAre(8, 0)));
+}
+
+TEST(JobPlaceTest, ALargerWorldNeedsTheFirstTask) {
+  const auto refused = StatusIs(kInvalid, HasSubstr("--first is required with --world=8"));
+  EXPECT_THAT(Find(4, 8, {}), refused);
+  EXPECT_THAT(Find(4, 8, {}, {{"SLURM_PROCID", "1"}}), refused);
+  EXPECT_THAT(Find(4, 8, {}, {{"SLURM_STEP_NUM_TASKS", "2"}}), refused);
+  EXPECT_THAT(Find(4, 8, 0), IsOkAndHolds(FieldsAre(8, 0)));
+  EXPECT_THAT(Find(4, 4, {}), IsOkAndHolds(FieldsAre(4, 0)));
 }
 
 TEST(JobPlaceTest, TasksBeyondTheWorldAreRefused) {
