@@ -12,23 +12,23 @@
 namespace phalanx::runtime {
 namespace {
 
-sigset_t HeldSignals() {
+sigset_t SetOf(absl::Span<const int> numbers) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, number);
+  for (const int number : numbers) sigaddset(&set, number);
   return set;
 }
 
 }  // namespace
 
-void HoldSignals() {
-  const sigset_t set = HeldSignals();
+void HoldSignals(absl::Span<const int> numbers) {
+  const sigset_t set = SetOf(numbers);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
 absl::StatusOr<std::unique_ptr<ProcessSignals>> ProcessSignals::Watch(
-    net::EventLoop& loop, absl::AnyInvocable<void(int)> on_signal) {
-  const sigset_t set = HeldSignals();
+    net::EventLoop& loop, absl::AnyInvocable<void(int)> on_signal, absl::Span<const int> numbers) {
+  const sigset_t set = SetOf(numbers);
   // A descriptor instead of a handler: the callback runs on the loop and can use all of its
   // objects.
   const int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
