@@ -284,4 +284,10 @@ absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint6
   return shared.cluster.address;
 }
 
+bool EmbeddedRuns() {
+  SharedCluster& shared = OfThisProcess();
+  MutexLock lock(shared.mu);
+  return Alive(shared.cluster, absl::ZeroDuration());
+}
+
 }  // namespace phalanx::internal

@@ -29,6 +29,9 @@ namespace phalanx::internal {
 absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint64_t capacity_bytes,
                                             absl::Duration timeout, absl::string_view refused = "");
 
+// Returns whether this process has a private cluster whose daemon runs.
+bool EmbeddedRuns();
+
 // The paths that are searched for the executable, in order: only PHALANX_BINARY if it is set, only
 // `executable` if it is not empty, else beside this program, beside this library, in ../bin
 // of the library's folder, and along PATH.
