@@ -3,18 +3,23 @@
 import functools
 import os
 import pathlib
+import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
+import time
 import unittest
 import unittest.mock
 
 from tests.process.harness import (
     BINARY,
     DEADLINE_S,
+    ERROR,
     OK,
     TIMED_OUT,
+    UNAVAILABLE,
     USAGE,
     ClusterTest,
     environment,
@@ -50,6 +55,16 @@ elif os.environ["PHALANX_LIFE"] == "0":
 select.select([], [], [])
 """
 
+# Writes until it has been blocked for half a second. The lines fill the pages of a pipe: no byte fits behind them.
+FLOOD_ALONE = """
+import os, select, sys
+os.set_blocking(1, False)
+while select.select([], [1], [], 0.5)[1]:
+    os.write(1, b"x" * 4095 + b"\\n")
+open(sys.argv[1], "w").close()
+select.select([], [], [])
+"""
+
 # Each task writes numbered lines until it has been blocked for half a second, and a thousand more.
 PAUSED = """
 import itertools, os, select, sys
@@ -65,9 +80,9 @@ for _ in range(1000):
 
 
 def ends_of(pids):
-    """Fail unless these processes, no children of ours, end within five seconds."""
+    """Fail unless these processes, no children of ours, end."""
     for pid in pids:
-        wait_for_end(int(pid), timeout=5)
+        wait_for_end(int(pid))
 
 
 class LaunchTest(ClusterTest):
@@ -103,8 +118,8 @@ class LaunchTest(ClusterTest):
     def read_lines(self, launch, count):
         return [launch.stdout.readline().rstrip("\n") for _ in range(count)]
 
-    def fifo(self):
-        path = self.cluster.path("fifo")
+    def fifo(self, name="fifo"):
+        path = self.cluster.path(name)
         os.mkfifo(path)
         return path
 
@@ -248,6 +263,60 @@ class LaunchTest(ClusterTest):
         launch.send_signal(signal.SIGTERM)
         self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGTERM)
 
+    def test_a_reader_that_does_not_read_errors_either_does_not_delay_the_end(self):
+        for name, make in (("pipe", os.pipe), ("terminal", pty.openpty)):
+            with self.subTest(name):
+                reader, writer = make()
+                self.addCleanup(os.close, reader)
+                fifo = self.fifo(name)
+                launch = self.begin(
+                    NO_CLUSTER, "--no-prefix", "--grace=100ms", "--", sys.executable, "-c", FLOOD_ALONE, fifo,
+                    stdout=writer, stderr=writer,
+                )
+                os.close(writer)
+                open(fifo).close()
+                launch.send_signal(signal.SIGTERM)
+                self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGTERM)
+
+    def test_a_task_that_fails_again_and_again_waits_for_room(self):
+        errors = pathlib.Path(self.cluster.path("errors"))
+        with open(errors, "wb") as file:
+            launch = self.begin_shell(
+                "echo; head -c 60000 /dev/zero; echo; exit 9", "--restarts=100", "--no-prefix", stderr=file
+            )
+        children = pathlib.Path(f"/proc/{launch.pid}/task/{launch.pid}/children")
+        end = time.monotonic() + DEADLINE_S
+        looks = 0
+        restarts = 0
+        while looks < 1000:  # some looks can come between two lives
+            self.assertLess(time.monotonic(), end)
+            restarts = errors.read_text().count("starting it again")
+            looks = looks + 1 if restarts > 10 and not children.read_text() else 0
+        self.assertLess(restarts, 40)
+        out, _ = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual(launch.returncode, 9)
+        self.assertEqual(len(out), 101 * 60002)
+
+    def test_no_task_starts_after_the_report_of_its_restart_has_found_no_reader(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        seen = pathlib.Path(self.cluster.path("seen"))
+        launch = self.begin_shell(
+            f"[ $PHALANX_LIFE = 1 ] || exit 3; touch {seen}", "--restarts=1", stdout=writer, stderr=writer
+        )
+        os.close(writer)
+        self.assertEqual(launch.wait(DEADLINE_S), -signal.SIGPIPE)
+        self.assertFalse(seen.exists())
+
+    def test_tasks_share_a_slow_reader(self):
+        launch = self.begin(
+            NO_CLUSTER, "-n4", "--no-prefix", "--", "sh", "-c", 'exec yes "$PHALANX_TASK $0"', "x" * 1000, text=False
+        )
+        counts = {f"worker{i}".encode(): 0 for i in range(4)}
+        for _ in range(20000):
+            counts[launch.stdout.readline().split()[0]] += 1
+        self.assertGreater(min(counts.values()), 2000, counts)
+
     def test_a_reader_that_pauses_gets_everything(self):
         launch = self.begin(NO_CLUSTER, "-n2", "--", sys.executable, "-c", PAUSED)
         for _ in range(2):
@@ -283,6 +352,24 @@ class LaunchTest(ClusterTest):
         self.assertIn("phalanx launch: worker0 ended with exit code 9 (ABORTED)", err)
         _, err = self.shell("kill -9 $$", expect=128 + signal.SIGKILL)
         self.assertIn("worker0 ended by signal 9 (Killed)", err)
+        _, err = self.shell("exit 150", expect=150)
+        self.assertIn("worker0 ended with exit code 150", err)
+
+    def test_no_task_is_started_again_without_the_private_cluster(self):
+        fifo = self.fifo()
+        script = f"echo $$; [ $PHALANX_LIFE = 1 ] || read line < {fifo}; exit 7"
+        launch = self.begin(
+            "--restarts=1", "--no-prefix", "--", "sh", "-c", script, variables={"PHALANX_CAPACITY": "64MiB"}
+        )
+        (task,) = self.read_lines(launch, 1)
+        children = pathlib.Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split()
+        (daemon,) = set(children) - {task}
+        os.kill(int(daemon), signal.SIGKILL)
+        wait_for_end(int(daemon))
+        pathlib.Path(fifo).write_text("\n")
+        out, err = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual((out, launch.returncode), ("", UNAVAILABLE))
+        self.assertIn("the private cluster has ended", err)
 
     def test_a_failure_stops_the_other_tasks(self):
         fifo = self.fifo()
@@ -317,6 +404,17 @@ class LaunchTest(ClusterTest):
         _, err = self.shell("exec sleep 600", "-n2", "--timeout=100ms", expect=TIMED_OUT)
         self.assertIn("have not ended within --timeout=100ms", err)
 
+    def test_a_timeout_ends_the_wait_for_a_reader(self):
+        launches = [
+            (self.begin_shell(f"head -c 500000 /dev/zero; exit {code}", "--timeout=5s", "--grace=10ms"), expect, text)
+            for code, expect, text in (
+                (7, 7, "ended with exit code 7"), (0, TIMED_OUT, "the output was not read within --timeout=5s"),
+            )
+        ]
+        for launch, expect, text in launches:
+            self.assertEqual(launch.wait(DEADLINE_S), expect)
+            self.assertIn(text, launch.stderr.read())
+
     def test_a_task_takes_its_processes_with_it(self):
         out, _ = self.shell("sleep 600 & echo $!", "-n2", "--no-prefix")
         self.assertEqual(len(out.split()), 2)
@@ -325,7 +423,8 @@ class LaunchTest(ClusterTest):
     # ---- the end of the launch
 
     def test_signals_are_passed_on(self):
-        for number, word in ((signal.SIGINT, "INT"), (signal.SIGTERM, "TERM"), (signal.SIGHUP, "HUP")):
+        for word in ("INT", "TERM", "HUP", "QUIT"):
+            number = getattr(signal, "SIG" + word)
             launch = self.begin_shell(
                 f"trap 'echo got {word}; exit 0' {word}; echo ready; sleep 600 & wait", "-n2", "--restarts=5", "--no-prefix"
             )
@@ -335,6 +434,14 @@ class LaunchTest(ClusterTest):
             self.assertEqual((out, launch.returncode), (f"got {word}\n" * 2, 128 + number))
             self.assertIn(f"ended by signal {int(number)}", err)
 
+    def test_stopped_tasks_continue_to_end(self):
+        launch = self.begin_shell("trap 'echo got; exit 0' TERM; echo $$; kill -STOP $$; sleep 600 & wait", "--grace=1h", "--no-prefix")
+        (pid,) = self.read_lines(launch, 1)
+        while pathlib.Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "T":
+            pass
+        launch.send_signal(signal.SIGTERM)
+        self.assertEqual(launch.communicate(timeout=DEADLINE_S)[0], "got\n")
+
     def test_tasks_act_on_an_interrupt_that_the_launch_was_started_to_ignore(self):
         ignore = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # as in `phalanx launch ... &`
         launch = self.begin_shell("trap 'echo got; exit 0' INT; echo ready; sleep 600 & wait", "--no-prefix", preexec_fn=ignore)
@@ -342,6 +449,26 @@ class LaunchTest(ClusterTest):
         launch.send_signal(signal.SIGINT)
         self.assertEqual(launch.communicate(timeout=DEADLINE_S)[0], "got\n")
         self.assertEqual(launch.returncode, 128 + signal.SIGINT)
+
+    def test_the_first_signal_after_a_failure_leaves_the_tasks_their_time(self):
+        fifo = self.fifo()
+        script = f"""
+            if [ $PHALANX_TASK = worker0 ]; then read pid < {fifo}; exit 7; fi
+            trap 'echo stopping; read line < {fifo}; echo bye; exit 0' TERM
+            echo $$ > {fifo}
+            sleep 600 & wait
+        """
+        launch = self.begin_shell(script, "-n2", "--grace=1h", "--no-prefix")
+        self.assertEqual(self.read_lines(launch, 1), ["stopping"])
+        launch.send_signal(signal.SIGTERM)
+        status = pathlib.Path(f"/proc/{launch.pid}/status")
+        while re.search(r"ShdPnd:\t0*[1-9a-f]", status.read_text()):  # until the launch has read the signal
+            pass
+        ours = os.open(fifo, os.O_RDWR)  # without a reader too, which would have been killed
+        self.addCleanup(os.close, ours)
+        os.write(ours, b"\n")
+        self.assertEqual(launch.communicate(timeout=DEADLINE_S)[0], "bye\n")
+        self.assertEqual(launch.returncode, 7)
 
     def test_a_second_signal_kills_at_once(self):
         launch = self.begin_shell("trap 'echo got' INT; echo $$; while :; do sleep 600 & wait; done", "--grace=1h", "--no-prefix")
@@ -351,6 +478,17 @@ class LaunchTest(ClusterTest):
         launch.send_signal(signal.SIGINT)
         self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGINT)
         ends_of(pids)
+
+    def test_user_signals_are_passed_on_and_stop_nothing(self):
+        launch = self.begin_shell(
+            "trap 'echo got 1' USR1; trap 'echo got 2' USR2; echo ready; while :; do sleep 600 & wait; done", "--no-prefix"
+        )
+        self.assertEqual(self.read_lines(launch, 1), ["ready"])
+        for number, line in ((signal.SIGUSR1, "got 1"), (signal.SIGUSR2, "got 2"), (signal.SIGUSR1, "got 1")):
+            launch.send_signal(number)
+            self.assertEqual(self.read_lines(launch, 1), [line])
+        launch.send_signal(signal.SIGTERM)
+        self.assertEqual(launch.wait(DEADLINE_S), 128 + signal.SIGTERM)
 
     def test_an_ignored_hangup_is_not_passed_on(self):
         ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
@@ -413,6 +551,17 @@ class LaunchTest(ClusterTest):
         os.chmod(path, 0o644)
         _, err = self.launch(NO_CLUSTER, "--", path, expect=126)
         self.assertIn(f"cannot run {path}: Permission denied", err)
+
+    def test_a_lack_of_descriptors_is_no_fault_of_the_program(self):
+        codes = set()
+        for limit in range(10, 25):
+            few = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (limit, limit))
+            launch = self.begin_shell("true", preexec_fn=few)
+            _, err = launch.communicate(timeout=DEADLINE_S)
+            codes.add(launch.returncode)
+            self.assertEqual("Too many open files" in err, launch.returncode != OK, err)
+        self.assertLessEqual({OK, ERROR}, codes)
+        self.assertLessEqual(codes, {OK, ERROR, UNAVAILABLE})
 
 
 if __name__ == "__main__":

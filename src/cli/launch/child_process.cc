@@ -21,26 +21,24 @@ constexpr int kCannotExecute = 126;
 constexpr int kNoSuchProgram = 127;
 
 struct Pipe {
-  int reader = -1;
-  int writer = -1;
+  net::UniqueFd reader;
+  net::UniqueFd writer;
 
-  Pipe() = default;
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  ~Pipe() {
-    if (reader >= 0) close(reader);
-    CloseWriter();
-  }
   bool Open() {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) return false;
-    reader = fds[0];
-    writer = fds[1];
+    reader = net::UniqueFd(fds[0]);
+    writer = net::UniqueFd(fds[1]);
     return true;
   }
-  void CloseWriter() {
-    if (writer >= 0) close(std::exchange(writer, -1));
-  }
+};
+
+// Why the program of a child has not begun.
+struct Failure {
+  // 0: it has begun.
+  int error = 0;
+  // The program cannot be executed; else, the child could not be set up for it.
+  bool program = false;
 };
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
@@ -59,31 +57,32 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// What happens in the child until the program begins. Returns only if it does not begin, with
-// errno.
-void BecomeProgram(pid_t parent, const Pipe output[2], char* const* arguments,
-                   char* const* environment) {
+// What happens in the child until the program begins. Returns only if it does not begin.
+Failure BecomeProgram(pid_t parent, const Pipe output[2], char* const* arguments,
+                      char* const* environment) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent can have ended before; its child then belongs to another process.
   if (getppid() != parent) _exit(128 + SIGKILL);
   const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (input < 0 || dup2(input, STDIN_FILENO) < 0 || dup2(output[0].writer, STDOUT_FILENO) < 0 ||
-      dup2(output[1].writer, STDERR_FILENO) < 0) {
-    return;
+  if (input < 0 || dup2(input, STDIN_FILENO) < 0 ||
+      dup2(output[0].writer.get(), STDOUT_FILENO) < 0 ||
+      dup2(output[1].writer.get(), STDERR_FILENO) < 0) {
+    return {errno, /*program=*/false};
   }
   ResetSignals();
   execvpe(arguments[0], arguments, environment);
+  return {errno, /*program=*/true};
 }
 
-// Returns the error number that the child has sent, or 0 when its program has begun.
-int ReadError(int fd) {
-  int error = 0;
+// Returns what the child has sent, or error 0 when its program has begun.
+Failure ReadFailure(int fd) {
+  Failure failure;
   ssize_t size;
   do {
-    size = read(fd, &error, sizeof(error));
+    size = read(fd, &failure, sizeof(failure));
   } while (size < 0 && errno == EINTR);
-  return size == static_cast<ssize_t>(sizeof(error)) ? error : 0;
+  return size == static_cast<ssize_t>(sizeof(failure)) ? failure : Failure();
 }
 
 absl::Status CannotRun(const std::string& program, int error) {
@@ -93,9 +92,9 @@ absl::Status CannotRun(const std::string& program, int error) {
                       missing ? kNoSuchProgram : kCannotExecute);
 }
 
-absl::Status NoRoom(const std::string& program) {
+absl::Status NoRoom(const std::string& program, int error) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("cannot start ", program, ": ", strerror(errno)));
+      absl::StrCat("cannot start ", program, ": ", strerror(error)));
 }
 
 }  // namespace
@@ -105,23 +104,25 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   const std::string program = arguments[0];
   const std::vector<char*> argv = Pointers(arguments), envp = Pointers(environment);
   Pipe output[2], begun;
-  if (!output[0].Open() || !output[1].Open() || !begun.Open()) return NoRoom(program);
+  if (!output[0].Open() || !output[1].Open() || !begun.Open()) return NoRoom(program, errno);
   const pid_t parent = getpid();
   auto child = std::unique_ptr<ChildProcess>(new ChildProcess);
   child->pid_ = fork();
-  if (child->pid_ < 0) return NoRoom(program);
+  if (child->pid_ < 0) return NoRoom(program, errno);
   if (child->pid_ == 0) {
-    BecomeProgram(parent, output, argv.data(), envp.data());
-    (void)!write(begun.writer, &errno, sizeof(errno));
+    const Failure failure = BecomeProgram(parent, output, argv.data(), envp.data());
+    (void)!write(begun.writer.get(), &failure, sizeof(failure));
     _exit(kNoSuchProgram);
   }
   // Also here: a signal to the group must not come before the child has made it.
   setpgid(child->pid_, child->pid_);
-  begun.CloseWriter();
-  if (const int error = ReadError(begun.reader); error != 0) return CannotRun(program, error);
-  child->end_ = static_cast<int>(syscall(SYS_pidfd_open, child->pid_, 0));
-  if (child->end_ < 0) return NoRoom(program);
-  for (int stream : {0, 1}) child->output_[stream] = std::exchange(output[stream].reader, -1);
+  begun.writer.Close();
+  if (const Failure failure = ReadFailure(begun.reader.get()); failure.error != 0) {
+    return failure.program ? CannotRun(program, failure.error) : NoRoom(program, failure.error);
+  }
+  child->end_ = net::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, child->pid_, 0)));
+  if (!child->end_.valid()) return NoRoom(program, errno);
+  for (int stream : {0, 1}) child->output_[stream] = std::move(output[stream].reader);
   return child;
 }
 
@@ -130,9 +131,6 @@ ChildProcess::~ChildProcess() {
     Signal(SIGKILL);
     Reap();
   }
-  for (const int fd : {end_, output_[0], output_[1]}) {
-    if (fd >= 0) close(fd);
-  }
 }
 
 void ChildProcess::Signal(int number) const {
@@ -140,7 +138,7 @@ void ChildProcess::Signal(int number) const {
   if (kill(-pid_, number) != 0) kill(pid_, number);
 }
 
-int ChildProcess::Reap() {
+ChildProcess::End ChildProcess::Reap() {
   siginfo_t end = {};
   // The number of the group stays taken until the second call.
   while (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
@@ -149,7 +147,7 @@ int ChildProcess::Reap() {
   while (waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED) != 0 && errno == EINTR) {
   }
   pid_ = -1;
-  return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
+  return {end.si_code != CLD_EXITED, end.si_status};
 }
 
 }  // namespace phalanx::runtime

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "src/net/tcp/unique_fd.h"
 
 namespace phalanx::runtime {
 
@@ -22,29 +23,37 @@ class ChildProcess {
   // Starts arguments[0], searched along PATH, with /dev/null as its standard input, default
   // handlers of SIGINT, SIGQUIT and SIGPIPE, and no masked signals. Errors: as WithExitCode, 127 if
   // there is no such program and 126 if it cannot be executed; ResourceExhausted without
-  // descriptors or processes. REQUIRES: this process has no other thread.
+  // descriptors or processes, or when the child cannot be set up. REQUIRES: this process has no
+  // other thread.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::vector<std::string> arguments,
                                                              std::vector<std::string> environment);
   // Kills its group, unless it was reaped.
   ~ChildProcess();
 
   // Readable when the process has ended.
-  int end_fd() const { return end_; }
+  int end_fd() const { return end_.get(); }
   // The read ends of its standard output [0] and error [1].
-  int output_fd(int stream) const { return output_[stream]; }
+  int output_fd(int stream) const { return output_[stream].get(); }
 
   // Sends a signal to its group. REQUIRES: not reaped.
   void Signal(int number) const;
-  // Waits for its end, kills what it has left in its group, and returns its exit code, or 128 + the
-  // signal that has ended it.
-  int Reap();
+  struct End {
+    bool signalled = false;
+    // The signal, or what the program returned.
+    int number = 0;
+
+    // As a shell has it.
+    int exit_code() const { return signalled ? 128 + number : number; }
+  };
+  // Waits for its end, and kills what it has left in its group.
+  End Reap();
 
  private:
   ChildProcess() = default;
 
   pid_t pid_ = -1;  // -1: reaped
-  int end_ = -1;
-  int output_[2] = {-1, -1};
+  net::UniqueFd end_;
+  net::UniqueFd output_[2];
 };
 
 }  // namespace phalanx::runtime

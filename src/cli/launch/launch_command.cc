@@ -58,12 +58,14 @@ class LaunchCommand : public Command {
            "task\n"
            "did, or with 128 + the signal that ended it; with 127 if there is no such program, and "
            "126 if\n"
-           "it cannot be executed. SIGINT, SIGTERM and SIGHUP are passed on to the tasks. What a "
-           "task "
-           "leaves\n"
-           "in its process group is killed with it. All tasks end if this command is killed; "
-           "processes that\n"
-           "they have started themselves can then remain.\n"
+           "it cannot be executed. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the tasks "
+           "and\n"
+           "end them, SIGUSR1 and SIGUSR2 are only passed on. What a task leaves in its process "
+           "group "
+           "is\n"
+           "killed with it. All tasks end if this command is killed; processes that they have "
+           "started\n"
+           "themselves can then remain.\n"
            "On several hosts, run the command on each with the same --job and --world, its own "
            "--first, and\n"
            "the --address of the host's node. In a step of srun, --world and --first follow from\n"
@@ -85,7 +87,7 @@ class LaunchCommand : public Command {
                    Text(&options_.role, "ROLE"));
     flags.Argument("--world", "Number of tasks of the job on all hosts; by default those of -n",
                    Optional(&world_, 1, kMaxWorld));
-    flags.Argument("--first", "Number of the first task here; by default 0",
+    flags.Argument("--first", "Number of the first task here; by default 0 or the scheduler's",
                    Optional(&first_, 0, kMaxWorld));
     flags.Argument("--restarts", "How often failed tasks are started again, all together",
                    Integer(&options_.restarts, 0, kMaxRestarts));
@@ -112,6 +114,7 @@ class LaunchCommand : public Command {
       PHALANX_ASSIGN_OR_RETURN(
           options_.address,
           internal::EmbeddedAddress(/*executable=*/"", /*capacity_bytes=*/0, kTimeToStartCluster));
+      options_.private_cluster = true;
     }
     return Launcher(std::move(options_)).Run();
   }

@@ -1,5 +1,7 @@
 #include "src/cli/launch/launch_plan.h"
 
+#include <signal.h>
+
 #include "src/common/check.h"
 
 namespace phalanx::runtime {
@@ -25,6 +27,14 @@ bool LaunchPlan::Stop(int code) {
   phase_ = Phase::kStopping;
   exit_code_ = code;
   return true;
+}
+
+LaunchPlan::Next LaunchPlan::Signalled(int number, Instant now) {
+  if (first_signal_) {
+    return number == SIGINT || now - *first_signal_ >= kOneStop ? Next::kKill : Next::kNothing;
+  }
+  first_signal_ = now;
+  return Stop(128 + number) ? Next::kStop : Next::kNothing;
 }
 
 }  // namespace phalanx::runtime

@@ -1,5 +1,7 @@
 #include "src/cli/launch/launch_plan.h"
 
+#include <signal.h>
+
 #include "gtest/gtest.h"
 
 namespace phalanx::runtime {
@@ -90,6 +92,35 @@ TEST(LaunchPlanTest, AStopBeforeTheLastTaskWasStartedWaitsForTheOthers) {
   EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 127);
+}
+
+constexpr Instant kNow = Instant::FromNanos(5'000'000'000);
+
+TEST(LaunchPlanTest, TheFirstSignalStopsAndTheSecondKills) {
+  LaunchPlan plan = Running(2, /*restarts=*/1);
+  EXPECT_EQ(plan.Signalled(SIGINT, kNow), Next::kStop);
+  EXPECT_TRUE(plan.stopping());
+  EXPECT_EQ(plan.exit_code(), 130);
+  EXPECT_EQ(plan.Signalled(SIGINT, kNow), Next::kKill);
+  EXPECT_EQ(plan.exit_code(), 130);
+}
+
+TEST(LaunchPlanTest, ASignalThatArrivesTwiceWithinASecondIsOne) {
+  LaunchPlan plan = Running(1);
+  EXPECT_EQ(plan.Signalled(SIGTERM, kNow), Next::kStop);
+  EXPECT_EQ(plan.Signalled(SIGTERM, kNow), Next::kNothing);
+  EXPECT_EQ(plan.Signalled(SIGHUP, kNow + absl::Milliseconds(999)), Next::kNothing);
+  EXPECT_EQ(plan.Signalled(SIGTERM, kNow + absl::Seconds(1)), Next::kKill);
+}
+
+TEST(LaunchPlanTest, TheFirstSignalAfterAFailureDoesNotKill) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    LaunchPlan plan = Running(2);
+    EXPECT_EQ(plan.Ended(0, 7), Next::kStop);
+    EXPECT_EQ(plan.Signalled(number, kNow), Next::kNothing);
+    EXPECT_EQ(plan.Signalled(number, kNow + absl::Seconds(2)), Next::kKill);
+    EXPECT_EQ(plan.exit_code(), 7);
+  }
 }
 
 }  // namespace

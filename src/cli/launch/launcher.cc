@@ -1,6 +1,8 @@
 #include "src/cli/launch/launcher.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -13,12 +15,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/command.h"
+#include "src/client/connection/embedded.h"
 #include "src/common/status_macros.h"
+#include "src/net/tcp/unique_fd.h"
 
 namespace phalanx::runtime {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool SameFile(int a, int b) {
   struct stat first, second;
@@ -30,9 +35,9 @@ std::string SignalText(int number) {
   return absl::StrCat("signal ", number, " (", strsignal(number), ")");
 }
 
-std::string EndText(int code) {
-  return code > 128 && code <= 128 + SIGRTMAX ? absl::StrCat("ended by ", SignalText(code - 128))
-                                              : absl::StrCat("ended with exit code ", code);
+std::string EndText(const ChildProcess::End& end) {
+  return end.signalled ? absl::StrCat("ended by ", SignalText(end.number))
+                       : absl::StrCat("ended with exit code ", end.number);
 }
 
 }  // namespace
@@ -47,6 +52,7 @@ absl::Status Launcher::Run() {
   for (size_t index = 0; index < tasks_.size() && !plan_.stopping(); ++index) Start(index);
   loop_.Post([this] { EndIfDone(); });
   loop_.Run();
+  if (abandoned_) SkipStalledError();
   return reason_.ok() ? reason_ : WithExitCode(reason_, plan_.exit_code());
 }
 
@@ -54,20 +60,17 @@ absl::Status Launcher::Prepare() {
   // A parent that ignores the ends of its children leaves that to its children; they would have no
   // exit codes.
   signal(SIGCHLD, SIG_DFL);
-  HoldSignals();
+  HoldSignals(kSignals);
   PHALANX_ASSIGN_OR_RETURN(signals_,
-                           ProcessSignals::Watch(loop_, [this](int number) { OnSignal(number); }));
+                           ProcessSignals::Watch(
+                               loop_, [this](int number) { OnSignal(number); }, kSignals));
   PHALANX_ASSIGN_OR_RETURN(outputs_[0], OpenOutput(0));
   // With two queues for one file, a line could come into the middle of another.
   outputs_[1] = outputs_[0];
   if (!SameFile(STDOUT_FILENO, STDERR_FILENO)) {
     PHALANX_ASSIGN_OR_RETURN(outputs_[1], OpenOutput(1));
   }
-  RunAfter(options_.timeout, [this] {
-    Stop(absl::DeadlineExceededError(absl::StrCat("the tasks have not ended within --timeout=",
-                                                  absl::FormatDuration(options_.timeout))),
-         SIGTERM);
-  });
+  RunAfter(options_.timeout, [this] { OnTimeout(); });
   return absl::OkStatus();
 }
 
@@ -167,32 +170,52 @@ void Launcher::PassRest(Task& task, int stream) {
 
 void Launcher::OnEnd(size_t index) {
   Task& task = tasks_[index];
-  const int code = task.process->Reap();
+  const ChildProcess::End end = task.process->Reap();
   for (const int stream : {0, 1}) PassRest(task, stream);
   task.end.reset();
   task.process.reset();
-  const LaunchPlan::Next next = plan_.Ended(index, code);
-  const std::string text = absl::StrCat(task.name, " ", EndText(code));
+  // It does not come back, so that a restart would fail as well.
+  if (end.exit_code() != 0 && options_.private_cluster && !internal::EmbeddedRuns()) {
+    Stop(absl::UnavailableError("the private cluster has ended"), SIGTERM);
+  }
+  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code());
+  const std::string text = absl::StrCat(task.name, " ", EndText(end));
   if (next == LaunchPlan::Next::kStart) {
+    task.held = true;
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),
                         ", restarts left: ", plan_.restarts_left(), ")"));
-    Start(index);
+    StartHeld();
   } else if (next == LaunchPlan::Next::kStop) {
     reason_ = absl::AbortedError(text);
-    SignalAll(SIGTERM);
+    EndAll(SIGTERM);
     // All output is still passed on: it can have the cause.
     RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
   }
   EndIfDone();
 }
 
-void Launcher::OnRoom(int stream) {
-  for (Task& task : tasks_) {
-    for (const int each : {0, 1}) {
-      if (outputs_[each] != outputs_[stream] || !task.streams[each].held) continue;
-      if (task.streams[each].watcher != nullptr) OnOutput(task, each);
-    }
+void Launcher::StartHeld() {
+  for (size_t index = 0; index < tasks_.size(); ++index) {
+    // The output of a life is taken although the output is full: it would grow with every life. The
+    // launch can have begun to stop meanwhile, also by the report of the restart.
+    const bool room = !outputs_[0]->full() && !outputs_[1]->full();
+    if (!room || plan_.stopping()) return;
+    if (std::exchange(tasks_[index].held, false)) Start(index);
   }
+}
+
+void Launcher::OnRoom(int stream) {
+  const size_t streams = 2 * tasks_.size();
+  const size_t begin = next_[stream];
+  for (size_t i = 0; i < streams && !outputs_[stream]->full(); ++i) {
+    const size_t slot = (begin + i) % streams;
+    Task& task = tasks_[slot / 2];
+    const int each = static_cast<int>(slot % 2);
+    if (outputs_[each] != outputs_[stream] || !task.streams[each].held) continue;
+    if (task.streams[each].watcher != nullptr) OnOutput(task, each);
+    next_[stream] = (slot + 1) % streams;
+  }
+  StartHeld();
   EndIfDone();
 }
 
@@ -206,24 +229,43 @@ void Launcher::OnBrokenOutput(int stream, int error) {
 }
 
 void Launcher::OnSignal(int number) {
+  // A blocked signal arrives here although it is ignored, as under nohup. Shells ignore these two
+  // in every job in the background, which says nothing about signals sent on purpose.
+  const bool of_terminal = number == SIGINT || number == SIGQUIT;
   struct sigaction action;
-  // A blocked signal arrives here although it is ignored, as under nohup.
-  if (number == SIGHUP && sigaction(number, nullptr, &action) == 0 &&
-      action.sa_handler == SIG_IGN) {
+  if (!of_terminal && sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
     return;
   }
-  // The second time the user does not want to wait.
-  if (plan_.stopping()) return Abandon();
-  Stop(WithExitCode(absl::CancelledError(absl::StrCat("ended by ", SignalText(number))),
-                    128 + number),
-       number);
+  if (number == SIGUSR1 || number == SIGUSR2) return SignalAll(number);
+  const LaunchPlan::Next next = plan_.Signalled(number, loop_.Now());
+  if (next == LaunchPlan::Next::kKill) return Abandon();
+  if (next != LaunchPlan::Next::kStop) return;
+  StopTasks(absl::CancelledError(absl::StrCat("ended by ", SignalText(number))), number);
+}
+
+void Launcher::OnTimeout() {
+  // The tasks of a launch that stops have their grace already, but its reader can wait for ever.
+  if (plan_.stopping()) return RunAfter(options_.grace, [this] { Abandon(); });
+  Stop(absl::DeadlineExceededError(
+           absl::StrCat(plan_.finished() ? "the output was not read" : "the tasks have not ended",
+                        " within --timeout=", absl::FormatDuration(options_.timeout))),
+       SIGTERM);
 }
 
 void Launcher::Stop(absl::Status reason, int signal) {
-  if (!plan_.Stop(ExitCode(reason))) return;
+  if (plan_.Stop(ExitCode(reason))) StopTasks(std::move(reason), signal);
+}
+
+void Launcher::StopTasks(absl::Status reason, int signal) {
   reason_ = std::move(reason);
-  SignalAll(signal);
+  EndAll(signal);
   RunAfter(options_.grace, [this] { Abandon(); });
+}
+
+void Launcher::EndAll(int signal) {
+  SignalAll(signal);
+  // A stopped process (SIGSTOP) acts on the signal only when it continues.
+  SignalAll(SIGCONT);
 }
 
 void Launcher::Abandon() {
@@ -240,6 +282,13 @@ void Launcher::SignalAll(int signal) {
 
 void Launcher::RunAfter(absl::Duration delay, phalanx::Task task) {
   if (delay != absl::InfiniteDuration()) loop_.RunAt(loop_.Now() + delay, std::move(task));
+}
+
+void Launcher::SkipStalledError() {
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  if (outputs_[1]->empty() && poll(&room, 1, 0) > 0) return;
+  const net::UniqueFd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  dup2(null.get(), STDERR_FILENO);
 }
 
 void Launcher::EndIfDone() {

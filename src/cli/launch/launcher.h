@@ -36,6 +36,8 @@ struct LaunchOptions {
   std::string role = "worker";
   // The node of the tasks.
   std::string address;
+  // It is that of this process's private cluster (EmbeddedAddress).
+  bool private_cluster = false;
   int restarts = 0;
   absl::Duration grace = absl::Seconds(5);
   absl::Duration timeout = absl::InfiniteDuration();
@@ -48,9 +50,9 @@ class Launcher {
 
   // Returns OK when all tasks have ended with 0. Errors have the exit code of the launch
   // (WithExitCode): the first failed task's, 127 or 126 if the program cannot be started, 128 + the
-  // signal that has ended the launch. DeadlineExceeded after the timeout; ClosedPipe if the reader
-  // of the output is gone. No task runs then. REQUIRES: called once; descriptors
-  // 0 to 2 were open before the constructor.
+  // signal that has ended the launch. DeadlineExceeded after the timeout; Unavailable if a task
+  // fails and the private cluster has ended; ClosedPipe if the reader of the output is gone. No
+  // task runs then. REQUIRES: called once; descriptors 0 to 2 were open before the constructor.
   absl::Status Run();
 
  private:
@@ -68,6 +70,8 @@ class Launcher {
     // Null: not started, or ended.
     std::unique_ptr<ChildProcess> process;
     std::unique_ptr<net::FdWatcher> end;
+    // Started when the output has room.
+    bool held = false;
     Stream streams[2];
   };
 
@@ -77,22 +81,31 @@ class Launcher {
 
   void Start(size_t index);
   absl::Status TryToStart(size_t index);
+  // Starts tasks again that OnEnd has held back.
+  void StartHeld();
   void OnEnd(size_t index);
   void OnOutput(Task& task, int stream);
   // Passes on up to `most` bytes of output. Returns their number; 0 at the end, -1 as read(2).
   ssize_t Read(Task& task, int stream, size_t most);
   // Passes on what the pipe holds, and closes the stream.
   void PassRest(Task& task, int stream);
+  // Reads on from the tasks, each in its turn.
   void OnRoom(int stream);
   void OnSignal(int number);
+  void OnTimeout();
   void OnBrokenOutput(int stream, int error);
 
   // Stops all tasks, unless the launch stops already. The first reason is the result of Run.
   void Stop(absl::Status reason, int signal);
+  void StopTasks(absl::Status reason, int signal);
   // Kills all tasks, and waits for the reader of the output no longer.
   void Abandon();
+  // Sends all tasks a signal that ends them, also stopped ones.
+  void EndAll(int signal);
   void SignalAll(int signal);
   void RunAfter(absl::Duration delay, phalanx::Task task);
+  // The error line of the launch goes to /dev/null if standard error would block it.
+  void SkipStalledError();
   // Ends the loop when no task runs and all output is written or abandoned.
   void EndIfDone();
   // Writes a line to standard error.
@@ -108,6 +121,8 @@ class Launcher {
   std::unique_ptr<ProcessSignals> signals_;
   // The same queue twice if both are one file.
   std::shared_ptr<OutputQueue> outputs_[2];
+  // Which stream of all tasks' (2 * task + stream) each output reads first when it has room.
+  size_t next_[2] = {0, 0};
   std::vector<Task> tasks_;
 };
 
