@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   double gbit = 10;
   uint64_t hop_kib = 16;
   int killed = 0;
+  int slices = 1;
   bool cold = false;
   app.add_option("--nodes", nodes, "receivers")->delimiter(',');
   app.add_option("--mib", sizes_mib, "sizes in MiB, multiples of a hop")->delimiter(',');
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
   app.add_option("--gbit", gbit, "of every link");
   app.add_option("--hop-kib", hop_kib, "what is sent in one go");
   app.add_option("--kill", killed, "relays that die half way");
+  app.add_option("--slices", slices, "of the object, 1 or 2")->check(CLI::Range(1, 2));
   bool waiting = false;
   app.add_flag("--waiting", waiting, "all Gets start before the Put");
   app.add_flag("--cold", cold, "nothing was measured before");
@@ -65,6 +67,7 @@ int main(int argc, char** argv) {
       plan.links.hop_bytes = hop_kib << 10;
       plan.receivers = n;
       plan.size_bytes = static_cast<uint64_t>(mib * (1 << 20));
+      plan.slices = slices;
       plan.measured = !cold;
       plan.waiting = waiting;
       plan.relays_killed = killed;

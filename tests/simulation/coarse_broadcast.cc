@@ -26,8 +26,6 @@ using directory::ToProto;
 
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 constexpr int kNobody = -1;
-// As clients do (PutOptions.slices).
-constexpr uint64_t kLeastSlicedBytes = uint64_t{4} << 20;
 
 class CoarseWorld {
  public:
@@ -421,7 +419,7 @@ void CoarseWorld::KillRelays() {
 
 // Node 0 puts the object; nodes [1, last) get it at one instant.
 void CoarseWorld::Broadcast(const ObjectId& id, uint64_t size, int last, bool waiting) {
-  slices_ = size >= kLeastSlicedBytes ? kSlices : 1;
+  slices_ = plan_.slices;
   const uint64_t hops = size / plan_.links.hop_bytes;
   hops_ = {hops / slices_, slices_ == kSlices ? hops / kSlices : 0};
   for (Node& node : nodes_) node.hops = {};

@@ -1,7 +1,7 @@
 // One broadcast among thousands of nodes: the production DirectoryCore and its planner, with a
 // coarse model of nodes and links. Nodes execute the assignments of the core and send the reports
 // of real nodes. Bytes move in hops of `hop_bytes`; a link sends one hop at a time, to its
-// receivers in turn. Large objects have two slices. A node has no other parts (no sockets, no
+// receivers in turn. A node has no other parts (no sockets, no
 // memory, no bytes), so that one process can simulate 10,000 nodes and 1 GiB. src/sim has worlds of
 // whole nodes.
 //
@@ -33,6 +33,8 @@ struct CoarsePlan {
   int receivers = 1000;
   // A multiple of hop_bytes.
   uint64_t size_bytes = 1 << 20;
+  // 1 or 2; with two, many receivers pull the object in two trees.
+  int slices = 1;
   // First a smaller object goes from one node to another, so that the shard has measured a link. If
   // false, the broadcast is the first transfer that the shard sees.
   bool measured = true;
