@@ -233,9 +233,10 @@ std::optional<double> LinkModel::FastRate() const {
   return nodes_.size() < 2 ? std::nullopt : nodes_.Quantile(0.75);
 }
 
-LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiver) {
+LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiver, Instant now) {
   const PairKey key = KeyOf(sender, receiver);
   auto [at, added] = pairs_.try_emplace(key);
+  at->second.link.used = now;
   if (!added) {
     by_age_.splice(by_age_.begin(), by_age_, at->second.age);
     return at->second.link;
@@ -264,7 +265,7 @@ LinkModel::LabelLink* LinkModel::ByLabels(const Endpoint& sender, const Endpoint
 void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
                               absl::Duration latency, Instant now) {
   if (latency <= absl::ZeroDuration()) return;
-  LeastLatency& pair = Touch(sender, receiver).latency;
+  LeastLatency& pair = Touch(sender, receiver, now).latency;
   pair.Add(latency, options_.forget_after, now);
   if (LabelLink* labels = ByLabels(sender, receiver)) {
     labels->latency.Add(latency, options_.forget_after, now);
@@ -284,7 +285,7 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
     assumed_rate_ = std::clamp(assumed_rate_, bytes_per_second, bytes_per_second * sharing);
     return;
   }
-  Link& link = Touch(sender, receiver);
+  Link& link = Touch(sender, receiver, now);
   // Old reports do not count in the median of three.
   if (!Fresh(link.rate, options_.forget_after, now).has_value()) link.rate = MiddleRate();
   double sample = bytes_per_second;
@@ -392,6 +393,19 @@ bool LinkModel::FarAcross(const Endpoint& a, const Endpoint& b, Nearness inner, 
   }
   return inside.has_value() && across.has_value() && *across > kFarLatency &&
          *across > kFarTimes * *inside;
+}
+
+absl::Duration LinkModel::ColdStart(const Endpoint& sender, const Endpoint& receiver,
+                                    Instant now) const {
+  const absl::Duration round_trip = ExpectedLatency(sender, receiver, now);
+  if (round_trip <= kFarLatency) return absl::ZeroDuration();
+  const auto pair = pairs_.find(KeyOf(sender, receiver));
+  if (pair != pairs_.end() && now - pair->second.link.used <= kConnectionKept) {
+    return absl::ZeroDuration();
+  }
+  const double in_flight = ExpectedRate(sender, receiver, now) * absl::ToDoubleSeconds(round_trip);
+  const double doublings = std::max(0.0, std::log2(in_flight / kFirstWindowBytes));
+  return (kHandshakeTrips + doublings) * round_trip;
 }
 
 }  // namespace phalanx::directory

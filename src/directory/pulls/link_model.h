@@ -142,6 +142,10 @@ class LinkModel {
   // Returns true if round trips between the two, which are on different sides of that boundary,
   // were measured to be much longer than inside.
   bool FarAcross(const Endpoint& a, const Endpoint& b, Nearness inner, Instant now) const;
+  // The time that a pull over a long round trip loses because it needs a new connection: the
+  // handshake, and the round trips in which TCP finds the rate of the link. Zero if the two have
+  // kept a connection since their last pull, or are near each other.
+  absl::Duration ColdStart(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
 
   size_t pairs() const { return pairs_.size(); }
 
@@ -175,6 +179,7 @@ class LinkModel {
   struct Link {
     MiddleRate rate;
     LeastLatency latency;
+    Instant used;  // by the last pull
   };
   struct LabelLink {
     SmoothRate rate;
@@ -241,7 +246,7 @@ class LinkModel {
                     Instant now);
   // The most that the node did since then without that peer; 0 if it is not known.
   double CanDo(uint64_t node, uint64_t without, Instant since, std::optional<bool> sent = {}) const;
-  Link& Touch(const Endpoint& sender, const Endpoint& receiver);
+  Link& Touch(const Endpoint& sender, const Endpoint& receiver, Instant now);
   LabelLink* ByLabels(const Endpoint& sender, const Endpoint& receiver);
   static PairKey KeyOf(const Endpoint& sender, const Endpoint& receiver) {
     return {sender.node.node, receiver.node.node};
@@ -258,6 +263,13 @@ class LinkModel {
   // A round trip across a boundary is long above this, and above so many of those inside.
   static constexpr absl::Duration kFarLatency = absl::Milliseconds(5);
   static constexpr int kFarTimes = 4;
+
+  // Nodes keep an idle connection so long (DataPlaneOptions::idle_timeout), with a margin.
+  static constexpr absl::Duration kConnectionKept = absl::Minutes(4);
+  // Dialing and the handshake of the data plane.
+  static constexpr int kHandshakeTrips = 3;
+  // TCP's initial window (RFC 6928), which doubles in every round trip.
+  static constexpr double kFirstWindowBytes = 14600;
 
   const Options options_;
   absl::flat_hash_map<PairKey, Pair> pairs_;

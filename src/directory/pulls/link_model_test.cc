@@ -1,5 +1,7 @@
 #include "src/directory/pulls/link_model.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -315,6 +317,33 @@ TEST(LinkModelTest, ABoundaryWithinABuildingIsNotFar) {
   model.RecordLatency(At(1, "a"), At(2, "a"), absl::Microseconds(50), kStart);
   model.RecordLatency(At(1, "a"), At(3, "b"), absl::Milliseconds(2), kStart);
   EXPECT_FALSE(model.FarAcross(At(1, "a"), At(3, "b"), Nearness::kZone, kStart));
+}
+
+// 100 MB/s and 146 ms: 14.6 MB in flight are 1,000 initial windows.
+TEST(LinkModelTest, ANewConnectionOverALongRoundTripCostsItsStart) {
+  LinkModel model;
+  const Endpoint a = At(1, "a"), b = At(2, "b");
+  const absl::Duration round_trip = absl::Milliseconds(146);
+  for (int i = 0; i < 3; ++i) {
+    model.RecordLatency(a, b, round_trip, kStart);
+    model.RecordRate(a, b, 100e6, 1, kStart);
+  }
+  const double trips = 3 + std::log2(1000);
+  EXPECT_EQ(model.ColdStart(a, b, kStart), absl::ZeroDuration()) << "the connection is there";
+  EXPECT_EQ(model.ColdStart(a, At(3, "b"), kStart), trips * round_trip) << "as between the zones";
+  EXPECT_EQ(model.ColdStart(b, a, kStart), absl::ZeroDuration()) << "nothing is known of that way";
+  const Instant later = kStart + absl::Seconds(241);
+  EXPECT_EQ(model.ColdStart(a, b, later), trips * round_trip) << "it was idle for too long";
+  model.RecordLatency(a, b, 2 * round_trip, later);
+  EXPECT_EQ(model.ColdStart(a, b, later), absl::ZeroDuration());
+}
+
+TEST(LinkModelTest, ANewConnectionToANearNodeCostsNothing) {
+  LinkModel model;
+  for (uint64_t i = 1; i < 10; ++i) {
+    model.RecordLatency(At(i, "a"), At(i + 1, "b"), absl::Milliseconds(4), kStart);
+  }
+  EXPECT_EQ(model.ColdStart(At(1, "a"), At(9, "b"), kStart), absl::ZeroDuration());
 }
 
 TEST(PlaceTest, NearnessIsTheInnermostSharedLabel) {

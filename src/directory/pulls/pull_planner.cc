@@ -231,8 +231,9 @@ Instant PullPlanner::EstimateFinish(const RelayTree& tree, const Member& sender,
   const Instant sender_finish = sender.complete() ? now : FinishOf(tree, sender, relay, rate, now);
   const double bytes = tree.Missing(receiver);
   const double share = ShareOf(sender, receiver, rate, sharing, now);
-  const Instant finish =
-      std::max(sender_finish + relay, now + round_trip + TransferTime(bytes, share));
+  const absl::Duration begins =
+      round_trip + links_.ColdStart(sender.endpoint, receiver.endpoint, now);
+  const Instant finish = std::max(sender_finish + relay, now + begins + TransferTime(bytes, share));
   // A receiver beyond the planned fan-out delays the other receivers and every member below them.
   const bool overloads = tree.fan_out() > 1 && sharers > tree.fan_out() && !receiver.slow_receiver;
   return overloads ? finish + TransferTime(bytes, rate) : finish;

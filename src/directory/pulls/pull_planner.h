@@ -11,12 +11,13 @@
 //      not count against the sender's one receiver inside;
 //   4. the sender from which the receiver finishes first,
 //        max(sender's own finish + L/2 + r * (receivers + 1) / B,
-//            now + L + bytes missing * (receivers + 1) / B)
-//      with L the round trip, of which a relay adds one way only, and r the bytes that a relay
-//      forwards at a time. This gives one receiver per sender for large objects and several for
-//      small ones, and at least as many as the waiting receivers need (ExpectReceivers). Among
-//      equals the least busy, then a complete copy before a partial one, the shallowest, the
-//      earliest. Until the first measurement L and B are assumed (LinkModel).
+//            now + L + c + bytes missing * (receivers + 1) / B)
+//      with L the round trip, of which a relay adds one way only, c what a new connection over a
+//      long one costs (LinkModel::ColdStart), and r the bytes that a relay forwards at a time. This
+//      gives one receiver per sender for large objects and several for small ones, and at least as
+//      many as the waiting receivers need (ExpectReceivers). Among equals the least busy, then a
+//      complete copy before a partial one, the shallowest, the earliest. Until the first
+//      measurement L and B are assumed (LinkModel).
 // A sender is never downstream of its receiver. If every other sender has failed the receiver, the
 // scheduler takes the receiver's own receivers away: they may reach the sender that failed it.
 //

@@ -324,6 +324,23 @@ TEST(BroadcastPlannerTest, ASilentSenderIsLeftAtOnceUnlessItIsInAnotherZone) {
   }
 }
 
+TEST(BroadcastPlannerTest, AFarObjectComesOverAConnectionThatExists) {
+  for (const int warm : {0, 1, 2}) {
+    Harness h;
+    const auto a = UpMany(h, 3, "a", {{"zone", "a"}});
+    const NodeKey b = h.Up("b", {{"zone", "b"}});
+    Measure(h, a[0], a[1], 1e8, absl::Milliseconds(1));
+    Measure(h, a[warm], b, 1e8, absl::Milliseconds(145), 3);
+    h.Create(a[0], x, {.size = 256 * kMiB, .complete = true});
+    for (int i : {1, 2}) {
+      h.Want(a[i], x);
+      h.Finish(a[i], x);
+    }
+    h.Want(b, x);
+    EXPECT_EQ(h.SenderOf(b, x), a[warm]) << warm;
+  }
+}
+
 // a -> b -> c -> d: the two far links have gaps of three round trips each.
 TEST(BroadcastPlannerTest, TheGapsOfTwoFarLinksAddUp) {
   for (const absl::Duration silence : {absl::Milliseconds(500), absl::Milliseconds(700)}) {

@@ -59,9 +59,10 @@ struct DataPlaneOptions {
   // on. Longer than a round trip to any peer takes; a handshake is one.
   absl::Duration connect_patience() const { return connect_timeout / 8; }
   // An accepted connection is closed after these times if it has not finished the handshake, or has
-  // no request.
+  // no request. Over a long round trip an idle connection is worth seconds: TCP knows the rate of
+  // the link, and a new connection has to find it.
   absl::Duration handshake_timeout = absl::Seconds(5);
-  absl::Duration idle_timeout = absl::Seconds(60);
+  absl::Duration idle_timeout = absl::Minutes(5);
   // Bytes per second over all pushes; 0 means no limit.
   double max_egress = 0;
   int max_pushes = 1024;
