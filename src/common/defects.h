@@ -116,7 +116,15 @@ namespace phalanx {
   X(kCutHoldsUpGets, "cut-holds-up-gets")                           \
   X(kPullRelayNotReplaced, "pull-relay-not-replaced")               \
   X(kPullRelayLeftBehind, "pull-relay-left-behind")                 \
-  X(kRingAcrossCut, "ring-across-cut")
+  X(kRingAcrossCut, "ring-across-cut")                              \
+  /* Jobs: their members. */                                        \
+  X(kOldLifeEndsNewLife, "old-life-ends-new-life")                  \
+  X(kRankGivenTwice, "rank-given-twice")                            \
+  X(kLifeReusedAfterRestart, "life-reused-after-restart")           \
+  X(kDeathNotTold, "death-not-told")                                \
+  X(kFencedMemberRevived, "fenced-member-revived")                  \
+  X(kReplacedLifeContinues, "replaced-life-continues")              \
+  X(kMemberForgottenAtRestart, "member-forgotten-at-restart")
 
 enum class Defect {
   kNone,
