@@ -18,6 +18,7 @@ using internal::CheckId;
 namespace local = object_store::local;
 
 static_assert(kMaxObjectReferences == kMaxReferences);
+static_assert(kMaxObjectCopies == kMaxCopies);
 
 // Sends the ids in as many messages as they need.
 template <typename Message>

@@ -15,6 +15,7 @@
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/copies_simulation.h"
 #include "src/sim/workloads/cut_simulation.h"
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
@@ -39,6 +40,7 @@ struct Flags {
   bool cut_gets = false;
   bool lifetimes = false;
   bool broadcasts = false;
+  bool copies = false;
   bool deletes = false;
   bool halves = false;
   std::string focus = "anything";
@@ -111,6 +113,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   if (flags.broadcasts) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
+  if (flags.copies) return RunPlan(seed, DrawCopiesPlan(seed), RunCopiesSimulation, flags);
   if (flags.cuts) return RunPlan(seed, DrawCutPlan(seed), RunCutSimulation, flags);
   if (flags.cut_gets) return RunPlan(seed, DrawTransferCutPlan(seed), RunCutSimulation, flags);
   if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
@@ -188,6 +191,7 @@ int main(int argc, char** argv) {
   app.add_flag("--moves", flags.moves, "simulate reductions whose slots move to other copies");
   app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
+  app.add_flag("--copies", flags.copies, "simulate copies on several hosts");
   app.add_flag("--cuts", flags.cuts,
                "simulate reductions among nodes that cannot reach each other");
   app.add_flag("--cut-gets", flags.cut_gets,

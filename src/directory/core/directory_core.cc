@@ -84,10 +84,13 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
                expiries},
               listeners),
       drains(context, nodes, outbox, objects),
+      copies({context, nodes, outbox, gate, objects}),
+      orders(drains, copies),
       pulls({context, nodes, outbox, gate, objects, tombstones, failures, inline_cache,
              placement_table},
-            drains),
-      placements({context, nodes, outbox, gate, objects, tombstones, losses, placement_table}),
+            orders),
+      placements(
+          {context, nodes, outbox, gate, objects, tombstones, losses, placement_table, copies}),
       requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures,
                 placement_table, expiries, objects, pulls, drains, placements, reductions}),
       reductions({context, nodes, outbox, gate, objects, tombstones, failures, hold_sets,
@@ -95,7 +98,7 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
                  requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
       report({context, nodes, hold_sets, tombstones, requests.delete_waits(), inline_cache,
-              placement_table, objects, pulls, reductions}) {
+              placement_table, copies, objects, pulls, reductions}) {
   // Last: the table refers to the components above it, which are constructed after it.
   listeners = {&pulls, &reductions, &drains, &placements};
 }
@@ -130,9 +133,11 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
     drains.SessionBegins(node);
     reductions.SessionBegins(key);
     placement_table.SessionBegins(key);
+    copies.SessionBegins(key);
   }
   node.info = info;
   node.endpoint = Endpoint{key, Locality::FromNode(info)};
+  node.host = HostOf(info);
   node.session = nodes.NewSession();
   node.connected = true;
   node.last_heard = context.now;
@@ -160,6 +165,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   // After the copies: the plan moves the node's folds to the other holders of their sources.
   reductions.NodeDown(key);
   placement_table.NodeDown(key);
+  copies.SessionBegins(key);
   nodes.EndRemove();
 }
 
@@ -172,6 +178,7 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
   if (!connected) return;
   // The node may have room for an object that no other node could take.
   drains.RetryAll();
+  copies.RetryAll();
   reductions.NodeConnected();
 }
 
@@ -359,6 +366,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   reductions.SessionRegistered(node.key);
   placement_table.NodeJoined(node.key, node.info.name());
   drains.RetryAll();
+  copies.RetryAll();
   requests.delete_waits().SessionRegistered(node.key);
   // A node that was out of touch for a lease can have missed a Delete that this shard has not
   // learned of yet.
@@ -379,6 +387,7 @@ void DirectoryCore::Impl::Tick() {
   objects.Tick();
   reductions.Tick();
   tombstones.Expire();
+  copies.Tick();
   pulls.Tick();
 }
 
@@ -394,6 +403,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   Instant next = hold_sets.NextDeadline();
   // A walk that the last turn did not finish continues at once.
   if (placement_table.walking()) next = std::min(next, context.now);
+  next = std::min(next, copies.NextDeadline());
   next = std::min(next, gate.NextDeadline());
   // What the last turn left over is due now: a deadline in the past would look like a pause.
   next = std::min(next, std::max(expiries.NextDeadline(), context.now));
@@ -452,9 +462,10 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 absl::Status DirectoryCore::Impl::CheckInvariants() const {
   for (const absl::Status& status :
        {objects.CheckInvariants(), pulls.CheckInvariants(), reductions.CheckInvariants(),
-        drains.CheckInvariants(), hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
-        tombstones.CheckInvariants(), requests.delete_waits().CheckInvariants(),
-        losses.CheckInvariants(), failures.CheckInvariants(), gate.CheckInvariants()}) {
+        drains.CheckInvariants(), copies.CheckInvariants(), hold_sets.CheckInvariants(),
+        placement_table.CheckInvariants(), tombstones.CheckInvariants(),
+        requests.delete_waits().CheckInvariants(), losses.CheckInvariants(),
+        failures.CheckInvariants(), gate.CheckInvariants()}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -3,7 +3,7 @@
 //
 //                         DirectoryCore::Impl (router)
 //     ┌───────────┬───────────┬─────┴──────┬──────────────┬──────────────┐
-//   requests    holds      report      placements      drains       reductions
+//   requests    holds      report      placements  drains, copies   reductions
 //     └───────────┴───────────┴─────┬──────┴──────────────┴──────────────┘
 //                                 pulls
 //                                   │   (ObjectPulls, ObjectReductions, ObjectDrains,
@@ -34,6 +34,7 @@
 #include "src/directory/objects/object_requests.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/placement/copy_keeper.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"
 #include "src/directory/placement/placement_table.h"
@@ -41,6 +42,30 @@
 #include "src/directory/reductions/reduction_manager.h"
 
 namespace phalanx::directory {
+
+// What the pulls report, to drains and to the copy keeper.
+class OrderListeners final : public PullListener {
+ public:
+  OrderListeners(DrainManager& drains, CopyKeeper& copies) : drains_(drains), copies_(copies) {}
+  void OnRefused(Object& object, const NodeKey& node) override {
+    drains_.OnRefused(object, node);
+    copies_.OnRefused(object.id, node);
+  }
+  void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan) override {
+    copies_.OnOrderRefused(id, node, plan);
+  }
+  void OnReported(Object& object, const NodeKey& node, PlanId plan, bool primary) override {
+    copies_.OnReported(object, node, plan, primary);
+  }
+  void OnRoomFreed() override {
+    drains_.OnRoomFreed();
+    copies_.RetryAll();
+  }
+
+ private:
+  DrainManager& drains_;
+  CopyKeeper& copies_;
+};
 
 struct DirectoryCore::Impl {
   Impl(const DirectoryOptions& options, Instant start, Random random);
@@ -88,6 +113,8 @@ struct DirectoryCore::Impl {
   ObjectListeners listeners;
   ObjectTable objects;
   DrainManager drains;
+  CopyKeeper copies;
+  OrderListeners orders;
   PullScheduler pulls;
   PlacementManager placements;
   ObjectRequests requests;

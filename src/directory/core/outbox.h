@@ -55,6 +55,8 @@ class Outbox {
   // node reports whether it has the object and fetches nothing.
   void SendFetch(const NodeKey& to, const ObjectId& id, PlanId plan, bool keep,
                  bool only_confirm = false);
+  // A primary copy on the node becomes a secondary one.
+  void SendRelease(const NodeKey& to, const ObjectId& id, PlanId plan);
   // The node need not carry out its Fetch of this plan any more.
   void SendFetchEnd(const NodeKey& to, const ObjectId& id, PlanId plan);
   // The object is no longer reference-counted.

@@ -10,6 +10,7 @@
 #include "src/directory/core/status_counters.h"
 #include "src/directory/deletions/delete_waits.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/copy_keeper.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
@@ -27,6 +28,7 @@ class StatusReport {
     const DeleteWaits& delete_waits;
     const InlineCache& inline_cache;
     const PlacementTable& placements;
+    const CopyKeeper& copies;
     const ObjectTable& objects;
     const PullScheduler& pulls;
     const ReductionManager& reductions;

@@ -58,6 +58,9 @@ inline constexpr size_t kMaxNamedNodes = 256;
 // Peers in a Probe or ProbeReport, and those that a node tries at a time.
 inline constexpr size_t kMaxProbedPeers = 64;
 inline constexpr size_t kMaxNamedNodeBytes = 256;
+// The stamp of the mark that the creator of an object sends with it: every stamp that a shard mints
+// is greater.
+inline constexpr uint64_t kCreatorStamp = 1;
 
 // Rejects bytes that are not exactly 20, or all zero.
 absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);

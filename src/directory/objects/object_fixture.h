@@ -70,6 +70,7 @@ class FakePlacements final : public ObjectPlacements {
  public:
   void OnAdopted(const Object&) override { ++adopted; }
   void OnReturned(const Object&) override {}
+  void OnCopiesChanged(const Object&) override {}
   void OnPolicyRegistered(const Object&, const NodeKey& node, const PlacementPolicy&) override {
     policies.push_back(node);
   }

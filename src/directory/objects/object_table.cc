@@ -171,6 +171,7 @@ void ObjectTable::CompleteCopy(Object& object, const NodeKey& key, CopyState sta
   if (!object.copies.at(key).unconfirmed()) listeners_.placements->OnCopyConfirmed(object, key);
   standbys_.SupersedeAll(object);
   listeners_.drains->OnCopiesChanged(object);
+  listeners_.placements->OnCopiesChanged(object);
 }
 
 void ObjectTable::ConfirmCopy(Object& object, Copy& copy) {
@@ -195,6 +196,7 @@ void ObjectTable::RemoveCopy(Object& object, const NodeKey& key) {
   if (Node* node = nodes_.Find(key)) --node->copies;
   UnlinkNodeIfUnused(key, object);
   listeners_.drains->OnCopiesChanged(object);
+  listeners_.placements->OnCopiesChanged(object);
 }
 
 void ObjectTable::AwaitFinalReports(Object& object) {
@@ -296,6 +298,7 @@ void ObjectTable::ForgetGeneration(Object& object) {
   // Bytes of a generation that is given up must not answer a Want for the next one.
   DropInline(object);
   listeners_.drains->OnCopiesChanged(object);
+  listeners_.placements->OnCopiesChanged(object);
 }
 
 bool ObjectTable::MustLearnAbout(const ObjectId& id) const {
@@ -528,6 +531,7 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m) {
       ValidateInline(announced.info.size_bytes, m.complete(), m.has_inline(), m.inline_bytes()));
   announced.complete = m.complete();
   if (m.has_inline()) announced.inline_bytes = &m.inline_bytes();
+  PHALANX_ASSIGN_OR_RETURN(announced.policy, ParsePolicy(m.mark()));
   return announced;
 }
 
@@ -573,12 +577,17 @@ absl::Status ObjectTable::FinishCreate(Object& object, Node& node, Announcement 
     object.EraseStandby(generation, node.key);
     Adopt(object, node, generation, std::move(announced.info), announced.complete,
           /*notify=*/true);
+    if (announced.policy.stamp != 0) {
+      object.copies.at(node.key).registered_stamp = announced.policy.stamp;
+      listeners_.placements->OnPolicyRegistered(object, node.key, announced.policy);
+    }
   } else {
     standbys_.Add(object, node,
                   Standby{.generation = generation,
                           .node = node.key,
                           .info = std::move(announced.info),
-                          .complete = announced.complete});
+                          .complete = announced.complete,
+                          .policy = announced.policy});
   }
   if (object.IsAdopted(generation) && announced.inline_bytes != nullptr)
     CacheInline(object, *announced.inline_bytes);

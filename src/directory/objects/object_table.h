@@ -60,6 +60,7 @@ struct Announcement {
   ObjectInfo info;
   bool complete = false;
   const std::string* inline_bytes = nullptr;  // into the message; nullptr if it has none
+  PlacementPolicy policy = {};                // that the creator wants
 };
 absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m);
 

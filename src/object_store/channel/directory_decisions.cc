@@ -243,6 +243,7 @@ void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(fetch.object_id());
   if (!id.ok()) return;
   if (fetch.end()) return OnFetchEnd(*id, fetch.plan_id());
+  if (fetch.release()) return OnRelease(*id, fetch.plan_id());
   Copy* copy = table_.Complete(*id);
   if (copy == nullptr || copy->standing != Standing::kAdopted) {
     if (!fetch.only_confirm()) runner_.Fetch(*id, fetch.keep(), fetch.plan_id());
@@ -261,6 +262,14 @@ void DirectoryDecisions::OnFetchEnd(const ObjectId& id, PlanId order) {
   // It was fetched for other nodes, so it is worth less than what clients of this node have read.
   Copy* copy = table_.Complete(id);
   if (copy != nullptr && !copy->reads.any) table_.MakeOldest(copy);
+}
+
+void DirectoryDecisions::OnRelease(const ObjectId& id, PlanId order) {
+  Copy* copy = table_.Complete(id);
+  if (copy == nullptr || copy->standing != Standing::kAdopted) return;
+  turns_.Touch(id);
+  table_.MakeSecondary(copy);
+  reporter_.ReportComplete(*copy, order);
 }
 
 // The mark of a copy that is gone is never registered again.

@@ -36,6 +36,7 @@ class DirectoryDecisions {
   void OnDeliver(const v1::Deliver& deliver);
   void OnFetch(const v1::Fetch& fetch);
   void OnFetchEnd(const ObjectId& id, PlanId order);
+  void OnRelease(const ObjectId& id, PlanId order);
   void OnGone(const v1::Gone& gone);
   void OnEvictReply(const v1::EvictReply& reply);
   void OnSticky(int shard, const v1::Sticky& sticky);

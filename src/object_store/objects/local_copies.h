@@ -23,13 +23,16 @@
 namespace phalanx::object_store {
 
 inline CopyTraits TraitsOf(const PutOptions& options) {
-  return {options.metadata,
-          options.reduced_from,
-          options.asked_for,
-          options.refers_to,
-          options.owned,
-          options.name,
-          options.ttl <= kMaxTtl ? options.ttl : absl::InfiniteDuration()};
+  CopyTraits traits{options.metadata,
+                    options.reduced_from,
+                    options.asked_for,
+                    options.refers_to,
+                    options.owned,
+                    options.name,
+                    options.ttl <= kMaxTtl ? options.ttl : absl::InfiniteDuration()};
+  traits.copies = options.copies;
+  traits.scope = options.scope;
+  return traits;
 }
 
 class LocalCopies {

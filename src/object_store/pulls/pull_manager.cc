@@ -154,11 +154,12 @@ void PullManager::Withdraw(const ObjectId& id, const Generation& generation,
 }
 
 void PullManager::Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end,
-                         bool complete) {
+                         bool complete, bool keep) {
   v1::PullReport* report = Send(id).mutable_pull_report();
   SetSubject(id, transfer.generation, report);
   report->set_plan_id(transfer.source.plan);
   report->set_complete(complete);
+  report->set_primary(complete && keep);
   const net::PullOutcome& outcome = end.outcome;
   report->set_code(complete ? 0 : static_cast<int>(outcome.status.code()));
   if (!complete) report->set_message(std::string(outcome.status.message()));
@@ -298,6 +299,7 @@ void PullManager::StartNext(const ObjectId& id, Pull& pull) {
       SetSubject(id, pull.target->generation, report);
       report->set_plan_id(pull.confirm_plan);
       report->set_complete(true);
+      report->set_primary(pull.keep);
     }
     Finish(id, pull);
     return;
@@ -515,13 +517,13 @@ void PullManager::OnPullDone(const ObjectId& id, PullEnd end) {
     end.outcome.status = absl::CancelledError("the generation was dropped meanwhile");
   }
   // With another plan under way this report ends nothing at the shard; it only measures the link.
-  Report(id, transfer, end, complete && pull->next.empty());
+  Report(id, transfer, end, complete && pull->next.empty(), pull->keep);
   if (complete) {
     if (!pull->next.empty()) {
       // The shard goes by its latest plan, which found nothing left to do.
       transfer.source = pull->next.back();
       end.outcome = net::PullOutcome();
-      Report(id, transfer, end, true);
+      Report(id, transfer, end, true, pull->keep);
     }
     Finish(id, *pull);
   } else if (!pull->needed()) {

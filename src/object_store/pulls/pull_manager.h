@@ -218,7 +218,8 @@ class PullManager {
   v1::NodeMessage& Send(const ObjectId& id);
   void SendWant(const ObjectId& id, Pull& pull);
   void SendUnwant(const ObjectId& id, Pull& pull);
-  void Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end, bool complete);
+  void Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end, bool complete,
+              bool keep);
   // Sends the Want again, now with no_room_for.
   void Park(const ObjectId& id, Pull& pull);
   void Withdraw(const ObjectId& id, const Generation& generation, absl::string_view why);

@@ -68,6 +68,10 @@ absl::Status PutRequests::Check(const PutOptions& options, uint64_t size) const 
         absl::StrCat("object ", options.id.hex(), ": a time to live of ",
                      absl::FormatDuration(options.ttl), "; it must be positive"));
   }
+  if (options.copies > kMaxCopies) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "object ", options.id.hex(), ": ", options.copies, " copies; at most ", kMaxCopies));
+  }
   if (size > kMaxObjectBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));

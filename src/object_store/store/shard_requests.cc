@@ -56,6 +56,7 @@ void ShardRequests::Send(const Request& request) {
     for (const std::string& node : broadcast->options.nodes) out->add_nodes(node);
     out->set_sticky(broadcast->options.sticky);
     out->set_stop(broadcast->options.stop);
+    out->set_copies(broadcast->options.copies);
     // In a new session the shard must tell a repeated request from a new one: only a new one makes
     // the object sticky again after a stop.
     out->set_begun(broadcast->begun);
@@ -141,6 +142,8 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
   stat.named_complete = reply.named_complete();
   stat.named_without_room = reply.named_without_room();
   stat.named_bytes = reply.named_bytes();
+  stat.copies_wanted = reply.copies_wanted();
+  stat.copies_there = reply.copies_there();
   requests_.Answer<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
+#include "src/directory/core/validate.h"
 #include "src/object_store/channel/copy_reporter.h"
 #include "src/object_store/channel/directory_decisions.h"
 #include "src/object_store/channel/hold_reporter.h"
@@ -46,6 +47,9 @@ struct Store::Impl final : public MemoryUser {
   void OnTimer();
 
   // ---- requests
+  // Returns a callback that waits for the copies before it calls `done`.
+  PutDone AwaitCopies(ClientId client, const ObjectId& id, uint32_t copies, Instant deadline,
+                      PutDone done);
   void HandOutAnswers();
   // Without calling back.
   void CancelRequest(Request& request);
@@ -238,6 +242,21 @@ void Store::Impl::RequestEviction(Copy* copy) {
 
 // ------------------------------------------------------------------------------------ requests
 
+PutDone Store::Impl::AwaitCopies(ClientId client, const ObjectId& id, uint32_t copies,
+                                 Instant deadline, PutDone done) {
+  return [this, client, id, copies, deadline,
+          done = std::move(done)](absl::StatusOr<PutResult> put) mutable {
+    if (!put.ok()) return done(std::move(put));
+    BroadcastOptions options;
+    options.copies = copies;
+    auto placed = [put, done = std::move(done)](const absl::StatusOr<int>& hosts) mutable {
+      done(hosts.ok() ? put : hosts.status());
+    };
+    shard_requests_.Start(client, id, deadline,
+                          BroadcastPart{std::move(options), std::move(placed)});
+  };
+}
+
 void Store::Impl::HandOutAnswers() {
   for (const RequestId id : requests_.TakeAnswers()) {
     Request* request = requests_.Find(id);
@@ -379,6 +398,10 @@ void Store::HandOutAnswers() {
 
 RequestId Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone done) {
   Turn turn(impl_->turns_);
+  if (options.wait_for_copies && options.copies > 0) {
+    done =
+        impl_->AwaitCopies(client, options.id, options.copies, options.deadline, std::move(done));
+  }
   return impl_->puts_.Put(client, std::move(options), std::move(bytes), std::move(done));
 }
 
@@ -392,8 +415,15 @@ absl::Status Store::Publish(ClientId client, WriterId writer, uint64_t n) {
   return impl_->puts_.Publish(client, writer, n);
 }
 
-void Store::Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done) {
+void Store::Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done,
+                 bool wait_for_copies) {
   Turn turn(impl_->turns_);
+  const PutRequests::Writer* open =
+      wait_for_copies ? impl_->puts_.FindWriter(client, writer) : nullptr;
+  if (open != nullptr && open->copy->traits.copies > 0) {
+    done = impl_->AwaitCopies(client, open->copy->id, open->copy->traits.copies,
+                              impl_->executor_.Now() + open->timeout, std::move(done));
+  }
   impl_->puts_.Seal(client, writer, wait_for_adoption, std::move(done));
 }
 
@@ -555,7 +585,12 @@ std::vector<Store::CopyInfo> Store::Copies() const {
                       {},
                       copy->traits.name});
     const v1::StickyMark* sticky = impl_->stickies_.Find(copy->id, copy->generation);
-    if (sticky != nullptr) copies.back().sticky = *sticky;
+    if (sticky != nullptr) {
+      copies.back().sticky = *sticky;
+    } else if (copy->traits.copies > 0) {
+      copies.back().sticky.set_stamp(directory::kCreatorStamp);
+      copies.back().sticky.set_copies(copy->traits.copies);
+    }
   }
   return copies;
 }

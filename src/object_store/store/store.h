@@ -63,7 +63,8 @@ class Store {
   // NotFound if the client has no such writer.
   absl::Status Publish(ClientId client, WriterId writer, uint64_t n);
   // All bytes are final. REQUIRES: the client cannot write any more.
-  void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
+  void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done,
+            bool wait_for_copies = false);
   absl::Status Abort(ClientId client, WriterId writer);
   // Announces the generation again, with the version of the reduction that computed it: a shard
   // that has restarted knows the copy from the registration, but not its version. Does nothing if

@@ -130,6 +130,7 @@ void StoreRegistrant::RegisterCopy(int shard, Copy* copy) {
   if (sticky != nullptr && !DefectActive(Defect::kStickyForgottenAtRestart)) {
     *out->mutable_sticky() = *sticky;
   }
+  if (DefectActive(Defect::kCopiesForgottenAtRestart)) out->mutable_sticky()->clear_copies();
   // The pull continues: with the sender's name the shard lists the pair and makes no new plan.
   const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
   if (sender) directory::ToProto(*sender, out->mutable_sender());
