@@ -339,6 +339,8 @@ phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, s
 /* Asks for primary copies on so many different hosts, and ends when they are there (client.h). The
  * copies are made also after the call is cancelled or freed. The result is the number of hosts. */
 phx_call* phx_replicate(phx_client* client, const char* id, int copies, int64_t timeout);
+/* Frees all objects of the scope, and of those with its name and a smaller number (client.h). */
+phx_call* phx_end_scope(phx_client* client, const char* name, uint64_t number, int64_t timeout);
 /* Nodes that join later no longer get the object. */
 phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_broadcast_progress_of(phx_client* client, const char* id, const char* names, size_t n,

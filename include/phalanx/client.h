@@ -201,6 +201,10 @@ struct GetOptions {
     kFail,  // DataLoss that names the node of the last copy
   };
   OnLost on_lost = OnLost::kWait;
+  // The scope that the object was put into, if the caller knows it: the call ends with NotFound
+  // when the scope ends, and at once if it has ended. Without it, a Get of an object that was freed
+  // with its scope waits like one of an id that no client has put.
+  Scope scope = {};
 };
 
 // Reads an object from its beginning while it arrives. The bytes are provisional until Next returns
@@ -484,6 +488,15 @@ class Client : public std::enable_shared_from_this<Client> {
                                        absl::Duration timeout = absl::Seconds(30));
   // Fetches a copy to this node. The copy is not evicted while the Buffer exists.
   Future<Buffer> Pin(const ObjectId& id, GetOptions options = {}) { return Get(id, options); }
+
+  // Ends a scope, and all scopes with its name and smaller numbers: their objects are freed on all
+  // nodes, whether or not they are held; buffers that clients have stay valid. Returns when every
+  // node that is in touch with the directory has dropped its copies. From then on, for ten minutes
+  // at least, Puts into these scopes and Gets that name one (GetOptions::scope) are refused. No
+  // tombstone is kept for an object. A scope that no object is in can be ended, too.
+  // InvalidArgument, DeadlineExceeded (the text names the shards that have not answered; call
+  // again).
+  Future<Done> EndScope(const Scope& scope, absl::Duration timeout = absl::Seconds(30));
 
   // ---- names
   // Returns the id of a name in the client's namespace, or in another one: the same id in every

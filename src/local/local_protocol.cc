@@ -381,6 +381,12 @@ struct Fields {
     a.U32(m.copies);
     a.Span(m.timeout);
   }
+  template <typename M>
+  void Visit(EndScope*, M& m) {
+    a.U64(m.request);
+    a.InScope(m.scope);
+    a.Span(m.timeout);
+  }
 
   // The fields up to the message are the same in every version, so that another version can read
   // the refusal.

@@ -305,9 +305,18 @@ struct Replicate {
   Timeout timeout = absl::InfiniteDuration();
 };
 
+// All objects of the scope, and of those with its name and a smaller number, are freed. Answered by
+// Counted (0) when every node that is in touch has dropped its copies, or by Failed.
+struct EndScope {
+  static constexpr uint8_t kKind = 41;
+  uint64_t request = 0;
+  Scope scope;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
 using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
                              Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
-                             Transit, Claim, Keep, Broadcast, Replicate>;
+                             Transit, Claim, Keep, Broadcast, Replicate, EndScope>;
 
 // ---------------------------------------------------------------------------- node to client
 

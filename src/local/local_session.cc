@@ -318,7 +318,7 @@ absl::Status LocalSession::On(const local::Get& get) {
   }
   requests_[get.request] = store_.Get(client_,
                                       GetOptions{get.id, Deadline(get.timeout), get.streaming,
-                                                 get.near, get.fail_when_lost, get.name},
+                                                 get.near, get.fail_when_lost, get.name, get.scope},
                                       std::move(events));
   return absl::OkStatus();
 }
@@ -446,6 +446,15 @@ absl::Status LocalSession::On(const local::Replicate& replicate) {
   BroadcastOptions options;
   options.copies = replicate.copies;
   StartBroadcast(replicate.request, replicate.id, std::move(options), replicate.timeout);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::EndScope& end) {
+  store_.EndScope(client_, end.scope, Deadline(end.timeout),
+                  [this, request = end.request](absl::Status done) {
+                    if (!done.ok()) return AnswerFailed(request, done);
+                    Answer(local::Counted{request, 0});
+                  });
   return absl::OkStatus();
 }
 

@@ -102,6 +102,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Stat& stat);
   absl::Status On(const local::Broadcast& broadcast);
   absl::Status On(const local::Replicate& replicate);
+  absl::Status On(const local::EndScope& end);
   absl::Status On(const local::Forget& forget);
   absl::Status On(const local::Leave& leave);
   absl::Status On(const local::Reduce& reduce);

@@ -18,6 +18,7 @@
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/scopes_simulation.h"
 #include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
@@ -73,6 +74,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   }
   if (defect >= Defect::kCopiesOnOneHost && defect <= Defect::kCopyReleasedTooSoon) {
     return RunCopiesSimulation(DrawCopiesPlan(seed));
+  }
+  if (defect >= Defect::kLatePutIntoEndedScope && defect <= Defect::kScopeAnsweredEarly) {
+    return RunScopesSimulation(DrawScopesPlan(seed));
   }
   if (defect == Defect::kMetadataNotCompared) {
     ReducePlanOfRun plan = DrawReducePlan(seed);

@@ -20,6 +20,7 @@
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/scopes_simulation.h"
 #include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
@@ -41,6 +42,7 @@ struct Flags {
   bool lifetimes = false;
   bool broadcasts = false;
   bool copies = false;
+  bool scopes = false;
   bool deletes = false;
   bool halves = false;
   std::string focus = "anything";
@@ -114,6 +116,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
   if (flags.copies) return RunPlan(seed, DrawCopiesPlan(seed), RunCopiesSimulation, flags);
+  if (flags.scopes) return RunPlan(seed, DrawScopesPlan(seed), RunScopesSimulation, flags);
   if (flags.cuts) return RunPlan(seed, DrawCutPlan(seed), RunCutSimulation, flags);
   if (flags.cut_gets) return RunPlan(seed, DrawTransferCutPlan(seed), RunCutSimulation, flags);
   if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
@@ -192,6 +195,7 @@ int main(int argc, char** argv) {
   app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
   app.add_flag("--copies", flags.copies, "simulate copies on several hosts");
+  app.add_flag("--scopes", flags.scopes, "simulate scopes of objects");
   app.add_flag("--cuts", flags.cuts,
                "simulate reductions among nodes that cannot reach each other");
   app.add_flag("--cut-gets", flags.cut_gets,

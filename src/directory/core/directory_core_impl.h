@@ -3,15 +3,15 @@
 //
 //                         DirectoryCore::Impl (router)
 //     ┌───────────┬───────────┬─────┴──────┬──────────────┬──────────────┐
-//   requests    holds      report      placements  drains, copies   reductions
+//   requests  holds, scopes  report    placements  drains, copies   reductions
 //     └───────────┴───────────┴─────┬──────┴──────────────┴──────────────┘
 //                                 pulls
 //                                   │   (ObjectPulls, ObjectReductions, ObjectDrains,
 //                                   ObjectPlacements: up)
 //                                objects
 //     ┌──────────┬──────────┬───────┴────┬──────────────┬─────────────────┐
-//   nodes     outbox      gate     tombstones,    losses, failures   hold sets, placement table
-//                                  expiries
+//   nodes     outbox      gate     tombstones,    losses, failures,  hold sets, placement table
+//                                  expiries       scope table
 //
 // An arrow down is a reference; the only way up is an interface. Included by directory_core.cc
 // alone.
@@ -40,31 +40,42 @@
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
+#include "src/directory/scopes/scope_manager.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
 
-// What the pulls report, to drains and to the copy keeper.
-class OrderListeners final : public PullListener {
- public:
-  OrderListeners(DrainManager& drains, CopyKeeper& copies) : drains_(drains), copies_(copies) {}
+// The components that order nodes to keep copies, and what the pulls report to both of them.
+struct KeepOrders final : public PullListener {
+  explicit KeepOrders(const CopyKeeper::Parts& parts)
+      : drains(parts.context, parts.nodes, parts.outbox, parts.objects), copies(parts) {}
+
   void OnRefused(Object& object, const NodeKey& node) override {
-    drains_.OnRefused(object, node);
-    copies_.OnRefused(object.id, node);
+    drains.OnRefused(object, node);
+    copies.OnRefused(object.id, node);
   }
   void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan) override {
-    copies_.OnOrderRefused(id, node, plan);
+    copies.OnOrderRefused(id, node, plan);
   }
   void OnReported(Object& object, const NodeKey& node, PlanId plan, bool primary) override {
-    copies_.OnReported(object, node, plan, primary);
+    copies.OnReported(object, node, plan, primary);
   }
   void OnRoomFreed() override {
-    drains_.OnRoomFreed();
-    copies_.RetryAll();
+    drains.OnRoomFreed();
+    copies.RetryAll();
   }
 
- private:
-  DrainManager& drains_;
-  CopyKeeper& copies_;
+  DrainManager drains;
+  CopyKeeper copies;
+};
+
+// Why there is no copy of an object, for nodes that want it.
+struct Absences {
+  explicit Absences(CoreContext& context) : losses(context), failures(context), scopes(context) {}
+
+  LossTable losses;
+  FailureTable failures;
+  ScopeTable scopes;
 };
 
 struct DirectoryCore::Impl {
@@ -105,21 +116,19 @@ struct DirectoryCore::Impl {
   RecoveryGate gate;
   InlineCache inline_cache;
   TombstoneTable tombstones;
-  LossTable losses;
-  FailureTable failures;
+  Absences absences;
   ExpiryQueue expiries;
   HoldSets hold_sets;
   PlacementTable placement_table;
   ObjectListeners listeners;
   ObjectTable objects;
-  DrainManager drains;
-  CopyKeeper copies;
-  OrderListeners orders;
+  KeepOrders orders;
   PullScheduler pulls;
   PlacementManager placements;
   ObjectRequests requests;
   ReductionManager reductions;
   HoldManager holds;
+  ScopeManager scopes;
   StatusReport report;
 };
 

@@ -101,6 +101,10 @@ void Outbox::SendFetchEnd(const NodeKey& to, const ObjectId& id, PlanId plan) {
   fetch.set_end(true);
 }
 
+void Outbox::SendScopeEnded(const NodeKey& to, const Scope& scope) {
+  ToProto(scope, Send(to).mutable_scope_ended()->mutable_scope());
+}
+
 void Outbox::SendKept(const NodeKey& to, const ObjectId& id, const Generation& generation) {
   SetSubject(*Send(to).mutable_kept(), id, generation);
 }

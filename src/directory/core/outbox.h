@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
+#include "phalanx/scope.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 
@@ -59,6 +60,8 @@ class Outbox {
   void SendRelease(const NodeKey& to, const ObjectId& id, PlanId plan);
   // The node need not carry out its Fetch of this plan any more.
   void SendFetchEnd(const NodeKey& to, const ObjectId& id, PlanId plan);
+  // The scope has ended, and those with smaller numbers.
+  void SendScopeEnded(const NodeKey& to, const Scope& scope);
   // The object is no longer reference-counted.
   void SendKept(const NodeKey& to, const ObjectId& id, const Generation& generation);
 

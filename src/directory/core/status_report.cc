@@ -274,6 +274,10 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("reduce_sources_examined", parts_.context.counters.reduce_sources_examined);
   counters.Gauge("sticky", parts_.placements.sticky());
   counters.Gauge("broadcasts_waited_for", parts_.placements.requests());
+  counters.Gauge("ended_scopes", parts_.scopes.ended());
+  counters.Gauge("scope_objects", parts_.scopes.objects());
+  counters.Gauge("scopes_waited_for", parts_.scopes.requests());
+  counters.Counter("freed_by_scope", parts_.context.counters.freed_by_scope);
   counters.Gauge("short_of_copies", parts_.copies.short_of_copies());
   counters.Gauge("copies_waited_for", parts_.copies.requests());
   counters.Counter("copy_orders", parts_.copies.orders());

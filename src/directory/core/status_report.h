@@ -14,6 +14,7 @@
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
 
@@ -29,6 +30,7 @@ class StatusReport {
     const InlineCache& inline_cache;
     const PlacementTable& placements;
     const CopyKeeper& copies;
+    const ScopeTable& scopes;
     const ObjectTable& objects;
     const PullScheduler& pulls;
     const ReductionManager& reductions;

@@ -76,7 +76,8 @@ class StatusReportTest : public ObjectFixture {
       deletes_};
   DeleteWaits delete_waits_{context_, nodes_, outbox_, gate_, tombstones_};
   StatusReport report_{{context_, nodes_, holds_, tombstones_, delete_waits_, inline_cache_,
-                        placement_table_, copies_, table_, scheduler_, reduction_manager_}};
+                        placement_table_, copies_, scopes_, table_, scheduler_,
+                        reduction_manager_}};
 };
 
 TEST_F(StatusReportTest, AnUnknownIdIsNotFound) {

@@ -21,8 +21,9 @@ ObjectTable::ObjectTable(const Parts& parts, const ObjectListeners& listeners)
       failures_(parts.failures),
       inline_cache_(parts.inline_cache),
       expiries_(parts.expiries),
+      scopes_(parts.scopes),
       listeners_(listeners),
-      standbys_({context_, nodes_, outbox_, gate_, tombstones_, *this, listeners_}) {}
+      standbys_({context_, nodes_, outbox_, gate_, tombstones_, scopes_, *this, listeners_}) {}
 
 Object* ObjectTable::Find(const ObjectId& id) {
   const auto found = objects_.find(id);
@@ -127,6 +128,7 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   object.SetInfo(std::move(info));
   object.since = context_.now;
   expiries_.Set(object.id, context_.now + object.info.ttl);
+  scopes_.Add(object.info.scope, object.id);
   ++context_.counters.adopted;
   // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
   failures_.Erase(object.id);
@@ -293,8 +295,9 @@ void ObjectTable::ForgetGeneration(Object& object) {
   object.provisional = false;
   object.verdict_held = false;
   object.final_reports.Clear();
-  // The time to live was the generation's.
+  // The time to live and the scope were the generation's.
   expiries_.Set(object.id, Instant::Infinite());
+  scopes_.Remove(object.info.scope, object.id);
   // Bytes of a generation that is given up must not answer a Want for the next one.
   DropInline(object);
   listeners_.drains->OnCopiesChanged(object);
@@ -393,6 +396,7 @@ void ObjectTable::ReleaseIfEmpty(Object& object) {
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
   // Of a lost object. A node that returns with a copy registers what is left of its time.
   expiries_.Set(object.id, Instant::Infinite());
+  scopes_.Remove(object.info.scope, object.id);
   listeners_.drains->OnReleased(object);
   listeners_.pulls->DropTree(object);
   objects_.erase(object.id);
@@ -598,6 +602,7 @@ void ObjectTable::ForgetDeleted(Object& object) {
   // Otherwise MayComeBack keeps it.
   object.phase_ = ObjectPhase::kAbsent;
   expiries_.Set(object.id, Instant::Infinite());
+  scopes_.Remove(object.info.scope, object.id);
   ReleaseIfEmpty(object);
 }
 
@@ -655,14 +660,19 @@ absl::Status ObjectTable::CheckInvariants() const {
   absl::btree_map<NodeKey, uint64_t> copies;
   uint64_t inline_bytes = 0;
   size_t expiring = 0;
+  size_t scoped = 0;
   for (const auto& [id, object] : objects_) {
     PHALANX_RETURN_IF_ERROR(CheckObject(*object));
     for (const auto& [key, copy] : object->copies) ++copies[key];
     if (object->adopted() && !ExpiryOf(*object).infinite()) ++expiring;
+    if (object->adopted() && !object->info.scope.empty()) ++scoped;
     inline_bytes += object->inline_entry.bytes().size();
   }
   if (inline_bytes != inline_cache_.bytes() || inline_cache_.over_limit()) {
     return absl::InternalError("the inline cache is miscounted");
+  }
+  if (scoped != scopes_.objects()) {
+    return absl::InternalError("a scope lists another object than an adopted one");
   }
   if (expiring != expiries_.size()) {
     return absl::InternalError("a time to live belongs to no adopted generation");

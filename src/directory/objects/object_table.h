@@ -52,6 +52,7 @@
 #include "src/directory/objects/object_listeners.h"
 #include "src/directory/objects/standbys.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
 
@@ -78,6 +79,7 @@ class ObjectTable {
     FailureTable& failures;
     InlineCache& inline_cache;
     ExpiryQueue& expiries;
+    ScopeTable& scopes;
   };
 
   // `listeners` is filled in before the first call.
@@ -225,6 +227,7 @@ class ObjectTable {
   FailureTable& failures_;
   InlineCache& inline_cache_;
   ExpiryQueue& expiries_;
+  ScopeTable& scopes_;
   const ObjectListeners& listeners_;
   Standbys standbys_;
   absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;

@@ -19,6 +19,7 @@ void Describe(const Copy& copy, absl::Duration ttl, v1::ObjectInfo* out) {
   if (copy.traits.owned) out->set_owned(true);
   if (!copy.traits.asked_for.empty()) out->set_asked_for(copy.traits.asked_for);
   directory::SetName(copy.traits.name, out);
+  directory::SetScope(copy.traits.scope, out);
   directory::SetTtl(ttl, out);
 }
 
@@ -87,6 +88,12 @@ void CopyReporter::ReportComplete(const Copy& copy, PlanId plan) {
   report->set_complete(true);
   report->set_primary(copy.primary);
   channel_.Send(copy.id, std::move(message));
+}
+
+void CopyReporter::ConfirmScope(int shard, const Scope& scope) {
+  v1::NodeMessage message;
+  directory::ToProto(scope, message.mutable_scope_confirm()->mutable_scope());
+  channel_.SendTo(shard, std::move(message));
 }
 
 void CopyReporter::ConfirmDelete(const ObjectId& id, const Generation& generation) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/common/defects.h"
 #include "src/directory/core/validate.h"
 #include "src/object_store/objects/subject.h"
@@ -168,6 +169,54 @@ void ShardRequests::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun)
   part.mark = begun.mark();
 }
 
+RequestId ShardRequests::StartEndScope(ClientId client, Scope scope, Instant deadline,
+                                       StatusDone done) {
+  EndScopePart part{std::move(scope), {}, std::move(done)};
+  part.ended.resize(static_cast<size_t>(channel_.num_shards()));
+  Request& request = requests_.New(client, ObjectId(), deadline, std::move(part));
+  const RequestId id = request.id;
+  if (absl::Status status = requests_.Admit(client); !status.ok()) {
+    requests_.Fail(request, status);
+  } else if (request.deadline <= executor_.Now()) {
+    requests_.Fail(request, EndScopeOverdue(std::get<EndScopePart>(request.part)));
+  } else {
+    requests_.WatchDeadline(request);
+    for (int shard = 0; shard < channel_.num_shards(); ++shard) SendEndScope(request, shard);
+  }
+  return id;
+}
+
+void ShardRequests::SendEndScope(const Request& request, int shard) {
+  v1::NodeMessage message;
+  v1::EndScopeRequest* out = message.mutable_end_scope_request();
+  out->set_request_id(request.id);
+  directory::ToProto(std::get<EndScopePart>(request.part).scope, out->mutable_scope());
+  channel_.SendTo(shard, std::move(message));
+}
+
+void ShardRequests::OnEndScopeReply(int shard, const v1::EndScopeReply& reply) {
+  Request* request = requests_.FindWaiting<EndScopePart>(reply.request_id());
+  if (request == nullptr) return;
+  if (const absl::Status status = ReplyStatus(reply.code(), reply.message()); !status.ok()) {
+    return requests_.Answer<EndScopePart>(*request, status);
+  }
+  std::vector<bool>& ended = std::get<EndScopePart>(request->part).ended;
+  ended[static_cast<size_t>(shard)] = true;
+  // The objects of a scope are spread over all shards.
+  const bool all = std::find(ended.begin(), ended.end(), false) == ended.end();
+  if (all) requests_.Answer<EndScopePart>(*request, absl::OkStatus());
+}
+
+absl::Status ShardRequests::EndScopeOverdue(const EndScopePart& part) {
+  std::vector<size_t> missing;
+  for (size_t shard = 0; shard < part.ended.size(); ++shard) {
+    if (!part.ended[shard]) missing.push_back(shard);
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(part.scope.ToString(), ": not all nodes and shards have confirmed its end; ",
+                   "no answer from shard ", absl::StrJoin(missing, ", ")));
+}
+
 void ShardRequests::Leave(const Request& request) {
   if (drain_ == request.id) drain_ = 0;
   const auto* part = std::get_if<BroadcastPart>(&request.part);
@@ -230,6 +279,11 @@ void ShardRequests::SendAgain(int shard) {
     return channel_.ShardOf(request.object) == shard && !request.object.nil();
   };
   for (const RequestId id : requests_.Waiting(asks)) Send(*requests_.Find(id));
+  const auto ends = [shard](const Request& request) {
+    const auto* part = std::get_if<EndScopePart>(&request.part);
+    return part != nullptr && !part->ended[static_cast<size_t>(shard)];
+  };
+  for (const RequestId id : requests_.Waiting(ends)) SendEndScope(*requests_.Find(id), shard);
   // A new session of a node does not drain until the node asks again.
   if (drain_ != 0) SendDrain(shard);
 }

@@ -43,6 +43,8 @@ struct StoreOptions {
   size_t registered_per_turn = 4096;
   // Tombstones kept for registrations.
   size_t max_tombstones = 1 << 16;
+  // Ended scopes that are remembered.
+  size_t max_ended_scopes = 1 << 16;
   // How long a receiver waits here for an object that is about to begin, unless the receiver's own
   // patience is shorter; and how many receivers wait at a time.
   absl::Duration serve_patience = absl::Milliseconds(200);
@@ -254,7 +256,7 @@ using ScratchDone = absl::AnyInvocable<void(absl::StatusOr<ScratchBlock>)>;
 
 using StatusDone = absl::AnyInvocable<void(absl::Status)>;
 using StatDone = absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)>;
-// The number of nodes.
+// The number of nodes, or of hosts.
 using NodesDone = absl::AnyInvocable<void(absl::StatusOr<int>)>;
 
 }  // namespace phalanx::object_store
