@@ -150,7 +150,9 @@ typedef struct {
   char name[255];
   size_t name_space_size;
   char name_space[255];
-  int64_t ttl; /* what is left of the time to live; negative: it has none */
+  int64_t ttl;       /* what is left of the time to live; negative: it has none */
+  int copies_wanted; /* primary copies, each on another host; 0: no number of them is wanted */
+  int copies_there;  /* hosts that have one */
 } phx_object_status;
 
 typedef struct {
@@ -176,7 +178,8 @@ int64_t phx_result_copies(const phx_call* call, size_t begin, size_t end, uint64
 int phx_result_ids(const phx_call* call, char* ids);
 int phx_result_status(const phx_call* call, phx_object_status* status);
 int phx_result_progress(const phx_call* call, phx_broadcast_progress* progress);
-/* Contains: 0 or 1. Broadcast: the number of nodes. Put, Seal: 1 if the object already existed. */
+/* Contains: 0 or 1. Broadcast: the number of nodes. Replicate: of hosts. Put, Seal: 1 if the object
+ * already existed. */
 int phx_result_number(const phx_call* call, int64_t* number);
 /* The result of phx_create. Can be taken once. */
 phx_writer* phx_result_writer(phx_call* call);
@@ -202,6 +205,10 @@ typedef struct {
   size_t refers_to_count;
   int64_t timeout;
   int64_t ttl; /* the time to live (client.h); 0 or negative: none */
+  int copies;  /* primary copies on so many hosts (phx_replicate); 0: no number of them */
+  int wait_for_copies;
+  const char* scope; /* its name, with a zero byte; NULL: none */
+  uint64_t scope_number;
 } phx_put_options;
 
 phx_call* phx_put(phx_client* client, const char* id, const void* bytes, size_t size,
@@ -329,6 +336,11 @@ phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout);
  * continues after the call is cancelled or freed. */
 phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, size_t n, int sticky,
                         int64_t timeout);
+/* Asks for primary copies on so many different hosts, and ends when they are there (client.h). The
+ * copies are made also after the call is cancelled or freed. The result is the number of hosts. */
+phx_call* phx_replicate(phx_client* client, const char* id, int copies, int64_t timeout);
+/* Frees all objects of the scope, and of those with its name and a smaller number (client.h). */
+phx_call* phx_end_scope(phx_client* client, const char* name, uint64_t number, int64_t timeout);
 /* Nodes that join later no longer get the object. */
 phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_broadcast_progress_of(phx_client* client, const char* id, const char* names, size_t n,

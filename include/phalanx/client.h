@@ -45,6 +45,7 @@
 #include "absl/types/span.h"
 #include "phalanx/elements.h"
 #include "phalanx/object_id.h"
+#include "phalanx/scope.h"
 
 namespace phalanx {
 
@@ -54,6 +55,8 @@ inline constexpr size_t kMaxObjectMetadataBytes = 4096;
 inline constexpr size_t kMaxReductionSources = 16384;
 // The maximum number of objects that one object can refer to.
 inline constexpr size_t kMaxObjectReferences = 16384;
+// The greatest number of primary copies that a client can ask for.
+inline constexpr int kMaxObjectCopies = 64;
 
 namespace internal {
 class Connection;
@@ -138,6 +141,14 @@ struct PutOptions {
   // directory's monotonic clock. If the object exists already, the time of that object stays. More
   // than a hundred years is infinite; zero and less is InvalidArgument.
   absl::Duration ttl = absl::InfiniteDuration();
+  // Primary copies on so many different hosts are wanted, 1 to kMaxObjectCopies (Replicate); 0: one
+  // copy, and no number of them is kept. If the object exists already, its number stays.
+  int copies = 0;
+  // Ends the call only when the copies are there, as Replicate does, within the timeout. If the
+  // call fails meanwhile, the object exists, and its copies are still made.
+  bool wait_for_copies = false;
+  // The scope of the object: EndScope frees it. If its name is empty, the object is in no scope.
+  Scope scope = {};
   // Limits the wait for memory if the node is full; the call then ends with ResourceExhausted (at
   // once if the machine itself has no memory). With wait_for_adoption it also limits that wait,
   // from Put or Seal on; the call then ends with DeadlineExceeded, and the object exists.
@@ -190,6 +201,10 @@ struct GetOptions {
     kFail,  // DataLoss that names the node of the last copy
   };
   OnLost on_lost = OnLost::kWait;
+  // The scope that the object was put into, if the caller knows it: the call ends with NotFound
+  // when the scope ends, and at once if it has ended. Without it, a Get of an object that was freed
+  // with its scope waits like one of an id that no client has put.
+  Scope scope = {};
 };
 
 // Reads an object from its beginning while it arrives. The bytes are provisional until Next returns
@@ -220,9 +235,13 @@ struct ObjectStatus {
   std::string metadata;
   int complete_copies = 0;
   int partial_copies = 0;
-  int waiting = 0;      // nodes that wait for it
-  int conflicts = 0;    // acknowledged Puts of another size under this id that were dropped
-  bool owned = false;   // freed when its last hold ends
+  int waiting = 0;     // nodes that wait for it
+  int conflicts = 0;   // acknowledged Puts of another size under this id that were dropped
+  bool owned = false;  // freed when its last hold ends
+  // Primary copies that are wanted, each on another host (0: no number of them), and how many hosts
+  // have one.
+  int copies_wanted = 0;
+  int copies_there = 0;
   int holders = 0;      // nodes that hold it, even if it does not exist
   bool sticky = false;  // nodes that join later get a copy
   // What is left of the time to live (PutOptions::ttl); infinite if the object has none.
@@ -451,12 +470,33 @@ class Client : public std::enable_shared_from_this<Client> {
   // Stops a sticky broadcast: nodes that join later do not get the object. Transfers in progress
   // continue. NotFound as above.
   Future<Done> StopBroadcast(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
+  // Asks for primary copies of the object on `copies` different hosts, 1 to kMaxObjectCopies, and
+  // waits until they are there; on as many hosts as the cluster has if it has fewer. A host is what
+  // the label "host" of its nodes says, else the host part of their addresses. Primary copies are
+  // never evicted. They are made again on other hosts when nodes die, more are made when nodes
+  // join, and surplus ones become secondary, until the object is deleted or another number is asked
+  // for: this does not depend on the client that asked. 1 keeps one primary copy. Returns the
+  // number of hosts that have one. NotFound (the object does not exist or was deleted meanwhile),
+  // DataLoss, ResourceExhausted (no node on another host has room, or too many requests),
+  // DeadlineExceeded; after the last two the copies are still made when there is room. Cancel ends
+  // the wait only.
+  Future<int> Replicate(const ObjectId& id, int copies,
+                        absl::Duration timeout = absl::InfiniteDuration());
   // Returns the progress of the broadcasts of this object to these nodes, of any client. Returns
   // NotFound if the object does not exist or was deleted.
   Future<BroadcastProgress> ProgressOf(const ObjectId& id, std::vector<std::string> nodes = {"*"},
                                        absl::Duration timeout = absl::Seconds(30));
   // Fetches a copy to this node. The copy is not evicted while the Buffer exists.
   Future<Buffer> Pin(const ObjectId& id, GetOptions options = {}) { return Get(id, options); }
+
+  // Ends a scope, and all scopes with its name and smaller numbers: their objects are freed on all
+  // nodes, whether or not they are held; buffers that clients have stay valid. Returns when every
+  // node that is in touch with the directory has dropped its copies. From then on, for ten minutes
+  // at least, Puts into these scopes and Gets that name one (GetOptions::scope) are refused. No
+  // tombstone is kept for an object. A scope that no object is in can be ended, too.
+  // InvalidArgument, DeadlineExceeded (the text names the shards that have not answered; call
+  // again).
+  Future<Done> EndScope(const Scope& scope, absl::Duration timeout = absl::Seconds(30));
 
   // ---- names
   // Returns the id of a name in the client's namespace, or in another one: the same id in every

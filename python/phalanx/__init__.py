@@ -66,6 +66,7 @@ __all__ = [
     "contains",
     "create",
     "delete",
+    "end_scope",
     "exceptions",
     "gather",
     "get",
@@ -79,6 +80,7 @@ __all__ = [
     "reduce_scatter",
     "reduced_from",
     "ref",
+    "replicate",
     "scatter",
     "shutdown",
     "stat",
@@ -156,15 +158,34 @@ def create(
     order: Layout = "C",
     keep: bool | None = None,
     ttl: float | timedelta | None = None,
+    copies: int | None = None,
+    wait_for_copies: bool = False,
+    scope: str | tuple[str, int] | None = None,
     timeout: float | None = DEFAULT,
 ) -> Draft:
     """Return a draft: an array in shared memory, which becomes an object without a copy."""
-    return _default_client().create(shape, dtype, ref, order=order, keep=keep, ttl=ttl, timeout=timeout)
+    return _default_client().create(
+        shape,
+        dtype,
+        ref,
+        order=order,
+        keep=keep,
+        ttl=ttl,
+        copies=copies,
+        wait_for_copies=wait_for_copies,
+        scope=scope,
+        timeout=timeout,
+    )
 
 
 def delete(refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = DEFAULT) -> None:
     """Delete objects in the whole cluster."""
     _default_client().delete(refs, timeout)
+
+
+def end_scope(scope: str | tuple[str, int], timeout: float | None = DEFAULT) -> None:
+    """End a scope, and all scopes with its name and smaller numbers: free their objects everywhere."""
+    _default_client().end_scope(scope, timeout)
 
 
 def gather(refs: Sequence[ObjectRef[T]], timeout: float | None = DEFAULT) -> list[T]:
@@ -265,12 +286,24 @@ def put(
     *,
     exist_ok: bool = False,
     ttl: float | timedelta | None = None,
+    copies: int | None = None,
+    wait_for_copies: bool = False,
+    scope: str | tuple[str, int] | None = None,
     timeout: float | None = DEFAULT,
     allow_pickle: bool = True,
 ) -> ObjectRef[T]:
     """Put a value as an object, and return its ref when the value is sealed on this node."""
     return _default_client().put(
-        value, ref, keep, exist_ok=exist_ok, ttl=ttl, timeout=timeout, allow_pickle=allow_pickle
+        value,
+        ref,
+        keep,
+        exist_ok=exist_ok,
+        ttl=ttl,
+        copies=copies,
+        wait_for_copies=wait_for_copies,
+        scope=scope,
+        timeout=timeout,
+        allow_pickle=allow_pickle,
     )
 
 
@@ -312,6 +345,11 @@ def reduced_from(ref: ObjectRef[T], timeout: float | None = DEFAULT) -> list[Obj
 def ref(name: str | None = None) -> ObjectRef[Any]:
     """Return a ref to an object that is not put yet: a new one, or the one with this name."""
     return _default_client().ref(name)
+
+
+def replicate(ref: ObjectRef, copies: int, timeout: float | None = None) -> int:
+    """Keep copies of an object on several hosts; returns how many hosts have one."""
+    return _default_client().replicate(ref, copies, timeout)
 
 
 def scatter(value: Any, refs: Sequence[ObjectRef], timeout: float | None = DEFAULT) -> None:

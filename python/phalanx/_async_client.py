@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 
-from phalanx import _broadcast, _calls, _collectives, _failures, _objects, exceptions
+from phalanx import _broadcast, _calls, _collectives, _failures, _native, _objects, exceptions
 from phalanx._client import Client
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef, made_by, several
@@ -339,6 +339,9 @@ class AsyncClient:
         *,
         exist_ok: bool = False,
         ttl: float | timedelta | None = None,
+        copies: int | None = None,
+        wait_for_copies: bool = False,
+        scope: str | tuple[str, int] | None = None,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[Result]:
@@ -348,7 +351,8 @@ class AsyncClient:
         """
         client = self._client
         seconds = client._seconds(timeout)
-        put = _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok, ttl)
+        stays = _native.stay(ttl, copies, wait_for_copies, scope)
+        put = _objects.put(client, value, ref, keep, seconds, allow_pickle, exist_ok, stays)
         return await _run(client, put)
 
     async def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
@@ -364,6 +368,9 @@ class AsyncClient:
         order: Layout = "C",
         keep: bool | None = None,
         ttl: float | timedelta | None = None,
+        copies: int | None = None,
+        wait_for_copies: bool = False,
+        scope: str | tuple[str, int] | None = None,
         timeout: float | None = DEFAULT,
     ) -> AsyncDraft:
         """Return a draft, for ``async with`` or ``await``; as `Client.create`.
@@ -378,7 +385,8 @@ class AsyncClient:
 
         client = self._client
         seconds = client._seconds(timeout)
-        steps = _writing.create(client, shape, dtype, ref, order, keep, seconds, ttl)
+        stays = _native.stay(ttl, copies, wait_for_copies, scope)
+        steps = _writing.create(client, shape, dtype, ref, order, keep, seconds, stays)
         return AsyncDraft(client, steps)
 
     async def set_exception(
@@ -470,6 +478,16 @@ class AsyncClient:
     async def contains(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> bool:
         """Return whether the cluster has a complete copy of the object."""
         return await _run(self._client, _calls.contains(self._client, ref, self._client._seconds(timeout)))
+
+    async def replicate(self, ref: ObjectRef, copies: int, timeout: float | None = None) -> int:
+        """Keep copies of an object on several hosts, and return how many have one; as `Client.replicate`."""
+        return await _run(
+            self._client, _calls.replicate(self._client, ref, copies, self._client._seconds(timeout))
+        )
+
+    async def end_scope(self, scope: str | tuple[str, int], timeout: float | None = DEFAULT) -> None:
+        """End a scope, and free its objects everywhere; as `Client.end_scope`."""
+        await _run(self._client, _calls.end_scope(self._client, scope, self._client._seconds(timeout)))
 
     async def stat(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> ObjectStatus:
         """Return the state of an object in the cluster."""

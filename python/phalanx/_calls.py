@@ -51,7 +51,7 @@ def put(
     keep: bool | None,
     seconds: float | None,
     exist_ok: bool = True,
-    ttl: int = _native.FOREVER,
+    stays: _native.Stay = _native.DEFAULT_STAY,
 ) -> Steps[ObjectRef]:
     """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
     # Another node can have the object: only the directory knows all of them.
@@ -73,7 +73,7 @@ def put(
             source = bytearray(encoded.nbytes)
             encoded.write_into(memoryview(source))
         options, _kept = _native.put_options(
-            encoded.metadata, seconds, not keep, encoded.refs, check, ttl
+            encoded.metadata, seconds, not keep, encoded.refs, check, stays
         )
         with _native.bytes_of(source) as data:
             call = _waiting.owned(
@@ -82,7 +82,7 @@ def put(
     else:
         from phalanx import _writing
 
-        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check, ttl)
+        call = yield from _writing.write(connection, object_id, encoded, seconds, not keep, check, stays)
     yield Finish(call, None, "Put", object_id)
     existed = not is_new and _number(connection, call) == 1
     if existed and deadline is not None:
@@ -299,6 +299,24 @@ def delete(
             calls = [begin(each) for each in ids]
     for object_id, call in zip(ids, calls):
         yield Finish(call, seconds, "Delete", object_id)
+
+
+def replicate(connection: Connection, ref: ObjectRef, copies: int, seconds: float | None) -> Steps[int]:
+    """Keep copies of an object on several hosts; see `Client.replicate`."""
+    number = _native.copies_of(copies)
+    object_id = id_for(connection, ref)
+    call = _waiting.owned(lib.phx_replicate(connection._ptr, object_id, number, nanos(seconds)))
+    yield Finish(call, seconds, "replicate", ref._id)
+    return _number(connection, call)
+
+
+def end_scope(
+    connection: Connection, scope: str | tuple[str, int], seconds: float | None
+) -> Steps[None]:
+    """End a scope; see `Client.end_scope`."""
+    name, number = _native.scope_of(scope)
+    call = _waiting.owned(lib.phx_end_scope(connection._ptr, name, number, nanos(seconds)))
+    yield Finish(call, seconds, "end of a scope", None)
 
 
 def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> Steps[bool]:

@@ -97,6 +97,9 @@ class Client(Collectives):
         *,
         exist_ok: bool = False,
         ttl: float | timedelta | None = None,
+        copies: int | None = None,
+        wait_for_copies: bool = False,
+        scope: str | tuple[str, int] | None = None,
         timeout: float | None = DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef[T]:
@@ -122,6 +125,14 @@ class Client(Collectives):
             Time to live, in seconds or as a timedelta: when it has passed, the cluster deletes the
             object, as `delete` does, even if there are refs to it. It is counted from the creation of
             the object. An object that exists keeps its own. None: no limit.
+        copies
+            Keep copies on so many different hosts, as `replicate` does. An object that exists keeps its
+            own number. None: the copy on this node.
+        wait_for_copies
+            True: the put returns when the copies are there, also if the object exists.
+        scope
+            The scope of the object, a name or ``(name, number)``: `end_scope` frees the object with all
+            others of the scope. None: no scope.
         timeout
             Seconds to wait for memory if the node is full; for a named ref without `exist_ok`, also for
             the directory.
@@ -135,12 +146,17 @@ class Client(Collectives):
         ObjectExistsError
             Another value exists under this named ref, or an object of another size under the ref.
         InvalidArgumentError
-            The time to live is not positive. (A `ValueError`, as `ObjectExistsError` is.)
+            The time to live is not positive, the number of copies not 1 to 64, or the name of the scope
+            no UTF-8 without control characters of at most 255 bytes. (A `ValueError`, as
+            `ObjectExistsError` is.)
+        ObjectDeletedError
+            The scope has ended.
         PickleRefusedError, TypeError
             The value cannot be put.
         """
         seconds = self._seconds(timeout)
-        return self._run(_objects.put(self, value, ref, keep, seconds, allow_pickle, exist_ok, ttl))
+        stays = _native.stay(ttl, copies, wait_for_copies, scope)
+        return self._run(_objects.put(self, value, ref, keep, seconds, allow_pickle, exist_ok, stays))
 
     def keep(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> None:
         """Keep an object until `delete`, even if no ref to it is left.
@@ -161,6 +177,9 @@ class Client(Collectives):
         order: Layout = "C",
         keep: bool | None = None,
         ttl: float | timedelta | None = None,
+        copies: int | None = None,
+        wait_for_copies: bool = False,
+        scope: str | tuple[str, int] | None = None,
         timeout: float | None = DEFAULT,
     ) -> Draft:
         """Return a draft: an array in shared memory, which becomes an object without a copy.
@@ -169,7 +188,7 @@ class Client(Collectives):
         ----------
         shape, dtype, order
             As in `numpy.empty`.
-        ref, keep, ttl, timeout
+        ref, keep, ttl, copies, wait_for_copies, scope, timeout
             As in `put`. The time to live is counted from this call on.
 
         Examples
@@ -180,7 +199,8 @@ class Client(Collectives):
         """
         from phalanx import _writing
 
-        steps = _writing.create(self, shape, dtype, ref, order, keep, self._seconds(timeout), ttl)
+        stays = _native.stay(ttl, copies, wait_for_copies, scope)
+        steps = _writing.create(self, shape, dtype, ref, order, keep, self._seconds(timeout), stays)
         # The annotation is for editors, which do not find the type of a generator's result.
         draft: _writing.Draft = self._run(steps)
         return draft
@@ -438,6 +458,56 @@ class Client(Collectives):
         8
         """
         return _broadcast.Broadcast(self, ref, nodes, sticky, timeout)
+
+    def replicate(self, ref: ObjectRef, copies: int, timeout: float | None = None) -> int:
+        """Keep copies of an object on several hosts; returns how many hosts have one.
+
+        Waits until so many different hosts have a copy that is never evicted, or all hosts if there are
+        fewer. Copies are made again on other hosts when nodes die, and more when nodes join, until the
+        object is deleted or freed, even after this client has closed.
+
+        Parameters
+        ----------
+        copies
+            1 to 64; 1 keeps one copy.
+        timeout
+            Seconds; the limit of the wait. The copies are still made after the timeout.
+
+        Raises
+        ------
+        GetTimeoutError
+            The copies were not there within `timeout`.
+        ObjectDeletedError
+            The object was never put, or it is gone.
+        StoreFullError
+            No node on another host has room.
+        """
+        return self._run(_calls.replicate(self, ref, copies, self._seconds(timeout)))
+
+    def end_scope(self, scope: str | tuple[str, int], timeout: float | None = DEFAULT) -> None:
+        """End a scope, and all scopes with its name and smaller numbers: free their objects everywhere.
+
+        Returns when every node that is in touch with the directory has dropped its copies. From then on,
+        for ten minutes at least, puts into these scopes are refused. Values that were read stay valid.
+
+        Parameters
+        ----------
+        scope
+            A name or ``(name, number)``, as in `put`; a name alone has the number 0.
+
+        Raises
+        ------
+        GetTimeoutError
+            Not all shards have answered within `timeout`; call again.
+
+        Examples
+        --------
+        >>> for step in range(steps):
+        ...     part = client.put(gradients, scope=("job", step))
+        ...     train(step)
+        ...     client.end_scope(("job", step))
+        """
+        self._run(_calls.end_scope(self, scope, self._seconds(timeout)))
 
     def status(self) -> _tools.Status:
         """Return the state of the cluster, as ``phalanx status --json`` prints it.

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from phalanx import exceptions
 from phalanx._abi import ffi
@@ -30,6 +31,7 @@ EXECUTABLE = os.path.join(FOLDER, "phalanx")
 OWN_FILE_BYTES = 1 << 20
 ID_BYTES = 20
 FOREVER = -1
+MAX_COPIES = 64  # kMaxObjectCopies in client.h
 PENDING = -1
 
 lib: Any = ffi.dlopen(os.path.join(FOLDER, "libphalanx.so"))
@@ -110,18 +112,61 @@ def ttl_nanos(ttl: float | timedelta | None) -> int:
     return max(1, nanos(seconds))
 
 
+class Stay(NamedTuple):
+    """How long an object stays, and where; see `Client.put`. Made by `stay`."""
+
+    ttl: int = FOREVER
+    copies: int = 0
+    wait_for_copies: bool = False
+    scope: tuple[bytes, int] | None = None
+
+
+DEFAULT_STAY = Stay()
+
+
+def stay(
+    ttl: float | timedelta | None,
+    copies: int | None,
+    wait_for_copies: bool,
+    scope: str | tuple[str, int] | None,
+) -> Stay:
+    """Return the arguments of `Client.put` about the stay of an object, checked."""
+    if copies is None and wait_for_copies:
+        raise exceptions.InvalidArgumentError("wait_for_copies=True: give the number of copies, too")
+    number = 0 if copies is None else copies_of(copies)
+    return Stay(ttl_nanos(ttl), number, wait_for_copies, None if scope is None else scope_of(scope))
+
+
+def scope_of(scope: str | tuple[str, int]) -> tuple[bytes, int]:
+    """Return the name and the number of a scope, checked; the library checks the name further."""
+    name, number = (scope, 0) if isinstance(scope, str) else scope
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"scope={scope!r}: a name, or a name and a whole number")
+    if not name or "\0" in name or not 0 <= number < 1 << 64:
+        raise exceptions.InvalidArgumentError(f"scope={scope!r}: a name, and a number from 0 to 2**64-1")
+    return utf8(name, "scope"), number
+
+
+def copies_of(copies: int) -> int:
+    """Return a number of copies, checked."""
+    if not isinstance(copies, int) or isinstance(copies, bool):
+        raise TypeError(f"copies={copies!r}: a whole number")
+    if not 1 <= copies <= MAX_COPIES:
+        raise exceptions.InvalidArgumentError(f"copies={copies}: 1 to {MAX_COPIES}")
+    return copies
+
+
 def put_options(
     metadata: bytes,
     seconds: float | None,
     owned: bool,
     refs: Sequence[bytes] = (),
     adopted: bool = False,
-    ttl: int = FOREVER,
+    stays: Stay = DEFAULT_STAY,
 ) -> tuple[Any, Any]:
     """Return the library's options of a Put, and the memory they point to; keep it while they are used.
 
-    `adopted`: the Put waits until the directory has adopted the object, or knows another one. `ttl`:
-    from `ttl_nanos`.
+    `adopted`: the Put waits until the directory has adopted the object, or knows another one.
     """
     options = ffi.new("phx_put_options*")
     options.metadata = kept = ffi.from_buffer(metadata)
@@ -129,12 +174,18 @@ def put_options(
     options.owned = owned
     options.wait_for_adoption = adopted
     options.timeout = nanos(seconds)
-    options.ttl = ttl
+    options.ttl = stays.ttl
+    options.copies = stays.copies
+    options.wait_for_copies = stays.wait_for_copies
+    name = None
+    if stays.scope is not None:
+        options.scope = name = ffi.new("char[]", stays.scope[0])
+        options.scope_number = stays.scope[1]
     if not refs:
-        return options, kept
+        return options, (kept, name)
     options.refers_to = ids = ffi.from_buffer(b"".join(refs))
     options.refers_to_count = len(refs)
-    return options, (kept, ids)
+    return options, (kept, name, ids)
 
 
 def view_bytes(view: Any) -> memoryview:

@@ -32,10 +32,9 @@ def put(
     seconds: float | None,
     allow_pickle: bool,
     exist_ok: bool = True,
-    ttl: float | timedelta | None = None,
+    stays: _native.Stay = _native.DEFAULT_STAY,
 ) -> Steps[ObjectRef]:
     """Put a value as an object; see `Client.put`."""
-    nanos = _native.ttl_nanos(ttl)
     encoded = _values.encode(value, allow_pickle=allow_pickle)
     # The structure and the value share one timeout.
     if encoded.structure is not None:
@@ -43,7 +42,7 @@ def put(
         structure = yield from _structures.put(connection, encoded.structure, seconds)
         encoded.refs = [*encoded.refs, structure.id]
         seconds = deadline.left()
-    return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok, nanos))
+    return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok, stays))
 
 
 def get(

@@ -64,6 +64,9 @@ class ObjectStatus:
         The object is freed when the last ref to it is gone.
     holders : int
         The number of nodes that have refs to the object.
+    copies_wanted, copies_there : int
+        The hosts on which copies are kept (`Client.replicate`; 0: on no number of them), and how many
+        have one.
     sticky : bool
         Nodes that join later get a copy (`Client.broadcast`).
     ttl : float or None
@@ -79,6 +82,8 @@ class ObjectStatus:
         "complete",
         "complete_copies",
         "conflicts",
+        "copies_there",
+        "copies_wanted",
         "deleted",
         "holders",
         "known",
@@ -106,6 +111,8 @@ class ObjectStatus:
         self.conflicts: int = status.conflicts
         self.owned: bool = bool(status.owned)
         self.holders: int = status.holders
+        self.copies_wanted: int = status.copies_wanted
+        self.copies_there: int = status.copies_there
         self.sticky: bool = bool(status.sticky)
         self.ttl: float | None = None if status.ttl < 0 else status.ttl / 1e9
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]

@@ -104,10 +104,10 @@ def _create(
     owned: bool,
     refs: Sequence[bytes] = (),
     adopted: bool = False,
-    ttl: int = _native.FOREVER,
+    stays: _native.Stay = _native.DEFAULT_STAY,
 ) -> Steps[Any]:
     """Wait until the node has the memory of an object. Returns the call, whose result is the writer."""
-    options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted, ttl)
+    options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted, stays)
     call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
     yield _waiting.Finish(call, None, f"room for {nbytes} bytes", None)
     return call
@@ -120,14 +120,14 @@ def write(
     seconds: float | None,
     owned: bool,
     adopted: bool = False,
-    ttl: int = _native.FOREVER,
+    stays: _native.Stay = _native.DEFAULT_STAY,
 ) -> Steps[Any]:
     """Write an encoded value as an object. Returns the call that ends when the object is sealed.
 
     `adopted`: the call ends when the directory has adopted the object, or knows another one.
     """
     call = yield from _create(
-        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted, ttl
+        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted, stays
     )
 
     # Mapping, copying, sealing and unmapping a large object all take long, so all are one step.
@@ -162,15 +162,14 @@ def create(
     order: Layout,
     keep: bool | None,
     seconds: float | None,
-    ttl: float | timedelta | None,
+    stays: _native.Stay,
 ) -> Steps[Draft]:
     """Return a draft; see `Client.create`."""
-    nanos = _native.ttl_nanos(ttl)
     metadata, nbytes = _values.metadata_for(shape, dtype, order)
     target = made_by(connection) if ref is None else checked(ref)
     kept = target._named if keep is None else keep
     object_id = id_for(connection, target)
-    call = yield from _create(connection, object_id, nbytes, metadata, seconds, not kept, ttl=nanos)
+    call = yield from _create(connection, object_id, nbytes, metadata, seconds, not kept, stays=stays)
     return Draft(connection, target, metadata, _Writer(connection, nbytes, call), kept)
 
 

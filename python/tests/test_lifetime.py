@@ -1,7 +1,8 @@
-"""Lifetime: the refs and holds that keep objects, and the release that frees them."""
+"""Lifetime: refs and holds, the release that frees objects, copies on several hosts, and scopes."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 import pickle
@@ -364,3 +365,83 @@ def test_lost(nodes):
         clients[1].get(ref, timeout=0.2, on_lost="wait")
     clients[2].put(np.ones(1 << 18), ObjectRef(ref.id), keep=True)
     assert clients[1].get(ref, timeout=60).sum() == 1 << 18
+
+
+# ---- copies on several hosts, and scopes
+
+
+def start_hosts(cluster, hosts: str):
+    """Start a node on each of the hosts, and return them."""
+    cluster.start_shards()
+    nodes = [cluster.start_node(f"n{i}", [f"--label=host={host}"]) for i, host in enumerate(hosts)]
+    cluster.wait_for_nodes(len(hosts))
+    return nodes
+
+
+def test_copies_on_several_hosts(cluster):
+    nodes = start_hosts(cluster, "aab")
+    value = np.arange(300_000)
+    with phalanx.Client(nodes[0].client_address) as client:
+        assert client.stat(client.put(1)).copies_wanted == 0
+        ref = client.put(value, copies=2, wait_for_copies=True)
+        status = client.stat(ref)
+        assert (status.copies_wanted, status.copies_there) == (2, 2)
+        assert client.replicate(ref, 3) == 2, "as many as there are hosts"
+        assert client.stat(ref).copies_wanted == 3
+        with client.create(4, "f4", copies=2, wait_for_copies=True) as draft:
+            draft.array[:] = 7
+        assert client.stat(draft.ref).copies_there == 2
+        named = client.put(value, client.ref("kept"), copies=2, wait_for_copies=True)
+        nodes[0].kill()
+        with phalanx.Client(nodes[2].client_address) as other:
+            assert (other.get(other.ref(named.name)) == value).all()
+
+
+def test_scopes(cluster):
+    nodes = start_hosts(cluster, "ab")
+    with phalanx.Client(nodes[0].client_address) as client, phalanx.Client(nodes[1].client_address) as other:
+        refs = [client.put(np.full(200_000, step), scope=("job", step)) for step in range(4)]
+        values = other.get(refs)
+        client.end_scope(("job", 2))
+        assert [client.contains(ref) for ref in refs] == [False, False, False, True]
+        assert [value[0] for value in values] == [0, 1, 2, 3], "values that were read stay"
+        with pytest.raises(exceptions.ObjectDeletedError, match='scope "job" 1 has ended'):
+            other.put(1, scope=("job", 1))
+        other.end_scope(("job", 3))
+        assert not other.contains(refs[3])
+        other.put(1, scope="job2")
+        other.end_scope("job2")
+
+
+def test_wrong_copies_and_scopes(cluster):
+    (node,) = start_hosts(cluster, "a")
+    with phalanx.Client(node.client_address) as client:
+        for copies in (0, -1, 65):
+            with pytest.raises(exceptions.InvalidArgumentError, match=f"copies={copies}"):
+                client.put(1, copies=copies)
+            with pytest.raises(exceptions.InvalidArgumentError, match=f"copies={copies}"):
+                client.replicate(client.put(1), copies)
+        with pytest.raises(TypeError):
+            client.put(1, copies=1.5)
+        with pytest.raises(exceptions.InvalidArgumentError, match="wait_for_copies"):
+            client.put(1, wait_for_copies=True)
+        for scope in ("", "x" * 256, "a\nb", "a\0b", ("a", -1), ("a", 1 << 64)):
+            with pytest.raises(exceptions.InvalidArgumentError):
+                client.put(1, scope=scope)
+            with pytest.raises(exceptions.InvalidArgumentError):
+                client.end_scope(scope)
+        with pytest.raises(TypeError):
+            client.end_scope(("a", 1.5))
+
+
+def test_copies_and_scopes_by_coroutines(cluster):
+    nodes = start_hosts(cluster, "ab")
+
+    async def main():
+        async with phalanx.AsyncClient(nodes[0].client_address) as client:
+            ref = await client.put(b"x", copies=2, wait_for_copies=True, scope=("job", 1))
+            assert await client.replicate(ref, 2) == 2
+            await client.end_scope(("job", 1))
+            assert not await client.contains(ref)
+
+    asyncio.run(main())

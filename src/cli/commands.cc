@@ -5,9 +5,11 @@
 #include "src/cli/daemons/up_command.h"
 #include "src/cli/launch/launch_command.h"
 #include "src/cli/objects/broadcast_command.h"
+#include "src/cli/objects/end_scope_command.h"
 #include "src/cli/objects/get_command.h"
 #include "src/cli/objects/put_command.h"
 #include "src/cli/objects/reduce_command.h"
+#include "src/cli/objects/replicate_command.h"
 #include "src/cli/objects/rm_command.h"
 #include "src/cli/shell/completion_command.h"
 #include "src/cli/shell/help_command.h"
@@ -28,8 +30,10 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewPutCommand());
   commands.push_back(NewGetCommand());
   commands.push_back(NewBroadcastCommand());
+  commands.push_back(NewReplicateCommand());
   commands.push_back(NewReduceCommand());
   commands.push_back(NewRmCommand());
+  commands.push_back(NewEndScopeCommand());
   commands.push_back(NewLsCommand());
   commands.push_back(NewDescribeCommand());
   commands.push_back(NewStatusCommand());

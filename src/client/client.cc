@@ -50,6 +50,8 @@ struct StatCall final : public FutureState<ObjectStatus> {
     status.holders = static_cast<int>(described.holders);
     status.sticky = described.sticky;
     status.ttl = described.ttl;
+    status.copies_wanted = static_cast<int>(described.copies_wanted);
+    status.copies_there = static_cast<int>(described.copies_there);
     Set(std::move(status));
   }
 };
@@ -303,6 +305,20 @@ Future<Done> Client::StopBroadcast(const ObjectId& id, absl::Duration timeout) {
                         MonotonicNow() + timeout, [&](uint64_t request) {
                           return local::Broadcast{request, id, false, /*stop=*/true, timeout, {}};
                         });
+}
+
+Future<int> Client::Replicate(const ObjectId& id, int copies, absl::Duration timeout) {
+  absl::Status status = CheckId(*connection_, id);
+  if (copies < 1 || copies > kMaxObjectCopies) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("1 to ", kMaxObjectCopies, " copies, not ", copies)));
+  }
+  if (!status.ok()) return Refused<int>(connection_, "Replicate", id, status);
+  return StartOne<int>(
+      std::make_shared<CountCall<int>>(connection_, "Replicate", id), MonotonicNow() + timeout,
+      [&](uint64_t request) {
+        return local::Replicate{request, id, static_cast<uint32_t>(copies), timeout};
+      });
 }
 
 Future<BroadcastProgress> Client::ProgressOf(const ObjectId& id, std::vector<std::string> nodes,

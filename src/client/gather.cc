@@ -128,15 +128,11 @@ Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
 
 local::Get GetMessage(uint64_t request, const ObjectId& id, const GetOptions& options,
                       absl::Duration timeout, const ObjectName& name, const ObjectId& near) {
-  return {request,
-          id,
-          false,
-          timeout,
-          options.offset,
-          options.length,
-          near,
-          options.on_lost == GetOptions::OnLost::kFail,
-          name};
+  return {request,        id,
+          false,          timeout,
+          options.offset, options.length,
+          near,           options.on_lost == GetOptions::OnLost::kFail,
+          name,           options.scope};
 }
 
 void GetCall::OnAnswer(uint64_t, const local::Answer& answer) {

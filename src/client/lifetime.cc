@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/client.h"
 #include "src/client/verb.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/io/wire.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
@@ -18,6 +19,7 @@ using internal::CheckId;
 namespace local = object_store::local;
 
 static_assert(kMaxObjectReferences == kMaxReferences);
+static_assert(kMaxObjectCopies == kMaxCopies);
 
 // Sends the ids in as many messages as they need.
 template <typename Message>
@@ -36,6 +38,23 @@ absl::Status Client::Hold(absl::Span<const ObjectId> ids) {
   // All ids are checked first, so that a bad one leaves no partial set of holds.
   for (const ObjectId& id : ids) PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
   return PostAll<local::Hold>(*connection_, ids);
+}
+
+Future<Done> Client::EndScope(const Scope& scope, absl::Duration timeout) {
+  absl::Status status = connection_->CheckProcess();
+  if (scope.empty() || !CanBeKept(scope.name)) {
+    status.Update(
+        absl::InvalidArgumentError("the name of a scope is UTF-8 without control characters, of 1 "
+                                   "to 255 bytes"));
+  }
+  if (!status.ok()) {
+    return internal::Refused<Done>(connection_, "EndScope", ObjectId(), std::move(status));
+  }
+  return internal::StartOne<Done>(
+      std::make_shared<internal::CountCall<Done>>(connection_, "EndScope", ObjectId()),
+      MonotonicNow() + timeout, [&](uint64_t request) {
+        return local::EndScope{request, scope, timeout};
+      });
 }
 
 void Client::Release(absl::Span<const ObjectId> ids) {

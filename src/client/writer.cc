@@ -8,6 +8,7 @@
 #include "src/client/verb.h"
 #include "src/client/writer_state.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/object_name.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx {
@@ -60,6 +61,15 @@ absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& optio
     return refuse(
         absl::StrCat("the time to live is positive, not ", absl::FormatDuration(options.ttl)));
   }
+  if (options.copies < 0 || options.copies > kMaxObjectCopies) {
+    return refuse(absl::StrCat("at most ", kMaxObjectCopies, " copies, not ", options.copies));
+  }
+  if (options.wait_for_copies && options.copies == 0) {
+    return refuse("no number of copies to wait for is given");
+  }
+  if (!options.scope.empty() && !CanBeKept(options.scope.name)) {
+    return refuse("the name of a scope is UTF-8 without control characters of at most 255 bytes");
+  }
   if (options.metadata.size() > kMaxObjectMetadataBytes) {
     return refuse(absl::StrCat("metadata has at most ", kMaxObjectMetadataBytes, " bytes, not ",
                                options.metadata.size()));
@@ -88,7 +98,10 @@ local::Description Describe(Connection& connection, const ObjectId& id, const Pu
           options.owned,
           options.refers_to,
           connection.names().Find(id),
-          options.ttl};
+          options.ttl,
+          static_cast<uint32_t>(options.copies),
+          options.wait_for_copies,
+          options.scope};
 }
 
 void CreateCall::OnAnswer(uint64_t, const local::Answer& answer) {
@@ -128,6 +141,7 @@ std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> conne
   auto call = std::make_shared<CreateCall>(connection, "Create", id);
   call->size = size;
   call->wait_for_adoption = options.wait_for_adoption;
+  call->wait_for_copies = options.wait_for_copies;
   call->owned = options.owned;
   if (!status.ok()) {
     call->result.emplace(std::move(status));
@@ -155,6 +169,7 @@ absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Take(CreateCall& call)
   writer->id = call.id();
   writer->size = size;
   writer->wait_for_adoption = call.wait_for_adoption;
+  writer->wait_for_copies = call.wait_for_copies;
   writer->owned = call.owned;
   writer->number = grant.answer.writer;
   writer->mapping = std::move(grant.mapping);
@@ -270,7 +285,7 @@ Future<PutResult> WriterState::Seal() {
   if (owned) connection->Update([&call] { call->HoldUnlessItFails(); });
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, Instant::Infinite(),
-                    local::Seal{request, number, wait_for_adoption, rest});
+                    local::Seal{request, number, wait_for_adoption, wait_for_copies, rest});
   if (!keep_own) own.reset();
   return Future<PutResult>(std::move(call));
 }

@@ -49,6 +49,7 @@ struct WriterState {
   ObjectId id;
   uint64_t size = 0;
   bool wait_for_adoption = false;
+  bool wait_for_copies = false;
   bool owned = false;
   uint64_t number = 0;  // the node's number of this writer
   // Exactly one of the two holds the bytes.
@@ -88,6 +89,7 @@ struct CreateCall final : public FutureState<Grant> {
 
   uint64_t size = 0;
   bool wait_for_adoption = false;
+  bool wait_for_copies = false;
   bool owned = false;
   bool taken = false;  // Take was called
 };

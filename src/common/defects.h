@@ -75,6 +75,16 @@ namespace phalanx {
   X(kJoinerNotOrdered, "joiner-not-ordered")                        \
   X(kStopNotAnnounced, "stop-not-announced")                        \
   X(kRetryStartsAgain, "retry-starts-again")                        \
+  /* Copies on several hosts. */                                    \
+  X(kCopiesOnOneHost, "copies-on-one-host")                         \
+  X(kCopyNotMadeAgain, "copy-not-made-again")                       \
+  X(kCopiesForgottenAtRestart, "copies-forgotten-at-restart")       \
+  X(kCopyReleasedTooSoon, "copy-released-too-soon")                 \
+  /* Scopes: objects that are freed together. */                    \
+  X(kLatePutIntoEndedScope, "late-put-into-ended-scope")            \
+  X(kScopeForgottenAtRestart, "scope-forgotten-at-restart")         \
+  X(kScopeEndsNextNumber, "scope-ends-next-number")                 \
+  X(kScopeAnsweredEarly, "scope-answered-early")                    \
   /* Reductions: assignment and repair of slots. */                 \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
   X(kMetadataNotCompared, "metadata-not-compared")                  \

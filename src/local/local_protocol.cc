@@ -24,7 +24,7 @@ constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 //   U8 U32 U64 Flag  numbers          Id  an object's id     Code  a status code
 //   Node  a node's key                Span  a timeout        Choice  one of an enum's values
 //   Text  a bounded string            Bytes  a view          Ids Names Numbers Runs  lists
-//   Flags  up to 8 flags in a byte    Name  an object's name, if there is one
+//   Flags  up to 8 flags in a byte    Name  an object's name, if there is one    InScope  a scope
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -42,6 +42,10 @@ class Writer {
   void Name(const ObjectName& name) {
     out_.Bytes(name.name_space());
     out_.Bytes(name.name());
+  }
+  void InScope(const Scope& scope) {
+    out_.Bytes(scope.name);
+    out_.U64(scope.number);
   }
   void Id(const ObjectId& id) { out_.Raw(id.binary()); }
   void Node(const NodeKey& node) {
@@ -116,6 +120,15 @@ class Reader {
     // Users see names in terminals, where control characters would have an effect.
     if (name.empty()) in_.Fail("a name is UTF-8 without control characters");
   }
+  void InScope(Scope& scope) {
+    const absl::string_view name = in_.Bytes(kMaxObjectNameBytes);
+    // Users see these names, too.
+    if (name.empty() || !CanBeKept(name)) {
+      in_.Fail("a scope's name is UTF-8 without control characters");
+    }
+    scope.name = std::string(name);
+    scope.number = in_.U64();
+  }
   void Id(ObjectId& id) {
     const absl::StatusOr<ObjectId> read = ObjectId::FromBinary(in_.Raw(ObjectId::kSize));
     if (read.ok()) id = *read;
@@ -183,14 +196,18 @@ template <typename A, typename M>
 void VisitDescription(A& a, M& m) {
   bool named = !m.name.empty();
   bool expires = m.ttl != absl::InfiniteDuration();
+  bool copied = m.copies != 0;
+  bool scoped = !m.scope.empty();
   a.Id(m.id);
-  a.Flags(m.wait_for_adoption, m.owned, named, expires);
+  a.Flags(m.wait_for_adoption, m.owned, named, expires, copied, m.wait_for_copies, scoped);
   a.U8(m.slices, 1, kMaxSlices);
   a.Span(m.timeout);
   a.Bytes(m.metadata, kMaxMetadataBytes);
   a.Ids(m.refers_to);
   if (named) a.Name(m.name);
   if (expires) a.Span(m.ttl);
+  if (copied) a.U32(m.copies);
+  if (scoped) a.InScope(m.scope);
 }
 
 // The fields of every message, for Writer (const messages) and Reader alike. The null pointer
@@ -232,7 +249,7 @@ struct Fields {
   void Visit(Seal*, M& m) {
     a.U64(m.request);
     a.U64(m.writer);
-    a.Flag(m.wait_for_adoption);
+    a.Flags(m.wait_for_adoption, m.wait_for_copies);
     a.Bytes(m.bytes, kOwnFileBytes);
   }
   template <typename M>
@@ -242,14 +259,16 @@ struct Fields {
   template <typename M>
   void Visit(Get*, M& m) {
     bool named = !m.name.empty();
+    bool scoped = !m.scope.empty();
     a.U64(m.request);
     a.Id(m.id);
-    a.Flags(m.streaming, m.fail_when_lost, named);
+    a.Flags(m.streaming, m.fail_when_lost, named, scoped);
     a.Span(m.timeout);
     a.U64(m.offset);
     a.U64(m.length);
     a.Id(m.near);
     if (named) a.Name(m.name);
+    if (scoped) a.InScope(m.scope);
   }
   template <typename M>
   void Visit(Cancel*, M& m) {
@@ -355,6 +374,19 @@ struct Fields {
     a.Span(m.timeout);
     a.Names(m.nodes);
   }
+  template <typename M>
+  void Visit(Replicate*, M& m) {
+    a.U64(m.request);
+    a.Id(m.id);
+    a.U32(m.copies);
+    a.Span(m.timeout);
+  }
+  template <typename M>
+  void Visit(EndScope*, M& m) {
+    a.U64(m.request);
+    a.InScope(m.scope);
+    a.Span(m.timeout);
+  }
 
   // The fields up to the message are the same in every version, so that another version can read
   // the refusal.
@@ -442,6 +474,8 @@ struct Fields {
     a.U32(m.named_complete);
     a.U32(m.named_without_room);
     a.U64(m.named_bytes);
+    a.U32(m.copies_wanted);
+    a.U32(m.copies_there);
   }
   template <typename M>
   void Visit(Counted*, M& m) {

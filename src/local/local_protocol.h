@@ -39,6 +39,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
+#include "phalanx/scope.h"
 #include "src/common/elements.h"
 #include "src/common/ids/ids.h"
 #include "src/common/ids/object_name.h"
@@ -49,7 +50,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 11;
+inline constexpr uint32_t kVersion = 12;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -95,6 +96,12 @@ struct Description {
   // The object is deleted when so much time has passed since its creation. It takes no bytes if it
   // is infinite. The node refuses 0.
   absl::Duration ttl = absl::InfiniteDuration();
+  // Primary copies that are wanted, each on another host, at most kMaxCopies; 0: no number is asked
+  // for. It takes no bytes then. `wait_for_copies`: the answer waits for them.
+  uint32_t copies = 0;
+  bool wait_for_copies = false;
+  // It takes no bytes if there is none.
+  Scope scope = {};
 };
 
 // A whole object of fewer than kOwnFileBytes. Answered by PutDone or Failed.
@@ -129,6 +136,7 @@ struct Seal {
   uint64_t request = 0;
   uint64_t writer = 0;
   bool wait_for_adoption = false;
+  bool wait_for_copies = false;
   absl::string_view bytes;
 };
 
@@ -152,10 +160,12 @@ struct Get {
   // Answered by Failed with DataLoss if no copy is left.
   bool fail_when_lost = false;
   ObjectName name = {};  // as in Description
+  // Answered by Failed with NotFound when this scope, in which the object is, has ended.
+  Scope scope = {};
 };
 
-// Ends a Get, Create, Broadcast or Reduce without an answer, unless the answer was sent before.
-// Other requests continue and are answered.
+// Ends a Get, Create, Broadcast, Replicate or Reduce without an answer, unless the answer was sent
+// before. Other requests continue and are answered.
 struct Cancel {
   static constexpr uint8_t kKind = 8;
   uint64_t request = 0;
@@ -285,9 +295,28 @@ struct Broadcast {
   std::vector<absl::string_view> nodes;
 };
 
+// Primary copies of the object are wanted on so many different hosts, 1 to kMaxCopies. Answered by
+// Counted (the hosts that have one) when they are there, or by Failed. Cancel ends the wait only.
+struct Replicate {
+  static constexpr uint8_t kKind = 40;
+  uint64_t request = 0;
+  ObjectId id;
+  uint32_t copies = 1;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
+// All objects of the scope, and of those with its name and a smaller number, are freed. Answered by
+// Counted (0) when every node that is in touch has dropped its copies, or by Failed.
+struct EndScope {
+  static constexpr uint8_t kKind = 41;
+  uint64_t request = 0;
+  Scope scope;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
 using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
                              Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
-                             Transit, Claim, Keep, Broadcast>;
+                             Transit, Claim, Keep, Broadcast, Replicate, EndScope>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -398,6 +427,10 @@ struct Described {
   uint32_t named_complete = 0;
   uint32_t named_without_room = 0;
   uint64_t named_bytes = 0;
+  // Primary copies that are wanted, each on another host (0: nobody has asked for a number of
+  // them), and how many hosts have one.
+  uint32_t copies_wanted = 0;
+  uint32_t copies_there = 0;
 };
 
 struct Counted {

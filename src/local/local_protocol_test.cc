@@ -26,16 +26,17 @@ ObjectName Name() { return ObjectName::Of("batch", "job/7"); }
 
 // One message of each kind, with no field at its default.
 std::vector<Request> EveryRequest() {
-  Description object{Id(), true,       64,     absl::Milliseconds(1500), "float32[3]",
-                     true, Sources(2), Name(), absl::Seconds(7)};
+  Description object{Id(), true,        64,     absl::Milliseconds(1500), "float32[3]",
+                     true, Sources(2),  Name(), absl::Seconds(7),         5,
+                     true, {"scope", 9}};
   return {
       ClientHello{7, 9},
       Put{1, object, "bytes"},
       Create{2, object, uint64_t{5} << 30},
       Publish{3, 65536, "more"},
-      Seal{4, 3, true, "rest"},
+      Seal{4, 3, true, true, "rest"},
       Abort{3},
-      Get{5, Id(), true, absl::InfiniteDuration(), 10, 20, Id(), true, Name()},
+      Get{5, Id(), true, absl::InfiniteDuration(), 10, 20, Id(), true, Name(), {"scope", 8}},
       Cancel{5},
       Release{77, false},
       Delete{6, Id(), absl::Seconds(30)},
@@ -55,6 +56,8 @@ std::vector<Request> EveryRequest() {
       Claim{Id(), NodeKey{5, 6}, 17},
       Keep{12, Id(), absl::Seconds(5)},
       Broadcast{13, Id(), true, false, absl::Seconds(6), {"a", "node b", "*"}},
+      Replicate{14, Id(), 3, absl::Seconds(7)},
+      EndScope{15, {"scope", 7}, absl::Seconds(8)},
   };
 }
 
@@ -90,7 +93,9 @@ std::vector<Answer> EveryAnswer() {
                 6,
                 7,
                 8,
-                9},
+                9,
+                10,
+                11},
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},

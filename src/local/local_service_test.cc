@@ -277,7 +277,7 @@ TEST(LocalService, InvalidRequestsEndTheirClientWithAMessage) {
   const std::vector<std::pair<local::Request, std::string>> wild = {
       {local::Release{12345, true}, "pin 12345 is not held"},
       {local::Publish{99, 10, ""}, "writer 99 is not open"},
-      {local::Seal{1, 99, false, ""}, "writer 99 is not open"},
+      {local::Seal{1, 99, false, false, ""}, "writer 99 is not open"},
       {local::Abort{99}, "writer 99 is not open"},
       {local::ClientHello{}, "second hello"},
   };
@@ -529,7 +529,7 @@ TEST(LocalService, DoesNotReuseAFileThatAVanishedClientMapped) {
       auto answer = writer.Receive();
       while (answer && std::holds_alternative<local::File>(*answer)) answer = writer.Receive();
       ASSERT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
-      writer.Send(local::Seal{2, std::get<local::Granted>(*answer).writer, false, ""});
+      writer.Send(local::Seal{2, std::get<local::Granted>(*answer).writer, false, false, ""});
       ASSERT_TRUE(std::holds_alternative<local::PutDone>(*writer.Receive()));
     }
     RawClient reader(node);

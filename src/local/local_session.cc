@@ -236,6 +236,9 @@ PutOptions LocalSession::OptionsOf(const local::Description& object) const {
   options.metadata = std::string(object.metadata);
   options.slices = object.slices;
   options.wait_for_adoption = object.wait_for_adoption;
+  options.copies = object.copies;
+  options.wait_for_copies = object.wait_for_copies;
+  options.scope = object.scope;
   options.owned = object.owned;
   options.name = object.name;
   options.ttl = object.ttl;
@@ -285,10 +288,12 @@ absl::Status LocalSession::On(const local::Publish& publish) {
 absl::Status LocalSession::On(const local::Seal& seal) {
   // Closed at once: the client cannot write any more, although the answer can take long.
   PHALANX_RETURN_IF_ERROR(writes_.Seal(seal.writer, seal.bytes));
-  store_.Seal(client_, seal.writer, seal.wait_for_adoption,
-              [this, request = seal.request](absl::StatusOr<PutResult> result) {
-                AnswerPut(request, result);
-              });
+  store_.Seal(
+      client_, seal.writer, seal.wait_for_adoption,
+      [this, request = seal.request](absl::StatusOr<PutResult> result) {
+        AnswerPut(request, result);
+      },
+      seal.wait_for_copies);
   return absl::OkStatus();
 }
 
@@ -313,7 +318,7 @@ absl::Status LocalSession::On(const local::Get& get) {
   }
   requests_[get.request] = store_.Get(client_,
                                       GetOptions{get.id, Deadline(get.timeout), get.streaming,
-                                                 get.near, get.fail_when_lost, get.name},
+                                                 get.near, get.fail_when_lost, get.name, get.scope},
                                       std::move(events));
   return absl::OkStatus();
 }
@@ -424,14 +429,44 @@ absl::Status LocalSession::On(const local::Broadcast& broadcast) {
   }
   BroadcastOptions options{
       {broadcast.nodes.begin(), broadcast.nodes.end()}, broadcast.sticky, broadcast.stop};
-  requests_[broadcast.request] =
-      store_.Broadcast(client_, broadcast.id, std::move(options), Deadline(broadcast.timeout),
-                       [this, request = broadcast.request](const absl::StatusOr<int>& nodes) {
+  StartBroadcast(broadcast.request, broadcast.id, std::move(options), broadcast.timeout);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::Replicate& replicate) {
+  if (requests_.contains(replicate.request)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request ", replicate.request, " is used twice"));
+  }
+  if (replicate.copies < 1 || replicate.copies > kMaxCopies) {
+    AnswerFailed(replicate.request, absl::InvalidArgumentError(absl::StrCat(
+                                        "1 to ", kMaxCopies, " copies, not ", replicate.copies)));
+    return absl::OkStatus();
+  }
+  BroadcastOptions options;
+  options.copies = replicate.copies;
+  StartBroadcast(replicate.request, replicate.id, std::move(options), replicate.timeout);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::EndScope& end) {
+  store_.EndScope(client_, end.scope, Deadline(end.timeout),
+                  [this, request = end.request](absl::Status done) {
+                    if (!done.ok()) return AnswerFailed(request, done);
+                    Answer(local::Counted{request, 0});
+                  });
+  return absl::OkStatus();
+}
+
+void LocalSession::StartBroadcast(uint64_t request, const ObjectId& id, BroadcastOptions options,
+                                  absl::Duration timeout) {
+  requests_[request] =
+      store_.Broadcast(client_, id, std::move(options), Deadline(timeout),
+                       [this, request](const absl::StatusOr<int>& nodes) {
                          requests_.erase(request);
                          if (!nodes.ok()) return AnswerFailed(request, nodes.status());
                          Answer(local::Counted{request, static_cast<uint32_t>(*nodes)});
                        });
-  return absl::OkStatus();
 }
 
 absl::Status LocalSession::On(const local::Forget& forget) {

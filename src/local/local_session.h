@@ -101,6 +101,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Delete& remove);
   absl::Status On(const local::Stat& stat);
   absl::Status On(const local::Broadcast& broadcast);
+  absl::Status On(const local::Replicate& replicate);
+  absl::Status On(const local::EndScope& end);
   absl::Status On(const local::Forget& forget);
   absl::Status On(const local::Leave& leave);
   absl::Status On(const local::Reduce& reduce);
@@ -120,6 +122,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   bool AdmitReduce(uint64_t request, size_t ids);
   // Returns a callback that answers such a call.
   collectives::ReduceDone AnswerReduce(uint64_t request, size_t ids);
+  void StartBroadcast(uint64_t request, const ObjectId& id, BroadcastOptions options,
+                      absl::Duration timeout);
   // Does nothing if no such Reduce waits.
   void CancelReduce(uint64_t request);
   void AnswerStat(const local::Stat& stat, const ObjectStat& found);

@@ -44,7 +44,9 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
           found.named,
           found.named_complete,
           found.named_without_room,
-          found.named_bytes};
+          found.named_bytes,
+          found.copies_wanted,
+          found.copies_there};
 }
 
 }  // namespace

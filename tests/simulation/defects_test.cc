@@ -13,10 +13,12 @@
 #include "src/common/io/log.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/copies_simulation.h"
 #include "src/sim/workloads/cut_simulation.h"
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/scopes_simulation.h"
 #include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
@@ -69,6 +71,12 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   }
   if (defect >= Defect::kStickyForgottenAtRestart && defect <= Defect::kRetryStartsAgain) {
     return RunBroadcastSimulation(DrawBroadcastPlan(seed));
+  }
+  if (defect >= Defect::kCopiesOnOneHost && defect <= Defect::kCopyReleasedTooSoon) {
+    return RunCopiesSimulation(DrawCopiesPlan(seed));
+  }
+  if (defect >= Defect::kLatePutIntoEndedScope && defect <= Defect::kScopeAnsweredEarly) {
+    return RunScopesSimulation(DrawScopesPlan(seed));
   }
   if (defect == Defect::kMetadataNotCompared) {
     ReducePlanOfRun plan = DrawReducePlan(seed);

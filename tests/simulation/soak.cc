@@ -15,10 +15,12 @@
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
 #include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/copies_simulation.h"
 #include "src/sim/workloads/cut_simulation.h"
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/scopes_simulation.h"
 #include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
@@ -39,6 +41,8 @@ struct Flags {
   bool cut_gets = false;
   bool lifetimes = false;
   bool broadcasts = false;
+  bool copies = false;
+  bool scopes = false;
   bool deletes = false;
   bool halves = false;
   std::string focus = "anything";
@@ -111,6 +115,8 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   if (flags.broadcasts) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
+  if (flags.copies) return RunPlan(seed, DrawCopiesPlan(seed), RunCopiesSimulation, flags);
+  if (flags.scopes) return RunPlan(seed, DrawScopesPlan(seed), RunScopesSimulation, flags);
   if (flags.cuts) return RunPlan(seed, DrawCutPlan(seed), RunCutSimulation, flags);
   if (flags.cut_gets) return RunPlan(seed, DrawTransferCutPlan(seed), RunCutSimulation, flags);
   if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
@@ -188,6 +194,8 @@ int main(int argc, char** argv) {
   app.add_flag("--moves", flags.moves, "simulate reductions whose slots move to other copies");
   app.add_flag("--clients", flags.clients, "simulate open reductions whose clients die");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
+  app.add_flag("--copies", flags.copies, "simulate copies on several hosts");
+  app.add_flag("--scopes", flags.scopes, "simulate scopes of objects");
   app.add_flag("--cuts", flags.cuts,
                "simulate reductions among nodes that cannot reach each other");
   app.add_flag("--cut-gets", flags.cut_gets,

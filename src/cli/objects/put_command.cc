@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -84,6 +85,14 @@ class PutCommand : public Command {
                    "Time to live: the object is deleted so long after its creation. An object that "
                    "exists keeps its own",
                    TimeSpan(&options_.ttl));
+    flags.Argument("--copies",
+                   "Keep so many copies, each on another host, and wait until they are there. An "
+                   "object that exists gets so many, too",
+                   Integer(&options_.copies, 1, kMaxObjectCopies));
+    flags.Argument("--scope", "The scope of the object: `phalanx end-scope` frees it with others",
+                   Text(&options_.scope.name, "NAME"));
+    flags.Argument("--scope-number", "The number of the scope",
+                   Integer(&scope_number_, 0, std::numeric_limits<int>::max()));
     flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory on the node",
@@ -119,6 +128,8 @@ class PutCommand : public Command {
     compares_ = !object_.name.empty() && !exist_ok_;
     // Another node can have the object: only the directory knows all of them.
     options_.wait_for_adoption = options_.wait_for_adoption || compares_;
+    options_.wait_for_copies = options_.copies > 0;
+    options_.scope.number = static_cast<uint64_t>(scope_number_);
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
     // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
@@ -263,6 +274,7 @@ class PutCommand : public Command {
   std::string path_;
   ObjectFlags object_;
   PutOptions options_;
+  int scope_number_ = 0;
   // Of --size, and later of the object.
   uint64_t size_ = 0;
   bool size_given_ = false;

@@ -98,8 +98,16 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
                          {"owned", summary.info().owned()},
                          {"holders", summary.holders()},
                          {"sticky", summary.has_sticky()},
+                         {"copies_wanted", summary.copies_wanted()},
+                         {"copies_there", summary.copies_there()},
                          {"refers_to", IdsAsJson(summary.info().refers_to())},
                          {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
+  // Null for an object in no scope.
+  json["scope"] = nullptr;
+  if (summary.info().has_scope()) {
+    json["scope"] = {{"name", Printable(summary.info().scope().name())},
+                     {"number", summary.info().scope().number()}};
+  }
   // Null for an object without a limit.
   json["ttl_s"] = nullptr;
   if (summary.info().ttl_ns() != 0) json["ttl_s"] = Seconds(summary.info().ttl_ns());
@@ -171,9 +179,12 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
   const bool expires =
       std::any_of(list.objects().begin(), list.objects().end(),
                   [](const v1::ObjectSummary& object) { return object.info().ttl_ns() != 0; });
+  const bool copied =
+      std::any_of(list.objects().begin(), list.objects().end(),
+                  [](const v1::ObjectSummary& object) { return object.copies_wanted() > 0; });
   std::vector<std::vector<std::string>> rows = {{"ID", named ? "NAME" : "", "SIZE", "AGE",
                                                  expires ? "TTL" : "", "COMPLETE", "PARTIAL",
-                                                 "WAITING", "NOTES"}};
+                                                 copied ? "HOSTS" : "", "WAITING", "NOTES"}};
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
     // A waiting node makes an object known before its Put.
@@ -188,9 +199,12 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
                     AgeText(object.age_ns()),
                     object.info().ttl_ns() == 0 ? "" : AgeText(object.info().ttl_ns()),
                     absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
+                    object.copies_wanted() == 0
+                        ? ""
+                        : absl::StrCat(object.copies_there(), "/", object.copies_wanted()),
                     absl::StrCat(object.waiting()), std::move(notes)});
   }
-  return AlignColumns(rows, {false, false, true, true, true, true, true, true});
+  return AlignColumns(rows, {false, false, true, true, true, true, true, true, true});
 }
 
 }  // namespace phalanx::runtime

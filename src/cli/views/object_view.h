@@ -11,10 +11,12 @@ namespace phalanx::runtime {
 
 // Fields of `ls --json`: id, generation, size_bytes, slices, metadata (hexadecimal),
 // complete_copies, partial_copies, waiting, age_s (since the object was adopted or deleted),
-// deleted, inline_cached, conflicts, owned, holders (the number of nodes), ttl_s (what is left of
-// the time to live; null if the object has none), name and namespace (null if it has no name),
-// refers_to (ids), reduced_from (ids of the sources of a reduction's result, in the order of the
-// fold).
+// deleted, inline_cached, conflicts, owned, holders (the number of nodes), sticky, copies_wanted
+// (primary copies, each on another host; 0 if no number is wanted), copies_there (hosts that have
+// one), scope (its name and number; null if the object is in none), ttl_s (what is left of the time
+// to live; null if the object has none), name and namespace
+// (null if it has no name), refers_to (ids), reduced_from (ids of the sources of a reduction's
+// result, in the order of the fold).
 nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
 
 // The same fields, and `waiting_nodes` (names), `copies_left_out` and `waiting_left_out` (how many

@@ -207,6 +207,14 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
     const bool all = nodes.size() == 1 && nodes[0] == "*";
     parts.push_back(all ? "sticky" : absl::StrCat("sticky for ", nodes.size(), " names"));
   }
+  if (summary.info().has_scope()) {
+    parts.push_back(absl::StrCat("in scope ", Printable(summary.info().scope().name()), " ",
+                                 summary.info().scope().number()));
+  }
+  if (summary.copies_wanted() > 0) {
+    parts.push_back(absl::StrCat("kept on ", summary.copies_there(), " of ",
+                                 summary.copies_wanted(), " hosts"));
+  }
   if (summary.info().ttl_ns() != 0) {
     parts.push_back(
         absl::StrCat("expires in ", HumanDuration(absl::Nanoseconds(summary.info().ttl_ns()))));

@@ -290,6 +290,35 @@ static void Broadcasting(phx_client* client) {
   phx_call_free(call);
 }
 
+static void CopiesAndScopes(phx_client* client) {
+  char id[20];
+  int64_t hosts = 0;
+  phx_object_status status;
+  phx_put_options options = PutOptions();
+  options.copies = 2;
+  options.wait_for_copies = 1;
+  options.scope = "c";
+  options.scope_number = 3;
+  phx_id_random(id);
+  phx_call* call = phx_put(client, id, "x", 1, &options);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  phx_call_free(call);
+  call = phx_replicate(client, id, 3, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  CHECK(phx_result_number(call, &hosts) == 0 && hosts == 1);
+  phx_call_free(call);
+  call = phx_stat(client, id, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  CHECK(phx_result_status(call, &status) == 0 && status.copies_wanted == 3);
+  phx_call_free(call);
+  call = phx_end_scope(client, "c", 3, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  phx_call_free(call);
+  call = phx_put(client, id, "x", 1, &options);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 5);
+  phx_call_free(call);
+}
+
 int main(void) {
   phx_connect_options options;
   memset(&options, 0, sizeof(options));
@@ -310,6 +339,7 @@ int main(void) {
   Defaults(client);
   Lifetime(client);
   Broadcasting(client);
+  CopiesAndScopes(client);
   Errors(client);
   Names(client);
   Batches(client);

@@ -179,6 +179,8 @@ int phx_result_status(const phx_call* call, phx_object_status* status) {
   status->owned = result->owned;
   status->holders = result->holders;
   status->sticky = result->sticky;
+  status->copies_wanted = result->copies_wanted;
+  status->copies_there = result->copies_there;
   const bool endless = result->ttl == absl::InfiniteDuration();
   status->ttl = endless ? -1 : absl::ToInt64Nanoseconds(result->ttl);
   status->metadata_size = std::min(result->metadata.size(), sizeof(status->metadata));

@@ -88,6 +88,14 @@ phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, s
       client->client->Broadcast(IdOf(id), {NamesOf(names, n), sticky != 0, DurationOf(timeout)}));
 }
 
+phx_call* phx_replicate(phx_client* client, const char* id, int copies, int64_t timeout) {
+  return Handle(client->client->Replicate(IdOf(id), copies, DurationOf(timeout)));
+}
+
+phx_call* phx_end_scope(phx_client* client, const char* name, uint64_t number, int64_t timeout) {
+  return Handle(client->client->EndScope({name, number}, DurationOf(timeout)));
+}
+
 phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout) {
   return Handle(client->client->StopBroadcast(IdOf(id), DurationOf(timeout)));
 }

@@ -26,6 +26,9 @@ phalanx::PutOptions OptionsOf(const phx_put_options* given) {
   to.refers_to = phalanx::c::IdsOf(options.refers_to, options.refers_to_count);
   to.timeout = DurationOf(options.timeout);
   if (options.ttl > 0) to.ttl = absl::Nanoseconds(options.ttl);
+  to.copies = options.copies;
+  to.wait_for_copies = options.wait_for_copies != 0;
+  if (options.scope != nullptr) to.scope = phalanx::Scope{options.scope, options.scope_number};
   return to;
 }
 

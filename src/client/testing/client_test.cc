@@ -527,6 +527,74 @@ TEST_F(ClientTest, BroadcastReturnsTheNumberOfNodes) {
   EXPECT_THAT(client_->ProgressOf(Id(2)).Wait(), StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(ClientTest, ReplicateReturnsTheNumberOfHosts) {
+  EXPECT_THAT(client_->Replicate(Id(1), 2).Wait(), StatusIs(absl::StatusCode::kNotFound));
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
+  EXPECT_EQ(client_->Stat(Id(1)).Wait()->copies_wanted, 0);
+  PHALANX_ASSERT_OK_AND_ASSIGN(const int hosts, client_->Replicate(Id(1), 2).Wait());
+  EXPECT_EQ(hosts, 1);
+  PHALANX_ASSERT_OK_AND_ASSIGN(const ObjectStatus status, client_->Stat(Id(1)).Wait());
+  EXPECT_EQ(status.copies_wanted, 2);
+  EXPECT_EQ(status.copies_there, 1);
+  for (const int copies : {0, -1, kMaxObjectCopies + 1}) {
+    EXPECT_THAT(client_->Replicate(Id(1), copies).Wait(),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
+TEST_F(ClientTest, APutAsksForCopiesAndWaitsForThem) {
+  PutOptions options;
+  options.copies = 3;
+  options.wait_for_copies = true;
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes", options).Wait());
+  EXPECT_EQ(client_->Stat(Id(1)).Wait()->copies_wanted, 3);
+  PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer buffer,
+                               client_->Create(Id(2), size_t{2} << 20, options));
+  PHALANX_ASSERT_OK(buffer.Seal().Wait());
+  EXPECT_EQ(client_->Stat(Id(2)).Wait()->copies_wanted, 3);
+  options.copies = 0;
+  EXPECT_THAT(client_->Put(Id(3), "bytes", options).Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  options.copies = kMaxObjectCopies + 1;
+  EXPECT_THAT(client_->Put(Id(3), "bytes", options).Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(ClientTest, TheEndOfAScopeFreesItsObjectsAndRefusesLatePutsAndGets) {
+  PutOptions options;
+  options.scope = {"job", 7};
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes", options).Wait());
+  PHALANX_ASSERT_OK(client_->Put(Id(2), Content(size_t{2} << 20), options).Wait());
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Buffer kept, client_->Get(Id(2)).Wait());
+  options.scope.number = 8;
+  PHALANX_ASSERT_OK(client_->Put(Id(3), "later", options).Wait());
+  GetOptions waits;
+  waits.scope = {"job", 6};
+  const Future<Buffer> waiting = client_->Get(Id(4), waits);
+  PHALANX_ASSERT_OK(client_->EndScope({"job", 7}).Wait());
+  EXPECT_FALSE(*client_->Contains(Id(1)).Wait());
+  EXPECT_FALSE(*client_->Contains(Id(2)).Wait());
+  EXPECT_TRUE(*client_->Contains(Id(3)).Wait());
+  EXPECT_EQ(kept.view(), Content(size_t{2} << 20));
+  const auto ended = HasSubstr("scope \"job\" 6 has ended");
+  EXPECT_THAT(waiting.Wait(), StatusIs(absl::StatusCode::kNotFound, ended));
+  EXPECT_THAT(client_->Get(Id(5), waits).Wait(), StatusIs(absl::StatusCode::kNotFound, ended));
+  options.scope.number = 6;
+  EXPECT_THAT(client_->Put(Id(1), "late", options).Wait(),
+              StatusIs(absl::StatusCode::kNotFound, ended));
+}
+
+TEST_F(ClientTest, ABadScopeIsRefused) {
+  PutOptions options;
+  for (const std::string& name : {std::string(256, 'x'), std::string("a\nb")}) {
+    options.scope.name = name;
+    EXPECT_THAT(client_->Put(Id(1), "bytes", options).Wait(),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(client_->EndScope({name, 1}).Wait(), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  EXPECT_THAT(client_->EndScope(Scope()).Wait(), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 // The shard would treat such a name as an error of the node and end the node's session.
 TEST_F(ClientTest, RejectsNodeNamesThatAreNotText) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());

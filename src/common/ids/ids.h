@@ -64,9 +64,11 @@ inline constexpr size_t kMaxReduceSources = 16384;
 // holds.
 inline constexpr size_t kMaxReferences = 16384;
 inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 46;
+// Primary copies of one object that a client can ask for, each on another host.
+inline constexpr uint32_t kMaxCopies = 64;
 // A longer time to live is none.
 inline constexpr absl::Duration kMaxTtl = absl::Hours(24 * 365 * 100);
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // Bit i stands for slice i. REQUIRES: 1 <= slices <= kMaxSlices.
 constexpr uint64_t AllSlices(int slices) {

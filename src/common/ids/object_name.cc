@@ -19,11 +19,11 @@ bool HasControlCharacters(absl::string_view text) {
   return false;
 }
 
+}  // namespace
+
 bool CanBeKept(absl::string_view text) {
   return text.size() <= kMaxObjectNameBytes && IsUtf8(text) && !HasControlCharacters(text);
 }
-
-}  // namespace
 
 ObjectName ObjectName::Of(absl::string_view name_space, absl::string_view name) {
   ObjectName made;

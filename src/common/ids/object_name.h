@@ -19,6 +19,10 @@ namespace phalanx {
 // The maximum size of a namespace, and of a name, that is kept. Longer ones derive ids as well.
 inline constexpr size_t kMaxObjectNameBytes = 255;
 
+// Returns true if the text can be kept with objects and shown: at most kMaxObjectNameBytes of UTF-8
+// without control characters.
+bool CanBeKept(absl::string_view text);
+
 class ObjectName {
  public:
   // No name.

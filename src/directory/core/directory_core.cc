@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
+#include "src/common/status_macros.h"
 #include "src/directory/core/directory_core_impl.h"
 #include "src/directory/jobs/job_report.h"
 
@@ -85,27 +86,30 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
       gate(context),
       inline_cache(options.inline_cache_bytes),
       tombstones(context),
-      losses(context),
-      failures(context),
+      absences(context),
       hold_sets(options.max_holds),
       placement_table({options.max_sticky, options.max_broadcasts}),
-      objects({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures, inline_cache,
-               expiries},
+      objects({context, nodes, outbox, gate, hold_sets, tombstones, absences.losses,
+               absences.failures, inline_cache, expiries, absences.scopes},
               listeners),
-      drains(context, nodes, outbox, objects),
-      pulls({context, nodes, outbox, gate, objects, tombstones, failures, inline_cache,
+      orders({context, nodes, outbox, gate, objects}),
+      pulls({context, nodes, outbox, gate, objects, tombstones, absences.failures, inline_cache,
              placement_table},
-            drains),
-      placements({context, nodes, outbox, gate, objects, tombstones, losses, placement_table}),
-      requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures,
-                placement_table, expiries, objects, pulls, drains, placements, reductions}),
-      reductions({context, nodes, outbox, gate, objects, tombstones, failures, hold_sets,
+            orders),
+      placements({context, nodes, outbox, gate, objects, tombstones, absences.losses,
+                  placement_table, orders.copies}),
+      requests({context, nodes, outbox, gate, hold_sets, tombstones, absences.losses,
+                absences.failures, placement_table, expiries, objects, pulls, orders.drains,
+                placements, reductions}),
+      reductions({context, nodes, outbox, gate, objects, tombstones, absences.failures, hold_sets,
                   pulls.planner().links(), pulls.pairs()},
                  requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
-      jobs({context, nodes, outbox, gate}) {
+      jobs({context, nodes, outbox, gate}),
+      scopes({context, nodes, outbox, gate, absences.scopes, absences.losses, placement_table,
+              objects, pulls, orders.drains, reductions}) {
   // Last: the table refers to the components above it, which are constructed after it.
-  listeners = {&pulls, &reductions, &drains, &placements};
+  listeners = {&pulls, &reductions, &orders.drains, &placements};
 }
 
 // A reduction that ends releases its sources, and an object that is freed can be the source of
@@ -113,11 +117,12 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
 // because they report what the turn has left. Deletes are acknowledged last, after every message
 // that they wait for.
 void DirectoryCore::Impl::RunPendingWork() {
+  scopes.RunPending();
   do {
     reductions.RunPending();
   } while (holds.FreeUnreferenced());
   placements.RunPending();
-  drains.ReportProgress();
+  orders.drains.ReportProgress();
   pulls.prober().RunPending();
   requests.delete_waits().RunPending();
   jobs.RunPending();
@@ -136,12 +141,15 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   // Before the other components: they choose no node that registers.
   node.registering = true;
   if (!added) {
-    drains.SessionBegins(node);
+    orders.drains.SessionBegins(node);
     reductions.SessionBegins(key);
     placement_table.SessionBegins(key);
+    orders.copies.SessionBegins(key);
+    absences.scopes.SessionBegins(key);
   }
   node.info = info;
   node.endpoint = Endpoint{key, Locality::FromNode(info)};
+  node.host = HostOf(info);
   node.session = nodes.NewSession();
   node.connected = true;
   node.last_heard = context.now;
@@ -160,7 +168,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   // The holds outlive the session by a lease: a node that only lost its connection still has
   // clients, and what they hold must not be freed meanwhile.
   hold_sets.SessionEnds(key, context.now + context.options.lease);
-  drains.NodeDown(key);
+  orders.drains.NodeDown(key);
   // Before its objects and confirmations are forgotten: a Delete of them waits for its lease.
   requests.delete_waits().NodeDown(*node, serves_until);
   tombstones.NodeDown(key);
@@ -171,6 +179,8 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   reductions.NodeDown(key);
   placement_table.NodeDown(key);
   jobs.NodeDown(key);
+  orders.copies.SessionBegins(key);
+  absences.scopes.NodeDown(key);
   nodes.EndRemove();
 }
 
@@ -182,7 +192,8 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
   objects.SetConnected(*node, connected);
   if (!connected) return;
   // The node may have room for an object that no other node could take.
-  drains.RetryAll();
+  orders.drains.RetryAll();
+  orders.copies.RetryAll();
   reductions.NodeConnected();
 }
 
@@ -253,6 +264,10 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
     const auto id = ParseObjectId(ObjectIdOf(message));
     if (id.ok()) requests.ExpireIfDue(*id);
   }
+  if (absences.scopes.has_ended_objects()) {
+    const auto id = ParseObjectId(ObjectIdOf(message));
+    if (id.ok()) scopes.FreeIfEnded(*id);
+  }
   const absl::Status status = Handle(*node, message);
   if (status.ok()) return status;
   // The id itself can be what is wrong with the message.
@@ -265,6 +280,7 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
 absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& message) {
   switch (message.kind_case()) {
     case v1::NodeMessage::kAnnounceCreate:
+      if (scopes.Refuses(node, message.announce_create().info())) return absl::OkStatus();
       // Only folds name a version: the reduction decides whether it is still the current one.
       if (message.announce_create().has_version()) {
         return reductions.OnCreate(node, message.announce_create());
@@ -275,6 +291,9 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
     case v1::NodeMessage::kWithdraw:
       return objects.OnWithdraw(node, message.withdraw());
     case v1::NodeMessage::kWant:
+      if (message.want().has_scope()) {
+        PHALANX_RETURN_IF_ERROR(scopes.OnNamed(node, message.want().scope()));
+      }
       return pulls.OnWant(node, message.want());
     case v1::NodeMessage::kUnwant:
       return pulls.OnUnwant(node, message.unwant());
@@ -295,7 +314,7 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
     case v1::NodeMessage::kBroadcastRequest:
       return placements.OnBroadcast(node, message.broadcast_request());
     case v1::NodeMessage::kDrainRequest:
-      if (drains.OnDrain(node)) placements.NodeDrains(node);
+      if (orders.drains.OnDrain(node)) placements.NodeDrains(node);
       return absl::OkStatus();
     case v1::NodeMessage::kReduceRequest:
       return reductions.OnReduce(node, message.reduce_request());
@@ -319,6 +338,10 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       return holds.OnKeep(node, message.keep_request());
     case v1::NodeMessage::kJob:
       return jobs.OnMessage(node, message.job());
+    case v1::NodeMessage::kEndScopeRequest:
+      return scopes.OnEndScope(node, message.end_scope_request());
+    case v1::NodeMessage::kScopeConfirm:
+      return scopes.OnConfirm(node, message.scope_confirm());
     default:
       return HandleRegistration(node, message);
   }
@@ -337,9 +360,14 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
       if (m.sticky_stamp() <= kMaxPolicyStamp) placement_table.NoteStamp(m.sticky_stamp());
       return absl::OkStatus();
     }
+    case v1::NodeMessage::kRegisterScope:
+      return scopes.OnRegister(message.register_scope());
     case v1::NodeMessage::kRegisterCopy:
       return OnRegisterCopy(node, message.register_copy());
     case v1::NodeMessage::kRegisterWant:
+      if (message.register_want().has_scope()) {
+        PHALANX_RETURN_IF_ERROR(scopes.OnNamed(node, message.register_want().scope()));
+      }
       return pulls.OnRegisterWant(node, message.register_want());
     case v1::NodeMessage::kRegisterTombstone:
       return requests.OnRegisterTombstone(message.register_tombstone());
@@ -356,6 +384,7 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
 }
 
 absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterCopy& m) {
+  if (scopes.Refuses(node, m.info())) return absl::OkStatus();
   bool adopted = false;
   const absl::Status status = objects.OnRegisterCopy(node, m, &adopted);
   // A request that waited because the object was unknown need not wait for the end of learning.
@@ -371,9 +400,11 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   objects.SessionRegistered(node);
   reductions.SessionRegistered(node.key);
   placement_table.NodeJoined(node.key, node.info.name());
-  drains.RetryAll();
+  orders.drains.RetryAll();
+  orders.copies.RetryAll();
   requests.delete_waits().SessionRegistered(node.key);
   jobs.SessionRegistered(node.key);
+  scopes.SessionRegistered(node);
   // A node that was out of touch for a lease can have missed a Delete that this shard has not
   // learned of yet.
   if (!gate.learning() || !node.lease_ended) SendRegistered(node);
@@ -393,6 +424,8 @@ void DirectoryCore::Impl::Tick() {
   objects.Tick();
   reductions.Tick();
   tombstones.Expire();
+  absences.scopes.Expire();
+  orders.copies.Tick();
   pulls.Tick();
   jobs.Tick();
 }
@@ -409,6 +442,9 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   Instant next = hold_sets.NextDeadline();
   // A walk that the last turn did not finish continues at once.
   if (placement_table.walking()) next = std::min(next, context.now);
+  next = std::min(next, orders.copies.NextDeadline());
+  if (absences.scopes.has_ended_objects()) next = std::min(next, context.now);
+  next = std::min(next, std::max(absences.scopes.NextDeadline(), context.now));
   next = std::min(next, gate.NextDeadline());
   // What the last turn left over is due now: a deadline in the past would look like a pause.
   next = std::min(next, std::max(expiries.NextDeadline(), context.now));
@@ -469,10 +505,11 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 absl::Status DirectoryCore::Impl::CheckInvariants() const {
   for (const absl::Status& status :
        {objects.CheckInvariants(), pulls.CheckInvariants(), reductions.CheckInvariants(),
-        drains.CheckInvariants(), hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
-        tombstones.CheckInvariants(), requests.delete_waits().CheckInvariants(),
-        losses.CheckInvariants(), failures.CheckInvariants(), gate.CheckInvariants(),
-        jobs.CheckInvariants()}) {
+        orders.drains.CheckInvariants(), orders.copies.CheckInvariants(),
+        absences.scopes.CheckInvariants(), hold_sets.CheckInvariants(),
+        placement_table.CheckInvariants(), tombstones.CheckInvariants(),
+        requests.delete_waits().CheckInvariants(), absences.losses.CheckInvariants(),
+        absences.failures.CheckInvariants(), gate.CheckInvariants(), jobs.CheckInvariants()}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

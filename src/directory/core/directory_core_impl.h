@@ -3,15 +3,15 @@
 //
 //                         DirectoryCore::Impl (router)
 //     ┌───────────┬───────────┬─────┴──────┬──────────────┬──────────────┐
-//   requests    holds      report      placements      drains       reductions
+//   requests  holds, scopes  report    placements  drains, copies   reductions
 //     └───────────┴───────────┴─────┬──────┴──────────────┴──────────────┘
 //                                 pulls                                          jobs
 //                                   │   (ObjectPulls, ObjectReductions, ObjectDrains,
 //                                   ObjectPlacements: up)
 //                                objects
 //     ┌──────────┬──────────┬───────┴────┬──────────────┬─────────────────┐
-//   nodes     outbox      gate     tombstones,    losses, failures   hold sets, placement table
-//                                  expiries
+//   nodes     outbox      gate     tombstones,    losses, failures,  hold sets, placement table
+//                                  expiries       scope table
 //
 // An arrow down is a reference; the only way up is an interface. Included by directory_core.cc
 // alone.
@@ -35,13 +35,49 @@
 #include "src/directory/objects/object_requests.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/placement/copy_keeper.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
+#include "src/directory/scopes/scope_manager.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
+
+// The components that order nodes to keep copies, and what the pulls report to both of them.
+struct KeepOrders final : public PullListener {
+  explicit KeepOrders(const CopyKeeper::Parts& parts)
+      : drains(parts.context, parts.nodes, parts.outbox, parts.objects), copies(parts) {}
+
+  void OnRefused(Object& object, const NodeKey& node) override {
+    drains.OnRefused(object, node);
+    copies.OnRefused(object.id, node);
+  }
+  void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan) override {
+    copies.OnOrderRefused(id, node, plan);
+  }
+  void OnReported(Object& object, const NodeKey& node, PlanId plan, bool primary) override {
+    copies.OnReported(object, node, plan, primary);
+  }
+  void OnRoomFreed() override {
+    drains.OnRoomFreed();
+    copies.RetryAll();
+  }
+
+  DrainManager drains;
+  CopyKeeper copies;
+};
+
+// Why there is no copy of an object, for nodes that want it.
+struct Absences {
+  explicit Absences(CoreContext& context) : losses(context), failures(context), scopes(context) {}
+
+  LossTable losses;
+  FailureTable failures;
+  ScopeTable scopes;
+};
 
 struct DirectoryCore::Impl {
   Impl(const DirectoryOptions& options, Instant start, Random random);
@@ -76,7 +112,8 @@ struct DirectoryCore::Impl {
   // What the tools are shown: reads the components.
   StatusReport Report() const {
     return StatusReport({context, nodes, hold_sets, tombstones, requests.delete_waits(),
-                         inline_cache, placement_table, objects, pulls, reductions, jobs});
+                         inline_cache, placement_table, orders.copies, absences.scopes, objects,
+                         pulls, reductions, jobs});
   }
   absl::Status CheckInvariants() const;
 
@@ -86,20 +123,20 @@ struct DirectoryCore::Impl {
   RecoveryGate gate;
   InlineCache inline_cache;
   TombstoneTable tombstones;
-  LossTable losses;
-  FailureTable failures;
+  Absences absences;
   ExpiryQueue expiries;
   HoldSets hold_sets;
   PlacementTable placement_table;
   ObjectListeners listeners;
   ObjectTable objects;
-  DrainManager drains;
+  KeepOrders orders;
   PullScheduler pulls;
   PlacementManager placements;
   ObjectRequests requests;
   ReductionManager reductions;
   HoldManager holds;
   JobManager jobs;
+  ScopeManager scopes;
 };
 
 }  // namespace phalanx::directory

@@ -38,7 +38,8 @@ struct Counters {
   uint64_t evictions_refused = 0;
   uint64_t wants_refused = 0;
   uint64_t freed = 0;
-  uint64_t expired = 0;  // counted in `deleted`, too
+  uint64_t expired = 0;         // counted in `deleted`, too
+  uint64_t freed_by_scope = 0;  // with their scopes
   uint64_t claims = 0;
   uint64_t joins = 0;         // of tasks to jobs
   uint64_t members_died = 0;  // of jobs

@@ -39,6 +39,9 @@ struct DirectoryOptions {
   absl::Duration tombstone_age = absl::Minutes(10);
   size_t max_tombstones = 1 << 20;
 
+  // ---- scopes. An ended one is remembered for `tombstone_age`, too.
+  size_t max_ended_scopes = 1 << 16;
+
   // ---- shards. Other shards watch sources for this one.
   int shard_index = 0;
   int num_shards = 1;

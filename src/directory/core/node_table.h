@@ -28,6 +28,7 @@ struct Node {
   v1::NodeInfo info;  // but info.used_bytes, below
   NodeKey key;
   Endpoint endpoint;
+  uint64_t host = 0;  // HostOf(info)
   // Numbers the node's sessions: distinguishes requests of an earlier session from current ones.
   uint64_t session = 0;
   bool connected = true;

@@ -87,11 +87,22 @@ void Outbox::SendFetch(const NodeKey& to, const ObjectId& id, PlanId plan, bool 
   fetch.set_only_confirm(only_confirm);
 }
 
+void Outbox::SendRelease(const NodeKey& to, const ObjectId& id, PlanId plan) {
+  v1::Fetch& fetch = *Send(to).mutable_fetch();
+  fetch.set_object_id(id.binary().data(), ObjectId::kSize);
+  fetch.set_plan_id(plan);
+  fetch.set_release(true);
+}
+
 void Outbox::SendFetchEnd(const NodeKey& to, const ObjectId& id, PlanId plan) {
   v1::Fetch& fetch = *Send(to).mutable_fetch();
   fetch.set_object_id(id.binary().data(), ObjectId::kSize);
   fetch.set_plan_id(plan);
   fetch.set_end(true);
+}
+
+void Outbox::SendScopeEnded(const NodeKey& to, const Scope& scope) {
+  ToProto(scope, Send(to).mutable_scope_ended()->mutable_scope());
 }
 
 void Outbox::SendKept(const NodeKey& to, const ObjectId& id, const Generation& generation) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
+#include "phalanx/scope.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 
@@ -55,8 +56,12 @@ class Outbox {
   // node reports whether it has the object and fetches nothing.
   void SendFetch(const NodeKey& to, const ObjectId& id, PlanId plan, bool keep,
                  bool only_confirm = false);
+  // A primary copy on the node becomes a secondary one.
+  void SendRelease(const NodeKey& to, const ObjectId& id, PlanId plan);
   // The node need not carry out its Fetch of this plan any more.
   void SendFetchEnd(const NodeKey& to, const ObjectId& id, PlanId plan);
+  // The scope has ended, and those with smaller numbers.
+  void SendScopeEnded(const NodeKey& to, const Scope& scope);
   // The object is no longer reference-counted.
   void SendKept(const NodeKey& to, const ObjectId& id, const Generation& generation);
 

@@ -43,9 +43,12 @@ void StatusReport::Summarize(const Object& object, Instant now, v1::ObjectSummar
   out->set_conflicts(object.conflicts);
   out->set_reducing(parts_.reductions.IsReducing(object.id));
   out->set_holders(parts_.holds.Holders(object.id));
-  if (const PlacementPolicy* policy = parts_.placements.PolicyOf(object.id);
-      policy != nullptr && policy->sticky()) {
-    ToProto(*policy, out->mutable_sticky());
+  if (const PlacementPolicy* policy = parts_.placements.PolicyOf(object.id); policy != nullptr) {
+    if (policy->sticky()) ToProto(*policy, out->mutable_sticky());
+    if (policy->copies > 0) {
+      out->set_copies_wanted(policy->copies);
+      out->set_copies_there(HostsWithPrimary(object, parts_.nodes));
+    }
   }
 }
 
@@ -278,6 +281,14 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("job_updates", parts_.context.counters.job_updates);
   counters.Gauge("sticky", parts_.placements.sticky());
   counters.Gauge("broadcasts_waited_for", parts_.placements.requests());
+  counters.Gauge("ended_scopes", parts_.scopes.ended());
+  counters.Gauge("scope_objects", parts_.scopes.objects());
+  counters.Gauge("scopes_waited_for", parts_.scopes.requests());
+  counters.Counter("freed_by_scope", parts_.context.counters.freed_by_scope);
+  counters.Gauge("short_of_copies", parts_.copies.short_of_copies());
+  counters.Gauge("copies_waited_for", parts_.copies.requests());
+  counters.Counter("copy_orders", parts_.copies.orders());
+  counters.Counter("copy_releases", parts_.copies.releases());
   counters.Counter("broadcast_orders", parts_.placements.orders());
   counters.Counter("broadcast_refusals", parts_.placements.refusals());
   counters.Counter("broadcasts_examined", parts_.placements.examined());

@@ -11,9 +11,11 @@
 #include "src/directory/deletions/delete_waits.h"
 #include "src/directory/jobs/job_manager.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/copy_keeper.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
 
@@ -28,6 +30,8 @@ class StatusReport {
     const DeleteWaits& delete_waits;
     const InlineCache& inline_cache;
     const PlacementTable& placements;
+    const CopyKeeper& copies;
+    const ScopeTable& scopes;
     const ObjectTable& objects;
     const PullScheduler& pulls;
     const ReductionManager& reductions;

@@ -21,6 +21,8 @@ using testing::ObjectFixture;
 class IgnoredRefusals final : public PullListener {
  public:
   void OnRefused(Object&, const NodeKey&) override {}
+  void OnOrderRefused(const ObjectId&, const NodeKey&, PlanId) override {}
+  void OnReported(Object&, const NodeKey&, PlanId, bool) override {}
   void OnRoomFreed() override {}
 };
 
@@ -64,6 +66,7 @@ class StatusReportTest : public ObjectFixture {
   IgnoredRefusals refusals_;
   IgnoredDeletes deletes_;
   PlacementTable placement_table_{PlacementTable::Limits{}};
+  CopyKeeper copies_{{context_, nodes_, outbox_, gate_, table_}};
   PullScheduler scheduler_{{context_, nodes_, outbox_, gate_, table_, tombstones_, failures_,
                             inline_cache_, placement_table_},
                            refusals_};
@@ -73,7 +76,8 @@ class StatusReportTest : public ObjectFixture {
       deletes_};
   DeleteWaits delete_waits_{context_, nodes_, outbox_, gate_, tombstones_};
   StatusReport report_{{context_, nodes_, holds_, tombstones_, delete_waits_, inline_cache_,
-                        placement_table_, table_, scheduler_, reduction_manager_}};
+                        placement_table_, copies_, scopes_, table_, scheduler_,
+                        reduction_manager_}};
 };
 
 TEST_F(StatusReportTest, AnUnknownIdIsNotFound) {

@@ -113,9 +113,23 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
   }
   PHALANX_ASSIGN_OR_RETURN(ObjectName name, ParseNameOf(info));
   PHALANX_ASSIGN_OR_RETURN(const absl::Duration ttl, ParseTtl(info.ttl_ns()));
+  Scope scope;
+  if (info.has_scope()) {
+    PHALANX_ASSIGN_OR_RETURN(scope, ParseScope(info.scope()));
+  }
   return ObjectInfo{info.size_bytes(),   info.slices(),    info.metadata(),
                     info.reduced_from(), info.refers_to(), info.owned(),
-                    info.asked_for(),    std::move(name),  ttl};
+                    info.asked_for(),    std::move(name),  ttl,
+                    std::move(scope)};
+}
+
+absl::StatusOr<Scope> ParseScope(const v1::Scope& scope) {
+  if (!scope.name().empty() && CanBeKept(scope.name())) {
+    return Scope{scope.name(), scope.number()};
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "scope: ", scope.name().size(), " bytes are no UTF-8 without control characters of 1 to ",
+      kMaxObjectNameBytes, " bytes"));
 }
 
 absl::StatusOr<absl::Duration> ParseTtl(uint64_t ttl_ns) {
@@ -217,6 +231,11 @@ void ToProto(const Generation& generation, v1::Generation* out) {
   out->set_sequence(generation.sequence);
 }
 
+void ToProto(const Scope& scope, v1::Scope* out) {
+  out->set_name(scope.name);
+  out->set_number(scope.number);
+}
+
 void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   out->set_size_bytes(info.size_bytes);
   out->set_slices(info.slices);
@@ -226,6 +245,7 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   if (info.owned) out->set_owned(true);
   if (!info.asked_for.empty()) out->set_asked_for(info.asked_for);
   SetName(info.name, out);
+  SetScope(info.scope, out);
 }
 
 void SetTtl(absl::Duration left, v1::ObjectInfo* out) {

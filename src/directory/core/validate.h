@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
+#include "phalanx/scope.h"
 #include "phalanx/v1/types.pb.h"
 #include "src/common/ids/ids.h"
 #include "src/common/ids/object_name.h"
@@ -44,6 +45,8 @@ struct ObjectInfo {
   ObjectName name = {};
   // What was left when the message was sent. Not part of equality, because it shrinks.
   absl::Duration ttl = absl::InfiniteDuration();
+  // Not part of equality: two attempts of a task can belong to different rounds of it.
+  Scope scope = {};
 
   friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
     return a.size_bytes == b.size_bytes && a.slices == b.slices && a.metadata == b.metadata &&
@@ -58,7 +61,12 @@ inline constexpr size_t kMaxNamedNodes = 256;
 // Peers in a Probe or ProbeReport, and those that a node tries at a time.
 inline constexpr size_t kMaxProbedPeers = 64;
 inline constexpr size_t kMaxNamedNodeBytes = 256;
+// The stamp of the mark that the creator of an object sends with it: every stamp that a shard mints
+// is greater.
+inline constexpr uint64_t kCreatorStamp = 1;
 
+// Rejects a name that is empty or cannot be kept (CanBeKept).
+absl::StatusOr<Scope> ParseScope(const v1::Scope& scope);
 // Rejects bytes that are not exactly 20, or all zero.
 absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);
 // Concatenated ids, none of them nil, at most kMaxReferences. The error names `field`.
@@ -125,6 +133,20 @@ ObjectName NameOf(const Message& message) {
 template <typename Message>
 void SetName(const ObjectName& name, Message* message) {
   if (!name.empty()) ToProto(name, message->mutable_name());
+}
+// REQUIRES: there is a scope.
+void ToProto(const Scope& scope, v1::Scope* out);
+// Sets the field `scope` of the message, unless there is no scope.
+template <typename Message>
+void SetScope(const Scope& scope, Message* message) {
+  if (!scope.empty()) ToProto(scope, message->mutable_scope());
+}
+// Returns the scope in the field `scope`, or no scope if the field is absent or malformed; for
+// messages of a shard, which has checked it.
+template <typename Message>
+Scope ScopeOf(const Message& message) {
+  if (!message.has_scope()) return Scope();
+  return ParseScope(message.scope()).value_or(Scope());
 }
 // Copies the fields; for messages that were checked already.
 NodeKey FromProto(const v1::NodeKey& key);

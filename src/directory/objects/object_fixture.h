@@ -70,6 +70,7 @@ class FakePlacements final : public ObjectPlacements {
  public:
   void OnAdopted(const Object&) override { ++adopted; }
   void OnReturned(const Object&) override {}
+  void OnCopiesChanged(const Object&) override {}
   void OnPolicyRegistered(const Object&, const NodeKey& node, const PlacementPolicy&) override {
     policies.push_back(node);
   }
@@ -159,13 +160,14 @@ class ObjectFixture : public ::testing::Test {
   FailureTable failures_{context_};
   InlineCache inline_cache_{100};
   ExpiryQueue expiries_;
+  ScopeTable scopes_{context_};
   FakePulls pulls_;
   FakeReductions reductions_;
   FakeDrains drains_;
   FakePlacements placements_;
   ObjectListeners listeners_;
   ObjectTable table_{{context_, nodes_, outbox_, gate_, holds_, tombstones_, losses_, failures_,
-                      inline_cache_, expiries_},
+                      inline_cache_, expiries_, scopes_},
                      listeners_};
   const ObjectId id_ = ObjectId::FromName("test", "object");
 };

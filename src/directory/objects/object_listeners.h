@@ -104,6 +104,8 @@ class ObjectPlacements {
   // The node has registered a copy with the policy that it knows.
   virtual void OnPolicyRegistered(const Object& object, const NodeKey& node,
                                   const PlacementPolicy& policy) = 0;
+  // Copies of the object came or went.
+  virtual void OnCopiesChanged(const Object& object) = 0;
   // The node has a complete copy that it keeps.
   virtual void OnCopyConfirmed(const Object& object, const NodeKey& node) = 0;
   // The object is about to be erased.

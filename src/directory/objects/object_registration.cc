@@ -88,6 +88,7 @@ bool ObjectTable::AdoptRegistered(Object& object, const Registration& r) {
       losses_.Contains(object.id, r.generation) ? ObjectPhase::kSealed : ObjectPhase::kWriting;
   object.generation = r.generation;
   object.SetInfo(r.info);
+  scopes_.Add(object.info.scope, object.id);
   object.since = context_.now;
   // Before the loss is forgotten: it has the policy that is restored.
   listeners_.placements->OnReturned(object);

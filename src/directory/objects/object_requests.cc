@@ -232,6 +232,10 @@ void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64
   reply.set_conflicts(object->conflicts);
   const PlacementPolicy* policy = parts_.placement_table.PolicyOf(id);
   reply.set_sticky(policy != nullptr && policy->sticky());
+  if (policy != nullptr && policy->copies > 0) {
+    reply.set_copies_wanted(policy->copies);
+    reply.set_copies_there(HostsWithPrimary(*object, parts_.nodes));
+  }
   if (!names.empty()) parts_.placements.CountNamed(*object, names, reply);
 }
 
@@ -261,6 +265,7 @@ absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
     } else {
       // A request to evict the copy confirms it, which a broadcast or a drain can have waited for.
       if (listed && copy->second.complete()) parts_.placements.OnCopyConfirmed(*object, node.key);
+      parts_.placements.OnEvictRefused(*object, node.key);
       parts_.drains.OnCopiesChanged(*object);
     }
   } else if (object != nullptr) {

@@ -17,6 +17,7 @@
 #include "src/directory/deletions/delete_waits.h"
 #include "src/directory/objects/expiry_queue.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/copy_keeper.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"
 #include "src/directory/placement/placement_table.h"

@@ -21,8 +21,9 @@ ObjectTable::ObjectTable(const Parts& parts, const ObjectListeners& listeners)
       failures_(parts.failures),
       inline_cache_(parts.inline_cache),
       expiries_(parts.expiries),
+      scopes_(parts.scopes),
       listeners_(listeners),
-      standbys_({context_, nodes_, outbox_, gate_, tombstones_, *this, listeners_}) {}
+      standbys_({context_, nodes_, outbox_, gate_, tombstones_, scopes_, *this, listeners_}) {}
 
 Object* ObjectTable::Find(const ObjectId& id) {
   const auto found = objects_.find(id);
@@ -127,6 +128,7 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   object.SetInfo(std::move(info));
   object.since = context_.now;
   expiries_.Set(object.id, context_.now + object.info.ttl);
+  scopes_.Add(object.info.scope, object.id);
   ++context_.counters.adopted;
   // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
   failures_.Erase(object.id);
@@ -171,6 +173,7 @@ void ObjectTable::CompleteCopy(Object& object, const NodeKey& key, CopyState sta
   if (!object.copies.at(key).unconfirmed()) listeners_.placements->OnCopyConfirmed(object, key);
   standbys_.SupersedeAll(object);
   listeners_.drains->OnCopiesChanged(object);
+  listeners_.placements->OnCopiesChanged(object);
 }
 
 void ObjectTable::ConfirmCopy(Object& object, Copy& copy) {
@@ -195,6 +198,7 @@ void ObjectTable::RemoveCopy(Object& object, const NodeKey& key) {
   if (Node* node = nodes_.Find(key)) --node->copies;
   UnlinkNodeIfUnused(key, object);
   listeners_.drains->OnCopiesChanged(object);
+  listeners_.placements->OnCopiesChanged(object);
 }
 
 void ObjectTable::AwaitFinalReports(Object& object) {
@@ -291,11 +295,13 @@ void ObjectTable::ForgetGeneration(Object& object) {
   object.provisional = false;
   object.verdict_held = false;
   object.final_reports.Clear();
-  // The time to live was the generation's.
+  // The time to live and the scope were the generation's.
   expiries_.Set(object.id, Instant::Infinite());
+  scopes_.Remove(object.info.scope, object.id);
   // Bytes of a generation that is given up must not answer a Want for the next one.
   DropInline(object);
   listeners_.drains->OnCopiesChanged(object);
+  listeners_.placements->OnCopiesChanged(object);
 }
 
 bool ObjectTable::MustLearnAbout(const ObjectId& id) const {
@@ -390,6 +396,7 @@ void ObjectTable::ReleaseIfEmpty(Object& object) {
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
   // Of a lost object. A node that returns with a copy registers what is left of its time.
   expiries_.Set(object.id, Instant::Infinite());
+  scopes_.Remove(object.info.scope, object.id);
   listeners_.drains->OnReleased(object);
   listeners_.pulls->DropTree(object);
   objects_.erase(object.id);
@@ -528,6 +535,7 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m) {
       ValidateInline(announced.info.size_bytes, m.complete(), m.has_inline(), m.inline_bytes()));
   announced.complete = m.complete();
   if (m.has_inline()) announced.inline_bytes = &m.inline_bytes();
+  PHALANX_ASSIGN_OR_RETURN(announced.policy, ParsePolicy(m.mark()));
   return announced;
 }
 
@@ -573,12 +581,17 @@ absl::Status ObjectTable::FinishCreate(Object& object, Node& node, Announcement 
     object.EraseStandby(generation, node.key);
     Adopt(object, node, generation, std::move(announced.info), announced.complete,
           /*notify=*/true);
+    if (announced.policy.stamp != 0) {
+      object.copies.at(node.key).registered_stamp = announced.policy.stamp;
+      listeners_.placements->OnPolicyRegistered(object, node.key, announced.policy);
+    }
   } else {
     standbys_.Add(object, node,
                   Standby{.generation = generation,
                           .node = node.key,
                           .info = std::move(announced.info),
-                          .complete = announced.complete});
+                          .complete = announced.complete,
+                          .policy = announced.policy});
   }
   if (object.IsAdopted(generation) && announced.inline_bytes != nullptr)
     CacheInline(object, *announced.inline_bytes);
@@ -589,6 +602,7 @@ void ObjectTable::ForgetDeleted(Object& object) {
   // Otherwise MayComeBack keeps it.
   object.phase_ = ObjectPhase::kAbsent;
   expiries_.Set(object.id, Instant::Infinite());
+  scopes_.Remove(object.info.scope, object.id);
   ReleaseIfEmpty(object);
 }
 
@@ -646,14 +660,19 @@ absl::Status ObjectTable::CheckInvariants() const {
   absl::btree_map<NodeKey, uint64_t> copies;
   uint64_t inline_bytes = 0;
   size_t expiring = 0;
+  size_t scoped = 0;
   for (const auto& [id, object] : objects_) {
     PHALANX_RETURN_IF_ERROR(CheckObject(*object));
     for (const auto& [key, copy] : object->copies) ++copies[key];
     if (object->adopted() && !ExpiryOf(*object).infinite()) ++expiring;
+    if (object->adopted() && !object->info.scope.empty()) ++scoped;
     inline_bytes += object->inline_entry.bytes().size();
   }
   if (inline_bytes != inline_cache_.bytes() || inline_cache_.over_limit()) {
     return absl::InternalError("the inline cache is miscounted");
+  }
+  if (scoped != scopes_.objects()) {
+    return absl::InternalError("a scope lists another object than an adopted one");
   }
   if (expiring != expiries_.size()) {
     return absl::InternalError("a time to live belongs to no adopted generation");

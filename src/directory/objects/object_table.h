@@ -52,6 +52,7 @@
 #include "src/directory/objects/object_listeners.h"
 #include "src/directory/objects/standbys.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
 
@@ -60,6 +61,7 @@ struct Announcement {
   ObjectInfo info;
   bool complete = false;
   const std::string* inline_bytes = nullptr;  // into the message; nullptr if it has none
+  PlacementPolicy policy = {};                // that the creator wants
 };
 absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m);
 
@@ -77,6 +79,7 @@ class ObjectTable {
     FailureTable& failures;
     InlineCache& inline_cache;
     ExpiryQueue& expiries;
+    ScopeTable& scopes;
   };
 
   // `listeners` is filled in before the first call.
@@ -224,6 +227,7 @@ class ObjectTable {
   FailureTable& failures_;
   InlineCache& inline_cache_;
   ExpiryQueue& expiries_;
+  ScopeTable& scopes_;
   const ObjectListeners& listeners_;
   Standbys standbys_;
   absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;

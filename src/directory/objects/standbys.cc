@@ -98,6 +98,7 @@ void Standbys::Notify(const Object& object) {
 
 bool Standbys::AdoptBest(Object& object) {
   if (!parts_.gate.MayAdoptFromAbsence()) return false;
+  DropEnded(object);
   // The result of a running reduction takes precedence over what was put under its target
   // meanwhile. A complete result was committed by an earlier life of this shard.
   const std::optional<Generation> planned = parts_.listeners.reductions->PlannedResult(object.id);
@@ -203,6 +204,7 @@ void Standbys::Replace(Object& object, Node& node, const Registration& r,
 }
 
 void Standbys::AdoptSpared(Object& object) {
+  DropEnded(object);
   const auto best = std::min_element(
       object.standbys.begin(), object.standbys.end(), [](const Standby& a, const Standby& b) {
         if (a.was_adopted != b.was_adopted) return a.was_adopted;
@@ -216,6 +218,18 @@ void Standbys::AdoptSpared(Object& object) {
   Registration r = ToRegistration(chosen, parts_.context.now);
   r.adopted = true;
   parts_.objects.RegisterAdopted(object, *parts_.nodes.Find(chosen.node), r, {});
+}
+
+void Standbys::DropEnded(Object& object) {
+  std::vector<NodeKey> holders;
+  std::erase_if(object.standbys, [this, &holders](const Standby& standby) {
+    if (!parts_.scopes.HasEnded(standby.info.scope)) return false;
+    holders.push_back(standby.node);
+    // A stale one is refused when its node registers it again.
+    if (!standby.stale) parts_.outbox.SendScopeEnded(standby.node, standby.info.scope);
+    return true;
+  });
+  for (const NodeKey& holder : holders) parts_.objects.UnlinkNodeIfUnused(holder, object);
 }
 
 void Standbys::Refuse(Object& object, const Generation& generation, Tombstone& tombstone) {

@@ -28,6 +28,7 @@
 #include "src/directory/objects/object.h"
 #include "src/directory/objects/object_listeners.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/scopes/scope_table.h"
 
 namespace phalanx::directory {
 
@@ -42,6 +43,7 @@ class Standbys {
     Outbox& outbox;
     const RecoveryGate& gate;
     TombstoneTable& tombstones;
+    const ScopeTable& scopes;
     ObjectTable& objects;
     const ObjectListeners& listeners;
   };
@@ -65,6 +67,8 @@ class Standbys {
   void SupersedeAll(Object& object);
   // Repeats STANDBY after another generation was adopted.
   void Notify(const Object& object);
+  // The generations whose scopes have ended are forgotten, and their nodes drop them.
+  void DropEnded(Object& object);
   // The generation was deleted: the nodes on which it stands by drop it.
   void Refuse(Object& object, const Generation& generation, Tombstone& tombstone);
 

@@ -14,10 +14,6 @@ constexpr size_t kMaxFetches = 64;
 constexpr size_t kMaxTargetsCompared = 64;
 // Objects without a target that one turn passes over.
 constexpr size_t kMaxPassedOver = 64;
-// A node that refused to fetch an object is not asked for it again before a pause, which doubles
-// with every refusal.
-constexpr absl::Duration kFirstRefusalPause = absl::Milliseconds(100);
-constexpr absl::Duration kMaxRefusalPause = absl::Seconds(30);
 
 }  // namespace
 
@@ -121,11 +117,7 @@ void DrainManager::OnReleased(const Object& object) {
 
 void DrainManager::OnRefused(Object& object, const NodeKey& node) {
   if (object.drain_target != node) return;
-  Refusal& refusal = refusals_[object.id][node];
-  const absl::Duration pause =
-      std::min(kMaxRefusalPause, kFirstRefusalPause * (1 << std::min(refusal.times, 16)));
-  ++refusal.times;
-  refusal.until = context_.now + pause;
+  refusals_[object.id].Add(node, context_.now);
   OnNodeLeft(object, node);
 }
 
@@ -138,17 +130,14 @@ bool DrainManager::HasRefused(const Object& object, const NodeKey& key) const {
   const auto want = object.wants.find(key);
   if (want != object.wants.end() && object.LacksRoom(want->second)) return true;
   const auto of_object = refusals_.find(object.id);
-  if (of_object == refusals_.end()) return false;
-  const auto refusal = of_object->second.find(key);
-  return refusal != of_object->second.end() && refusal->second.until > context_.now;
+  return of_object != refusals_.end() && of_object->second.Has(key, context_.now);
 }
 
 // When the pause of the first refusing node ends, the object's timer queues it again (OnTimer).
 void DrainManager::AwaitRefusers(Object& object) {
   const auto of_object = refusals_.find(object.id);
-  if (of_object == refusals_.end()) return;
-  for (const auto& [key, refusal] : of_object->second) {
-    if (refusal.until > context_.now) objects_.SetTimer(object, refusal.until);
+  if (of_object != refusals_.end()) {
+    objects_.SetTimer(object, of_object->second.NextEnd(context_.now));
   }
 }
 

@@ -26,8 +26,8 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
-#include "src/common/time/instant.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/refusals.h"
 #include "src/directory/pulls/pull_scheduler.h"
 
 namespace phalanx::directory {
@@ -55,6 +55,8 @@ class DrainManager final : public ObjectDrains, public PullListener {
 
   // ---- PullListener
   void OnRefused(Object& object, const NodeKey& node) override;
+  void OnOrderRefused(const ObjectId&, const NodeKey&, PlanId) override {}
+  void OnReported(Object&, const NodeKey&, PlanId, bool) override {}
   void OnRoomFreed() override;
 
   absl::Status CheckInvariants() const;
@@ -73,12 +75,6 @@ class DrainManager final : public ObjectDrains, public PullListener {
     }
     size_t size() const { return fetching.size() + queued.size() + stuck.size(); }
   };
-  // A node that could not fetch an object.
-  struct Refusal {
-    int times = 0;
-    Instant until;
-  };
-
   // Also in the relay trees of the node's objects, and in what counts as a copy that stays.
   void SetDraining(Node& node, bool draining);
   // Returns true if a node that stays has a complete copy that it has confirmed.
@@ -95,7 +91,7 @@ class DrainManager final : public ObjectDrains, public PullListener {
   Outbox& outbox_;
   ObjectTable& objects_;
   absl::btree_map<NodeKey, SoleCopies> draining_;
-  absl::btree_map<ObjectId, absl::btree_map<NodeKey, Refusal>> refusals_;
+  absl::btree_map<ObjectId, Refusals> refusals_;
 };
 
 }  // namespace phalanx::directory

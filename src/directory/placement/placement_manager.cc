@@ -18,18 +18,25 @@ PlacementManager::PlacementManager(const Parts& parts)
       objects_(parts.objects),
       tombstones_(parts.tombstones),
       losses_(parts.losses),
-      placements_(parts.placements) {}
+      placements_(parts.placements),
+      copies_(parts.copies) {}
 
 absl::Status PlacementManager::OnBroadcast(Node& node, const v1::BroadcastRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (m.end()) {
     placements_.Cancel(id, node.key, m.request_id());
+    copies_.Cancel(id, node.key, m.request_id());
     // A deferred request still starts when the gate opens: its orders are sent, and it ends then.
     gate_.CancelBroadcast(node.key, m.request_id());
     return absl::OkStatus();
   }
   // Checked before the request can be deferred: BeginBroadcast takes the fields as valid.
-  if (!m.stop()) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
+  if (m.copies() > kMaxCopies) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("copies: ", m.copies(), "; at most ", kMaxCopies));
+  }
+  const bool names = !m.stop() && m.copies() == 0;
+  if (names) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
   PHALANX_RETURN_IF_ERROR(ParsePolicy(m.mark()).status());
   // A shard that learns knows neither all nodes nor all objects: "no such node" and "nothing was
   // put" would both be guesses.
@@ -55,17 +62,17 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
   };
   const Object* object = objects_.Find(id);
   const bool there = object != nullptr && object->adopted();
+  const bool stop = m.stop() && m.copies() == 0;
   // A lost object is stopped, too: otherwise it would be sticky again when a copy returns. So is an
   // object without a known policy: a node that is away may know one from an earlier life.
-  if (m.stop() &&
-      (placements_.PolicyOf(id) != nullptr || (there && !context_.options.first_life))) {
+  if (stop && (placements_.PolicyOf(id) != nullptr || (there && !context_.options.first_life))) {
     placements_.Stop(id);
     return answer(absl::OkStatus());
   }
   // The policy of a lost object is kept with the loss, for a holder that returns.
   const LostObject* lost = losses_.Find(id);
-  if (m.stop() && lost != nullptr && lost->policy.sticky()) {
-    losses_.SetPolicy(id, placements_.MintStop());
+  if (stop && lost != nullptr && lost->policy.sticky()) {
+    losses_.SetPolicy(id, placements_.MintStop(lost->policy.copies));
     return answer(absl::OkStatus());
   }
   if (!there && tombstones_.FindDeleted(id) != nullptr)
@@ -73,9 +80,14 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
   // The broadcast had started, so the object existed: it is lost, not unknown.
   if (!there && m.begun()) return answer(absl::DataLossError("no copy of it is left"));
   if (!there) return answer(absl::NotFoundError("nothing was put under this id"));
-  if (m.stop()) return answer(absl::OkStatus());
+  if (stop) return answer(absl::OkStatus());
   // Before Begin, which compares the request with the policy that is valid now.
   MergePolicy(m);
+  if (m.copies() > 0) {
+    const absl::Status begun = BeginCopies(node, m);
+    if (!begun.ok()) answer(begun);
+    return;
+  }
   absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
   const std::vector<Node*> called = nodes_.Named(names);
   // A sticky broadcast may name nodes that come later, and one that had started may name nodes that
@@ -103,7 +115,16 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
   if (!begun.ok()) answer(begun);
 }
 
+absl::Status PlacementManager::BeginCopies(Node& node, const v1::BroadcastRequest& m) {
+  const ObjectId id = *ParseObjectId(m.object_id());
+  placements_.SetCopies(id, {node.key, m.request_id(), {}, false, m.begun()}, m.copies());
+  // The keeper learns of the number before the request waits for it.
+  ApplyEffects();
+  return copies_.Await(id, node.key, m.request_id());
+}
+
 void PlacementManager::OnAdopted(const Object& object) {
+  copies_.OnCopiesChanged(object.id);
   placements_.OnNewGeneration(object.id, Lacks());
 }
 
@@ -112,6 +133,8 @@ void PlacementManager::OnReturned(const Object& object) {
     placements_.Merge(object.id, lost->policy, Lacks());
   }
 }
+
+void PlacementManager::OnCopiesChanged(const Object& object) { copies_.OnCopiesChanged(object.id); }
 
 void PlacementManager::OnPolicyRegistered(const Object& object, const NodeKey& node,
                                           const PlacementPolicy& policy) {
@@ -133,6 +156,11 @@ void PlacementManager::OnReleased(const Object& object) {
 // A node that got the Fetch while it still had this copy fetched nothing: it is ordered again.
 void PlacementManager::OnEvicted(const Object& object, const NodeKey& node) {
   placements_.OrderAgain(object.id, node, Lacks());
+  copies_.OnEvictAsked(object.id, node);
+}
+
+void PlacementManager::OnEvictRefused(const Object& object, const NodeKey& node) {
+  copies_.OnEvictAsked(object.id, node);
 }
 
 bool PlacementManager::LacksCopy(const ObjectId& id, const NodeKey& key) const {
@@ -148,6 +176,8 @@ bool PlacementManager::LacksCopy(const ObjectId& id, const NodeKey& key) const {
 }
 
 void PlacementManager::NodeDrains(const Node& node) {
+  // Its primary copies do not count any more.
+  for (const ObjectId& id : Sorted(node.objects)) copies_.OnCopiesChanged(id);
   placements_.NodeDrains(node.key, [this](const ObjectId& id, const NodeKey& key) {
     const Object* object = objects_.Find(id);
     if (object == nullptr) return false;
@@ -161,6 +191,7 @@ void PlacementManager::RunPending() {
     placements_.Walk(Lacks());
   }
   ApplyEffects();
+  copies_.RunPending();
 }
 
 void PlacementManager::ApplyEffects() {
@@ -203,6 +234,10 @@ void PlacementManager::SendPolicy(const Object& object, const NodeKey& key,
   sticky.set_object_id(object.id.binary().data(), ObjectId::kSize);
   ToProto(object.generation, sticky.mutable_generation());
   ToProto(policy, sticky.mutable_mark());
+}
+
+void PlacementManager::Apply(const WantCopies& effect) {
+  copies_.Want(effect.id, effect.copies, effect.why);
 }
 
 void PlacementManager::Apply(const AnswerBroadcast& effect) {
@@ -268,6 +303,7 @@ void PlacementManager::MergePolicy(const v1::BroadcastRequest& m) {
 
 // Nodes join first, so that the deferred requests find them.
 void PlacementManager::EndLearning() {
+  copies_.EndLearning();
   for (const auto& [key, node] : nodes_.all()) {
     if (!node->registering) placements_.NodeJoined(key, node->info.name());
   }

@@ -3,7 +3,8 @@
 //
 //   BroadcastRequest ──► placement table ──► OrderFetch: the node is asked to fetch the object
 //                                       ├──► AnnouncePolicy: holders are sent the placement policy
-//                                       └──► AnswerBroadcast: the requester is answered
+//                                       ├──► AnswerBroadcast: the requester is answered
+//                                       └──► WantCopies: the copy keeper places primary copies
 //
 // The placement table decides which nodes are ordered; this class feeds it with requests and
 // applies its effects. A node that is ordered wants the object like any other node, so
@@ -22,6 +23,7 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/copy_keeper.h"
 #include "src/directory/placement/placement_table.h"
 
 namespace phalanx::directory {
@@ -38,6 +40,7 @@ class PlacementManager final : public ObjectPlacements {
     const TombstoneTable& tombstones;
     LossTable& losses;
     PlacementTable& placements;
+    CopyKeeper& copies;
   };
 
   explicit PlacementManager(const Parts& parts);
@@ -56,10 +59,14 @@ class PlacementManager final : public ObjectPlacements {
 
   // The node has evicted its copy: an order from the time when it had one has fetched nothing.
   void OnEvicted(const Object& object, const NodeKey& node);
+  // The node must not evict its copy: an order to keep it, which crossed the question, was not
+  // answered.
+  void OnEvictRefused(const Object& object, const NodeKey& node);
 
   // ---- ObjectPlacements
   void OnAdopted(const Object& object) override;
   void OnReturned(const Object& object) override;
+  void OnCopiesChanged(const Object& object) override;
   void OnPolicyRegistered(const Object& object, const NodeKey& node,
                           const PlacementPolicy& policy) override;
   void OnCopyConfirmed(const Object& object, const NodeKey& node) override;
@@ -69,6 +76,8 @@ class PlacementManager final : public ObjectPlacements {
   // Returns true if the node has a session, lacks a copy and could fetch one.
   bool LacksCopy(const ObjectId& id, const NodeKey& node) const;
   void BeginBroadcast(Node& node, const v1::BroadcastRequest& m);
+  // Primary copies on several hosts; the object exists.
+  absl::Status BeginCopies(Node& node, const v1::BroadcastRequest& m);
   // A requester that repeats its request knows the policy that its first request made.
   void MergePolicy(const v1::BroadcastRequest& m);
   auto Lacks() const {
@@ -80,6 +89,7 @@ class PlacementManager final : public ObjectPlacements {
   void Apply(const AnnouncePolicy& effect);
   void Apply(const ConfirmStart& effect);
   void Apply(const AnswerBroadcast& effect);
+  void Apply(const WantCopies& effect);
   void SendPolicy(const Object& object, const NodeKey& key, const PlacementPolicy& policy);
 
   CoreContext& context_;
@@ -90,6 +100,7 @@ class PlacementManager final : public ObjectPlacements {
   const TombstoneTable& tombstones_;
   LossTable& losses_;
   PlacementTable& placements_;
+  CopyKeeper& copies_;
 };
 
 }  // namespace phalanx::directory

@@ -51,8 +51,9 @@ class PlacementManagerTest : public ObjectFixture {
   }
 
   PlacementTable placements_table_{PlacementTable::Limits{}};
+  CopyKeeper copies_{{context_, nodes_, outbox_, gate_, table_}};
   PlacementManager manager_{
-      {context_, nodes_, outbox_, gate_, table_, tombstones_, losses_, placements_table_}};
+      {context_, nodes_, outbox_, gate_, table_, tombstones_, losses_, placements_table_, copies_}};
   uint64_t request_ = 0;
 };
 

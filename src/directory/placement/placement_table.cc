@@ -53,7 +53,7 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
   Record& record = at->second;
   if (changed) {
     policy.stamp = MintStamp();
-    SetPolicy(record, std::move(policy), /*minted=*/true);
+    SetPolicy(id, record, std::move(policy), /*minted=*/true);
     effects_.push_back(AnnouncePolicy{id, std::nullopt});
   }
   active_.insert(id);
@@ -76,13 +76,27 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
   return absl::OkStatus();
 }
 
+void PlacementTable::SetCopies(const ObjectId& id, const Requester& requester, uint32_t copies) {
+  // A repeated request brings the policy that it made (Merge).
+  if (requester.already_started) return;
+  Record& record = records_[id];
+  if (record.policy.copies != copies || !record.minted) {
+    PlacementPolicy policy = record.policy;
+    policy.copies = copies;
+    policy.stamp = MintStamp();
+    SetPolicy(id, record, std::move(policy), /*minted=*/true);
+    effects_.push_back(AnnouncePolicy{id, std::nullopt});
+  }
+  effects_.push_back(ConfirmStart{requester.node, requester.request_id, record.policy});
+}
+
 void PlacementTable::Stop(const ObjectId& id) {
   const Records::iterator at = records_.try_emplace(id).first;
   Record& record = at->second;
   // A stop minted here stands. One of an earlier life gets a new stamp: a holder that is away may
   // know a greater one that is sticky.
   if (record.policy.stamp != 0 && !record.policy.sticky() && record.minted) return;
-  SetPolicy(record, MintStop(), /*minted=*/true);
+  SetPolicy(id, record, MintStop(record.policy.copies), /*minted=*/true);
   if (!DefectActive(Defect::kStopNotAnnounced))
     effects_.push_back(AnnouncePolicy{id, std::nullopt});
   AnswerCompleted(at);
@@ -118,7 +132,7 @@ void PlacementTable::Merge(const ObjectId& id, const PlacementPolicy& policy, La
   if (policy.stamp <= (known == nullptr ? 0 : known->stamp)) return;
   const Records::iterator at = records_.try_emplace(id).first;
   Record& record = at->second;
-  SetPolicy(record, policy, /*minted=*/false);
+  SetPolicy(id, record, policy, /*minted=*/false);
   // Holders that know an older policy are sent this one.
   effects_.push_back(AnnouncePolicy{id, std::nullopt});
   if (policy.sticky()) active_.insert(id);
@@ -141,6 +155,7 @@ void PlacementTable::End(const ObjectId& id, const absl::Status& why) {
   records_.erase(at);
   active_.erase(id);
   if (record.policy.sticky()) --sticky_;
+  if (record.policy.copies > 0) effects_.push_back(WantCopies{id, 0, why});
   requests_ -= record.waiting.size();
   std::vector<NodeKey> concerned(record.refused.begin(), record.refused.end());
   for (const auto& [key, plan] : record.ordered) concerned.push_back(key);
@@ -416,7 +431,11 @@ void PlacementTable::EndOrder(Record& record, const NodeKey& key) {
   if (node.walked_up_to.has_value() && node.open < kMaxWalkFetches) walking_.insert(key);
 }
 
-void PlacementTable::SetPolicy(Record& record, PlacementPolicy policy, bool minted) {
+void PlacementTable::SetPolicy(const ObjectId& id, Record& record, PlacementPolicy policy,
+                               bool minted) {
+  if (policy.copies != record.policy.copies) {
+    effects_.push_back(WantCopies{id, policy.copies, absl::OkStatus()});
+  }
   if (record.policy.sticky()) --sticky_;
   record.policy = std::move(policy);
   record.minted = minted;

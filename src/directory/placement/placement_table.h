@@ -72,7 +72,14 @@ struct AnswerBroadcast {
   std::vector<std::string> refusers;
   absl::Status why;  // the error if the object ended
 };
-using BroadcastEffect = std::variant<OrderFetch, AnnouncePolicy, ConfirmStart, AnswerBroadcast>;
+// So many primary copies of the object are wanted from now on (CopyKeeper); 0: no number of them.
+struct WantCopies {
+  ObjectId id;
+  uint32_t copies = 0;
+  absl::Status why;  // the error if the object ended
+};
+using BroadcastEffect =
+    std::variant<OrderFetch, AnnouncePolicy, ConfirmStart, AnswerBroadcast, WantCopies>;
 
 class PlacementTable {
  public:
@@ -104,11 +111,15 @@ class PlacementTable {
   // ResourceExhausted, and starts nothing, beyond a limit or with too many names of one object.
   absl::Status Begin(const ObjectId& id, const Requester& requester, uint32_t arrived,
                      absl::btree_set<NodeKey> missing, Lacks lacks);
-  // The broadcast is not sticky any more. Works on an object without a known policy, too: a node
-  // that is away can still register one.
+  // The policy of the object wants so many copies from now on; CopyKeeper places them. If the
+  // request already started, its policy was merged, and nothing changes.
+  void SetCopies(const ObjectId& id, const Requester& requester, uint32_t copies);
+  // The broadcast is not sticky any more; the number of copies stays. Works on an object without a
+  // known policy, too: a node that is away can still register one.
   void Stop(const ObjectId& id);
-  // Returns the policy of an object that is stopped now and has no record.
-  PlacementPolicy MintStop() { return PlacementPolicy{MintStamp(), {}}; }
+  // Returns the policy, with this number of copies, of an object that is stopped now and has no
+  // record.
+  PlacementPolicy MintStop(uint32_t copies) { return PlacementPolicy{MintStamp(), {}, copies}; }
   // The requester does not wait any more.
   void Cancel(const ObjectId& id, const NodeKey& node, uint64_t request_id);
   // An earlier life of the shard has used the stamp, for any object.
@@ -194,7 +205,7 @@ class PlacementTable {
   // Orders every node for which the broadcast is.
   void OrderAll(const ObjectId& id, Record& record, Lacks lacks);
   void EndOrder(Record& record, const NodeKey& key);
-  void SetPolicy(Record& record, PlacementPolicy policy, bool minted);
+  void SetPolicy(const ObjectId& id, Record& record, PlacementPolicy policy, bool minted);
   // Returns a stamp greater than every known stamp of an earlier life of the shard, also for other
   // objects, so that a node that registers later with one of those stamps does not win.
   uint64_t MintStamp();

@@ -52,6 +52,14 @@ Locality Locality::FromNode(const v1::NodeInfo& node) {
   return locality;
 }
 
+uint64_t HostOf(const v1::NodeInfo& node) {
+  const uint64_t labelled = Locality::FromNode(node).host;
+  if (labelled != 0) return labelled;
+  const absl::string_view address = node.address();
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  return host.empty() ? node.key().node() : HashPath(0, "address", host);
+}
+
 uint64_t Locality::domain(Nearness level) const {
   switch (level) {
     case Nearness::kHost:

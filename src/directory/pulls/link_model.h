@@ -53,6 +53,10 @@ struct Locality {
   friend bool operator==(const Locality&, const Locality&) = default;
 };
 
+// The host of a node: its label "host", together with the labels around it, or else the host part
+// of its address. A node without an address is alone on its host.
+uint64_t HostOf(const v1::NodeInfo& node);
+
 Nearness NearnessOf(const Locality& a, const Locality& b);
 // Different zones, or different racks: a link that can be slower than those inside. Nodes without
 // labels never cross.

@@ -60,6 +60,7 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
     }
     objects_.ConfirmCopy(*object, copy);
     objects_.CompleteCopy(*object, node.key);
+    listener_.OnReported(*object, node.key, m.plan_id(), m.primary());
   } else if (want != object->wants.end()) {
     PullFailed(*object, node, want->second, m);
   }

@@ -175,6 +175,7 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
                         absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
     // A broadcast must not wait for a node that cannot want the object.
     placements_.Refused(object.id, node.key);
+    listener_.OnRefused(object, node.key);
     return;
   }
   Want& want = object.wants[node.key] = asked;
@@ -601,7 +602,10 @@ void PullScheduler::DropTreeIfIdle(Object& object) {
 absl::Status PullScheduler::OnUnwant(Node& node, const v1::Unwant& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   // By the number of the order: a refusal that crossed a later Fetch must not answer that one.
-  if (m.fetch() != 0) placements_.Refused(id, node.key, m.fetch());
+  if (m.fetch() != 0) {
+    placements_.Refused(id, node.key, m.fetch());
+    listener_.OnOrderRefused(id, node.key, m.fetch());
+  }
   Object* object = objects_.Find(id);
   if (object == nullptr) return absl::OkStatus();
   // An Unwant without it can have crossed the order.

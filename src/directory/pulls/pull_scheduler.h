@@ -47,6 +47,10 @@ class PullListener {
   virtual ~PullListener() = default;
   // The node will not fetch the object: it has no memory for it, or has withdrawn its Want.
   virtual void OnRefused(Object& object, const NodeKey& node) = 0;
+  // The node does not carry out the Fetch of this plan. It may have no Want.
+  virtual void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan) = 0;
+  // The node has a complete copy, as it reports under `plan`.
+  virtual void OnReported(Object& object, const NodeKey& node, PlanId plan, bool primary) = 0;
   // A node uses less memory than before.
   virtual void OnRoomFreed() = 0;
 };

@@ -18,6 +18,8 @@ using testing::ObjectFixture;
 class FakeListener final : public PullListener {
  public:
   void OnRefused(Object&, const NodeKey& node) override { refused.push_back(node); }
+  void OnOrderRefused(const ObjectId&, const NodeKey&, PlanId) override {}
+  void OnReported(Object&, const NodeKey&, PlanId, bool) override {}
   void OnRoomFreed() override { ++room_freed; }
 
   std::vector<NodeKey> refused;

@@ -49,6 +49,7 @@ class OneNodeDirectory {
     if (message.has_broadcast_request() && !message.broadcast_request().end()) {
       OnBroadcast(message.broadcast_request());
     }
+    if (message.has_end_scope_request()) OnEndScope(message.end_scope_request());
     if (message.has_evict_request()) {
       v1::EvictReply& reply = *Add().mutable_evict_reply();
       reply.set_object_id(message.evict_request().object_id());
@@ -65,6 +66,7 @@ class OneNodeDirectory {
     bool complete = false;
     bool deleted = false;
     bool sticky = false;
+    uint32_t copies = 0;  // that are wanted
   };
 
   v1::ShardMessage& Add() { return answers_.emplace_back(); }
@@ -81,7 +83,8 @@ class OneNodeDirectory {
       *verdict.mutable_info() = known.info;
       return;
     }
-    known = Known{create.generation(), create.info(), true, create.complete(), false, false};
+    known = Known{create.generation(),   create.info(), true, create.complete(), false, false,
+                  create.mark().copies()};
   }
 
   void OnWithdraw(const v1::Withdraw& withdraw) {
@@ -114,10 +117,24 @@ class OneNodeDirectory {
     v1::BroadcastReply& reply = *Add().mutable_broadcast_reply();
     reply.set_request_id(request.request_id());
     reply.set_nodes(request.stop() ? 0 : 1);
-    known.sticky = request.sticky() && !request.stop();
+    if (request.copies() > 0) {
+      known.copies = request.copies();
+    } else {
+      known.sticky = request.sticky() && !request.stop();
+    }
     if (known.adopted) return;
     reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
     reply.set_message("nobody has put it");
+  }
+
+  void OnEndScope(const v1::EndScopeRequest& request) {
+    const v1::Scope& ended = request.scope();
+    for (auto& [id, known] : known_) {
+      const v1::Scope& scope = known.info.scope();
+      if (scope.name() == ended.name() && scope.number() <= ended.number()) known = Known();
+    }
+    *Add().mutable_scope_ended()->mutable_scope() = ended;
+    Add().mutable_end_scope_reply()->set_request_id(request.request_id());
   }
 
   void OnQuery(const v1::QueryRequest& request) {
@@ -132,6 +149,8 @@ class OneNodeDirectory {
     reply.set_complete_copies(known.complete ? 1 : 0);
     reply.set_partial_copies(known.adopted && !known.complete ? 1 : 0);
     reply.set_sticky(known.sticky);
+    reply.set_copies_wanted(known.copies);
+    reply.set_copies_there(known.copies > 0 && known.complete ? 1 : 0);
     if (request.nodes_size() == 0) return;
     reply.set_named(2);
     reply.set_named_complete(1);

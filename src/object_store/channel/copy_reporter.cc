@@ -19,7 +19,16 @@ void Describe(const Copy& copy, absl::Duration ttl, v1::ObjectInfo* out) {
   if (copy.traits.owned) out->set_owned(true);
   if (!copy.traits.asked_for.empty()) out->set_asked_for(copy.traits.asked_for);
   directory::SetName(copy.traits.name, out);
+  directory::SetScope(copy.traits.scope, out);
   directory::SetTtl(ttl, out);
+}
+
+// The mark of an object whose creator wants primary copies on so many hosts.
+v1::StickyMark CreatorMark(uint32_t copies) {
+  v1::StickyMark mark;
+  mark.set_stamp(directory::kCreatorStamp);
+  mark.set_copies(copies);
+  return mark;
 }
 
 }  // namespace
@@ -34,6 +43,7 @@ void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Slo
   // The shard adopts the generation by this message: nothing of the time has passed.
   Describe(copy, copy.traits.ttl, announce->mutable_info());
   if (version.valid()) directory::ToProto(version, announce->mutable_version());
+  if (copy.traits.copies > 0) *announce->mutable_mark() = CreatorMark(copy.traits.copies);
   announce->set_complete(copy.state == CopyState::kComplete);
   // With its bytes the shard answers Gets of a small object itself: one round trip and no pull.
   if (announce->complete() && copy.size_bytes <= kMaxInlineBytes) {
@@ -76,7 +86,14 @@ void CopyReporter::ReportComplete(const Copy& copy, PlanId plan) {
   // Under the plan that the shard named last: it drops reports of an earlier adoption.
   report->set_plan_id(plan);
   report->set_complete(true);
+  report->set_primary(copy.primary);
   channel_.Send(copy.id, std::move(message));
+}
+
+void CopyReporter::ConfirmScope(int shard, const Scope& scope) {
+  v1::NodeMessage message;
+  directory::ToProto(scope, message.mutable_scope_confirm()->mutable_scope());
+  channel_.SendTo(shard, std::move(message));
 }
 
 void CopyReporter::ConfirmDelete(const ObjectId& id, const Generation& generation) {
@@ -100,6 +117,8 @@ v1::RegisterCopy CopyReporter::Registration(const Copy& copy) const {
   if (DefectActive(Defect::kNameNotRegistered)) out.mutable_info()->clear_name();
   if (DefectActive(Defect::kTtlForgottenAtRestart)) out.mutable_info()->clear_ttl_ns();
   out.set_primary(copy.primary);
+  // Until the shard has sent a mark of its own, which then takes its place.
+  if (copy.traits.copies > 0) *out.mutable_sticky() = CreatorMark(copy.traits.copies);
   out.set_adopted(copy.standing == Standing::kAdopted);
   out.set_complete(copy.state == CopyState::kComplete);
   // A creator that pulls back what it had withdrawn is not a writer: its bytes would never come.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "phalanx/scope.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 #include "src/common/ids/version.h"
@@ -31,6 +32,8 @@ class CopyReporter {
   void Withdraw(const ObjectId& id, const Generation& generation, const absl::Status& why);
   void RequestEviction(const Copy& copy);
   void ReportComplete(const Copy& copy, PlanId plan);
+  void ConfirmScope(int shard, const Scope& scope);
+  int ShardOf(const ObjectId& id) const { return channel_.ShardOf(id); }
   void ConfirmDelete(const ObjectId& id, const Generation& generation);
   // The generation was deleted, which the shard does not know.
   void ReportDeleted(const ObjectId& id, const Generation& generation);

@@ -205,26 +205,61 @@ void DirectoryDecisions::OnVoid(const ObjectId& id, const Generation& generation
 
 void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generation, bool expired) {
   if (!generation.valid()) return;
-  const absl::Status why = DeletedStatus(id, expired);
   // Kept even without a copy: this node may have to report the deletion to a shard that restarts.
   deleted_.Add(id, generation);
+  // A Put whose verdict is a deletion was adopted before the deletion.
+  EndGeneration(id, generation, DeletedStatus(id, expired), PutResult{false, generation});
+  // Always: the shard keeps its tombstone until it has this answer.
+  reporter_.ConfirmDelete(id, generation);
+}
+
+void DirectoryDecisions::EndGeneration(const ObjectId& id, const Generation& generation,
+                                       const absl::Status& why,
+                                       const absl::StatusOr<PutResult>& put) {
   gets_.ForgetLost(id);
   turns_.Touch(id);
   pulls_.OnDeleted(id, generation, why);
   Copy* copy = table_.Find(id, generation);
   if (copy != nullptr && copy->state != CopyState::kPulling) {
     const bool waited_for = copy->state == CopyState::kWriting;
-    // A Put whose verdict is a deletion was adopted before the deletion.
-    puts_.AnswerCreator(copy, copy->waiting_put != 0
-                                  ? absl::StatusOr<PutResult>(PutResult{false, generation})
-                                  : absl::StatusOr<PutResult>(why));
+    puts_.AnswerCreator(copy, copy->waiting_put != 0 ? put : absl::StatusOr<PutResult>(why));
     // Before Drop: Gets wait for a copy that is being written only if they would be shown it.
     const bool shown = copy->standing != Standing::kStandby;
     copies_.Drop(copy, why);
     if (waited_for && shown) gets_.EndAll(id, why);
   }
-  // Always: the shard keeps its tombstone until it has this answer.
-  reporter_.ConfirmDelete(id, generation);
+}
+
+void DirectoryDecisions::OnScopeEnded(int shard, const v1::ScopeEnded& ended) {
+  const Scope scope = directory::ScopeOf(ended);
+  if (scope.empty()) return;
+  copies_.scopes().End(scope, executor_.Now());
+  gets_.EndScope(scope);
+  // Pulls that wait for their memory have no copy yet.
+  for (const auto& [id, generation] : pulls_.TargetsIn(scope)) {
+    if (reporter_.ShardOf(id) != shard) continue;
+    pulls_.OnDeleted(id, generation, EndedScopeStatus(id, scope));
+  }
+  endings_.push_back(Ending{shard, scope});
+}
+
+bool DirectoryDecisions::DropEnded() {
+  for (size_t left = kMaxDroppedPerTurn; !endings_.empty();) {
+    // A copy: the entry ends below.
+    const Ending ending = endings_.front();
+    for (const auto& [id, generation] : copies_.scopes().CopiesIn(ending.scope)) {
+      if (reporter_.ShardOf(id) != ending.shard) continue;
+      if (left-- == 0) return false;
+      const absl::Status why = EndedScopeStatus(id, ending.scope);
+      const Copy* copy = table_.Find(id, generation);
+      // The shard may list it as one that stands by.
+      if (copy->standing != Standing::kAdopted) reporter_.Withdraw(id, generation, why);
+      EndGeneration(id, generation, why, why);
+    }
+    endings_.pop_front();
+    reporter_.ConfirmScope(ending.shard, ending.scope);
+  }
+  return true;
 }
 
 void DirectoryDecisions::OnEvictReply(const v1::EvictReply& reply) {
@@ -243,6 +278,7 @@ void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(fetch.object_id());
   if (!id.ok()) return;
   if (fetch.end()) return OnFetchEnd(*id, fetch.plan_id());
+  if (fetch.release()) return OnRelease(*id, fetch.plan_id());
   Copy* copy = table_.Complete(*id);
   if (copy == nullptr || copy->standing != Standing::kAdopted) {
     if (!fetch.only_confirm()) runner_.Fetch(*id, fetch.keep(), fetch.plan_id());
@@ -261,6 +297,14 @@ void DirectoryDecisions::OnFetchEnd(const ObjectId& id, PlanId order) {
   // It was fetched for other nodes, so it is worth less than what clients of this node have read.
   Copy* copy = table_.Complete(id);
   if (copy != nullptr && !copy->reads.any) table_.MakeOldest(copy);
+}
+
+void DirectoryDecisions::OnRelease(const ObjectId& id, PlanId order) {
+  Copy* copy = table_.Complete(id);
+  if (copy == nullptr || copy->standing != Standing::kAdopted) return;
+  turns_.Touch(id);
+  table_.MakeSecondary(copy);
+  reporter_.ReportComplete(*copy, order);
 }
 
 // The mark of a copy that is gone is never registered again.

@@ -10,6 +10,9 @@
 #ifndef PHALANX_OBJECT_STORE_CHANNEL_DIRECTORY_DECISIONS_H_
 #define PHALANX_OBJECT_STORE_CHANNEL_DIRECTORY_DECISIONS_H_
 
+#include <cstddef>
+#include <deque>
+
 #include "phalanx/v1/directory.pb.h"
 #include "src/object_store/channel/copy_reporter.h"
 #include "src/object_store/memory/memory_queue.h"
@@ -36,15 +39,33 @@ class DirectoryDecisions {
   void OnDeliver(const v1::Deliver& deliver);
   void OnFetch(const v1::Fetch& fetch);
   void OnFetchEnd(const ObjectId& id, PlanId order);
+  void OnRelease(const ObjectId& id, PlanId order);
   void OnGone(const v1::Gone& gone);
   void OnEvictReply(const v1::EvictReply& reply);
+  // The node hears of the end of a scope: its Gets end, and its copies are dropped by DropEnded.
+  void OnScopeEnded(int shard, const v1::ScopeEnded& ended);
+  // Drops copies of ended scopes, kMaxDroppedPerTurn of them, and confirms the scopes of which none
+  // is left. Returns false if there are more.
+  bool DropEnded();
   void OnSticky(int shard, const v1::Sticky& sticky);
   void OnKept(const v1::Kept& kept);
 
+  // Copies of ended scopes that one turn drops.
+  static constexpr size_t kMaxDroppedPerTurn = 1024;
+
  private:
+  // A scope that has ended, of this shard's objects.
+  struct Ending {
+    int shard = 0;
+    Scope scope;
+  };
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   void OnVoid(const ObjectId& id, const Generation& generation, const std::string& reason);
   void OnDeleted(const ObjectId& id, const Generation& generation, bool expired);
+  // The generation is gone for good: drops the copy and ends what is bound to it with `why`. A Put
+  // that waits for adoption ends with `put`.
+  void EndGeneration(const ObjectId& id, const Generation& generation, const absl::Status& why,
+                     const absl::StatusOr<PutResult>& put);
   // Reports a generation that was deleted, and returns true; else returns false.
   bool ReportIfDeleted(const ObjectId& id, const Generation& generation);
   // The shard has named this copy's generation as the object's, so none that is being fetched is.
@@ -67,6 +88,7 @@ class DirectoryDecisions {
   PullRunner& runner_;
   DeletedGenerations& deleted_;
   StickyMarks& stickies_;
+  std::deque<Ending> endings_;  // whose copies are not all dropped
 };
 
 }  // namespace phalanx::object_store

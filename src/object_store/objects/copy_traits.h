@@ -2,9 +2,11 @@
 #ifndef PHALANX_OBJECT_STORE_OBJECTS_COPY_TRAITS_H_
 #define PHALANX_OBJECT_STORE_OBJECTS_COPY_TRAITS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
+#include "phalanx/scope.h"
 #include "src/common/ids/object_name.h"
 #include "src/common/time/instant.h"
 
@@ -26,6 +28,10 @@ struct CopyTraits {
   // of the message. For a generation with a time to live, known from its adoption on.
   Instant expires = Instant::Infinite();
   int slices = 1;
+  // Primary copies on so many hosts, as the creator asked for; 0 on every other node.
+  uint32_t copies = 0;
+  // Empty if the object is in none.
+  Scope scope = {};
 };
 
 }  // namespace phalanx::object_store

@@ -11,7 +11,8 @@ LocalCopies::LocalCopies(const StoreOptions& options, Turns& turns, ObjectTable&
       table_(table),
       gets_(gets),
       holds_(holds),
-      stickies_(stickies) {}
+      stickies_(stickies),
+      scopes_(options.max_ended_scopes) {}
 
 uint64_t LocalCopies::RecordBytes(const CopyTraits& traits) const {
   // The ids that it refers to are listed with it, and in the tables of this node and of the shards.
@@ -41,6 +42,7 @@ Copy* LocalCopies::Add(std::unique_ptr<Copy> copy) {
   Copy* added = table_.Add(std::move(copy));
   // From the announcement on, so that what a partial copy refers to is there when it is complete.
   holds_.HoldReferences(*added);
+  scopes_.Add(added->traits.scope, added->id, added->generation);
   return added;
 }
 
@@ -58,6 +60,7 @@ void LocalCopies::Drop(Copy* copy, const absl::Status& why) {
   if (data_plane_ != nullptr) data_plane_->AbortPushes(copy->id, copy->generation, why);
   holds_.DropReferences(*copy);
   stickies_.Forget(copy->id, copy->generation);
+  scopes_.Remove(copy->traits.scope, copy->id, copy->generation);
   // Last: without pins the copy is destroyed here.
   table_.Detach(copy);
 }
@@ -69,6 +72,7 @@ void LocalCopies::Evict(Copy* copy) {
   // them.
   holds_.DropReferences(*copy);
   stickies_.Forget(copy->id, copy->generation);
+  scopes_.Remove(copy->traits.scope, copy->id, copy->generation);
   table_.Detach(copy);
 }
 

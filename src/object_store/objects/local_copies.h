@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "src/net/plane/data_plane.h"
 #include "src/object_store/channel/hold_reporter.h"
+#include "src/object_store/objects/local_scopes.h"
 #include "src/object_store/objects/object_table.h"
 #include "src/object_store/objects/sticky_marks.h"
 #include "src/object_store/store/get_requests.h"
@@ -23,13 +24,16 @@
 namespace phalanx::object_store {
 
 inline CopyTraits TraitsOf(const PutOptions& options) {
-  return {options.metadata,
-          options.reduced_from,
-          options.asked_for,
-          options.refers_to,
-          options.owned,
-          options.name,
-          options.ttl <= kMaxTtl ? options.ttl : absl::InfiniteDuration()};
+  CopyTraits traits{options.metadata,
+                    options.reduced_from,
+                    options.asked_for,
+                    options.refers_to,
+                    options.owned,
+                    options.name,
+                    options.ttl <= kMaxTtl ? options.ttl : absl::InfiniteDuration()};
+  traits.copies = options.copies;
+  traits.scope = options.scope;
+  return traits;
 }
 
 class LocalCopies {
@@ -55,6 +59,10 @@ class LocalCopies {
   // The copy leaves the table. Readers and pushes keep its memory until they end.
   void Evict(Copy* copy);
 
+  // The ended scopes, and the scopes of the copies.
+  LocalScopes& scopes() { return scopes_; }
+  const LocalScopes& scopes() const { return scopes_; }
+
   uint64_t evictions() const { return evictions_; }
 
  private:
@@ -64,6 +72,7 @@ class LocalCopies {
   GetRequests& gets_;
   HoldReporter& holds_;
   StickyMarks& stickies_;
+  LocalScopes scopes_;
   net::DataPlane* data_plane_ = nullptr;
   uint64_t evictions_ = 0;
 };

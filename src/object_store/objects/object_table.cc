@@ -97,6 +97,11 @@ void ObjectTable::MakePrimary(Copy* copy) {
   Update(copy);
 }
 
+void ObjectTable::MakeSecondary(Copy* copy) {
+  copy->primary = false;
+  Update(copy);
+}
+
 void ObjectTable::Pin(Copy* copy) {
   ++copy->pins;
   ++pins_;

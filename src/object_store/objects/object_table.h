@@ -131,6 +131,8 @@ class ObjectTable {
 
   void MarkComplete(Copy* copy);
   void MakePrimary(Copy* copy);
+  // The copy may be evicted from now on.
+  void MakeSecondary(Copy* copy);
 
   void Pin(Copy* copy);
   // The last pin of a detached copy destroys it; that of a secondary copy makes it the most

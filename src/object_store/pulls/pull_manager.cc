@@ -26,6 +26,7 @@ std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::O
                     static_cast<int>(info.slices()),
                     {info.metadata(), info.reduced_from(), info.asked_for(), info.refers_to(),
                      info.owned(), directory::NameOf(info)}};
+  target.traits.scope = directory::ScopeOf(info);
   target.traits.expires = now + directory::TtlOf(info);
   const bool sane = target.generation.valid() && target.generation.creator.valid() &&
                     info.size_bytes() <= kMaxObjectBytes && info.slices() >= 1 &&
@@ -61,6 +62,7 @@ struct PullManager::Pull {
   bool want_open = false;  // at the shard
   ObjectId near;
   ObjectName name;
+  Scope scope;        // that a client named for it
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
   PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
@@ -133,6 +135,7 @@ void PullManager::SendWant(const ObjectId& id, Pull& pull) {
   want->set_number(pull.want = next_want_++);
   if (!pull.near.nil()) want->set_near_id(IdBytes(pull.near));
   directory::SetName(pull.name, want);
+  directory::SetScope(pull.scope, want);
   if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
 }
 
@@ -154,11 +157,12 @@ void PullManager::Withdraw(const ObjectId& id, const Generation& generation,
 }
 
 void PullManager::Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end,
-                         bool complete) {
+                         bool complete, bool keep) {
   v1::PullReport* report = Send(id).mutable_pull_report();
   SetSubject(id, transfer.generation, report);
   report->set_plan_id(transfer.source.plan);
   report->set_complete(complete);
+  report->set_primary(complete && keep);
   const net::PullOutcome& outcome = end.outcome;
   report->set_code(complete ? 0 : static_cast<int>(outcome.status.code()));
   if (!complete) report->set_message(std::string(outcome.status.message()));
@@ -172,8 +176,12 @@ void PullManager::Report(const ObjectId& id, const Transfer& transfer, const Pul
 
 // ---------------------------------------------------------------------------------- who wants
 
-void PullManager::Want(const ObjectId& id, const ObjectId& near, const ObjectName& name) {
+void PullManager::Want(const ObjectId& id, const ObjectId& near, const ObjectName& name,
+                       const Scope& scope) {
   Pull& pull = FindOrMake(id);
+  // The shard may know that it has ended. Nothing runs yet that a second Want would disturb.
+  if (!scope.empty() && pull.scope.empty() && !pull.target) pull.want_open = false;
+  if (pull.scope.empty()) pull.scope = scope;
   pull.near = near;
   pull.name = name;
   pull.wanted = true;
@@ -298,6 +306,7 @@ void PullManager::StartNext(const ObjectId& id, Pull& pull) {
       SetSubject(id, pull.target->generation, report);
       report->set_plan_id(pull.confirm_plan);
       report->set_complete(true);
+      report->set_primary(pull.keep);
     }
     Finish(id, pull);
     return;
@@ -515,13 +524,13 @@ void PullManager::OnPullDone(const ObjectId& id, PullEnd end) {
     end.outcome.status = absl::CancelledError("the generation was dropped meanwhile");
   }
   // With another plan under way this report ends nothing at the shard; it only measures the link.
-  Report(id, transfer, end, complete && pull->next.empty());
+  Report(id, transfer, end, complete && pull->next.empty(), pull->keep);
   if (complete) {
     if (!pull->next.empty()) {
       // The shard goes by its latest plan, which found nothing left to do.
       transfer.source = pull->next.back();
       end.outcome = net::PullOutcome();
-      Report(id, transfer, end, true);
+      Report(id, transfer, end, true, pull->keep);
     }
     Finish(id, *pull);
   } else if (!pull->needed()) {
@@ -560,9 +569,22 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
     want.set_keep(pull.keep);
     want.set_number(pull.want = next_want_++);
     directory::SetName(pull.name, &want);
+    directory::SetScope(pull.scope, &want);
     wants.push_back(std::move(want));
   }
   return wants;
+}
+
+std::vector<std::pair<ObjectId, Generation>> PullManager::TargetsIn(const Scope& scope) const {
+  std::vector<std::pair<ObjectId, Generation>> targets;
+  for (const auto& [id, pull] : pulls_) {
+    if (!pull->target) continue;
+    const Scope& of_target = pull->target->traits.scope;
+    if (of_target.name != scope.name || of_target.number > scope.number) continue;
+    targets.emplace_back(id, pull->target->generation);
+  }
+  std::sort(targets.begin(), targets.end());
+  return targets;
 }
 
 std::optional<NodeKey> PullManager::RunningSender(const ObjectId& id,

@@ -130,7 +130,8 @@ class PullManager {
   // ---- wants of this node
   // Clients here want the object. `near`: preferably from the node that created this object
   // (v1::Want.near_id). `name`: the object's, for the tools. Idempotent.
-  void Want(const ObjectId& id, const ObjectId& near = ObjectId(), const ObjectName& name = {});
+  void Want(const ObjectId& id, const ObjectId& near = ObjectId(), const ObjectName& name = {},
+            const Scope& scope = {});
   // No client wants the object any more. The bytes that were fetched so far are dropped, unless the
   // node fetches the object on its own account.
   void Unwant(const ObjectId& id);
@@ -146,6 +147,9 @@ class PullManager {
   // The same if this is the last order.
   void EndOrder(const ObjectId& id, PlanId order);
   bool Fetches(const ObjectId& id) const;
+  // The generations in scopes of this name, with a number of at most `scope.number`, that are being
+  // fetched; in the order of their ids.
+  std::vector<std::pair<ObjectId, Generation>> TargetsIn(const Scope& scope) const;
   // Returns true if no pull of the object, or of some of its slices, runs and none waits for
   // memory.
   bool Idle(const ObjectId& id) const;
@@ -218,7 +222,8 @@ class PullManager {
   v1::NodeMessage& Send(const ObjectId& id);
   void SendWant(const ObjectId& id, Pull& pull);
   void SendUnwant(const ObjectId& id, Pull& pull);
-  void Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end, bool complete);
+  void Report(const ObjectId& id, const Transfer& transfer, const PullEnd& end, bool complete,
+              bool keep);
   // Sends the Want again, now with no_room_for.
   void Park(const ObjectId& id, Pull& pull);
   void Withdraw(const ObjectId& id, const Generation& generation, absl::string_view why);

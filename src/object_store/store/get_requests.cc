@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
+#include "src/object_store/objects/local_scopes.h"
 
 namespace phalanx::object_store {
 namespace {
@@ -83,6 +84,8 @@ void GetRequests::Join(Request& request) {
     gets->near = std::get<GetPart>(request.part).near;
     gets->name = std::get<GetPart>(request.part).name;
   }
+  const Scope& scope = std::get<GetPart>(request.part).scope;
+  if (gets->scope.empty()) gets->scope = scope;
   gets->list.PushBack(&request);
   CountWaiting(*gets, request, 1);
   ++open_;
@@ -90,6 +93,7 @@ void GetRequests::Join(Request& request) {
 
 void GetRequests::Leave(Request& request) {
   parked_.erase(request.id);
+  scoped_.erase(request.id);
   if (!request.of_object.linked) return;
   const auto it = gets_.find(request.object);
   it->second->list.Remove(&request);
@@ -162,7 +166,7 @@ void GetRequests::UpdateWant(const ObjectId& id) {
     if (it == gets_.end()) {
       pulls_.Want(id);
     } else {
-      pulls_.Want(id, it->second->near, it->second->name);
+      pulls_.Want(id, it->second->near, it->second->name, it->second->scope);
     }
   } else {
     pulls_.Unwant(id);
@@ -322,20 +326,39 @@ void GetRequests::Cancel(Request& request) {
 
 // ------------------------------------------------------------------------------------ clients
 
-RequestId GetRequests::Get(ClientId client, GetOptions options, GetEvents events) {
+RequestId GetRequests::Get(ClientId client, GetOptions options, GetEvents events,
+                           const absl::Status& refused) {
   GetPart part;
   part.streaming = options.streaming;
   part.fail_when_lost = options.fail_when_lost;
   part.near = options.near;
   part.name = std::move(options.name);
+  part.scope = std::move(options.scope);
   part.events = std::move(events);
   Request& request = requests_.New(client, options.id, options.deadline, std::move(part));
   if (absl::Status status = requests_.Admit(client, options.id); !status.ok()) {
     Answer(request, std::move(status));
+  } else if (!refused.ok()) {
+    Answer(request, refused);
   } else {
+    if (!std::get<GetPart>(request.part).scope.empty()) scoped_.insert(request.id);
     Start(request);
   }
   return request.id;
+}
+
+void GetRequests::EndScope(const Scope& scope) {
+  // A copy: Answer takes requests out of the set.
+  const std::set<RequestId> scoped = scoped_;
+  for (const RequestId id : scoped) {
+    Request& request = *requests_.Find(id);
+    const Scope& named = std::get<GetPart>(request.part).scope;
+    const bool ends = named.name == scope.name && named.number <= scope.number;
+    // Attached readers get the error when their copy ends.
+    if (!ends || request.stage != Request::Stage::kWaiting) continue;
+    turns_.Touch(request.object);
+    Answer(request, EndedScopeStatus(request.object, named));
+  }
 }
 
 void GetRequests::Start(Request& request) {

@@ -40,7 +40,9 @@ class GetRequests {
               ObjectTable& table, PullManager& pulls, int num_shards);
 
   // ---- clients; contracts as in Store
-  RequestId Get(ClientId client, GetOptions options, GetEvents events);
+  // `refused`: not OK if the Get cannot even begin.
+  RequestId Get(ClientId client, GetOptions options, GetEvents events,
+                const absl::Status& refused = absl::OkStatus());
   absl::StatusOr<View> PinCopy(ClientId client, const ObjectId& object,
                                const Generation& generation);
   absl::Status Release(ClientId client, PinId pin, bool recycle);
@@ -73,6 +75,9 @@ class GetRequests {
   // Answers the Gets that wait for the object; `only_unless_lost`: those with `fail_when_lost`.
   void EndAll(const ObjectId& id, const absl::Status& why, bool only_unless_lost = false);
 
+  // Ends the Gets that wait and that name the scope, or one with its name and a smaller number.
+  void EndScope(const Scope& scope);
+
   // ---- lost objects
   void OnLost(const ObjectId& id, absl::string_view reason);
   // The shard knows of the object again.
@@ -95,6 +100,7 @@ class GetRequests {
     size_t waiting_streaming = 0;  // of these, those that can stream a partial copy
     ObjectId near;                 // of the first of them
     ObjectName name;               // likewise
+    Scope scope;                   // of the first of them that names one
     absl::Status failure;          // of the last pull that failed
   };
 
@@ -125,6 +131,8 @@ class GetRequests {
   absl::flat_hash_map<ObjectId, std::unique_ptr<Gets>> gets_;
   // In the order in which they began.
   std::set<RequestId> parked_;
+  // Those that name a scope and have not ended.
+  std::set<RequestId> scoped_;
   uint64_t open_ = 0;
   // Why Gets for these wait: no copy is left. While a client here wants them.
   absl::flat_hash_map<ObjectId, absl::Status> lost_;

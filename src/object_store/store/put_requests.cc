@@ -68,9 +68,17 @@ absl::Status PutRequests::Check(const PutOptions& options, uint64_t size) const 
         absl::StrCat("object ", options.id.hex(), ": a time to live of ",
                      absl::FormatDuration(options.ttl), "; it must be positive"));
   }
+  if (options.copies > kMaxCopies) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "object ", options.id.hex(), ": ", options.copies, " copies; at most ", kMaxCopies));
+  }
   if (size > kMaxObjectBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));
+  }
+  if (absl::Status status = copies_.scopes().Check(options.scope); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("object ", options.id.hex(), ": ", status.message()));
   }
   if (const auto ids = directory::ParseObjectIds("refers_to", options.refers_to); !ids.ok()) {
     return absl::InvalidArgumentError(
@@ -102,7 +110,11 @@ void PutRequests::OnMemory(Request& request, std::shared_ptr<MemoryBlock> block)
 void PutRequests::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block) {
   PutPart& part = std::get<PutPart>(request.part);
   const uint64_t size = part.bytes.size();
-  // The object can have arrived while the Put waited for memory.
+  // While the Put waited for memory its scope can have ended, or the object arrived.
+  if (absl::Status ended = copies_.scopes().Check(part.options.scope); !ended.ok()) {
+    table_.Unreserve(size + RecordBytes(part.options));
+    return AnswerPut(request, std::move(ended));
+  }
   if (const Copy* there = table_.Complete(request.object); there != nullptr) {
     table_.Unreserve(size + RecordBytes(part.options));
     AnswerPut(request, Existing(request.object, there->generation, there->size_bytes, size));
@@ -119,6 +131,10 @@ void PutRequests::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
 
 void PutRequests::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> block) {
   CreatePart& part = std::get<CreatePart>(request.part);
+  if (absl::Status ended = copies_.scopes().Check(part.options.scope); !ended.ok()) {
+    table_.Unreserve(part.size_bytes + RecordBytes(part.options));
+    return AnswerCreate(request, std::move(ended));
+  }
   const Generation& named = part.options.generation;
   if (named.valid() && table_.Find(request.object, named) != nullptr) {
     table_.Unreserve(part.size_bytes + RecordBytes(part.options));

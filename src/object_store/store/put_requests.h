@@ -69,6 +69,9 @@ class PutRequests {
   uint64_t conflicts() const { return conflicts_; }
   absl::Status CheckInvariants() const;
 
+  // Null unless the client has it.
+  Writer* FindWriter(ClientId client, WriterId id);
+
  private:
   absl::Status Check(const PutOptions& options, uint64_t size) const;
   void AnswerCreate(Request& request, absl::StatusOr<WriteGrant> result);
@@ -80,8 +83,6 @@ class PutRequests {
   void SealWriter(Request& request, const Writer& writer, bool wait_for_adoption);
   // Answers now, or when the shard's verdict comes.
   void AnswerSealed(Request& request, Copy* copy, bool wait_for_adoption);
-  // Null unless the client has it.
-  Writer* FindWriter(ClientId client, WriterId id);
   void AbortWriter(WriterId id, const absl::Status& why);
   uint64_t RecordBytes(const PutOptions& options) const {
     return copies_.RecordBytes(TraitsOf(options));

@@ -21,6 +21,12 @@ Request* RequestTable::Find(RequestId id) const {
 }
 
 absl::Status RequestTable::Admit(ClientId client, const ObjectId& id) const {
+  if (absl::Status status = Admit(client); !status.ok()) return status;
+  if (id.nil()) return absl::InvalidArgumentError("the nil id names no object");
+  return absl::OkStatus();
+}
+
+absl::Status RequestTable::Admit(ClientId client) const {
   const Client* owner = FindClient(client);
   if (owner == nullptr) return absl::InvalidArgumentError("the client is not open");
   // The request itself is counted already, so the limit is exceeded only by the one after it.
@@ -29,7 +35,6 @@ absl::Status RequestTable::Admit(ClientId client, const ObjectId& id) const {
         absl::StrCat("node ", node_name_, ": ", max_requests_per_client_,
                      " requests of this client are not answered yet"));
   }
-  if (id.nil()) return absl::InvalidArgumentError("the nil id names no object");
   return absl::OkStatus();
 }
 

@@ -56,6 +56,7 @@ struct GetPart {
   bool fail_when_lost = false;
   ObjectId near;
   ObjectName name;
+  Scope scope;
   GetEvents events;
   // The copy that the Get is answered from, or streams. The pin is the client's.
   Copy* copy = nullptr;
@@ -89,6 +90,12 @@ struct BroadcastPart {
   bool begun = false;     // the shard has said that it began, and what is sticky now
   v1::StickyMark mark = {};
 };
+struct EndScopePart {
+  Scope scope;
+  // By shard: whether it has answered.
+  std::vector<bool> ended;
+  StatusDone done;
+};
 struct DrainPart {
   // By shard; nothing before the shard answers.
   std::vector<std::optional<uint32_t>> left;
@@ -111,7 +118,7 @@ struct Request {
   bool in_answers = false;
   Eviction::Ticket ticket = 0;  // of the memory that it waits for
   std::variant<PutPart, CreatePart, GetPart, ScratchPart, DeletePart, KeepPart, StatPart,
-               BroadcastPart, DrainPart>
+               BroadcastPart, EndScopePart, DrainPart>
       part;
   // Calls `done` with the result. Not used by Gets.
   absl::AnyInvocable<void()> answer;
@@ -161,7 +168,9 @@ class RequestTable {
   // Null unless the request waits and is of this kind.
   template <typename Part>
   Request* FindWaiting(RequestId id) const;
-  // OK, or why the request cannot even begin: InvalidArgument, ResourceExhausted.
+  // OK, or why the request cannot even begin: InvalidArgument, ResourceExhausted. Without an id: a
+  // request that is about no object.
+  absl::Status Admit(ClientId client) const;
   absl::Status Admit(ClientId client, const ObjectId& id) const;
   // In order of their numbers, those that wait and that `chosen` accepts.
   template <typename Chosen>

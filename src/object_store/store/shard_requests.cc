@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/common/defects.h"
 #include "src/directory/core/validate.h"
 #include "src/object_store/objects/subject.h"
@@ -56,6 +57,7 @@ void ShardRequests::Send(const Request& request) {
     for (const std::string& node : broadcast->options.nodes) out->add_nodes(node);
     out->set_sticky(broadcast->options.sticky);
     out->set_stop(broadcast->options.stop);
+    out->set_copies(broadcast->options.copies);
     // In a new session the shard must tell a repeated request from a new one: only a new one makes
     // the object sticky again after a stop.
     out->set_begun(broadcast->begun);
@@ -141,6 +143,8 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
   stat.named_complete = reply.named_complete();
   stat.named_without_room = reply.named_without_room();
   stat.named_bytes = reply.named_bytes();
+  stat.copies_wanted = reply.copies_wanted();
+  stat.copies_there = reply.copies_there();
   requests_.Answer<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
 }
 
@@ -163,6 +167,54 @@ void ShardRequests::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun)
   BroadcastPart& part = std::get<BroadcastPart>(request->part);
   part.begun = true;
   part.mark = begun.mark();
+}
+
+RequestId ShardRequests::StartEndScope(ClientId client, Scope scope, Instant deadline,
+                                       StatusDone done) {
+  EndScopePart part{std::move(scope), {}, std::move(done)};
+  part.ended.resize(static_cast<size_t>(channel_.num_shards()));
+  Request& request = requests_.New(client, ObjectId(), deadline, std::move(part));
+  const RequestId id = request.id;
+  if (absl::Status status = requests_.Admit(client); !status.ok()) {
+    requests_.Fail(request, status);
+  } else if (request.deadline <= executor_.Now()) {
+    requests_.Fail(request, EndScopeOverdue(std::get<EndScopePart>(request.part)));
+  } else {
+    requests_.WatchDeadline(request);
+    for (int shard = 0; shard < channel_.num_shards(); ++shard) SendEndScope(request, shard);
+  }
+  return id;
+}
+
+void ShardRequests::SendEndScope(const Request& request, int shard) {
+  v1::NodeMessage message;
+  v1::EndScopeRequest* out = message.mutable_end_scope_request();
+  out->set_request_id(request.id);
+  directory::ToProto(std::get<EndScopePart>(request.part).scope, out->mutable_scope());
+  channel_.SendTo(shard, std::move(message));
+}
+
+void ShardRequests::OnEndScopeReply(int shard, const v1::EndScopeReply& reply) {
+  Request* request = requests_.FindWaiting<EndScopePart>(reply.request_id());
+  if (request == nullptr) return;
+  if (const absl::Status status = ReplyStatus(reply.code(), reply.message()); !status.ok()) {
+    return requests_.Answer<EndScopePart>(*request, status);
+  }
+  std::vector<bool>& ended = std::get<EndScopePart>(request->part).ended;
+  ended[static_cast<size_t>(shard)] = true;
+  // The objects of a scope are spread over all shards.
+  const bool all = std::find(ended.begin(), ended.end(), false) == ended.end();
+  if (all) requests_.Answer<EndScopePart>(*request, absl::OkStatus());
+}
+
+absl::Status ShardRequests::EndScopeOverdue(const EndScopePart& part) {
+  std::vector<size_t> missing;
+  for (size_t shard = 0; shard < part.ended.size(); ++shard) {
+    if (!part.ended[shard]) missing.push_back(shard);
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(part.scope.ToString(), ": not all nodes and shards have confirmed its end; ",
+                   "no answer from shard ", absl::StrJoin(missing, ", ")));
 }
 
 void ShardRequests::Leave(const Request& request) {
@@ -227,6 +279,11 @@ void ShardRequests::SendAgain(int shard) {
     return channel_.ShardOf(request.object) == shard && !request.object.nil();
   };
   for (const RequestId id : requests_.Waiting(asks)) Send(*requests_.Find(id));
+  const auto ends = [shard](const Request& request) {
+    const auto* part = std::get_if<EndScopePart>(&request.part);
+    return part != nullptr && !part->ended[static_cast<size_t>(shard)];
+  };
+  for (const RequestId id : requests_.Waiting(ends)) SendEndScope(*requests_.Find(id), shard);
   // A new session of a node does not drain until the node asks again.
   if (drain_ != 0) SendDrain(shard);
 }

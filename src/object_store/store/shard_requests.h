@@ -34,11 +34,14 @@ class ShardRequests {
     Begin(request);
     return request.id;
   }
+  // Ends a scope at every shard.
+  RequestId StartEndScope(ClientId client, Scope scope, Instant deadline, StatusDone done);
   void StartDrain(Instant deadline, StatusDone done);
   // The request ends. The shard forgets the caller of a broadcast that it has not answered; after a
   // drain, another one can be requested.
   void Leave(const Request& request);
-  // The error of a drain whose deadline has passed.
+  // The error of an end of a scope, or of a drain, whose deadline has passed.
+  static absl::Status EndScopeOverdue(const EndScopePart& part);
   absl::Status DrainOverdue(const DrainPart& drain) const;
 
   // ---- the shards
@@ -49,12 +52,14 @@ class ShardRequests {
   void OnKeepReply(const v1::KeepReply& reply);
   void OnQueryReply(const v1::QueryReply& reply);
   void OnBroadcastReply(const v1::BroadcastReply& reply);
+  void OnEndScopeReply(int shard, const v1::EndScopeReply& reply);
   void OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun);
   void OnDrainStatus(int shard, const v1::DrainStatus& status);
 
  private:
   void Begin(Request& request);
   void Send(const Request& request);
+  void SendEndScope(const Request& request, int shard);
   void SendDrain(int shard);
   ObjectStat LocalStat(const ObjectId& id) const;
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
+#include "src/directory/core/validate.h"
 #include "src/object_store/channel/copy_reporter.h"
 #include "src/object_store/channel/directory_decisions.h"
 #include "src/object_store/channel/hold_reporter.h"
@@ -45,7 +46,13 @@ struct Store::Impl final : public MemoryUser {
   void ArmTimer();
   void OnTimer();
 
+  // Drops copies of ended scopes, and continues in a later turn if there are many.
+  void DropEnded();
+
   // ---- requests
+  // Returns a callback that waits for the copies before it calls `done`.
+  PutDone AwaitCopies(ClientId client, const ObjectId& id, uint32_t copies, Instant deadline,
+                      PutDone done);
   void HandOutAnswers();
   // Without calling back.
   void CancelRequest(Request& request);
@@ -156,6 +163,12 @@ void Store::Impl::HandleShardMessages(ShardChannel& channel) {
          [&r](int, const Message& m) { r.OnBroadcastReply(m.broadcast_reply()); });
   handle(Message::kBroadcastBegun,
          [&r](int shard, const Message& m) { r.OnBroadcastBegun(shard, m.broadcast_begun()); });
+  handle(Message::kScopeEnded, [this](int shard, const Message& m) {
+    decisions_.OnScopeEnded(shard, m.scope_ended());
+    DropEnded();
+  });
+  handle(Message::kEndScopeReply,
+         [&r](int shard, const Message& m) { r.OnEndScopeReply(shard, m.end_scope_reply()); });
   handle(Message::kDrainStatus,
          [&r](int shard, const Message& m) { r.OnDrainStatus(shard, m.drain_status()); });
 }
@@ -238,6 +251,25 @@ void Store::Impl::RequestEviction(Copy* copy) {
 
 // ------------------------------------------------------------------------------------ requests
 
+void Store::Impl::DropEnded() {
+  if (!decisions_.DropEnded()) executor_.Post(turns_.Guarded([this] { DropEnded(); }));
+}
+
+PutDone Store::Impl::AwaitCopies(ClientId client, const ObjectId& id, uint32_t copies,
+                                 Instant deadline, PutDone done) {
+  return [this, client, id, copies, deadline,
+          done = std::move(done)](absl::StatusOr<PutResult> put) mutable {
+    if (!put.ok()) return done(std::move(put));
+    BroadcastOptions options;
+    options.copies = copies;
+    auto placed = [put, done = std::move(done)](const absl::StatusOr<int>& hosts) mutable {
+      done(hosts.ok() ? put : hosts.status());
+    };
+    shard_requests_.Start(client, id, deadline,
+                          BroadcastPart{std::move(options), std::move(placed)});
+  };
+}
+
 void Store::Impl::HandOutAnswers() {
   for (const RequestId id : requests_.TakeAnswers()) {
     Request* request = requests_.Find(id);
@@ -270,6 +302,9 @@ void Store::Impl::CancelRequest(Request& request) {
 void Store::Impl::OnDeadline(Request& request) {
   // The last Get that waited may be gone, and with it the node's Want.
   turns_.Touch(request.object);
+  if (const auto* ending = std::get_if<EndScopePart>(&request.part)) {
+    return AnswerError(request, ShardRequests::EndScopeOverdue(*ending));
+  }
   const auto* drain = std::get_if<DrainPart>(&request.part);
   AnswerError(request, drain != nullptr ? shard_requests_.DrainOverdue(*drain)
                                         : gets_.DeadlineStatus(request));
@@ -379,6 +414,10 @@ void Store::HandOutAnswers() {
 
 RequestId Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone done) {
   Turn turn(impl_->turns_);
+  if (options.wait_for_copies && options.copies > 0) {
+    done =
+        impl_->AwaitCopies(client, options.id, options.copies, options.deadline, std::move(done));
+  }
   return impl_->puts_.Put(client, std::move(options), std::move(bytes), std::move(done));
 }
 
@@ -392,8 +431,15 @@ absl::Status Store::Publish(ClientId client, WriterId writer, uint64_t n) {
   return impl_->puts_.Publish(client, writer, n);
 }
 
-void Store::Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done) {
+void Store::Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done,
+                 bool wait_for_copies) {
   Turn turn(impl_->turns_);
+  const PutRequests::Writer* open =
+      wait_for_copies ? impl_->puts_.FindWriter(client, writer) : nullptr;
+  if (open != nullptr && open->copy->traits.copies > 0) {
+    done = impl_->AwaitCopies(client, open->copy->id, open->copy->traits.copies,
+                              impl_->executor_.Now() + open->timeout, std::move(done));
+  }
   impl_->puts_.Seal(client, writer, wait_for_adoption, std::move(done));
 }
 
@@ -410,7 +456,10 @@ void Store::AnnounceAgain(const ObjectId& id, const Generation& generation,
 
 RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
   Turn turn(impl_->turns_);
-  return impl_->gets_.Get(client, std::move(options), std::move(events));
+  const bool ended = impl_->copies_.scopes().HasEnded(options.scope);
+  const absl::Status refused =
+      ended ? EndedScopeStatus(options.id, options.scope) : absl::OkStatus();
+  return impl_->gets_.Get(client, std::move(options), std::move(events), refused);
 }
 
 absl::StatusOr<View> Store::PinCopy(ClientId client, const ObjectId& id,
@@ -498,6 +547,13 @@ RequestId Store::Broadcast(ClientId client, const ObjectId& id, BroadcastOptions
                                       BroadcastPart{std::move(options), std::move(done)});
 }
 
+RequestId Store::EndScope(ClientId client, Scope scope, Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->shard_requests_.StartEndScope(client, std::move(scope), deadline, std::move(done));
+}
+
+bool Store::HasEnded(const Scope& scope) const { return impl_->copies_.scopes().HasEnded(scope); }
+
 void Store::Drain(Instant deadline, StatusDone done) {
   Turn turn(impl_->turns_);
   impl_->shard_requests_.StartDrain(deadline, std::move(done));
@@ -553,9 +609,15 @@ std::vector<Store::CopyInfo> Store::Copies() const {
                       copy->buffer->bytes_present(),
                       copy->buffer,
                       {},
-                      copy->traits.name});
+                      copy->traits.name,
+                      copy->traits.scope});
     const v1::StickyMark* sticky = impl_->stickies_.Find(copy->id, copy->generation);
-    if (sticky != nullptr) copies.back().sticky = *sticky;
+    if (sticky != nullptr) {
+      copies.back().sticky = *sticky;
+    } else if (copy->traits.copies > 0) {
+      copies.back().sticky.set_stamp(directory::kCreatorStamp);
+      copies.back().sticky.set_copies(copy->traits.copies);
+    }
   }
   return copies;
 }

@@ -63,7 +63,8 @@ class Store {
   // NotFound if the client has no such writer.
   absl::Status Publish(ClientId client, WriterId writer, uint64_t n);
   // All bytes are final. REQUIRES: the client cannot write any more.
-  void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
+  void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done,
+            bool wait_for_copies = false);
   absl::Status Abort(ClientId client, WriterId writer);
   // Announces the generation again, with the version of the reduction that computed it: a shard
   // that has restarted knows the copy from the registration, but not its version. Does nothing if
@@ -142,6 +143,13 @@ class Store {
   // here, `serve_patience` at most: see PeerServer.
   void Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply);
 
+  // Ends the scope, and those with its name and smaller numbers: their objects are freed on all
+  // shards. Ends with OK when every node that is in touch has dropped its copies and refuses
+  // others. InvalidArgument, ResourceExhausted, DeadlineExceeded (some shards may have ended it).
+  RequestId EndScope(ClientId client, Scope scope, Instant deadline, StatusDone done);
+  // Whether this node knows that the scope has ended; for checkers.
+  bool HasEnded(const Scope& scope) const;
+
   // ---- leaving
   // Has other nodes fetch copies of the objects that only this node has. Ends when no such object
   // is left. DeadlineExceeded, with the number of those that are left; FailedPrecondition if a
@@ -164,6 +172,7 @@ class Store {
     std::shared_ptr<net::TransferBuffer> buffer;
     v1::StickyMark sticky;
     ObjectName name;
+    Scope scope;
   };
   std::vector<CopyInfo> Copies() const;
 

@@ -90,6 +90,60 @@ TEST_F(StoreBroadcastTest, AnEndedOrderDoesNotEndTheGetsOfClients) {
   EXPECT_FALSE(reading->answered());
 }
 
+TEST_F(StoreBroadcastTest, ACopyThatIsToBeKeptIsPrimaryUntilItIsReleased) {
+  const Generation generation = w_.PullCopy(Id(2), "bytes");
+  v1::ShardMessage order = Fetch(5, /*end=*/false);
+  order.mutable_fetch()->set_keep(true);
+  w_.ForgetSent();
+  w_.Shard(order);
+  ASSERT_EQ(w_.Sent<v1::PullReport>().size(), 1u);
+  EXPECT_TRUE(w_.Sent<v1::PullReport>()[0].primary());
+  EXPECT_TRUE(w_.store().Copies().at(0).primary);
+  v1::ShardMessage release = Fetch(6, /*end=*/false);
+  release.mutable_fetch()->set_release(true);
+  w_.ForgetSent();
+  w_.Shard(release);
+  ASSERT_EQ(w_.Sent<v1::PullReport>().size(), 1u);
+  const v1::PullReport report = w_.Sent<v1::PullReport>()[0];
+  EXPECT_TRUE(report.complete());
+  EXPECT_FALSE(report.primary());
+  EXPECT_EQ(report.plan_id(), 6u);
+  EXPECT_EQ(directory::FromProto(report.generation()), generation);
+  EXPECT_FALSE(w_.store().Copies().at(0).primary);
+}
+
+TEST_F(StoreBroadcastTest, ThePutsNumberOfCopiesIsAnnouncedAndRegisteredUntilTheShardSendsAnother) {
+  PutOptions options;
+  options.id = Id(1);
+  options.copies = 3;
+  w_.StartPut(options, "bytes");
+  const v1::AnnounceCreate announced = w_.Sent<v1::AnnounceCreate>().at(0);
+  EXPECT_EQ(announced.mark().copies(), 3u);
+  EXPECT_EQ(announced.mark().stamp(), directory::kCreatorStamp);
+  EXPECT_EQ(Registered().copies(), 3u);
+  v1::ShardMessage message;
+  SetSubject(Id(1), directory::FromProto(announced.generation()), message.mutable_sticky());
+  message.mutable_sticky()->mutable_mark()->set_stamp(7);
+  message.mutable_sticky()->mutable_mark()->set_copies(2);
+  w_.Shard(message);
+  EXPECT_EQ(Registered().copies(), 2u);
+  EXPECT_EQ(Registered().stamp(), 7u);
+}
+
+TEST_F(StoreBroadcastTest, APutThatWaitsForItsCopiesEndsWithThem) {
+  PutOptions options;
+  options.id = Id(1);
+  options.copies = 2;
+  options.wait_for_copies = true;
+  const StoreWorld::PutAnswer put = w_.StartPut(options, "bytes");
+  EXPECT_FALSE(put->has_value());
+  const v1::BroadcastRequest asked = w_.Sent<v1::BroadcastRequest>().at(0);
+  EXPECT_EQ(asked.copies(), 2u);
+  Reply(asked.request_id(), absl::StatusCode::kOk, 2);
+  ASSERT_TRUE(put->has_value());
+  EXPECT_THAT(**put, IsOk());
+}
+
 // The node has relayed the object to others; its own client may have read the copy meanwhile.
 TEST(StoreFetchTest, WhatWasFetchedForOthersIsEvictedFirstUnlessAClientHasReadIt) {
   for (const bool read : {false, true}) {

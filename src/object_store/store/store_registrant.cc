@@ -48,6 +48,9 @@ std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {
   // A registration that a broken session left unfinished begins again from the state of today.
   Registration& registration = registrations_[shard] = Registration();
   const auto here = [this, shard](const ObjectId& id) { return channel_.ShardOf(id) == shard; };
+  // Before the copies, which the shard refuses by them.
+  registration.scopes = copies_.scopes().Ended(executor_.Now());
+  if (DefectActive(Defect::kScopeForgottenAtRestart)) registration.scopes.clear();
   // Holds first: an owned object must not be freed between its copy and its hold.
   registration.holds = holds_.table().ResendHeld(here);
   if (DefectActive(Defect::kHoldsForgottenAtRestart)) registration.holds.clear();
@@ -81,6 +84,12 @@ bool StoreRegistrant::RegisterSome(int shard) {
   // A node with a million objects registers over many turns, so that its clients are served
   // meanwhile.
   size_t left = entries_per_turn_;
+  for (; left > 0 && r.next_scope < r.scopes.size(); --left) {
+    v1::NodeMessage message;
+    const Scope& scope = r.scopes[r.next_scope++];
+    directory::ToProto(scope, message.mutable_register_scope()->mutable_scope());
+    channel_.Register(shard, std::move(message));
+  }
   left -= RegisterHolds(shard, r, left);
   for (; left > 0 && r.next_copy < r.copies.size(); --left) {
     const auto& [id, generation] = r.copies[r.next_copy++];
@@ -98,8 +107,9 @@ bool StoreRegistrant::RegisterSome(int shard) {
     SetSubject(id, generation, message.mutable_register_tombstone());
     channel_.Register(shard, std::move(message));
   }
-  const bool done = r.next_hold == r.holds.size() && r.next_copy == r.copies.size() &&
-                    r.next_want == r.wants.size() && r.next_tombstone == r.tombstones.size();
+  const bool done = r.next_scope == r.scopes.size() && r.next_hold == r.holds.size() &&
+                    r.next_copy == r.copies.size() && r.next_want == r.wants.size() &&
+                    r.next_tombstone == r.tombstones.size();
   if (done) registrations_.erase(found);
   return done;
 }
@@ -130,6 +140,7 @@ void StoreRegistrant::RegisterCopy(int shard, Copy* copy) {
   if (sticky != nullptr && !DefectActive(Defect::kStickyForgottenAtRestart)) {
     *out->mutable_sticky() = *sticky;
   }
+  if (DefectActive(Defect::kCopiesForgottenAtRestart)) out->mutable_sticky()->clear_copies();
   // The pull continues: with the sender's name the shard lists the pair and makes no new plan.
   const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
   if (sender) directory::ToProto(*sender, out->mutable_sender());

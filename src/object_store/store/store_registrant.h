@@ -1,5 +1,6 @@
-// What the store registers in a new session with a shard: its holds, copies, wants and tombstones,
-// a part in each turn; then it sends again what the old session has not answered.
+// What the store registers in a new session with a shard: the ended scopes that it knows, its
+// holds, copies, wants and tombstones, a part in each turn; then it sends again what the old
+// session has not answered.
 //
 // Thread rule: the control loop only. Owned by the store.
 #ifndef PHALANX_OBJECT_STORE_STORE_STORE_REGISTRANT_H_
@@ -43,10 +44,12 @@ class StoreRegistrant final : public Registrant {
   // What is registered, and how far that has come. The lists are those at the beginning of the
   // session; each entry is described as it is when its turn comes.
   struct Registration {
+    std::vector<Scope> scopes;  // that have ended
     std::vector<ObjectId> holds;
     std::vector<CopyKey> copies;
     std::vector<v1::RegisterWant> wants;
     std::vector<CopyKey> tombstones;
+    size_t next_scope = 0;
     size_t next_hold = 0;
     size_t next_copy = 0;
     size_t next_want = 0;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "phalanx/object_id.h"
+#include "phalanx/scope.h"
 #include "src/common/ids/ids.h"
 #include "src/common/ids/object_name.h"
 #include "src/common/ids/version.h"
@@ -42,6 +43,8 @@ struct StoreOptions {
   size_t registered_per_turn = 4096;
   // Tombstones kept for registrations.
   size_t max_tombstones = 1 << 16;
+  // Ended scopes that are remembered.
+  size_t max_ended_scopes = 1 << 16;
   // How long a receiver waits here for an object that is about to begin, unless the receiver's own
   // patience is shorter; and how many receivers wait at a time.
   absl::Duration serve_patience = absl::Milliseconds(200);
@@ -105,6 +108,13 @@ struct PutOptions {
   std::shared_ptr<Reservation> memory = nullptr;
   // Ends only after the shard has adopted the generation, or another one instead.
   bool wait_for_adoption = false;
+  // Primary copies on so many different hosts are wanted, at most kMaxCopies; 0: no number of them.
+  // An object that exists keeps its number.
+  uint32_t copies = 0;
+  // A Put ends only when the copies are there, as Broadcast with BroadcastOptions::copies does.
+  bool wait_for_copies = false;
+  // The object is freed when the scope ends. NotFound if it has ended.
+  Scope scope = {};
   // For memory and adoption. ResourceExhausted if it passes without memory.
   Instant deadline = Instant::Infinite();
 };
@@ -153,6 +163,9 @@ struct GetOptions {
   bool fail_when_lost = false;
   // Shown by the tools, also before the object exists.
   ObjectName name = {};
+  // The scope of the object, if the caller knows it: the Get ends with NotFound when that has
+  // ended.
+  Scope scope = {};
 };
 // Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (the node cannot make room
 // before the deadline), DataLoss (`fail_when_lost`), Cancelled, InvalidArgument, Unavailable (the
@@ -188,6 +201,10 @@ struct ObjectStat {
   uint32_t named_complete = 0;
   uint32_t named_without_room = 0;
   uint64_t named_bytes = 0;
+  // Primary copies that are wanted, each on another host (0: no number of them), and the number of
+  // hosts that have one.
+  uint32_t copies_wanted = 0;
+  uint32_t copies_there = 0;
 };
 
 // Which nodes get a copy.
@@ -198,6 +215,8 @@ struct BroadcastOptions {
   bool sticky = false;
   // Stops a sticky broadcast instead.
   bool stop = false;
+  // Not 0: primary copies on so many hosts instead, and `nodes`, `sticky` and `stop` are ignored.
+  uint32_t copies = 0;
 };
 
 // A reference that has left a node in a message: the node, and its number for the reference.
@@ -237,7 +256,7 @@ using ScratchDone = absl::AnyInvocable<void(absl::StatusOr<ScratchBlock>)>;
 
 using StatusDone = absl::AnyInvocable<void(absl::Status)>;
 using StatDone = absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)>;
-// The number of nodes.
+// The number of nodes, or of hosts.
 using NodesDone = absl::AnyInvocable<void(absl::StatusOr<int>)>;
 
 }  // namespace phalanx::object_store

@@ -178,6 +178,7 @@ runtime::NodeOptions SimCluster::OptionsOfNode(int n) const {
   options.transit_patience = options_.transit_patience;
   options.secret = options_.secret;
   options.data_plane = options_.data_plane;
+  if (options_.hosts > 0) options.labels["host"] = absl::StrCat("h", n % options_.hosts);
   if (options_.zones > 0) options.labels["zone"] = absl::StrCat("z", n % options_.zones);
   return options;
 }

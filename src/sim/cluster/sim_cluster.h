@@ -58,6 +58,8 @@ struct ClusterOptions {
   double allocation_failures = 0;
   // Node i is in zone i % zones; 0: no labels.
   int zones = 0;
+  // Node i is on host i % hosts; 0: each node is on a host of its own.
+  int hosts = 0;
   std::string secret;
   // The test injects no faults, so checkers can be stricter.
   bool peaceful = false;

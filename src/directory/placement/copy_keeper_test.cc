@@ -1,0 +1,240 @@
+#include "src/directory/placement/copy_keeper.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/directory/objects/object_fixture.h"
+
+namespace phalanx::directory {
+namespace {
+
+using testing::kA;
+using testing::kB;
+using testing::kC;
+using testing::ObjectFixture;
+
+// Three nodes, each on a host of its own unless a test says otherwise; a has the object.
+class CopyKeeperTest : public ObjectFixture {
+ protected:
+  CopyKeeperTest() {
+    listeners_ = {&pulls_, &reductions_, &drains_, &placements_};
+    uint64_t host = 0;
+    for (const NodeKey& key : {kA, kB, kC}) node(key).host = ++host;
+    Create(kA, /*complete=*/true);
+    outbox_.Take();
+  }
+  ~CopyKeeperTest() override { PHALANX_EXPECT_OK(keeper_.CheckInvariants()); }
+
+  void Want(uint32_t copies) { keeper_.Want(id_, copies, absl::OkStatus()); }
+  void Await(uint64_t request = 1) { PHALANX_ASSERT_OK(keeper_.Await(id_, kA, request)); }
+  // The node reports a complete primary copy, as one that carries out its order does.
+  void Arrives(const NodeKey& key) {
+    table_.AddCopy(object(), node(key));
+    table_.CompleteCopy(object(), key);
+    keeper_.OnReported(object(), key, plans_[key], /*primary=*/true);
+    table_.Reevaluate(object());
+  }
+  void Leaves(const NodeKey& key) {
+    Down(key);
+    keeper_.SessionBegins(key);
+    keeper_.OnCopiesChanged(id_);
+  }
+  // "node: keep", "node: release", or "node: hosts N" or "node: error CODE" of a reply.
+  std::vector<std::string> Sent() {
+    keeper_.RunPending();
+    std::vector<std::string> sent;
+    for (const Outgoing& out : outbox_.Take()) {
+      const std::string to = nodes_.NameOf(out.to) + ": ";
+      if (out.message.has_fetch()) {
+        plans_[out.to] = out.message.fetch().plan_id();
+        sent.push_back(to + (out.message.fetch().release() ? "release" : "keep"));
+      }
+      if (!out.message.has_broadcast_reply()) continue;
+      const v1::BroadcastReply& reply = out.message.broadcast_reply();
+      sent.push_back(reply.code() == 0 ? to + "hosts " + std::to_string(reply.nodes())
+                                       : to + "error " + std::to_string(reply.code()));
+    }
+    std::sort(sent.begin(), sent.end());
+    return sent;
+  }
+
+  CopyKeeper keeper_{{context_, nodes_, outbox_, gate_, table_}};
+  absl::btree_map<NodeKey, PlanId> plans_;
+};
+
+using Messages = std::vector<std::string>;
+
+TEST_F(CopyKeeperTest, OrdersOneNodeOfEachMissingHostAndAnswersWhenTheCopiesAreThere) {
+  Want(3);
+  Await();
+  EXPECT_EQ(Sent(), (Messages{"b: keep", "c: keep"}));
+  Arrives(kB);
+  EXPECT_EQ(Sent(), Messages());
+  Arrives(kC);
+  EXPECT_EQ(Sent(), (Messages{"a: hosts 3"}));
+  EXPECT_EQ(HostsWithPrimary(object(), nodes_), 3u);
+}
+
+TEST_F(CopyKeeperTest, OrdersNoNodeOnAHostThatHasACopy) {
+  node(kB).host = node(kA).host;
+  Want(2);
+  EXPECT_EQ(Sent(), (Messages{"c: keep"}));
+}
+
+TEST_F(CopyKeeperTest, MakesACopyThatIsThereAPrimaryOneBeforeItSendsBytes) {
+  AddCompleteCopy(kC);
+  Want(2);
+  EXPECT_EQ(Sent(), (Messages{"c: keep"}));
+}
+
+TEST_F(CopyKeeperTest, PlacesAsManyAsThereAreHostsAndMoreWhenNodesJoin) {
+  Leaves(kC);
+  Want(3);
+  Await();
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  Arrives(kB);
+  EXPECT_EQ(Sent(), (Messages{"a: hosts 2"}));
+  EXPECT_EQ(keeper_.short_of_copies(), 1u);
+  Node& joined = nodes_.Open(kC).node;
+  joined.info.set_name("c");
+  joined.host = 3;
+  keeper_.RetryAll();
+  EXPECT_EQ(Sent(), (Messages{"c: keep"}));
+  EXPECT_EQ(keeper_.short_of_copies(), 0u);
+}
+
+TEST_F(CopyKeeperTest, MakesACopyAgainWhenAHolderDies) {
+  Want(2);
+  const Messages first = Sent();
+  ASSERT_EQ(first.size(), 1u);
+  const NodeKey holder = first == Messages{"b: keep"} ? kB : kC;
+  Arrives(holder);
+  EXPECT_EQ(Sent(), Messages());
+  Leaves(holder);
+  EXPECT_EQ(Sent(), (Messages{holder == kB ? "c: keep" : "b: keep"}));
+}
+
+TEST_F(CopyKeeperTest, ReleasesTheCopyThatIsTooManyAndKeepsTheCreators) {
+  Want(3);
+  Sent();
+  Arrives(kB);
+  Arrives(kC);
+  Want(2);
+  EXPECT_EQ(Sent(), (Messages{"c: release"}));
+  EXPECT_EQ(HostsWithPrimary(object(), nodes_), 2u);
+  // A report that crossed the order does not bring the copy back for good.
+  keeper_.OnReported(object(), kC, plans_[kC] - 1, /*primary=*/true);
+  EXPECT_EQ(Sent(), Messages());
+  keeper_.OnReported(object(), kC, plans_[kC], /*primary=*/false);
+  EXPECT_EQ(Sent(), Messages());
+  EXPECT_EQ(HostsWithPrimary(object(), nodes_), 2u);
+}
+
+TEST_F(CopyKeeperTest, ReleasesNothingForTheSakeOfANodeThatMayBeDead) {
+  Want(3);
+  Sent();
+  Arrives(kB);
+  Arrives(kC);
+  Sent();
+  node(kB).connected = false;
+  Want(2);
+  EXPECT_EQ(Sent(), Messages());
+  Leaves(kB);
+  EXPECT_EQ(Sent(), Messages());
+}
+
+TEST_F(CopyKeeperTest, ANodeWithoutRoomIsAskedAgainAfterAPause) {
+  Leaves(kC);
+  Want(2);
+  Await();
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  keeper_.OnOrderRefused(id_, kB, plans_[kB]);
+  EXPECT_EQ(Sent(), (Messages{"a: error 8"}));
+  Advance(Refusals::kFirstPause);
+  EXPECT_LE(keeper_.NextDeadline(), context_.now);
+  keeper_.Tick();
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  Arrives(kB);
+}
+
+TEST_F(CopyKeeperTest, ARefusalOfAnEarlierFetchEndsNoOrder) {
+  Want(3);
+  Sent();
+  keeper_.OnOrderRefused(id_, kB, plans_[kB] - 1);
+  EXPECT_EQ(Sent(), Messages());
+}
+
+TEST_F(CopyKeeperTest, AnEvictionThatCrossedTheOrderIsOrderedAgain) {
+  Leaves(kC);
+  Want(2);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  keeper_.OnEvictAsked(id_, kB);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+}
+
+TEST_F(CopyKeeperTest, ANewSessionMakesItsOrdersVoidAndEndsItsRequests) {
+  Want(3);
+  Await();
+  Sent();
+  keeper_.SessionBegins(kB);
+  keeper_.SessionBegins(kA);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  EXPECT_EQ(keeper_.requests(), 0u);
+}
+
+TEST_F(CopyKeeperTest, TheEndOfTheObjectEndsItsRequestsWithTheReason) {
+  Want(3);
+  Await();
+  Sent();
+  keeper_.Want(id_, 0, absl::NotFoundError("it was deleted"));
+  EXPECT_EQ(Sent(), (Messages{"a: error 5"}));
+}
+
+TEST_F(CopyKeeperTest, ADrainingNodeDoesNotCount) {
+  Want(2);
+  const Messages first = Sent();
+  Arrives(first == Messages{"b: keep"} ? kB : kC);
+  Sent();
+  node(kA).draining = true;
+  keeper_.OnCopiesChanged(id_);
+  EXPECT_EQ(Sent().size(), 1u);
+}
+
+// Fills the queue of orders: further objects wait until one is carried out.
+TEST_F(CopyKeeperTest, OnlySoManyOrdersAreOpen) {
+  Leaves(kC);
+  Leaves(kB);
+  std::vector<ObjectId> ids;
+  for (size_t i = 0; i <= CopyKeeper::kMaxOrders; ++i) {
+    ids.push_back(ObjectId::FromName("test", std::to_string(i)));
+    v1::AnnounceCreate m;
+    m.set_object_id(ids.back().binary().data(), ObjectId::kSize);
+    ToProto(Gen(kA, 10 + i), m.mutable_generation());
+    m.mutable_info()->set_size_bytes(1);
+    m.mutable_info()->set_slices(1);
+    m.set_complete(true);
+    PHALANX_ASSERT_OK(table_.OnCreate(node(kA), m));
+    keeper_.Want(ids.back(), 2, absl::OkStatus());
+  }
+  EXPECT_EQ(Sent(), Messages());
+  nodes_.Open(kB).node.info.set_name("b");
+  node(kB).host = 2;
+  keeper_.RetryAll();
+  EXPECT_EQ(Sent().size(), CopyKeeper::kMaxOrders);
+  EXPECT_EQ(Sent(), Messages());
+  for (const ObjectId& id : ids) {
+    Object& stored = *table_.Find(id);
+    table_.AddCopy(stored, node(kB));
+    table_.CompleteCopy(stored, kB);
+    keeper_.OnReported(stored, kB, 0, /*primary=*/true);
+    break;
+  }
+  keeper_.OnReported(*table_.Find(*std::min_element(ids.begin(), ids.end())), kB, 0, true);
+  for (const ObjectId& id : ids) keeper_.Want(id, 0, absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace phalanx::directory

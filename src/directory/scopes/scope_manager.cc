@@ -1,0 +1,119 @@
+#include "src/directory/scopes/scope_manager.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::directory {
+
+absl::Status ScopeManager::OnEndScope(Node& node, const v1::EndScopeRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(m.scope()));
+  parts_.scopes.End(scope);
+  // Also a node that registers: a Get there can wait for an object of the scope.
+  absl::btree_set<NodeKey> missing;
+  for (const auto& [key, other] : parts_.nodes.all()) {
+    missing.insert(key);
+    parts_.outbox.SendScopeEnded(key, scope);
+  }
+  const absl::Status waits =
+      parts_.scopes.Await(scope, {node.key, m.request_id()}, std::move(missing));
+  if (waits.ok()) return absl::OkStatus();
+  v1::EndScopeReply& reply = *parts_.outbox.Send(node.key).mutable_end_scope_reply();
+  reply.set_request_id(m.request_id());
+  reply.set_code(static_cast<int>(waits.code()));
+  reply.set_message(absl::StrCat(scope.ToString(), ": ", waits.message()));
+  return absl::OkStatus();
+}
+
+absl::Status ScopeManager::OnConfirm(Node& node, const v1::ScopeConfirm& m) {
+  PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(m.scope()));
+  parts_.scopes.Confirm(node.key, scope);
+  return absl::OkStatus();
+}
+
+absl::Status ScopeManager::OnRegister(const v1::RegisterScope& m) {
+  PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(m.scope()));
+  if (parts_.scopes.HasEnded(scope)) return absl::OkStatus();
+  // An earlier life of the shard has ended it, and this one learns that now.
+  parts_.gate.NoteEarlierLife();
+  parts_.scopes.End(scope);
+  for (const auto& [key, other] : parts_.nodes.all()) parts_.outbox.SendScopeEnded(key, scope);
+  return absl::OkStatus();
+}
+
+absl::Status ScopeManager::OnNamed(Node& node, const v1::Scope& named) {
+  PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(named));
+  if (parts_.scopes.HasEnded(scope)) parts_.outbox.SendScopeEnded(node.key, scope);
+  return absl::OkStatus();
+}
+
+bool ScopeManager::Refuses(Node& node, const v1::ObjectInfo& info) {
+  const Scope scope = ScopeOf(info);
+  if (!parts_.scopes.HasEnded(scope) || DefectActive(Defect::kLatePutIntoEndedScope)) return false;
+  parts_.outbox.SendScopeEnded(node.key, scope);
+  return true;
+}
+
+void ScopeManager::SessionRegistered(const Node& node) {
+  for (const Scope& scope : parts_.scopes.AwaitedFrom(node.key)) {
+    parts_.outbox.SendScopeEnded(node.key, scope);
+  }
+}
+
+void ScopeManager::FreeIfEnded(const ObjectId& id) {
+  Object* object = parts_.objects.Find(id);
+  const bool ended =
+      object != nullptr && object->adopted() && parts_.scopes.HasEnded(object->info.scope);
+  if (ended) Free(id);
+}
+
+void ScopeManager::RunPending() {
+  for (const ObjectId& id : parts_.scopes.FirstEnded(kMaxFreedPerTurn)) {
+    Free(id);
+  }
+  for (const ScopeTable::Requester& requester : parts_.scopes.TakeAnswers()) {
+    if (parts_.nodes.Find(requester.node) == nullptr) continue;
+    v1::EndScopeReply& reply = *parts_.outbox.Send(requester.node).mutable_end_scope_reply();
+    reply.set_request_id(requester.request_id);
+  }
+}
+
+// As a Delete of the object, but the scope's record refuses what comes late, and the nodes drop
+// their copies by the ScopeEnded that they were sent.
+void ScopeManager::Free(const ObjectId& id) {
+  // First: a running reduction would adopt its result again, and may free the object itself.
+  parts_.reductions.CancelDeleted(id);
+  Object* const found = parts_.objects.Find(id);
+  if (found == nullptr || !found->adopted()) return;
+  Object& object = *found;
+  const absl::Status why =
+      absl::NotFoundError(absl::StrCat(object.info.scope.ToString(), " has ended"));
+  ++parts_.context.counters.freed_by_scope;
+  parts_.placement_table.End(id, why);
+  parts_.reductions.OnResultDeleted(id);
+  parts_.losses.Erase(id);
+  parts_.objects.standbys().DropEnded(object);
+  while (!object.wants.empty()) {
+    const auto want = object.wants.begin();
+    const NodeKey key = want->first;
+    parts_.outbox.SendRefused(key, id, want->second.number, why.code(), why.message());
+    parts_.pulls.EndWant(object, key);
+    parts_.drains.OnNodeLeft(object, key);
+  }
+  std::vector<NodeKey> holders;
+  for (const auto& [key, copy] : object.copies) holders.push_back(key);
+  for (const NodeKey& key : holders) {
+    parts_.objects.RemoveCopy(object, key);
+    parts_.drains.OnNodeLeft(object, key);
+  }
+  if (object.standbys.empty()) return parts_.objects.ForgetDeleted(object);
+  parts_.objects.ForgetGeneration(object);
+  parts_.objects.standbys().AdoptSpared(object);
+  parts_.objects.Reevaluate(object);
+}
+
+}  // namespace phalanx::directory
