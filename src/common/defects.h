@@ -116,7 +116,14 @@ namespace phalanx {
   X(kCutHoldsUpGets, "cut-holds-up-gets")                           \
   X(kPullRelayNotReplaced, "pull-relay-not-replaced")               \
   X(kPullRelayLeftBehind, "pull-relay-left-behind")                 \
-  X(kRingAcrossCut, "ring-across-cut")
+  X(kRingAcrossCut, "ring-across-cut")                              \
+  /* Links between nodes, and messages between members. */          \
+  X(kLinkResumesAtWritten, "link-resumes-at-written")               \
+  X(kLinkCountsLate, "link-counts-late")                            \
+  X(kLinkSessionNotCompared, "link-session-not-compared")           \
+  X(kMessageTwice, "message-twice")                                 \
+  X(kMessageToOlderLife, "message-to-older-life")                   \
+  X(kMessageCreditLost, "message-credit-lost")
 
 enum class Defect {
   kNone,

@@ -286,24 +286,20 @@ absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
 std::string EncodePayload(const LinkPayload& link) {
   std::string packed;
   ByteWriter out(packed);
-  Write(out, link.acceptor);
   out.U64(link.session);
   out.U64(link.known_session);
   out.U64(link.received);
   out.U64(link.attempt);
-  out.U64(link.accepted_attempt);
   return packed;
 }
 
 absl::StatusOr<LinkPayload> DecodeLink(absl::string_view payload) {
   ByteReader in(payload);
   LinkPayload link;
-  link.acceptor = ReadNodeKey(in);
   link.session = in.U64();
   link.known_session = in.U64();
   link.received = in.U64();
   link.attempt = in.U64();
-  link.accepted_attempt = in.U64();
   if (link.session == 0) in.Fail("a link without a session");
   if (link.attempt == 0) in.Fail("a link without an attempt");
   if (link.known_session == 0 && link.received != 0) in.Fail("bytes of no session");

@@ -109,18 +109,15 @@ struct StarvedPayload {
 };
 
 // The payload of LINK, which turns a connection that has carried no pull into a link between the
-// two nodes (net/link). Each side numbers its state of the pair (a session, never 0) and the
+// two nodes (net/link). Each side numbers its state of the pair (its session, never 0) and the
 // connections that it dials (attempts, from 1).
 struct LinkPayload {
-  NodeKey acceptor;  // the expected incarnation
   uint64_t session = 0;
   // The acceptor's session that the dialer knows; 0 if none.
   uint64_t known_session = 0;
-  // The bytes of the acceptor's messages that have arrived, in this session.
+  // The bytes of the acceptor's messages that have arrived in this session.
   uint64_t received = 0;
   uint64_t attempt = 0;
-  // The acceptor's last attempt that the dialer has accepted; 0 if none.
-  uint64_t accepted_attempt = 0;
 
   friend bool operator==(const LinkPayload&, const LinkPayload&) = default;
 };
