@@ -117,6 +117,14 @@ namespace phalanx {
   X(kPullRelayNotReplaced, "pull-relay-not-replaced")               \
   X(kPullRelayLeftBehind, "pull-relay-left-behind")                 \
   X(kRingAcrossCut, "ring-across-cut")                              \
+  /* Jobs: their members. */                                        \
+  X(kOldLifeEndsNewLife, "old-life-ends-new-life")                  \
+  X(kRankGivenTwice, "rank-given-twice")                            \
+  X(kLifeReusedAfterRestart, "life-reused-after-restart")           \
+  X(kDeathNotTold, "death-not-told")                                \
+  X(kFencedMemberRevived, "fenced-member-revived")                  \
+  X(kReplacedLifeContinues, "replaced-life-continues")              \
+  X(kMemberForgottenAtRestart, "member-forgotten-at-restart")       \
   /* Links between nodes, and messages between members. */          \
   X(kLinkResumesAtWritten, "link-resumes-at-written")               \
   X(kLinkCountsLate, "link-counts-late")                            \

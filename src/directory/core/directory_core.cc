@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/directory/core/directory_core_impl.h"
+#include "src/directory/jobs/job_report.h"
 
 namespace phalanx::directory {
 
@@ -60,14 +61,22 @@ void DirectoryCore::NoteUnderWay(uint64_t bytes) { impl_->outbox.SetUnacknowledg
 
 absl::Status DirectoryCore::Describe(const ObjectId& id, Instant now,
                                      v1::DescribeObjectResponse* out) const {
-  return impl_->report.Describe(id, now, out);
+  return impl_->Report().Describe(id, now, out);
 }
 absl::Status DirectoryCore::List(const v1::ListObjectsRequest& request, Instant now,
                                  v1::ListObjectsResponse* out) const {
-  return impl_->report.List(request, now, out);
+  return impl_->Report().List(request, now, out);
+}
+void DirectoryCore::ListJobs(const v1::ListJobsRequest& request, Instant now,
+                             v1::ListJobsResponse* out) const {
+  JobReport(impl_->jobs).List(request, now, out);
+}
+absl::Status DirectoryCore::DescribeJob(const v1::DescribeJobRequest& request, Instant now,
+                                        v1::DescribeJobResponse* out) const {
+  return JobReport(impl_->jobs).Describe(request, now, out);
 }
 void DirectoryCore::FillStatus(Instant now, v1::GetStatusResponse* out) const {
-  impl_->report.FillStatus(now, out);
+  impl_->Report().FillStatus(now, out);
 }
 absl::Status DirectoryCore::CheckInvariants() const { return impl_->CheckInvariants(); }
 
@@ -94,8 +103,7 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
                   pulls.planner().links(), pulls.pairs()},
                  requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
-      report({context, nodes, hold_sets, tombstones, requests.delete_waits(), inline_cache,
-              placement_table, objects, pulls, reductions}) {
+      jobs({context, nodes, outbox, gate}) {
   // Last: the table refers to the components above it, which are constructed after it.
   listeners = {&pulls, &reductions, &drains, &placements};
 }
@@ -112,6 +120,7 @@ void DirectoryCore::Impl::RunPendingWork() {
   drains.ReportProgress();
   pulls.prober().RunPending();
   requests.delete_waits().RunPending();
+  jobs.RunPending();
 }
 
 void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
@@ -139,6 +148,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   // For a returning node this also ends the lease of its holds: the registration decides about
   // them.
   hold_sets.SessionBegins(key);
+  jobs.SessionBegins(key);
   // Other shards can have named this node as a source's holder before it had a session here.
   if (added) reductions.NodeAdded();
 }
@@ -160,6 +170,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   // After the copies: the plan moves the node's folds to the other holders of their sources.
   reductions.NodeDown(key);
   placement_table.NodeDown(key);
+  jobs.NodeDown(key);
   nodes.EndRemove();
 }
 
@@ -306,6 +317,8 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       return holds.OnClaim(node, message.claim());
     case v1::NodeMessage::kKeepRequest:
       return holds.OnKeep(node, message.keep_request());
+    case v1::NodeMessage::kJob:
+      return jobs.OnMessage(node, message.job());
     default:
       return HandleRegistration(node, message);
   }
@@ -360,6 +373,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   placement_table.NodeJoined(node.key, node.info.name());
   drains.RetryAll();
   requests.delete_waits().SessionRegistered(node.key);
+  jobs.SessionRegistered(node.key);
   // A node that was out of touch for a lease can have missed a Delete that this shard has not
   // learned of yet.
   if (!gate.learning() || !node.lease_ended) SendRegistered(node);
@@ -380,6 +394,7 @@ void DirectoryCore::Impl::Tick() {
   reductions.Tick();
   tombstones.Expire();
   pulls.Tick();
+  jobs.Tick();
 }
 
 void DirectoryCore::Impl::NotePause() {
@@ -397,6 +412,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   next = std::min(next, gate.NextDeadline());
   // What the last turn left over is due now: a deadline in the past would look like a pause.
   next = std::min(next, std::max(expiries.NextDeadline(), context.now));
+  next = std::min(next, std::max(jobs.NextDeadline(), context.now));
   next = std::min(next, objects.NextDeadline());
   next = std::min(next, reductions.NextDeadline());
   next = std::min(next, std::max(requests.delete_waits().NextDeadline(), context.now));
@@ -428,6 +444,7 @@ void DirectoryCore::Impl::EndLearning() {
     objects.SetConnected(*node, node->connected);
   }
   requests.delete_waits().EndLearning();
+  jobs.EndLearning();
 }
 
 void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
@@ -454,7 +471,8 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
        {objects.CheckInvariants(), pulls.CheckInvariants(), reductions.CheckInvariants(),
         drains.CheckInvariants(), hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
         tombstones.CheckInvariants(), requests.delete_waits().CheckInvariants(),
-        losses.CheckInvariants(), failures.CheckInvariants(), gate.CheckInvariants()}) {
+        losses.CheckInvariants(), failures.CheckInvariants(), gate.CheckInvariants(),
+        jobs.CheckInvariants()}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

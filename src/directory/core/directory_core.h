@@ -79,6 +79,10 @@ class DirectoryCore {
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
   absl::Status List(const v1::ListObjectsRequest& request, Instant now,
                     v1::ListObjectsResponse* out) const;
+  void ListJobs(const v1::ListJobsRequest& request, Instant now, v1::ListJobsResponse* out) const;
+  // NotFound if no task of the job has joined at this shard, or the job has ended.
+  absl::Status DescribeJob(const v1::DescribeJobRequest& request, Instant now,
+                           v1::DescribeJobResponse* out) const;
   void FillStatus(Instant now, v1::GetStatusResponse* out) const;
 
   // OK, or Internal with the invariant that does not hold.

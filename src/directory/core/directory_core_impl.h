@@ -5,7 +5,7 @@
 //     ┌───────────┬───────────┬─────┴──────┬──────────────┬──────────────┐
 //   requests    holds      report      placements      drains       reductions
 //     └───────────┴───────────┴─────┬──────┴──────────────┴──────────────┘
-//                                 pulls
+//                                 pulls                                          jobs
 //                                   │   (ObjectPulls, ObjectReductions, ObjectDrains,
 //                                   ObjectPlacements: up)
 //                                objects
@@ -25,6 +25,7 @@
 #include "src/directory/core/outbox.h"
 #include "src/directory/core/recovery_gate.h"
 #include "src/directory/core/status_report.h"
+#include "src/directory/jobs/job_manager.h"
 #include "src/directory/objects/expiry_queue.h"
 #include "src/directory/objects/failure_table.h"
 #include "src/directory/objects/hold_manager.h"
@@ -72,6 +73,11 @@ struct DirectoryCore::Impl {
   // answers of broadcasts, and the reports of drains.
   void RunPendingWork();
 
+  // What the tools are shown: reads the components.
+  StatusReport Report() const {
+    return StatusReport({context, nodes, hold_sets, tombstones, requests.delete_waits(),
+                         inline_cache, placement_table, objects, pulls, reductions, jobs});
+  }
   absl::Status CheckInvariants() const;
 
   CoreContext context;
@@ -93,7 +99,7 @@ struct DirectoryCore::Impl {
   ObjectRequests requests;
   ReductionManager reductions;
   HoldManager holds;
-  StatusReport report;
+  JobManager jobs;
 };
 
 }  // namespace phalanx::directory

@@ -40,6 +40,10 @@ struct Counters {
   uint64_t freed = 0;
   uint64_t expired = 0;  // counted in `deleted`, too
   uint64_t claims = 0;
+  uint64_t joins = 0;         // of tasks to jobs
+  uint64_t members_died = 0;  // of jobs
+  uint64_t members_left = 0;
+  uint64_t job_updates = 0;  // messages to nodes about changes of jobs
 };
 
 }  // namespace phalanx::directory

@@ -68,6 +68,14 @@ struct DirectoryOptions {
   // Sticky objects, and broadcasts that nodes wait for.
   size_t max_sticky = 1 << 16;
   size_t max_broadcasts = 1 << 16;
+  // Jobs, the tasks that they know, and joins that wait for the end of the first lease.
+  size_t max_jobs = 1 << 14;
+  size_t max_job_members = 1 << 18;
+  size_t max_waiting_joins = 1 << 16;
+
+  // ---- jobs. So long after its last member has ended, a job is forgotten, and the lives of its
+  // tasks with it.
+  absl::Duration job_grace = absl::Minutes(1);
 };
 
 }  // namespace phalanx::directory

@@ -269,6 +269,13 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Counter("folds_relayed", parts_.context.counters.folds_relayed);
   counters.Counter("folds_dropped", parts_.context.counters.folds_dropped);
   counters.Counter("reduce_sources_examined", parts_.context.counters.reduce_sources_examined);
+  counters.Gauge("jobs", parts_.jobs.jobs().size());
+  counters.Gauge("job_members", parts_.jobs.members());
+  counters.Gauge("joins_waiting", parts_.jobs.waiting());
+  counters.Counter("joins", parts_.context.counters.joins);
+  counters.Counter("members_died", parts_.context.counters.members_died);
+  counters.Counter("members_left", parts_.context.counters.members_left);
+  counters.Counter("job_updates", parts_.context.counters.job_updates);
   counters.Gauge("sticky", parts_.placements.sticky());
   counters.Gauge("broadcasts_waited_for", parts_.placements.requests());
   counters.Counter("broadcast_orders", parts_.placements.orders());

@@ -9,6 +9,7 @@
 #include "src/common/time/instant.h"
 #include "src/directory/core/status_counters.h"
 #include "src/directory/deletions/delete_waits.h"
+#include "src/directory/jobs/job_manager.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
@@ -30,6 +31,7 @@ class StatusReport {
     const ObjectTable& objects;
     const PullScheduler& pulls;
     const ReductionManager& reductions;
+    const JobManager& jobs;
   };
 
   explicit StatusReport(const Parts& parts) : parts_(parts) {}

@@ -20,18 +20,19 @@
 #ifndef PHALANX_JOBS_MEMBERS_GROUP_VIEW_H_
 #define PHALANX_JOBS_MEMBERS_GROUP_VIEW_H_
 
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/job_ids.h"
 #include "src/net/stream/address.h"
 
 namespace phalanx::jobs {
 
-enum class MemberState : uint8_t { kAbsent, kLive, kDied, kLeft };
+using phalanx::JobEpoch;
+using phalanx::MemberState;
 
 struct Member {
   int rank = 0;
@@ -46,17 +47,9 @@ struct Member {
   // or the host of its address).
   net::Address address;
   std::string host;
+  std::string node_name;
 
   bool live() const { return state == MemberState::kLive; }
-};
-
-// Increases with each change of a job's members. Of two epochs of one job the greater is the later
-// one, also over restarts of the job's shard.
-struct JobEpoch {
-  uint64_t incarnation = 0;
-  uint64_t counter = 0;
-
-  friend auto operator<=>(const JobEpoch&, const JobEpoch&) = default;
 };
 
 struct GroupView {
