@@ -134,7 +134,14 @@ namespace phalanx {
   X(kDeathNotTold, "death-not-told")                                \
   X(kFencedMemberRevived, "fenced-member-revived")                  \
   X(kReplacedLifeContinues, "replaced-life-continues")              \
-  X(kMemberForgottenAtRestart, "member-forgotten-at-restart")
+  X(kMemberForgottenAtRestart, "member-forgotten-at-restart")       \
+  /* Links between nodes, and messages between members. */          \
+  X(kLinkResumesAtWritten, "link-resumes-at-written")               \
+  X(kLinkCountsLate, "link-counts-late")                            \
+  X(kLinkSessionNotCompared, "link-session-not-compared")           \
+  X(kMessageTwice, "message-twice")                                 \
+  X(kMessageToOlderLife, "message-to-older-life")                   \
+  X(kMessageCreditLost, "message-credit-lost")
 
 enum class Defect {
   kNone,

@@ -1,0 +1,375 @@
+#include "src/jobs/messages/message_core.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::jobs {
+namespace {
+
+// What a sender may have unanswered when it sends another message of any length.
+constexpr uint64_t kFreeWindow = kMessageWindow / 4;
+constexpr uint64_t kMostUnanswered =
+    std::max(kMessageWindow, kFreeWindow + kMaxMessageBytes + kMessageOverhead);
+
+bool MayLeave(uint64_t unanswered, uint64_t cost) {
+  return unanswered <= kFreeWindow || unanswered + cost <= kMessageWindow;
+}
+
+size_t SizeOf(const MessageBytes& bytes) { return bytes == nullptr ? 0 : bytes->size(); }
+
+absl::Status NotLive(const LifeKey& member, const std::optional<KnownLife>& known) {
+  if (!known.has_value()) {
+    return absl::UnavailableError(absl::StrCat("no member of rank ", member.rank, " has joined"));
+  }
+  if (known->life == member.life) {
+    return absl::UnavailableError(absl::StrCat("the member (", member.ToString(), ") has ended"));
+  }
+  return absl::UnavailableError(absl::StrCat("the member (", member.ToString(),
+                                             ") has ended: its life is ", known->life, " now"));
+}
+
+}  // namespace
+
+// Members of this node.
+
+void MessageCore::Begin(const LifeKey& member, Instant now) {
+  now_ = now;
+  members_.emplace(member, 0);
+  Unpark();
+  RunLocal();
+}
+
+void MessageCore::End(const LifeKey& member) {
+  std::erase_if(waiting_, [&](const auto& entry) {
+    if (entry.second.key.first != member) return false;
+    deadlines_.erase({entry.second.deadline, entry.first});
+    return true;
+  });
+  std::erase_if(outgoing_, [&](const auto& entry) { return entry.first.first == member; });
+  std::erase_if(incoming_, [&](const auto& entry) { return entry.first.second == member; });
+  members_.erase(member);
+}
+
+// Sending.
+
+void MessageCore::Send(SendId send, const LifeKey& from, const Target& to, MessageBytes bytes,
+                       Instant deadline, Instant now) {
+  now_ = now;
+  const auto member = members_.find(from);
+  PHALANX_CHECK(member != members_.end(), "members of this node send");
+  PHALANX_CHECK(SizeOf(bytes) <= kMaxMessageBytes, "messages are bounded");
+  const std::optional<KnownLife> known = lookup_.Find(to.key.group, to.key.rank);
+  if (!known.has_value() || known->life != to.key.life || !known->live) {
+    effects_.push_back(Complete{send, NotLive(to.key, known)});
+    return;
+  }
+  const StreamKey key = {from, to.key};
+  const auto [at, is_new] = outgoing_.try_emplace(key);
+  Outgoing& stream = at->second;
+  if (is_new) stream.stream = ++last_stream_;
+  stream.peer = to.peer;
+  if (std::exchange(stream.lost, false)) {
+    effects_.push_back(
+        Complete{send, absl::DataLossError(absl::StrCat(
+                           "messages before this one to the member (", to.key.ToString(),
+                           ") were lost with the connection to node ", to.peer.key.ToString()))});
+    return;
+  }
+  const uint64_t cost = CostOf(SizeOf(bytes));
+  if (member->second + cost > kMaxWaitingBytes) {
+    effects_.push_back(
+        Complete{send, absl::ResourceExhaustedError(absl::StrCat(
+                           "the member (", from.ToString(), ") has ", member->second,
+                           " bytes that wait for other members to take earlier messages"))});
+    return;
+  }
+  member->second += cost;
+  waiting_.emplace(send, Waiting{key, std::move(bytes), deadline});
+  if (!deadline.infinite()) deadlines_.insert({deadline, send});
+  stream.waiting.push_back(send);
+  Flush(key, stream);
+  RunLocal();
+}
+
+void MessageCore::Flush(const StreamKey& key, Outgoing& stream) {
+  while (!stream.waiting.empty()) {
+    const SendId send = stream.waiting.front();
+    const MessageBytes bytes = waiting_.at(send).bytes;
+    if (!MayLeave(stream.sent - stream.taken, CostOf(SizeOf(bytes)))) return;
+    stream.waiting.pop_front();
+    Finish(send, absl::OkStatus());
+    Leave(key, stream, bytes);
+  }
+}
+
+void MessageCore::Leave(const StreamKey& key, Outgoing& stream, MessageBytes bytes) {
+  stream.sent += CostOf(SizeOf(bytes));
+  const MessageHeader header = {MessageKind::kMessage, key.first, key.second, stream.stream,
+                                stream.count++};
+  Post({stream.peer, header, std::move(bytes)});
+}
+
+// Removes a Send that waits, whose place in its stream the caller removes.
+void MessageCore::Finish(SendId send, absl::Status status) {
+  const auto waiting = waiting_.find(send);
+  members_.at(waiting->second.key.first) -= CostOf(SizeOf(waiting->second.bytes));
+  deadlines_.erase({waiting->second.deadline, send});
+  waiting_.erase(waiting);
+  effects_.push_back(Complete{send, std::move(status)});
+}
+
+void MessageCore::FailWaiting(Outgoing& stream, const absl::Status& why) {
+  for (const SendId send : std::exchange(stream.waiting, {})) Finish(send, why);
+}
+
+void MessageCore::Cancel(SendId send) {
+  const auto waiting = waiting_.find(send);
+  if (waiting == waiting_.end()) return;
+  const StreamKey key = waiting->second.key;
+  Outgoing& stream = outgoing_.at(key);
+  std::erase(stream.waiting, send);
+  Finish(send, absl::CancelledError("the message was cancelled"));
+  // A shorter one behind it can leave.
+  Flush(key, stream);
+  RunLocal();
+}
+
+void MessageCore::Post(Transmit transmit) {
+  if (transmit.peer.key == self_) {
+    local_.push_back(std::move(transmit));
+  } else {
+    effects_.push_back(std::move(transmit));
+  }
+}
+
+void MessageCore::RunLocal() {
+  if (std::exchange(running_local_, true)) return;
+  while (!local_.empty()) {
+    Transmit next = std::move(local_.front());
+    local_.pop_front();
+    const absl::Status status = Dispatch(self_, next.header, std::move(next.bytes));
+    PHALANX_CHECK(status.ok(), "members of one node keep the rules");
+  }
+  running_local_ = false;
+}
+
+// Receiving.
+
+absl::Status MessageCore::Arrived(const NodeKey& from, const MessageHeader& header,
+                                  MessageBytes bytes, Instant now) {
+  now_ = now;
+  const absl::Status status = Dispatch(from, header, std::move(bytes));
+  RunLocal();
+  return status;
+}
+
+absl::Status MessageCore::Dispatch(const NodeKey& from, const MessageHeader& header,
+                                   MessageBytes bytes) {
+  switch (header.kind) {
+    case MessageKind::kMessage:
+      // Those that came before it go first.
+      Unpark();
+      return Message({from, header, std::move(bytes), now_ + kMaxParkedTime});
+    case MessageKind::kCredit:
+      return Credit(header);
+    case MessageKind::kRefused:
+      Refused(header);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageCore::Message(Parked message) {
+  const MessageHeader& header = message.header;
+  const std::optional<KnownLife> sender = lookup_.Find(header.from.group, header.from.rank);
+  // The message of an older life. Its sender is gone, so nobody is told.
+  if (sender.has_value() && sender->life > header.from.life) return absl::OkStatus();
+  const bool sender_known = sender.has_value() && sender->life == header.from.life;
+  const bool here = members_.contains(header.to);
+  if (here && sender_known) return Accept(message.from, header, std::move(message.bytes));
+  const std::optional<KnownLife> target = lookup_.Find(header.to.group, header.to.rank);
+  if (DefectActive(Defect::kMessageToOlderLife) && target.has_value()) {
+    MessageHeader to_newer = header;
+    to_newer.to.life = target->life;
+    if (members_.contains(to_newer.to)) {
+      return Accept(message.from, to_newer, std::move(message.bytes));
+    }
+  }
+  const bool may_come = here || !target.has_value() || target->life < header.to.life ||
+                        (target->life == header.to.life && target->live);
+  const uint64_t cost = CostOf(SizeOf(message.bytes));
+  if (may_come && parked_bytes_ + cost <= kMaxParkedBytes) {
+    parked_bytes_ += cost;
+    parked_.push_back(std::move(message));
+  } else {
+    Reply(message.from, MessageKind::kRefused, header, 0);
+  }
+  return absl::OkStatus();
+}
+
+// Tries all parked messages again, in their order.
+void MessageCore::Unpark() {
+  if (parked_.empty()) return;
+  parked_bytes_ = 0;
+  for (Parked& message : std::exchange(parked_, {})) {
+    // A violation is noticed again by the next message of the stream, which comes over the link.
+    (void)Message(std::move(message));
+  }
+}
+
+absl::Status MessageCore::Accept(const NodeKey& from, const MessageHeader& header,
+                                 MessageBytes bytes) {
+  const auto [at, is_new] = incoming_.try_emplace({header.from, header.to});
+  Incoming& stream = at->second;
+  if (is_new || stream.stream != header.stream) {
+    stream = Incoming();
+    stream.stream = header.stream;
+  }
+  stream.node = from;
+  const uint64_t cost = CostOf(SizeOf(bytes));
+  if (header.count != stream.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("message ", header.count, " of a stream, not ", stream.count));
+  }
+  if (stream.arrived - stream.taken + cost > kMostUnanswered) {
+    return absl::InvalidArgumentError("messages without credit");
+  }
+  ++stream.count;
+  stream.arrived += cost;
+  effects_.push_back(Deliver{header.to, header.from, header.stream, bytes});
+  if (DefectActive(Defect::kMessageTwice) && stream.count % 50 == 0) {
+    effects_.push_back(Deliver{header.to, header.from, header.stream, bytes});
+  }
+  return absl::OkStatus();
+}
+
+void MessageCore::Taken(const LifeKey& member, const LifeKey& from, uint64_t stream,
+                        uint64_t cost) {
+  const auto found = incoming_.find({from, member});
+  if (found == incoming_.end() || found->second.stream != stream) return;
+  Incoming& incoming = found->second;
+  // Never more than arrived, whatever the client says.
+  incoming.taken = std::min(incoming.arrived, incoming.taken + cost);
+  if (incoming.taken - incoming.credited < kFreeWindow) return;
+  incoming.credited = incoming.taken;
+  if (DefectActive(Defect::kMessageCreditLost) && incoming.count % 5 == 0) return;
+  MessageHeader header;
+  header.from = from;
+  header.to = member;
+  header.stream = stream;
+  Reply(incoming.node, MessageKind::kCredit, header, incoming.taken);
+  RunLocal();
+}
+
+// Answers a message: from its target to its sender.
+void MessageCore::Reply(const NodeKey& to, MessageKind kind, const MessageHeader& header,
+                        uint64_t count) {
+  Post({{to, ""}, {kind, header.to, header.from, header.stream, count}, nullptr});
+}
+
+absl::Status MessageCore::Credit(const MessageHeader& header) {
+  const StreamKey key = {header.to, header.from};
+  const auto found = outgoing_.find(key);
+  // The stream is over at this end.
+  if (found == outgoing_.end() || found->second.stream != header.stream) return absl::OkStatus();
+  Outgoing& stream = found->second;
+  if (header.count > stream.sent || header.count < stream.taken) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("credit for ", header.count, " of ", stream.sent, " bytes"));
+  }
+  stream.taken = header.count;
+  Flush(key, stream);
+  return absl::OkStatus();
+}
+
+void MessageCore::Refused(const MessageHeader& header) {
+  const auto found = outgoing_.find({header.to, header.from});
+  if (found == outgoing_.end() || found->second.stream != header.stream) return;
+  FailWaiting(found->second, NotLive(header.from, KnownLife{header.from.life, false}));
+  BeginAgain(found->second);
+}
+
+// What was not known to be taken may be lost; what follows is another stream.
+void MessageCore::BeginAgain(Outgoing& stream) {
+  const bool lost = stream.lost || stream.sent > stream.taken;
+  const net::LinkPeer peer = stream.peer;
+  stream = Outgoing();
+  stream.peer = peer;
+  stream.stream = ++last_stream_;
+  stream.lost = lost;
+}
+
+// Changes.
+
+void MessageCore::LivesChanged() {
+  for (auto it = outgoing_.begin(); it != outgoing_.end();) {
+    const LifeKey& target = it->first.second;
+    const std::optional<KnownLife> known = lookup_.Find(target.group, target.rank);
+    if (known.has_value() && known->life == target.life && known->live) {
+      ++it;
+      continue;
+    }
+    FailWaiting(it->second, NotLive(target, known));
+    it = outgoing_.erase(it);
+  }
+  // Messages of a life that has just ended can still arrive; those of older ones are refused.
+  std::erase_if(incoming_, [&](const auto& entry) {
+    const LifeKey& sender = entry.first.first;
+    const std::optional<KnownLife> known = lookup_.Find(sender.group, sender.rank);
+    return known.has_value() && known->life > sender.life;
+  });
+  Unpark();
+  RunLocal();
+}
+
+void MessageCore::PeerLost(const NodeKey& peer, const absl::Status& why) {
+  for (auto& [key, stream] : outgoing_) {
+    if (stream.peer.key != peer) continue;
+    FailWaiting(stream, why);
+    BeginAgain(stream);
+  }
+  std::erase_if(incoming_, [&](const auto& entry) { return entry.second.node == peer; });
+  std::erase_if(parked_, [&](const Parked& parked) {
+    if (parked.from != peer) return false;
+    parked_bytes_ -= CostOf(SizeOf(parked.bytes));
+    return true;
+  });
+}
+
+// Time.
+
+void MessageCore::Tick(Instant now) {
+  now_ = now;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const SendId send = deadlines_.begin()->second;
+    const StreamKey key = waiting_.at(send).key;
+    Outgoing& stream = outgoing_.at(key);
+    std::erase(stream.waiting, send);
+    Finish(send, absl::DeadlineExceededError(
+                     absl::StrCat("the member (", key.second.ToString(),
+                                  ") has not taken the messages before this one in time")));
+    Flush(key, stream);
+  }
+  while (!parked_.empty() && parked_.front().until <= now) {
+    const Parked parked = std::move(parked_.front());
+    parked_.pop_front();
+    parked_bytes_ -= CostOf(SizeOf(parked.bytes));
+    Reply(parked.from, MessageKind::kRefused, parked.header, 0);
+  }
+  RunLocal();
+}
+
+std::optional<Instant> MessageCore::next_tick() const {
+  if (deadlines_.empty() && parked_.empty()) return std::nullopt;
+  Instant next = Instant::Infinite();
+  if (!deadlines_.empty()) next = deadlines_.begin()->first;
+  // In the order of their time.
+  if (!parked_.empty()) next = std::min(next, parked_.front().until);
+  return next;
+}
+
+}  // namespace phalanx::jobs

@@ -1,0 +1,156 @@
+#include "src/jobs/messages/message_core.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/jobs/messages/testing/message_world.h"
+
+namespace phalanx::jobs {
+namespace {
+
+using ::phalanx::testing::IsOk;
+using ::phalanx::testing::IsOkAndHolds;
+using ::phalanx::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MessageWorld;
+using ::testing::SizeIs;
+
+// Members 0 and 1 live on two nodes, and know of each other.
+class MessageCoreTest : public ::testing::Test {
+ protected:
+  MessageCoreTest() : world_(1, 2) {
+    world_.Start(0, 0);
+    world_.Start(1, 1);
+    world_.Run(absl::Milliseconds(10));
+  }
+  const MessageWorld::Pair& Pair(uint64_t to_life = 0) {
+    return world_.pairs().at({MessageWorld::KeyFor(0, 0), MessageWorld::KeyFor(1, to_life)});
+  }
+  size_t Ended() {
+    size_t ended = 0;
+    for (const auto& send : Pair().sends) ended += send.has_value() ? 1 : 0;
+    return ended;
+  }
+  void ExpectStatuses(std::vector<absl::StatusCode> codes) {
+    std::vector<absl::StatusCode> got;
+    for (const auto& send : Pair().sends) {
+      got.push_back(send.has_value() ? send->code() : absl::StatusCode::kUnknown);
+    }
+    EXPECT_EQ(got, codes);
+    EXPECT_THAT(world_.violations, ::testing::IsEmpty());
+  }
+
+  MessageWorld world_;
+};
+
+constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
+
+TEST_F(MessageCoreTest, ASendEndsWhenItsMessageHasLeft) {
+  world_.Send(0, 1, 100);
+  ExpectStatuses({kOk});
+  world_.Run(absl::Milliseconds(10));
+  EXPECT_THAT(Pair().arrived, ElementsAre(0));
+}
+
+TEST_F(MessageCoreTest, WhatIsNotTakenHoldsTheNextOnesBack) {
+  const size_t size = kMessageWindow / 4 - kMessageOverhead;
+  for (int i = 0; i < 6; ++i) world_.Send(0, 1, size);
+  world_.Run(absl::Seconds(10));
+  EXPECT_EQ(Ended(), 4u);
+  EXPECT_THAT(Pair().arrived, SizeIs(4));
+  world_.Take(1, 1);
+  world_.Run(absl::Seconds(1));
+  EXPECT_EQ(Ended(), 5u);
+  world_.Take(1, 100);
+  world_.Run(absl::Seconds(1));
+  EXPECT_THAT(Pair().arrived, ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST_F(MessageCoreTest, TheGreatestMessageLeavesWhenFewBytesAreUnanswered) {
+  world_.Send(0, 1, kMaxMessageBytes);
+  world_.Send(0, 1, 1);
+  EXPECT_EQ(Ended(), 1u);
+  world_.Run(absl::Seconds(1));
+  world_.Take(1, 1);
+  world_.Run(absl::Seconds(1));
+  ExpectStatuses({kOk, kOk});
+}
+
+TEST_F(MessageCoreTest, ASendThatWaitsFailsAtOnceWhenTheMemberDies) {
+  world_.Send(0, 1, kMaxMessageBytes);
+  world_.Send(0, 1, 1);
+  world_.Stop(1);
+  world_.Run(absl::Milliseconds(10));
+  world_.Send(0, 1, 1);
+  ExpectStatuses({kOk, kUnavailable, kUnavailable});
+  EXPECT_THAT(*Pair().sends[2], StatusIs(kUnavailable, HasSubstr("rank 1, life 0")));
+}
+
+TEST_F(MessageCoreTest, AMessageForAnEarlierLifeDoesNotReachTheNextOne) {
+  world_.Send(0, 1, 100);
+  // Dies and comes again on its node, before the message arrives.
+  world_.Start(1, 1);
+  world_.Run(absl::Seconds(1));
+  EXPECT_THAT(Pair().arrived, SizeIs(0));
+  world_.Send(0, 1, 100);
+  world_.Run(absl::Seconds(1));
+  EXPECT_THAT(Pair(/*to_life=*/1).arrived, ElementsAre(0));
+  EXPECT_THAT(world_.violations, ::testing::IsEmpty());
+}
+
+TEST_F(MessageCoreTest, ALostLinkIsToldToTheNextSend) {
+  world_.Send(0, 1, 100);
+  world_.LoseLink(0, 1);
+  world_.Send(0, 1, 100);
+  world_.Send(0, 1, 100);
+  world_.Run(absl::Seconds(1));
+  ExpectStatuses({kOk, absl::StatusCode::kDataLoss, kOk});
+  EXPECT_THAT(Pair().arrived, ElementsAre(2));
+}
+
+TEST_F(MessageCoreTest, ADeadlineEndsASendThatWaits) {
+  world_.Send(0, 1, kMaxMessageBytes);
+  world_.Send(0, 1, 1, absl::Milliseconds(5));
+  world_.Run(absl::Milliseconds(4));
+  EXPECT_EQ(Ended(), 1u);
+  world_.Run(absl::Milliseconds(1));
+  ExpectStatuses({kOk, absl::StatusCode::kDeadlineExceeded});
+}
+
+TEST_F(MessageCoreTest, WhatWaitsIsBounded) {
+  const size_t messages = kMaxWaitingBytes / (kMaxMessageBytes + kMessageOverhead);
+  for (size_t i = 0; i < messages + 2; ++i) world_.Send(0, 1, kMaxMessageBytes);
+  // The first one has left; the last one does not fit.
+  EXPECT_EQ(Ended(), 2u);
+  EXPECT_THAT(*Pair().sends.back(), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(MessageCoreTest, MembersOfOneNodeSendToEachOther) {
+  world_.Start(2, 0);
+  world_.Run(absl::Milliseconds(10));
+  for (int i = 0; i < 20; ++i) world_.Send(2, 0, 100'000);
+  for (int i = 0; i < 20; ++i) world_.Take(0, 1);
+  EXPECT_THAT(world_.pairs().at({MessageWorld::KeyFor(2, 0), MessageWorld::KeyFor(0, 0)}).arrived,
+              SizeIs(20));
+  EXPECT_THAT(world_.violations, ::testing::IsEmpty());
+}
+
+TEST(MessageHeader, SurvivesEncodingAndRefusesOtherBytes) {
+  MessageHeader header = {MessageKind::kCredit, MessageWorld::KeyFor(1, 2),
+                          MessageWorld::KeyFor(3, 4), 5, 6};
+  const std::string bytes = Encode(header);
+  EXPECT_THAT(DecodeMessageHeader(bytes), IsOkAndHolds(header));
+  EXPECT_THAT(DecodeMessageHeader(bytes + "x"), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(DecodeMessageHeader(bytes.substr(1)), StatusIs(absl::StatusCode::kInvalidArgument));
+  header.kind = MessageKind::kRefused;
+  EXPECT_THAT(DecodeMessageHeader(Encode(header)), StatusIs(absl::StatusCode::kInvalidArgument));
+  header.kind = static_cast<MessageKind>(4);
+  EXPECT_THAT(DecodeMessageHeader(Encode(header)), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace phalanx::jobs
