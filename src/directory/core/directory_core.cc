@@ -91,7 +91,7 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
       requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures,
                 placement_table, expiries, objects, pulls, drains, placements, reductions}),
       reductions({context, nodes, outbox, gate, objects, tombstones, failures, hold_sets,
-                  pulls.planner().links(), pulls.pairs()},
+                  pulls.planner().links(), pulls.planner().pairs()},
                  requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
       report({context, nodes, hold_sets, tombstones, requests.delete_waits(), inline_cache,
