@@ -99,6 +99,8 @@ namespace phalanx {
   X(kLostResultForgotten, "lost-result-forgotten")                  \
   X(kNewAttemptNotNoticed, "new-attempt-not-noticed")               \
   X(kSwapBackAndForth, "swap-back-and-forth")                       \
+  X(kWaitingSenderBlamed, "waiting-sender-blamed")                  \
+  X(kSilenceNotForgotten, "silence-not-forgotten")                  \
   /* Reductions: folding, serving and reporting. */                 \
   X(kRootShowsAll, "root-shows-all")                                \
   X(kInputLeftOut, "input-left-out")                                \

@@ -99,9 +99,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
 // All defects except those that other worlds detect. Of three in reduce_plan_defects_test and
 // reduce_scenario_test, one costs work but no bytes, one needs a root that becomes ready in the
 // instant in which its version changes, and one two deaths and a Put within one reduction. Two cost
-// time and work but mix no bytes (uneven_broadcast_test, scenario_test), and so does one of
-// reductions (reduce_plan_slow_test). Those of jobs, links and messages have simulations of their
-// own (src/jobs, src/net/link).
+// time and work but mix no bytes (uneven_broadcast_test, scenario_test), and so do three of
+// reductions (reduce_plan_slow_test, fold_paces_test). Those of jobs, links and messages have
+// simulations of their own (src/jobs, src/net/link).
 std::vector<Defect> DetectableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
@@ -109,6 +109,7 @@ std::vector<Defect> DetectableHere() {
         defect == Defect::kRestoredSlotGivenAway || defect == Defect::kOldVersionCommitted ||
         defect == Defect::kBytesBelowBeginServed || defect == Defect::kMoveBackAndForth ||
         defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth ||
+        defect == Defect::kWaitingSenderBlamed || defect == Defect::kSilenceNotForgotten ||
         (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kMessageCreditLost);
     if (!elsewhere) defects.push_back(defect);
   }

@@ -182,17 +182,23 @@ void Fold::Refuse(v1::FoldReport::Kind kind, const absl::Status& why) {
 bool Fold::ReportProgress(Instant now) {
   // A fold that waits for memory will make progress, but has none to report yet.
   if (stage_ != Stage::kFolding) return stage_ == Stage::kMemory;
-  const uint64_t folded = FoldedBytes();
-  const double seconds = absl::ToDoubleSeconds(now - reported_at_);
-  if (folded == reported_ || seconds <= 0) return true;
-  v1::FoldReport report;
-  report.set_kind(v1::FoldReport::PROGRESS);
-  report.set_watermark(folded);
-  report.set_bytes_per_second(static_cast<double>(folded - reported_) / seconds);
-  reported_ = folded;
+  if (FoldedBytes() == reported_ || now <= reported_at_) return true;
+  v1::FoldReport report = Progress(now);
+  reported_ = report.watermark();
   reported_at_ = now;
   host_.Report(order_, std::move(report));
   return true;
+}
+
+v1::FoldReport Fold::Progress(Instant now) const {
+  v1::FoldReport report;
+  report.set_kind(v1::FoldReport::PROGRESS);
+  report.set_watermark(FoldedBytes());
+  const double seconds = absl::ToDoubleSeconds(now - reported_at_);
+  if (seconds > 0) {
+    report.set_bytes_per_second(static_cast<double>(report.watermark() - reported_) / seconds);
+  }
+  return report;
 }
 
 // --------------------------------------------------------------------------------------- ending

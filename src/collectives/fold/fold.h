@@ -171,6 +171,8 @@ class Fold {
   // `sender`: the node that the input was pulled from, if it was.
   void Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input = 0,
               const NodeKey& sender = {});
+  // A report of the progress since the last one that ReportProgress made.
+  v1::FoldReport Progress(Instant now) const;
   // Reports, and ends.
   void Refuse(v1::FoldReport::Kind kind, const absl::Status& why);
 

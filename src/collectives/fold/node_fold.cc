@@ -54,6 +54,7 @@ NodeFold::NodeFold(FoldOrder order, const FoldOptions& options, Host& host, Exec
 
 NodeFold::~NodeFold() {
   guard_.Close();
+  if (look_ != 0) control_.Cancel(look_);
   for (Input& input : inputs_) Abandon(input);
   if (output_watch_ != 0) output_->Unsubscribe(output_watch_);
   if (part_watch_ != 0) output_->Unsubscribe(part_watch_);
@@ -318,11 +319,16 @@ void NodeFold::StartPull(size_t i) {
                      input.buffer};
   Fold::StartPull(input, i, std::move(spec),
                   Guarded([this, i](const net::PullOutcome& outcome) { OnPullDone(i, outcome); }));
+  input.pace.emplace(control_.Now(), input.buffer->watermark(0));
+  ArmLook();
 }
 
 void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
   Input& input = inputs_[i];
   EndPull(input);
+  const std::optional<InputPace::News> over = input.pace->End();
+  input.pace.reset();
+  if (over && !ending()) ReportPace(i, *over);
   const bool replaced = std::exchange(input.cancelling, false);
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return Release(input);
@@ -351,6 +357,52 @@ void NodeFold::Release(Input& input) {
   input.buffer.reset();
   input.held.reset();
   input.scratch_bytes = 0;
+}
+
+// ---------------------------------------------------------------------------- how inputs arrive
+
+// One timer for all inputs: a fold has few, and their looks fall together.
+void NodeFold::ArmLook() {
+  Instant next = Instant::Infinite();
+  for (const Input& input : inputs_) {
+    if (input.pace) next = std::min(next, input.pace->next_look());
+  }
+  if (look_ != 0) control_.Cancel(std::exchange(look_, 0));
+  if (next.infinite()) return;
+  look_ = control_.RunAt(next, Guarded([this] {
+                           look_ = 0;
+                           if (!ending()) OnLook();
+                         }));
+}
+
+void NodeFold::OnLook() {
+  const Instant now = control_.Now();
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    Input& input = inputs_[i];
+    if (!input.pace || input.pace->next_look() > now) continue;
+    const uint64_t present = input.buffer->watermark(0);
+    const bool handed_on = FoldedBytes() > begin_ && FoldedBytes() >= present;
+    const InputPace::Seen seen{present, input.progress->starved_ns.load(std::memory_order_relaxed)};
+    if (const auto news = input.pace->Look(now, seen, handed_on)) ReportPace(i, *news);
+  }
+  ArmLook();
+}
+
+void NodeFold::ReportPace(size_t i, const InputPace::News& news) {
+  const auto ns = [](absl::Duration time) {
+    return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time));
+  };
+  v1::FoldReport report = Progress(control_.Now());
+  v1::InputPace& pace = *report.mutable_pace();
+  pace.set_input(static_cast<uint32_t>(i));
+  directory::ToProto(inputs_[i].sender, pace.mutable_sender());
+  pace.set_watermark(inputs_[i].buffer == nullptr ? FoldedBytes()
+                                                  : inputs_[i].buffer->watermark(0));
+  pace.set_bytes_per_second(news.bytes_per_second);
+  pace.set_window_ns(ns(news.window));
+  pace.set_starved_ns(news.starved_ns);
+  pace.set_silent_ns(ns(news.silent));
+  host_.Report(order_, std::move(report));
 }
 
 // ------------------------------------------------------------------------------------- folding
@@ -485,6 +537,7 @@ bool NodeFold::Update(const FoldOrder& order) {
 }
 
 void NodeFold::StopWork() {
+  if (look_ != 0) control_.Cancel(std::exchange(look_, 0));
   if (stream_ != nullptr) stream_->Cancel();
   for (Input& input : inputs_) Stop(input);
   if (output_watch_ != 0) output_->Unsubscribe(std::exchange(output_watch_, 0));

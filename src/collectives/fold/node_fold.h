@@ -32,6 +32,7 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/collectives/fold/fold.h"
 #include "src/collectives/fold/fold_order.h"
+#include "src/collectives/fold/input_pace.h"
 #include "src/collectives/fold/stream_fold.h"
 #include "src/common/time/executor.h"
 #include "src/net/plane/data_plane.h"
@@ -68,6 +69,7 @@ class NodeFold final : public Fold {
     // Keeps the bytes: a pin, memory of its own, another fold's output.
     std::shared_ptr<void> held;
     uint64_t scratch_bytes = 0;
+    std::optional<InputPace> pace;  // of the running pull
   };
 
   bool Remote(size_t input) const;
@@ -97,6 +99,11 @@ class NodeFold final : public Fold {
   void Failed(size_t input, const absl::Status& why);
   void Release(Input& input);
 
+  // ---- how inputs arrive
+  void ArmLook();
+  void OnLook();
+  void ReportPace(size_t input, const InputPace::News& news);
+
   // ---- folding
   void TryFold();
   // The loop on which an input's bytes arrive from the network, if there is one.
@@ -119,6 +126,7 @@ class NodeFold final : public Fold {
   // Which input lies in the output's memory.
   std::optional<size_t> in_place_;
   size_t allocating_ = 0;
+  TimerId look_ = 0;
 
   std::shared_ptr<net::TransferBuffer> output_;
   std::shared_ptr<void> output_held_;

@@ -102,7 +102,7 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
                 absences.failures, placement_table, expiries, objects, pulls, orders.drains,
                 placements, reductions}),
       reductions({context, nodes, outbox, gate, objects, tombstones, absences.failures, hold_sets,
-                  pulls.planner().links(), pulls.pairs()},
+                  pulls.planner().links(), pulls.planner().pairs()},
                  requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
       jobs({context, nodes, outbox, gate}),

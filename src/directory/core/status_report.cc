@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/directory/placement/placement_policy.h"
-#include "src/directory/reductions/reduction_report.h"
+#include "src/directory/reductions/report/reduction_report.h"
 
 namespace phalanx::directory {
 namespace {

@@ -72,7 +72,7 @@ class StatusReportTest : public ObjectFixture {
                            refusals_};
   ReductionManager reduction_manager_{
       {context_, nodes_, outbox_, gate_, table_, tombstones_, failures_, holds_,
-       scheduler_.planner().links(), scheduler_.pairs()},
+       scheduler_.planner().links(), scheduler_.planner().pairs()},
       deletes_};
   DeleteWaits delete_waits_{context_, nodes_, outbox_, gate_, tombstones_};
   StatusReport report_{{context_, nodes_, holds_, tombstones_, delete_waits_, inline_cache_,

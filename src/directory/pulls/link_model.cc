@@ -191,6 +191,7 @@ void LinkModel::RecordSpeeds(const Endpoint& sender, const Endpoint& receiver, d
     const double known = std::max(speed.BestWithout(0, since), kSlowShare * fast.value_or(0));
     const bool news = !std::isinf(most) || rate > known;
     if (news) speed.Add({peer.node.node, &node == &sender, rate, most, now}, since);
+    if (rate >= kSlowShare * fast.value_or(rate)) speed.noted = 0;
     return speed.BestWithout(0, since);
   };
   add(sender, receiver);
@@ -215,6 +216,8 @@ std::optional<double> LinkModel::SlowNode(const Endpoint& node, Instant now) con
   const std::optional<double> fast = FastRate();
   if (found == speeds_.end() || !fast.has_value()) return std::nullopt;
   const Instant since = now - options_.forget_after;
+  const bool noted = found->second.noted > 0 && found->second.noted_at >= since;
+  if (noted) return std::min(found->second.noted, kSlowShare * *fast);
   double best = 0;
   int judged = 0;
   bool certain = false;
@@ -235,6 +238,14 @@ std::optional<double> LinkModel::SlowNode(const Endpoint& node, Instant now) con
   // What is common to two slow pulls is this node.
   const bool slow = certain || judged == NodeSpeed::kJudged;
   return slow ? std::optional<double>(best) : std::nullopt;
+}
+
+void LinkModel::NoteSlow(const Endpoint& node, double bytes_per_second, Instant now) {
+  // Bounded like the pairs: a node that was never measured begins when it is.
+  const auto found = speeds_.find(node.node.node);
+  if (found == speeds_.end()) return;
+  found->second.noted = bytes_per_second;
+  found->second.noted_at = now;
 }
 
 std::optional<double> LinkModel::FastRate() const {

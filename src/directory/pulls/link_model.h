@@ -93,6 +93,18 @@ class LinkModel {
     RecordSpeeds(sender, receiver, bytes_per_second, std::numeric_limits<double>::infinity(), now);
   }
 
+  // Records the rate of a transfer beside which others that nobody counts can have run: both nodes
+  // can do at least `bytes_per_second`, and at most `most` with each other. It says nothing about
+  // the pair, and so nothing about its labels.
+  void RecordBounds(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
+                    double most, Instant now) {
+    RecordSpeeds(sender, receiver, bytes_per_second, most, now);
+  }
+
+  // A transfer has shown that the node's own link has this rate, with whatever peer. Counts until
+  // the node is seen to be fast.
+  void NoteSlow(const Endpoint& node, double bytes_per_second, Instant now);
+
   // Nothing if not even the cluster's median is known. A latency that was measured less than three
   // times is used only if it is below the usual one. A rate far above the usual one between such
   // nodes is capped.
@@ -208,6 +220,8 @@ class LinkModel {
     // The latest ones show whether the node is slow, all of them what it can do.
     static constexpr int kJudged = 2;
     std::array<Sample, 4> last;
+    double noted = 0;  // by NoteSlow
+    Instant noted_at;
 
     // A sample with the same peer from before `since` does not count.
     void Add(Sample sample, Instant since);

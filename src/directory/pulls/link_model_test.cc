@@ -162,6 +162,29 @@ TEST(LinkModelTest, ANodeThatBecameSlowIsFoundByASecondOne) {
   EXPECT_FALSE(model.SlowNode(At(2), kStart).has_value()) << "it has recovered";
 }
 
+TEST(LinkModelTest, ANodeThatWasShownToBeSlowIsSlowUntilItIsSeenToBeFast) {
+  LinkModel model;
+  for (const uint64_t node : {1, 3, 5}) model.RecordRate(At(node), At(node + 1), kFast, 1, kStart);
+  model.NoteSlow(At(2), kFast / 10, kStart);
+  EXPECT_DOUBLE_EQ(*model.SlowNode(At(2), kStart), kFast / 10);
+  EXPECT_FALSE(model.SlowNode(At(1), kStart).has_value());
+  model.RecordLeast(At(2), At(3), kFast / 10, kStart);
+  EXPECT_TRUE(model.SlowNode(At(2), kStart).has_value());
+  EXPECT_FALSE(model.SlowNode(At(2), kStart + absl::Minutes(6)).has_value()) << "it is forgotten";
+  model.RecordLeast(At(2), At(3), kFast, kStart);
+  EXPECT_FALSE(model.SlowNode(At(2), kStart).has_value()) << "it can do that";
+}
+
+TEST(LinkModelTest, BoundsOfARateSayNothingAboutThePairOrWhatIsExpected) {
+  LinkModel model;
+  const double assumed = model.ExpectedRate();
+  model.RecordBounds(At(1), At(2), kFast, 2 * kFast, kStart);
+  EXPECT_FALSE(model.Rate(At(1), At(2), kStart).has_value());
+  EXPECT_DOUBLE_EQ(model.ExpectedRate(), assumed);
+  EXPECT_DOUBLE_EQ(model.CanDo(At(1), kStart), kFast);
+  EXPECT_DOUBLE_EQ(model.CanDo(At(2), kStart), kFast);
+}
+
 TEST(LinkModelTest, AReceiverBelowASlowOneIsNotKnownToBeSlow) {
   LinkModel model;
   for (const uint64_t receiver : {3, 4}) model.RecordRate(At(1), At(receiver), kFast, 1, kStart);

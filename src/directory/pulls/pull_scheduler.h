@@ -99,8 +99,8 @@ class PullScheduler final : public ObjectPulls {
 
   const PullPlanner& planner() const { return planner_; }
   const PullRoutes& routes() const { return routes_; }
-  // Shared with reductions.
-  FailedPairs& pairs() { return planner_.pairs(); }
+  // Reductions share its links and its failed pairs.
+  PullPlanner& planner() { return planner_; }
   CutProber& prober() { return prober_; }
   size_t waiting_wants() const { return waiting_wants_; }
   absl::Status CheckInvariants() const;

@@ -163,7 +163,7 @@ TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedGetsAnotherSender) {
   EXPECT_EQ(Sent(), Messages{"b <- a"});
   ReportConnecting(kB);
   EXPECT_EQ(Sent(), Messages{"b <- c"});
-  EXPECT_TRUE(scheduler_.pairs().Cut(kB, kA, context_.now));
+  EXPECT_TRUE(scheduler_.planner().pairs().Cut(kB, kA, context_.now));
 }
 
 TEST_F(PullSchedulerTest, AReceiverThatIsNotConnectedTriesOnIfThereIsNoOtherNode) {

@@ -53,6 +53,22 @@ struct Reduction {
     ReductionId id = {};      // the reduction's, if the node knows it
     std::pair<NodeKey, uint64_t> key() const { return {node, request_id}; }
   };
+  // An input of a fold of which few bytes come, or none.
+  struct Trouble {
+    Instant since;                // when the bytes ceased, or when a low rate was reported
+    uint64_t watermark = 0;       // the bytes that were here then
+    double bytes_per_second = 0;  // the low rate, or the rate before the silence
+    bool silent = false;
+    bool reported_again = false;
+    Instant judge_at;  // infinite once it is judged
+  };
+  // A node that has turned out to be slow while this reduction ran.
+  struct SlowNode {
+    double speed = 1;               // as ReduceSource::Holder::speed
+    bool silent = false;            // nothing comes from it
+    NodeKey with;                   // the other end of the link that showed it
+    std::vector<ObjectId> sources;  // which the fold there took from the node itself
+  };
   // A fold that a node was ordered to compute.
   struct Placed {
     uint64_t watermark = 0;
@@ -62,6 +78,8 @@ struct Reduction {
     Instant again = Instant::Infinite();  // the node lost it: it is placed again then
     // The node was sent the order, or registered the fold, in its current session.
     bool registered = true;
+    // By the input's number.
+    absl::btree_map<size_t, Trouble> troubles;
   };
   using FoldKey = std::pair<NodeKey, SlotVersion>;
   // How much of an input its fold had when its sender failed.
@@ -186,6 +204,8 @@ struct Reduction {
   // ---- FoldDispatcher
   // By the version of the input.
   absl::btree_map<SlotVersion, Arrived> arrived;
+  // ---- FoldPaces
+  absl::btree_map<NodeKey, SlowNode> slow_nodes;
   // ---- FoldRoutes
   // By the version of the input.
   absl::btree_map<SlotVersion, Route> routes;

@@ -7,7 +7,7 @@
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
 #include "src/directory/core/reduce_messages.h"
-#include "src/directory/reductions/reduction_report.h"
+#include "src/directory/reductions/report/reduction_report.h"
 #include "src/directory/reductions/ring_plan/measured_costs.h"
 namespace phalanx::directory {
 namespace {
@@ -37,6 +37,7 @@ ReductionManager::ReductionManager(const ReductionParts& parts, DeletedResultLis
       descriptors_(parts, catalog_, watcher_),
       dispatcher_(parts, watcher_, descriptors_),
       routes_(parts, dispatcher_),
+      paces_(parts, catalog_, watcher_),
       commits_(parts, catalog_, watcher_),
       fold_recovery_(parts, catalog_, descriptors_, dispatcher_, commits_, listener) {}
 
@@ -275,7 +276,8 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
       placed.bytes_per_second = UsableRate(m.bytes_per_second());
       placed.trouble.clear();
       reduction->plan.OnProgress(version, m.watermark());
-      return absl::OkStatus();
+      return m.has_pace() ? paces_.OnPace(*reduction, node, placed, version, m.pace())
+                          : absl::OkStatus();
     case v1::FoldReport::FAILED:
       OnFoldFailed(*reduction, node.key, placed, version, m);
       return absl::OkStatus();
@@ -347,6 +349,7 @@ void ReductionManager::OnTimer(Reduction& reduction) {
   Instant next = std::min(passed ? context_.now + context_.options.lease : reduction.deadline,
                           reduction.commit.awaited_until);
   std::vector<Reduction::FoldKey> lost;
+  std::vector<Reduction::FoldKey> troubled;
   for (auto& [key, placed] : reduction.placed) {
     if (placed.again <= context_.now) {
       placed.again = Instant::Infinite();
@@ -354,6 +357,10 @@ void ReductionManager::OnTimer(Reduction& reduction) {
     } else {
       next = std::min(next, placed.again);
     }
+    if (!placed.troubles.empty()) troubled.push_back(key);
+  }
+  for (const Reduction::FoldKey& key : troubled) {
+    next = std::min(next, paces_.OnTimer(reduction, key));
   }
   // Apart from the loop above: the plan's reaction changes `placed`.
   for (const Reduction::FoldKey& key : lost) {

@@ -11,6 +11,7 @@
 //   SourceWatcher          the sources, on this shard and on others
 //   ReductionDescriptors   joining, extending, and what nodes keep for a restarted shard
 //   FoldDispatcher         orders to nodes
+//   FoldPaces              nodes that turn out to be slow, or have stopped
 //   FoldRoutes             ways around nodes that cannot reach each other
 //   CommitTracker          committed results whose nodes are gone
 //   RingDriver             rings of rotated slices, tried before the tree
@@ -40,6 +41,7 @@
 #include "src/directory/objects/hold_sets.h"
 #include "src/directory/reductions/commit_tracker.h"
 #include "src/directory/reductions/fold_dispatcher.h"
+#include "src/directory/reductions/fold_paces.h"
 #include "src/directory/reductions/fold_recovery.h"
 #include "src/directory/reductions/fold_routes.h"
 #include "src/directory/reductions/reduction.h"
@@ -201,6 +203,7 @@ class ReductionManager final : public ObjectReductions {
   ReductionDescriptors descriptors_;
   FoldDispatcher dispatcher_;
   FoldRoutes routes_;
+  FoldPaces paces_;
   CommitTracker commits_;
   FoldRecovery fold_recovery_;
 };

@@ -25,7 +25,7 @@ struct ReductionParts {
   TombstoneTable& tombstones;
   FailureTable& failures;
   const HoldSets& holds;
-  const LinkModel& links;
+  LinkModel& links;
   FailedPairs& pairs;
 };
 

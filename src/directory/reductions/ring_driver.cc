@@ -10,7 +10,7 @@
 #include "src/common/ids/digest.h"
 #include "src/common/ids/version.h"
 #include "src/directory/core/reduce_messages.h"
-#include "src/directory/reductions/reduction_report.h"
+#include "src/directory/reductions/report/reduction_report.h"
 #include "src/directory/reductions/results/reduce_result.h"
 #include "src/directory/reductions/ring_plan/measured_costs.h"
 namespace phalanx::directory {

@@ -338,7 +338,7 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
     const auto zone = node->info.labels().find("zone");
     known.holders.push_back(ReduceSource::Holder{
         key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second,
-        SpeedOf(*node)});
+        SpeedOf(reduction, *node)});
   }
   if (known.holders.empty() && !known.has_inline) return std::nullopt;
   return known;
@@ -349,6 +349,12 @@ double SourceWatcher::SpeedOf(const Node& node) const {
   const std::optional<double> fast = links_.FastRate();
   // Below 1 whatever the noise: a node that is slow is slower than the fast ones.
   return slow.has_value() && fast.has_value() ? std::min(*slow / *fast, LinkModel::kSlowShare) : 1;
+}
+
+double SourceWatcher::SpeedOf(const Reduction& reduction, const Node& node) const {
+  const auto seen = reduction.slow_nodes.find(node.key);
+  return seen == reduction.slow_nodes.end() ? SpeedOf(node)
+                                            : std::min(SpeedOf(node), seen->second.speed);
 }
 
 void SourceWatcher::NotifyWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {

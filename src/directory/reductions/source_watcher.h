@@ -79,8 +79,10 @@ class SourceWatcher {
   v1::SourceState StateOfSource(const Reduction& reduction, const ObjectId& source);
   std::optional<ReduceSource> KnownSource(const Reduction& reduction, const ObjectId& source,
                                           const v1::SourceState& state) const;
-  // ReduceSource::Holder::speed of that node, by the measured links.
+  // ReduceSource::Holder::speed of that node, by the measured links, and by what the reduction has
+  // seen of it.
   double SpeedOf(const Node& node) const;
+  double SpeedOf(const Reduction& reduction, const Node& node) const;
   // The bytes of the generation that the input names, in the reduction's range; nullopt if the
   // shard does not have them.
   std::optional<absl::string_view> InlineBytesOf(const Reduction& reduction, const FoldInput& input,

@@ -128,7 +128,7 @@ class ObjectRequestsTest : public ObjectFixture {
                             drain_manager_, placement_manager_, reduction_manager_}};
   ReductionManager reduction_manager_{
       {context_, nodes_, outbox_, gate_, table_, tombstones_, failures_, holds_,
-       scheduler_.planner().links(), scheduler_.pairs()},
+       scheduler_.planner().links(), scheduler_.planner().pairs()},
       requests_};
   Lines sent_;
 };

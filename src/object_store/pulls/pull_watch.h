@@ -47,6 +47,8 @@ class PullWatch {
   // How long there has been no byte, if that is more than the link needs for them; zero otherwise.
   // The sender may lack them: a rate of this time says nothing about the link.
   absl::Duration Quiet(Instant now) const;
+  // The rate a moment ago; 0 before the first bytes.
+  double usual() const { return usual_; }
   // REQUIRES: `now` does not decrease.
   Report Look(Instant now, const Seen& seen);
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "src/directory/reductions/reduction_report.h"
+#include "src/directory/reductions/report/reduction_report.h"
 #include "src/directory/reductions/testing/reduction_fixture.h"
 
 namespace phalanx::directory {

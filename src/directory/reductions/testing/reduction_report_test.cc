@@ -1,4 +1,4 @@
-#include "src/directory/reductions/reduction_report.h"
+#include "src/directory/reductions/report/reduction_report.h"
 
 #include <string>
 

@@ -21,8 +21,6 @@ namespace {
 
 // How often nodes that are up can lose one fold before the reduction ends.
 constexpr int kMaxFoldLosses = 100;
-// A tree that is built again starts over: it must be sooner by this factor.
-constexpr double kMuchSooner = 1.25;
 
 // The costs of a data centre's network, for a plan without measured ones.
 ReduceCosts CommonCosts() {
@@ -338,8 +336,8 @@ uint64_t ReducePlan::TakeSwaps() {
 
 void ReducePlan::OnProgress(const SlotVersion& version, uint64_t bytes) {
   if (version != RootVersion()) return;
-  impl_->progress_of = version;
-  impl_->progress_bytes = bytes;
+  const bool same = std::exchange(impl_->progress_of, version) == version;
+  impl_->progress_bytes = same ? std::max(impl_->progress_bytes, bytes) : bytes;
 }
 
 void ReducePlan::Begin() {

@@ -68,6 +68,8 @@ class ReducePlan {
  public:
   // How often slow sources are replaced at most.
   static constexpr int kMaxSwaps = 4;
+  // A tree that is built again starts over: it must be sooner by this factor.
+  static constexpr double kMuchSooner = 1.25;
 
   // `root`: the requested root, the node that computes the root while it is up, whether it holds a
   // source or not. If `root` is not valid, the plan chooses. REQUIRES: ValidateReduceSpec(target,
@@ -109,7 +111,8 @@ class ReducePlan {
   // The root has all but its last bytes. Each call is answered by CommitFold if the version is
   // still the root's.
   void OnReady(const NodeKey& node, const SlotVersion& version);
-  // The fold of that version has computed so many bytes. Ignored unless it is the root's.
+  // The fold of that version has computed so many bytes, or will have in a moment, since the input
+  // that it waits for has them. Ignored unless it is the root's; the most that was reported counts.
   void OnProgress(const SlotVersion& version, uint64_t bytes);
   // The committed result was lost before any node had all of it: the plan computes it again from
   // the sources that are ready now. If the root's node is down, the caller calls OnNodeDown first,

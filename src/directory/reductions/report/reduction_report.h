@@ -1,7 +1,7 @@
 // Running reductions as the tools and the errors describe them. Pure functions over the catalog;
 // the shard's control loop.
-#ifndef PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_REPORT_H_
-#define PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_REPORT_H_
+#ifndef PHALANX_DIRECTORY_REDUCTIONS_REPORT_REDUCTION_REPORT_H_
+#define PHALANX_DIRECTORY_REDUCTIONS_REPORT_REDUCTION_REPORT_H_
 
 #include <string>
 
@@ -27,4 +27,4 @@ void DescribeReduction(const Reduction& reduction, const NodeTable& nodes, Insta
 
 }  // namespace phalanx::directory
 
-#endif  // PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_REPORT_H_
+#endif  // PHALANX_DIRECTORY_REDUCTIONS_REPORT_REDUCTION_REPORT_H_

@@ -1,0 +1,298 @@
+#include "src/directory/reductions/fold_paces.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/directory/core/reduce_messages.h"
+
+namespace phalanx::directory {
+namespace {
+
+// Bytes arrive in bursts: a report can lack what the link carries in this time.
+constexpr absl::Duration kBurst = absl::Milliseconds(12);
+// What the link model learns is to last, and pulls of objects can share the link unnoticed: it may
+// have so many times the rate.
+constexpr double kUncounted = 2;
+// While no link is known to be fast, the others may be as slow as this one. To find out costs a
+// start from the beginning, so that the rest must take at least this long.
+constexpr absl::Duration kWorthTrying = absl::Seconds(1);
+// So many bytes that the sender has and the receiver has not are no accident: they fit into no
+// buffer on the way.
+constexpr double kProofBytes = 512 * 1024;
+// A low rate is judged again after this time, and after twice as long each time, up to the last.
+constexpr absl::Duration kFirstLook = absl::Milliseconds(20);
+constexpr absl::Duration kLastLook = absl::Seconds(1);
+// For so long an input is taken to go on at a low rate. Later only what its fold has computed
+// shows what has arrived, and that is reported in so many parts.
+constexpr absl::Duration kStaysLow = absl::Milliseconds(60);
+constexpr double kReportedParts = 8;
+// A report from a node can name any time.
+constexpr uint64_t kLongestSilenceNs = uint64_t{1} << 42;
+// Beyond the moment at which waiting and starting over cost the same.
+constexpr absl::Duration kDueMargin = absl::Milliseconds(1);
+
+bool Pulled(const FoldInput& input, const NodeKey& node) {
+  return input.kind == FoldInput::Kind::kSlot && input.node != node;
+}
+
+bool Receives(const FoldTask& task, const NodeKey& node) {
+  return std::any_of(task.inputs.begin(), task.inputs.end(),
+                     [&node](const FoldInput& input) { return Pulled(input, node); });
+}
+
+std::vector<ObjectId> OwnSources(const FoldTask& task) {
+  std::vector<ObjectId> own;
+  for (const FoldInput& input : task.inputs) {
+    if (input.kind == FoldInput::Kind::kSource) own.push_back(input.source);
+  }
+  return own;
+}
+
+}  // namespace
+
+FoldPaces::FoldPaces(const ReductionParts& parts, ReductionCatalog& catalog, SourceWatcher& watcher)
+    : context_(parts.context),
+      nodes_(parts.nodes),
+      links_(parts.links),
+      catalog_(catalog),
+      watcher_(watcher) {}
+
+std::optional<FoldPaces::Link> FoldPaces::LinkOf(const Reduction& reduction,
+                                                 const NodeKey& receiver,
+                                                 const SlotVersion& version, size_t input) const {
+  const FoldTask* above = reduction.plan.Find(receiver, version);
+  if (above == nullptr || input >= above->inputs.size()) return std::nullopt;
+  const FoldInput& from = above->inputs[input];
+  const FoldTask* below = reduction.plan.Find(from.node, from.version);
+  const Node* sender = nodes_.Find(from.node);
+  const Node* here = nodes_.Find(receiver);
+  if (!Pulled(from, receiver) || below == nullptr || sender == nullptr || here == nullptr) {
+    return std::nullopt;
+  }
+  return Link{*sender, *here, *below, *above};
+}
+
+absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction::Placed& placed,
+                               const SlotVersion& version, const v1::InputPace& m) {
+  PHALANX_ASSIGN_OR_RETURN(const NodeKey from, ParseNodeKey(m.sender()));
+  // After the commit nothing is changed for the sake of time.
+  if (reduction.committed()) return absl::OkStatus();
+  const std::optional<Link> link = LinkOf(reduction, node.key, version, m.input());
+  // The input has moved since, or a third node hands it on.
+  if (!link.has_value() || link->sender.key != from) return absl::OkStatus();
+  if (m.silent_ns() > 0) {
+    NoteSilence(placed, m, link->above);
+  } else if (m.window_ns() == 0 || !NoteRate(*link, placed, m)) {
+    EndTrouble(reduction, *link, placed, m);
+    return absl::OkStatus();
+  }
+  catalog_.SetTimer(reduction, OnTimer(reduction, {node.key, version}));
+  return absl::OkStatus();
+}
+
+void FoldPaces::NoteSilence(Reduction::Placed& placed, const v1::InputPace& m,
+                            const FoldTask& above) {
+  const double rate = UsableRate(m.bytes_per_second());
+  // No byte has come since the pull began: the sender may wait for memory. The report has shown
+  // that this node runs.
+  if (rate <= 0) return;
+  const auto at = placed.troubles.find(m.input());
+  const bool again = at != placed.troubles.end() && at->second.silent;
+  const auto silent = static_cast<int64_t>(std::min(m.silent_ns(), kLongestSilenceNs));
+  // The first report can arrive before that of the sender, which waits as well.
+  placed.troubles[m.input()] = {.since = context_.now - absl::Nanoseconds(silent),
+                                .watermark = std::min(m.watermark(), above.size_bytes),
+                                .bytes_per_second = rate,
+                                .silent = true,
+                                .reported_again = again,
+                                .judge_at = again ? context_.now : Instant::Infinite()};
+}
+
+bool FoldPaces::NoteRate(const Link& link, Reduction::Placed& placed, const v1::InputPace& m) {
+  const double rate = UsableRate(m.bytes_per_second());
+  const Endpoint& from = link.sender.endpoint;
+  const Endpoint& to = link.receiver.endpoint;
+  const auto window = static_cast<double>(m.window_ns());
+  const double part = std::max(0.0, 1 - absl::ToDoubleNanoseconds(kBurst) / window);
+  const bool low = rate * Sharing(link) < part * LinkModel::kSlowShare * FastRate();
+  const bool starved = m.starved_ns() >= m.window_ns() / 10;
+  if (low || starved) {
+    links_.RecordLeast(from, to, rate, context_.now);
+  } else {
+    links_.RecordBounds(from, to, rate, kUncounted * Sharing(link) * rate, context_.now);
+  }
+  // Between racks and zones neither node need be the limit.
+  if (!low || rate <= 0 || Crosses(from.locality, to.locality)) return false;
+  const uint64_t watermark = std::min(m.watermark(), link.above.size_bytes);
+  const double left = static_cast<double>(link.above.size_bytes - watermark) / rate;
+  if (!links_.FastRate().has_value() && absl::Seconds(left) < kWorthTrying) return false;
+  placed.troubles[m.input()] = {.since = context_.now,
+                                .watermark = watermark,
+                                .bytes_per_second = rate,
+                                .silent = false,
+                                .reported_again = false,
+                                .judge_at = context_.now};
+  return true;
+}
+
+void FoldPaces::EndTrouble(Reduction& reduction, const Link& link, Reduction::Placed& placed,
+                           const v1::InputPace& m) {
+  if (DefectActive(Defect::kSilenceNotForgotten)) return;
+  placed.troubles.erase(m.input());
+  for (const NodeKey& end : {link.sender.key, link.receiver.key}) {
+    const auto slow = reduction.slow_nodes.find(end);
+    if (slow == reduction.slow_nodes.end()) continue;
+    // That bytes come again does not say how fast.
+    if (m.window_ns() > 0 || slow->second.silent) Acquit(reduction, end);
+  }
+}
+
+Instant FoldPaces::OnTimer(Reduction& reduction, const Reduction::FoldKey& key) {
+  const auto found = reduction.placed.find(key);
+  if (found == reduction.placed.end() || reduction.committed()) return Instant::Infinite();
+  Instant next = Instant::Infinite();
+  for (auto& [input, trouble] : found->second.troubles) {
+    if (trouble.judge_at <= context_.now) {
+      // Set first: what is judged for good is not judged again.
+      trouble.judge_at = Instant::Infinite();
+      const std::optional<Link> link = LinkOf(reduction, key.first, key.second, input);
+      if (!link.has_value()) continue;
+      if (trouble.silent) JudgeSilence(reduction, *link, trouble);
+      if (!trouble.silent) JudgeRate(reduction, *link, trouble);
+    }
+    next = std::min(next, trouble.judge_at);
+  }
+  return next;
+}
+
+// The plan starts over if (left + waited) / size, at the usual rate, is more than kMuchSooner: that
+// it will wait as long again as it has is what `waited` says.
+void FoldPaces::JudgeSilence(Reduction& reduction, const Link& link, Trouble& trouble) {
+  const auto size = static_cast<double>(link.above.size_bytes);
+  const double left = size - static_cast<double>(trouble.watermark);
+  const double bytes = ReducePlan::kMuchSooner * size - left;
+  const Instant due = trouble.since + absl::Seconds(bytes / trouble.bytes_per_second) + kDueMargin;
+  if (due > context_.now) {
+    trouble.judge_at = due;
+    return;
+  }
+  // It runs: it waits for bytes itself and says so, or only the link is broken.
+  const bool runs = link.sender.last_heard > trouble.since;
+  if (runs && !DefectActive(Defect::kWaitingSenderBlamed)) return;
+  for (const ObjectId& source : OwnSources(link.below)) {
+    if (!HoldsWhole(reduction, source, link.sender.key)) return;
+  }
+  const double waited =
+      trouble.bytes_per_second * absl::ToDoubleSeconds(context_.now - trouble.since);
+  Blame(reduction, link, /*sender=*/true, trouble, left / (left + waited));
+}
+
+void FoldPaces::JudgeRate(Reduction& reduction, const Link& link, Trouble& trouble) {
+  const double rate = trouble.bytes_per_second;
+  if (Receives(link.below, link.sender.key)) {
+    if (!IsAhead(reduction, link, trouble)) {
+      const absl::Duration passed = context_.now - trouble.since;
+      if (passed < kLastLook) trouble.judge_at = context_.now + std::max(kFirstLook, passed);
+      return;
+    }
+  } else {
+    for (const ObjectId& source : OwnSources(link.below)) {
+      if (!HoldsWhole(reduction, source, link.sender.key)) return;
+    }
+  }
+  // So that the tasks stay what they are.
+  reduction.plan.Hold();
+  const double fast = FastRate();
+  bool certain = false;
+  const bool sender = SenderIsSlow(reduction, link, certain);
+  const double usable = rate * Sharing(link);
+  links_.RecordBounds(link.sender.endpoint, link.receiver.endpoint, rate, kUncounted * usable,
+                      context_.now);
+  if (certain) {
+    links_.NoteSlow((sender ? link.sender : link.receiver).endpoint, usable, context_.now);
+  }
+  Blame(reduction, link, sender, trouble, usable / fast);
+  reduction.plan.Release();
+}
+
+bool FoldPaces::IsAhead(const Reduction& reduction, const Link& link,
+                        const Trouble& trouble) const {
+  const auto below = reduction.placed.find({link.sender.key, link.below.version});
+  const auto above = reduction.placed.find({link.receiver.key, link.above.version});
+  if (below == reduction.placed.end() || above == reduction.placed.end()) return false;
+  const double passed = absl::ToDoubleSeconds(context_.now - trouble.since);
+  double arrived = static_cast<double>(trouble.watermark) + 2 * trouble.bytes_per_second * passed;
+  if (passed > absl::ToDoubleSeconds(kStaysLow)) {
+    const double part = static_cast<double>(link.above.size_bytes) / kReportedParts;
+    arrived = std::max(arrived, static_cast<double>(above->second.watermark) + part);
+  }
+  return static_cast<double>(below->second.watermark) >= arrived + kProofBytes;
+}
+
+bool FoldPaces::SenderIsSlow(Reduction& reduction, const Link& link, bool& certain) {
+  const NodeKey& a = link.sender.key;
+  const NodeKey& b = link.receiver.key;
+  certain = true;
+  // What two slow links have in common is the slow node.
+  for (const auto& [suspect, slow] : reduction.slow_nodes) {
+    if (slow.silent || suspect == a || suspect == b) continue;
+    if (slow.with != a && slow.with != b) continue;
+    const bool sender = slow.with == a;
+    Acquit(reduction, suspect);
+    return sender;
+  }
+  if (links_.SlowNode(link.sender.endpoint, context_.now).has_value()) return true;
+  if (links_.SlowNode(link.receiver.endpoint, context_.now).has_value()) return false;
+  // It receives more than it can hand on.
+  if (Receives(link.below, a)) return false;
+  certain = false;
+  if (SeenFast(link.sender) != SeenFast(link.receiver)) return SeenFast(link.receiver);
+  return !reduction.slow_nodes.contains(b);
+}
+
+void FoldPaces::Blame(Reduction& reduction, const Link& link, bool sender, const Trouble& trouble,
+                      double speed) {
+  const std::vector<ObjectId> own = OwnSources(sender ? link.below : link.above);
+  reduction.slow_nodes[(sender ? link.sender : link.receiver).key] = {
+      .speed = std::min(speed, LinkModel::kSlowShare),
+      .silent = trouble.silent,
+      .with = (sender ? link.receiver : link.sender).key,
+      .sources = own};
+  // Everything above gets as far as this input is.
+  reduction.plan.OnProgress(reduction.plan.RootVersion(), trouble.watermark);
+  ReportSources(reduction, own);
+}
+
+void FoldPaces::Acquit(Reduction& reduction, const NodeKey& node) {
+  const auto found = reduction.slow_nodes.find(node);
+  const std::vector<ObjectId> sources = found->second.sources;
+  reduction.slow_nodes.erase(found);
+  ReportSources(reduction, sources);
+}
+
+bool FoldPaces::HoldsWhole(const Reduction& reduction, const ObjectId& source,
+                           const NodeKey& node) {
+  const v1::SourceState state = watcher_.StateOfSource(reduction, source);
+  return std::any_of(state.holders().begin(), state.holders().end(),
+                     [&node](const v1::SourceState::Holder& holder) {
+                       return holder.complete() && FromProto(holder.node()) == node;
+                     });
+}
+
+double FoldPaces::Sharing(const Link& link) const {
+  const auto pulled = [&link](const FoldInput& input) { return Pulled(input, link.receiver.key); };
+  const auto inputs = std::count_if(link.above.inputs.begin(), link.above.inputs.end(), pulled);
+  return static_cast<double>(inputs) * static_cast<double>(catalog_.all().size());
+}
+
+bool FoldPaces::SeenFast(const Node& node) const {
+  return links_.CanDo(node.endpoint, context_.now) >= LinkModel::kSlowShare * FastRate();
+}
+
+void FoldPaces::ReportSources(Reduction& reduction, const std::vector<ObjectId>& sources) {
+  for (const ObjectId& source : sources) watcher_.ReportSource(reduction, source);
+}
+
+}  // namespace phalanx::directory
