@@ -116,7 +116,18 @@ namespace phalanx {
   X(kCutHoldsUpGets, "cut-holds-up-gets")                           \
   X(kPullRelayNotReplaced, "pull-relay-not-replaced")               \
   X(kPullRelayLeftBehind, "pull-relay-left-behind")                 \
-  X(kRingAcrossCut, "ring-across-cut")
+  X(kRingAcrossCut, "ring-across-cut")                              \
+  /* Groups: collectives of the members of a job. */                \
+  X(kGroupListsMixed, "group-lists-mixed")                          \
+  X(kGroupResultNotAdopted, "group-result-not-adopted")             \
+  X(kGroupResultFreedEarly, "group-result-freed-early")             \
+  X(kGroupLostMemberCounted, "group-lost-member-counted")           \
+  X(kGroupOlderLifeUsed, "group-older-life-used")                   \
+  X(kGroupBaseOneLate, "group-base-one-late")                       \
+  X(kGroupErrorNotTold, "group-error-not-told")                     \
+  X(kGroupMismatchIgnored, "group-mismatch-ignored")                \
+  X(kGroupEndedTakesNoPart, "group-ended-takes-no-part")            \
+  X(kGroupReadyNotAwaited, "group-ready-not-awaited")
 
 enum class Defect {
   kNone,

@@ -533,6 +533,31 @@ GroupPlan MakeGroupPlan(const GroupShape& shape, const CallSpec& spec, int node,
   return Planner(shape, spec, node).Make(acknowledged);
 }
 
+GroupPlan MakeAdoptionPlan(int nodes, int node, uint32_t holder,
+                           const std::vector<uint32_t>& takers, uint64_t bytes) {
+  GroupPlan plan;
+  plan.receives.resize(static_cast<size_t>(nodes));
+  plan.sent_bytes.resize(static_cast<size_t>(nodes));
+  const bool holds = static_cast<uint32_t>(node) == holder;
+  if (!holds) plan.work_bytes = bytes;
+  for (uint64_t at = 0; at < bytes; at += kMaxPieceBytes) {
+    const uint64_t piece = std::min(kMaxPieceBytes, bytes - at);
+    for (size_t i = 0; holds && i < takers.size(); ++i) {
+      plan.sent_bytes[takers[i]] += piece;
+      plan.steps.push_back({.kind = StepKind::kSend,
+                            .memory = StepMemory::kInput,
+                            .peer = static_cast<int>(takers[i]),
+                            .from = at,
+                            .bytes = piece});
+    }
+    if (holds) continue;
+    plan.receives[holder].push_back(static_cast<uint32_t>(plan.steps.size()));
+    plan.steps.push_back(
+        {.kind = StepKind::kReceive, .peer = static_cast<int>(holder), .at = at, .bytes = piece});
+  }
+  return plan;
+}
+
 ResultPlace ResultOf(const GroupPlan& plan, const GroupShape& shape, const CallSpec& spec, int node,
                      size_t slot) {
   const int rank = shape.ranks[static_cast<size_t>(node)][slot];

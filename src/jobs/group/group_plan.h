@@ -114,6 +114,11 @@ struct ResultPlace {
 // at least one node, and the root is on a node.
 GroupPlan MakeGroupPlan(const GroupShape& shape, const CallSpec& spec, int node, bool acknowledged);
 
+// The plan of node `node` of `nodes` with which `holder`, whose only input is a result, gives it to
+// the nodes `takers`. REQUIRES: the node is the holder or a taker.
+GroupPlan MakeAdoptionPlan(int nodes, int node, uint32_t holder,
+                           const std::vector<uint32_t>& takers, uint64_t bytes);
+
 // The result of the `slot`-th member of `node`.
 ResultPlace ResultOf(const GroupPlan& plan, const GroupShape& shape, const CallSpec& spec, int node,
                      size_t slot);

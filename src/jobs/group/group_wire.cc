@@ -106,6 +106,7 @@ absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes) {
     NodeReport::Call call;
     call.number = in.U64();
     call.end = ReadEnum<CallEnd>(in, kCallEnds);
+    if (call.end != CallEnd::kResult && call.end != CallEnd::kSent) in.Fail("no end of a call");
     call.spec = ReadSpec(in);
     if (!report.calls.empty() && call.number <= report.calls.back().number) {
       in.Fail("calls out of order");
@@ -120,6 +121,7 @@ std::string EncodeOrder(const ResumeOrder& order) {
   std::string bytes;
   ByteWriter out(bytes);
   out.U64(order.ended);
+  out.U64(order.last);
   out.U64(order.base);
   out.U32(static_cast<uint32_t>(order.calls.size()));
   for (const ResumeOrder::Call& call : order.calls) {
@@ -137,6 +139,8 @@ absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes)
   ByteReader in(bytes);
   ResumeOrder order;
   order.ended = in.U64();
+  order.last = in.U64();
+  if (order.last < order.ended) in.Fail("the last call is before the first");
   order.base = in.U64();
   const uint32_t count = ReadCount(in, kMaxKeptCalls);
   for (uint32_t i = 0; i < count && in.ok(); ++i) {

@@ -1,5 +1,5 @@
-// The messages between the nodes of a group, over links (src/net/link). Each has a GroupHeader; most
-// have a payload. Payloads of kData are elements.
+// The messages between the nodes of a group, over links (src/net/link). Each has a GroupHeader;
+// most have a payload. Payloads of kData are elements.
 //
 //   node a                                              node b
 //     │── kReady, before large bytes come ─────────────────►│
@@ -56,19 +56,19 @@ struct GroupHeader {
   GroupMessage kind = GroupMessage::kData;
   uint64_t group = 0;  // a hash of the names of the job and the role
   uint64_t list = 0;   // digest of the members
-  JobEpoch epoch;
+  JobEpoch epoch = {};
   uint64_t call = 0;     // the number of the call in the group; 0 if the message is about none
   uint64_t settled = 0;  // the calls up to this one have ended on all nodes
   uint32_t index = 0;    // kData: the number of the message in its call and pair of nodes
-  CallSpec spec;         // of the call
+  CallSpec spec = {};    // of the call
 };
 
 // How a call has ended on a node.
 enum class CallEnd : uint8_t {
-  kNone,    // it has not, or this node has no part in it
+  kNone,    // it has not
   kResult,  // with the result that it should have here
   kSent,    // without a result, because only others get one
-  kError,
+  kError,   // in no report
 };
 inline constexpr uint8_t kCallEnds = 4;
 
@@ -83,7 +83,8 @@ struct NodeReport {
     CallEnd end = CallEnd::kNone;
     CallSpec spec;
   };
-  // The calls that may not be settled, ascending; at most kMaxKeptCalls.
+  // Of these, the calls that have not failed and may not be settled, ascending; at most
+  // kMaxKeptCalls.
   std::vector<Call> calls;
 };
 
@@ -99,6 +100,8 @@ inline constexpr uint8_t kFates = 4;
 struct ResumeOrder {
   // The calls after this one have a fate, or are new.
   uint64_t ended = 0;
+  // The last call that has ended on any node. Calls up to it without an entry below fail.
+  uint64_t last = 0;
   // The first call of a member that was not in the group before is the one after this.
   uint64_t base = 0;
   struct Call {
