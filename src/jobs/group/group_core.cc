@@ -60,8 +60,9 @@ void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
   part = {std::move(request), member.life, given_up};
   const CallSpec& spec = part.request.spec;
   // The call has ended here before this member made it: by an error, or by another list's result.
-  if (number <= ended_ || errors_.contains(number)) {
-    Answer(number, call, rank, part);
+  const auto error = errors_.find(number);
+  if (number < cursor_ || error != errors_.end()) {
+    Answer(number, call, rank, part, error == errors_.end() ? absl::OkStatus() : error->second);
     return Settle(settled_);
   }
   absl::Status checked = CheckCall(spec, list_.shape.world);
@@ -105,31 +106,33 @@ std::string GroupCore::Title(uint64_t number) const {
   return absl::StrCat("call ", number, " of ", name_);
 }
 
-void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part) {
+void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
+                       const absl::Status& error) {
   if (part.answered) return;
   part.answered = true;
   const auto member = members_.find(rank);
   if (member != members_.end() && member->second.life == part.life) --member->second.unanswered;
   GroupDone done{.id = part.request.id, .number = number, .members = call.members};
-  const auto error = errors_.find(number);
-  if (call.end == CallEnd::kError || (call.end == CallEnd::kNone && error != errors_.end())) {
-    done.status = call.end == CallEnd::kError ? call.error : error->second;
+  if (!error.ok() || call.end == CallEnd::kError) {
+    done.status = error.ok() ? call.error : error;
   } else if (!(part.request.spec == call.spec)) {
     done.status = absl::InvalidArgumentError(
         absl::StrCat(Title(number), " differs: rank ", rank, " calls ",
                      part.request.spec.ToString(), ", others called ", call.spec.ToString()));
   } else {
-    const auto result = call.results.find(rank);
+    auto result = call.results.find(rank);
+    // Adopted, or from before this member's life: any member's result is its result.
+    if (result == call.results.end() && SameForAll(call.spec.kind)) result = call.results.begin();
     if (result != call.results.end()) done.result = result->second;
-    done.in_input = call.input != nullptr && call.spec.root == static_cast<uint32_t>(rank);
+    done.in_input = call.input != nullptr;
     done.memory = call.memory;
     done.input = call.input;
   }
   effects_.emplace_back(std::move(done));
 }
 
-void GroupCore::AnswerAll(uint64_t number, NodeCall& call) {
-  for (auto& [rank, part] : call.parts) Answer(number, call, rank, part);
+void GroupCore::AnswerAll(uint64_t number, NodeCall& call, const absl::Status& error) {
+  for (auto& [rank, part] : call.parts) Answer(number, call, rank, part, error);
 }
 
 void GroupCore::FailCall(uint64_t number, const absl::Status& why) {
@@ -144,7 +147,7 @@ void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
   if (number < cursor_ || number > cursor_ + kMaxOutstandingCalls) return;
   if (!errors_.emplace(number, why).second) return;
   const auto call = calls_.find(number);
-  if (call != calls_.end()) AnswerAll(number, call->second);
+  if (call != calls_.end()) AnswerAll(number, call->second, why);
 }
 
 void GroupCore::OnReleased(const NodeKey& node, uint64_t bytes) {

@@ -227,6 +227,7 @@ class GroupCore {
     std::vector<std::shared_ptr<const void>> keeps;  // of the inputs
     std::shared_ptr<const void> keep;  // of the inputs and the memory, while links send from them
     bool adopts = false;
+    int members = 0;
     // By node.
     std::vector<uint64_t> sent_bytes;
     std::vector<uint32_t> sent;
@@ -261,8 +262,9 @@ class GroupCore {
 
   // ---- calls of members (group_core.cc)
   void Enter(int rank, LocalMember& member, GroupCallRequest request);
-  void Answer(uint64_t number, NodeCall& call, int rank, Part& part);
-  void AnswerAll(uint64_t number, NodeCall& call);
+  // With `error`, although the call may have a result for others.
+  void Answer(uint64_t number, NodeCall& call, int rank, Part& part, const absl::Status& error);
+  void AnswerAll(uint64_t number, NodeCall& call, const absl::Status& error);
   void FailCall(uint64_t number, const absl::Status& why);
   void TakeError(uint64_t number, const absl::Status& why);
   bool CheckAgreement(uint64_t number);
@@ -299,6 +301,7 @@ class GroupCore {
   void TakeReport(int node, NodeReport report);
   void Resume(const ResumeOrder& order);
   NodeReport MakeReport() const;
+  bool IsFresh() const;
   void TellErrors();
   void Redeliver();
   bool IsForLater(const GroupHeader& header) const;

@@ -37,7 +37,10 @@ bool GroupCore::Begin() {
     EndAt(CallEnd::kError, absl::AbortedError(absl::StrCat(Title(cursor_), ": ", order.why)));
     return true;
   }
-  if (cursor_ > ended_) calls_[cursor_].spec = order.spec;
+  if (cursor_ > ended_) {
+    calls_[cursor_].spec = order.spec;
+    calls_[cursor_].members = static_cast<int>(order.members);
+  }
   const bool barrier = order.spec.kind == CallKind::kBarrier;
   EndAt(barrier ? CallEnd::kResult : CallEnd::kSent, absl::OkStatus());
   return true;
@@ -92,6 +95,7 @@ bool GroupCore::BeginRun() {
   }
   current_.emplace();
   current_->spec = spec;
+  current_->members = list_.shape.members();
   current_->ranks = ranks;
   current_->plan = PlanFor(spec, cursor_);
   for (const int rank : ranks) {
@@ -120,6 +124,7 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   current_.emplace();
   current_->spec = order.spec;
   current_->adopts = true;
+  current_->members = static_cast<int>(order.members);
   current_->ranks = list_.shape.ranks[self];
   const uint64_t bytes = ResultBytes(order.spec, list_.shape.world, 0);
   current_->plan = std::make_shared<GroupPlan>(
@@ -262,39 +267,40 @@ bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
 void GroupCore::EndCurrent() {
   Current& current = *current_;
   const bool proves = current.plan->proves_all_began && !current.adopts;
-  CallEnd end = CallEnd::kResult;
-  if (cursor_ > ended_) {
-    NodeCall& call = calls_[cursor_];
-    call.spec = current.spec;
-    call.memory = current.memory;
-    call.members = list_.shape.members();
-    bool any = SameForAll(current.spec.kind);
-    for (size_t slot = 0; slot < current.ranks.size(); ++slot) {
-      ResultPlace place{.bytes = ResultBytes(current.spec, list_.shape.world, 0)};
-      if (!current.adopts) {
-        place = ResultOf(*current.plan, list_.shape, current.spec, list_.self, slot);
-      }
-      if (place.memory == StepMemory::kInput) call.input = current.keeps[place.slot];
-      if (place.bytes == 0) continue;
-      any = true;
-      call.results[current.ranks[slot]] = current.run->Bytes(place);
+  NodeCall& call = calls_[cursor_];
+  if (current.adopts && cursor_ <= ended_) return EndAt(call.end, absl::OkStatus());
+  call.spec = current.spec;
+  call.memory = current.memory;
+  call.members = current.members;
+  call.results.clear();
+  bool any = SameForAll(current.spec.kind);
+  for (size_t slot = 0; slot < current.ranks.size(); ++slot) {
+    ResultPlace place{.bytes = ResultBytes(current.spec, list_.shape.world, 0)};
+    if (!current.adopts) {
+      place = ResultOf(*current.plan, list_.shape, current.spec, list_.self, slot);
     }
-    if (!any) end = CallEnd::kSent;
+    if (place.memory == StepMemory::kInput) call.input = current.keeps[place.slot];
+    if (place.bytes == 0) continue;
+    any = true;
+    call.results[current.ranks[slot]] = current.run->Bytes(place);
   }
+  call.end = any ? CallEnd::kResult : CallEnd::kSent;
   const uint64_t number = cursor_;
-  EndAt(end, absl::OkStatus());
+  EndAt(call.end, absl::OkStatus());
   if (proves) Settle(number - 1);
 }
 
-// The call at the cursor ends on this node, unless it has ended here before.
+// The call at the cursor ends on this node. If it has ended here before, this is the end for
+// members that have made it in place of earlier lives.
 void GroupCore::EndAt(CallEnd end, const absl::Status& error) {
   if (cursor_ > ended_) {
     NodeCall& call = calls_[cursor_];
     call.end = end;
     call.error = error;
     ended_ = cursor_;
-    AnswerAll(cursor_, call);
   }
+  const auto call = calls_.find(cursor_);
+  if (call != calls_.end()) AnswerAll(cursor_, call->second, error);
   Leave();
 }
 

@@ -93,14 +93,23 @@ void GroupCore::Report() {
   Send(0, GroupMessage::kReport, 0, EncodeReport(report));
 }
 
+bool GroupCore::IsFresh() const {
+  if (!fresh_) return false;
+  for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
+    if (list_.lives[static_cast<size_t>(rank)] == 0) return false;
+  }
+  return true;
+}
+
 NodeReport GroupCore::MakeReport() const {
   NodeReport report;
-  report.fresh = fresh_;
-  if (fresh_) return report;
+  report.fresh = IsFresh();
+  if (report.fresh) return report;
   report.ended = ended_;
   for (const auto& [number, call] : calls_) {
     if (number <= settled_ || number > ended_ || call.end == CallEnd::kError) continue;
-    if (report.calls.size() < kMaxKeptCalls) report.calls.push_back({number, call.end, call.spec});
+    if (report.calls.size() < kMaxKeptCalls)
+      report.calls.push_back({number, call.end, static_cast<uint32_t>(call.members), call.spec});
   }
   return report;
 }
@@ -128,7 +137,7 @@ void GroupCore::TakeReport(int node, NodeReport report) {
 
 void GroupCore::Resume(const ResumeOrder& order) {
   state_ = State::kRunning;
-  if (fresh_) {
+  if (IsFresh()) {
     ended_ = order.base;
     cursor_ = order.base + 1;
   } else {
@@ -159,8 +168,8 @@ void GroupCore::Resume(const ResumeOrder& order) {
                       list_.lives[static_cast<size_t>(rank)] == member.life &&
                       list_.shape.NodeOf(rank) == list_.self;
     if (!live || member.last.has_value()) continue;
-    member.last = order.base;
-    member.first = order.base + 1;
+    member.last = member.life == 0 ? 0 : order.base;
+    member.first = *member.last + 1;
     effects_.emplace_back(GroupEntered{rank, member.life, member.first});
     std::deque<GroupCallRequest> waiting = std::exchange(member.waiting, {});
     for (GroupCallRequest& request : waiting) Enter(rank, member, std::move(request));
@@ -293,7 +302,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
       PHALANX_ASSIGN_OR_RETURN(const ResumeOrder order,
                                DecodeOrder(payload, static_cast<uint32_t>(list_.shape.nodes())));
       if (peer != 0 || state_ != State::kAgreeing) return absl::OkStatus();
-      if (!fresh_ && (order.ended > ended_ || order.last < ended_)) {
+      if (!IsFresh() && (order.ended > ended_ || order.last < ended_)) {
         return absl::InvalidArgumentError(absl::StrCat("calls after ", order.ended, " up to ",
                                                        order.last, ", but ", ended_,
                                                        " have ended here"));

@@ -60,11 +60,14 @@ GroupList MakeGroupList(const GroupView& view, const NodeKey& self) {
     if (member.state == MemberState::kDied || member.state == MemberState::kLeft) {
       list.ended.push_back(rank);
     }
-    if (!member.live()) continue;
-    for (const uint64_t value :
-         {uint64_t{rank}, member.life, member.node.node, member.node.incarnation}) {
-      list.digest = Mixed(list.digest, value);
+    // With the lives that have ended: a list must not return when a member has come and gone.
+    if (member.state != MemberState::kAbsent) {
+      for (const uint64_t value : {uint64_t{rank}, member.life, uint64_t{member.live()}}) {
+        list.digest = Mixed(list.digest, value);
+      }
     }
+    if (!member.live()) continue;
+    list.digest = Mixed(Mixed(list.digest, member.node.node), member.node.incarnation);
     const auto [at, added] =
         list.index.try_emplace(member.node, static_cast<int>(list.nodes.size()));
     if (added) {

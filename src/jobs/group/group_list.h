@@ -18,7 +18,7 @@
 namespace phalanx::jobs {
 
 struct GroupList {
-  // The same for two lists with the same live members: ranks, lives and nodes.
+  // The same for two lists with the same members, live ones and others: ranks, lives and nodes.
   uint64_t digest = 0;
   JobEpoch epoch;
   GroupShape shape;  // the live members

@@ -19,6 +19,7 @@ const NodeReport::Call* Find(const NodeReport& report, uint64_t number) {
 // What the reports say of one call.
 struct Found {
   std::optional<CallSpec> spec;
+  uint32_t members = 0;
   std::optional<uint32_t> holder;  // the first node with a result
   bool failed = false;
   bool differs = false;
@@ -37,6 +38,7 @@ Found Look(const std::vector<NodeReport>& reports, uint64_t number) {
     if (!found.spec.has_value()) found.spec = call->spec;
     if (call->end == CallEnd::kResult && !found.holder.has_value()) {
       found.holder = static_cast<uint32_t>(node);
+      found.members = call->members;
     }
   }
   return found;
@@ -55,6 +57,7 @@ ResumeOrder::Call Decide(const Found& found) {
   if (found.differs) return Failed("the members' calls differ");
   if (!found.holder.has_value() || DefectActive(Defect::kGroupResultNotAdopted)) return call;
   call.spec = *found.spec;
+  call.members = found.members;
   if (found.spec->kind == CallKind::kReduce || found.spec->kind == CallKind::kBarrier) {
     call.fate = Fate::kEnd;
   } else if (SameForAll(found.spec->kind)) {

@@ -91,6 +91,7 @@ std::string EncodeReport(const NodeReport& report) {
   for (const NodeReport::Call& call : report.calls) {
     out.U64(call.number);
     out.U8(static_cast<uint8_t>(call.end));
+    out.U32(call.members);
     Write(out, call.spec);
   }
   return bytes;
@@ -107,6 +108,7 @@ absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes) {
     call.number = in.U64();
     call.end = ReadEnum<CallEnd>(in, kCallEnds);
     if (call.end != CallEnd::kResult && call.end != CallEnd::kSent) in.Fail("no end of a call");
+    call.members = in.U32();
     call.spec = ReadSpec(in);
     if (!report.calls.empty() && call.number <= report.calls.back().number) {
       in.Fail("calls out of order");
@@ -130,6 +132,7 @@ std::string EncodeOrder(const ResumeOrder& order) {
     out.U32(static_cast<uint32_t>(call.takers.size()));
     for (const uint32_t taker : call.takers) out.U32(taker);
     Write(out, call.spec);
+    out.U32(call.members);
     out.Bytes(absl::string_view(call.why).substr(0, kMaxErrorBytes));
   }
   return bytes;
@@ -157,6 +160,7 @@ absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes)
       call.takers.push_back(taker);
     }
     call.spec = ReadSpec(in);
+    call.members = in.U32();
     call.why = std::string(in.Bytes(kMaxErrorBytes));
   }
   PHALANX_RETURN_IF_ERROR(in.Finish());

@@ -74,13 +74,15 @@ inline constexpr uint8_t kCallEnds = 4;
 
 // What a node says about its calls when the list of members has changed.
 struct NodeReport {
-  // No member of the node was in the group before. The rest is empty then.
+  // No member of the node has taken part before, and none is in its first life: such a member takes
+  // part from the first call on. The rest is empty then.
   bool fresh = true;
   // The calls up to this one have ended here.
   uint64_t ended = 0;
   struct Call {
     uint64_t number = 0;
     CallEnd end = CallEnd::kNone;
+    uint32_t members = 0;  // that took part
     CallSpec spec;
   };
   // Of these, the calls that have not failed and may not be settled, ascending; at most
@@ -108,7 +110,8 @@ struct ResumeOrder {
     Fate fate = Fate::kRun;
     uint32_t holder = 0;
     std::vector<uint32_t> takers;  // ascending
-    CallSpec spec;                 // of kAdopt
+    CallSpec spec;                 // of kAdopt and kEnd
+    uint32_t members = 0;          // that took part
     std::string why;               // of kFail
   };
   // Of the calls from ended + 1 on; at most kMaxKeptCalls.
