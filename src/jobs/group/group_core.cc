@@ -42,7 +42,7 @@ absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, 
         absl::StrCat("rank ", rank, " of ", name_, " has ", member.unanswered, " calls under way"));
   }
   ++member.unanswered;
-  next_tick_ = std::min({next_tick_, request.deadline, now + kAskAfter});
+  agreement_.next_tick = std::min({agreement_.next_tick, request.deadline, now + kAskAfter});
   if (member.last.has_value()) {
     Enter(rank, member, std::move(request));
   } else {
@@ -225,7 +225,7 @@ std::string GroupCore::Waiting(uint64_t number) const {
 }
 
 void GroupCore::AskAgainAt(Instant now) {
-  next_tick_ = Instant::Infinite();
+  agreement_.next_tick = Instant::Infinite();
   Instant deadline = Instant::Infinite();
   bool pending = false;
   for (const auto& [number, call] : calls_) {
@@ -246,7 +246,7 @@ void GroupCore::AskAgainAt(Instant now) {
   // Asks in time before a deadline, so that the error can say who is missing.
   Instant ask = now + kAskAfter;
   if (deadline < ask + kAskAfter) ask = now + std::max((deadline - now) / 2, kLeastAskPause);
-  next_tick_ = std::min(deadline, ask);
+  agreement_.next_tick = std::min(deadline, ask);
 }
 
 GroupStatus GroupCore::status() const {

@@ -54,6 +54,7 @@
 #include "absl/types/span.h"
 #include "src/common/ids/ids.h"
 #include "src/common/time/instant.h"
+#include "src/jobs/group/call_resources.h"
 #include "src/jobs/group/call_run.h"
 #include "src/jobs/group/early_messages.h"
 #include "src/jobs/group/group_call.h"
@@ -70,27 +71,13 @@ inline constexpr size_t kMaxOutstandingCalls = 1024;
 inline constexpr uint64_t kMaxUnreleasedBytes = uint64_t{8} << 20;
 // Payloads up to this size are copied by the link.
 inline constexpr uint64_t kCopiedBytes = 4096;
-// The core asks for memory for a call whose result, or result and scratch, are larger; smaller ones
-// come from a pool of its own.
-inline constexpr uint64_t kOwnResultBytes = 65536;
-inline constexpr uint64_t kOwnMemoryBytes = 262144;
-inline constexpr size_t kMaxPooled = 16;
 // How long a call is under way before this node asks who is missing.
 inline constexpr absl::Duration kAskAfter = absl::Milliseconds(500);
 // The least time between two questions.
 inline constexpr absl::Duration kLeastAskPause = absl::Milliseconds(10);
-inline constexpr size_t kMaxRememberedPlans = 16;
 
 // Chosen by the owner, unique in this core.
 using GroupCallId = uint64_t;
-
-// Memory of one call. The last reference gives it back.
-struct GroupMemory {
-  absl::Span<char> work;
-  absl::Span<char> scratch;
-  // What keeps the bytes, for the owner.
-  std::shared_ptr<void> owner;
-};
 
 struct GroupSend {
   GroupList::Node to = {};
@@ -131,7 +118,7 @@ struct GroupGiveUp {
   NodeKey node;
   absl::Status why;
 };
-// RunMore is to be called in a later turn.
+// Advance is to be called in a later turn.
 struct GroupRunMore {};
 using GroupEffect =
     std::variant<GroupSend, GroupDone, GroupEntered, GroupAllocate, GroupGiveUp, GroupRunMore>;
@@ -177,11 +164,12 @@ class GroupCore {
   // The link to a node was given up: what was under way to it or from it is lost.
   void OnLost(const NodeKey& node, const absl::Status& why);
   void OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory);
-  void RunMore() { Advance(); }
+  // Goes on with the call under way: after a GroupRunMore.
+  void Advance();
 
   // Deadlines, and questions about calls that take long. NextTick may be earlier than needed.
   void Tick(Instant now);
-  Instant NextTick() const { return next_tick_; }
+  Instant NextTick() const { return agreement_.next_tick; }
 
   std::vector<GroupEffect> TakeEffects() { return std::exchange(effects_, {}); }
   GroupStatus status() const;
@@ -233,11 +221,6 @@ class GroupCore {
     std::vector<uint32_t> sent;
     std::vector<uint32_t> arrived;
   };
-  struct Remembered {
-    CallSpec spec;
-    bool acknowledged = false;
-    std::shared_ptr<const GroupPlan> plan;
-  };
   // Of one other node.
   struct Link {
     uint64_t ready = 0;  // the last call for which it has said kReady
@@ -258,6 +241,7 @@ class GroupCore {
     uint64_t missing_call = 0;
     MissingRanks missing;
     uint64_t ticked_at = 0;  // the cursor at the last Tick
+    Instant next_tick = Instant::Infinite();
   };
 
   // ---- calls of members (group_core.cc)
@@ -272,7 +256,6 @@ class GroupCore {
   std::string Waiting(uint64_t number) const;
 
   // ---- the call at the cursor (group_core_calls.cc)
-  void Advance();
   bool AdvanceOne();
   bool Begin();
   bool BeginRun();
@@ -280,9 +263,7 @@ class GroupCore {
   // The ranks of this node whose calls the one at the cursor needs; `all` if they are there.
   std::vector<int> NeededRanks(bool& all) const;
   absl::Status CheckLosses(const CallSpec& spec) const;
-  std::shared_ptr<const GroupPlan> PlanFor(const CallSpec& spec, uint64_t number);
   void Allocate();
-  std::shared_ptr<GroupMemory> OwnMemory(uint64_t work_bytes, uint64_t scratch_bytes);
   void StartRun();
   bool RunCurrent();
   bool SendData(int peer, absl::string_view bytes, bool copy);
@@ -316,7 +297,6 @@ class GroupCore {
   void Send(int peer, GroupMessage kind, uint64_t call, absl::string_view payload = {});
   void SendToOthers(GroupMessage kind, uint64_t call, absl::string_view payload);
   GroupHeader HeaderOf(GroupMessage kind, uint64_t call) const;
-  bool IsCoordinator() const { return list_.self == 0; }
 
   // Constant after construction.
   const NodeKey self_;
@@ -337,14 +317,12 @@ class GroupCore {
   uint64_t ended_ = 0;
   uint64_t settled_ = 0;
   std::optional<Current> current_;
-  uint64_t next_ticket_ = 1;
-  std::deque<Remembered> plans_;
-  std::vector<std::shared_ptr<GroupMemory>> pool_;
+  PlanCache plans_;
+  CallMemoryPool pool_;
 
   EarlyMessages early_;
   std::map<NodeKey, Link> links_;
   Agreement agreement_;
-  Instant next_tick_ = Instant::Infinite();
   std::vector<GroupEffect> effects_;
 };
 

@@ -97,7 +97,9 @@ bool GroupCore::BeginRun() {
   current_->spec = spec;
   current_->members = list_.shape.members();
   current_->ranks = ranks;
-  current_->plan = PlanFor(spec, cursor_);
+  const bool acknowledged =
+      cursor_ % kAcknowledgeEvery == 0 || spec.bytes > kAlwaysAcknowledgedBytes;
+  current_->plan = plans_.Get(list_.shape, spec, list_.self, acknowledged);
   for (const int rank : ranks) {
     const GroupCallRequest& request = call.parts.at(rank).request;
     current_->inputs.push_back(request.input);
@@ -138,49 +140,17 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   return current_.has_value() && current_->run != nullptr;
 }
 
-std::shared_ptr<const GroupPlan> GroupCore::PlanFor(const CallSpec& spec, uint64_t number) {
-  const bool acknowledged =
-      number % kAcknowledgeEvery == 0 || spec.bytes > kAlwaysAcknowledgedBytes;
-  // Only these have another plan then.
-  const bool differs = acknowledged && HasRoot(spec.kind);
-  for (const Remembered& each : plans_) {
-    if (each.acknowledged == differs && each.spec == spec) return each.plan;
-  }
-  if (plans_.size() >= kMaxRememberedPlans) plans_.pop_front();
-  auto plan = std::make_shared<GroupPlan>(MakeGroupPlan(list_.shape, spec, list_.self, differs));
-  plans_.push_back({spec, differs, plan});
-  return plan;
-}
-
 void GroupCore::Allocate() {
   const uint64_t work = current_->plan->work_bytes;
   const uint64_t scratch = current_->plan->scratch_bytes;
-  current_->memory = OwnMemory(work, scratch);
+  current_->memory = pool_.Take(work, scratch);
   if (current_->memory != nullptr) return StartRun();
-  current_->ticket = next_ticket_++;
+  current_->ticket = pool_.NewTicket();
   Instant deadline = Instant::Infinite();
   for (const auto& [rank, part] : calls_[cursor_].parts) {
     if (!part.answered) deadline = std::min(deadline, part.request.deadline);
   }
   effects_.emplace_back(GroupAllocate{current_->ticket, work, scratch, deadline});
-}
-
-// Returns null if the owner of the core has to allocate so much.
-std::shared_ptr<GroupMemory> GroupCore::OwnMemory(uint64_t work_bytes, uint64_t scratch_bytes) {
-  if (work_bytes > kOwnResultBytes || work_bytes + scratch_bytes > kOwnMemoryBytes) return nullptr;
-  std::shared_ptr<GroupMemory> memory;
-  for (const std::shared_ptr<GroupMemory>& each : pool_) {
-    if (each.use_count() == 1) memory = each;
-  }
-  if (memory == nullptr) {
-    memory = std::make_shared<GroupMemory>();
-    memory->owner = std::shared_ptr<char[]>(new char[kOwnMemoryBytes]);
-    if (pool_.size() < kMaxPooled) pool_.push_back(memory);
-  }
-  char* const bytes = static_cast<char*>(memory->owner.get());
-  memory->work = absl::MakeSpan(bytes, work_bytes);
-  memory->scratch = absl::MakeSpan(bytes + work_bytes, scratch_bytes);
-  return memory;
 }
 
 void GroupCore::OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {

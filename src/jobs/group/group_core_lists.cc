@@ -22,16 +22,18 @@ void GroupCore::OnView(const GroupView& view, Instant now) {
   }
   EndMembers();
   current_.reset();
-  plans_.clear();
+  plans_.Clear();
   orders_.clear();
+  const Instant next_tick = agreement_.next_tick;
   agreement_ = Agreement();
+  agreement_.next_tick = next_tick;
   agreement_.reports.resize(list_.nodes.size());
   for (auto& [node, link] : links_) link.ready = 0;
   state_ = list_.absent.empty() && list_.self >= 0 ? State::kIdle : State::kForming;
   early_.Take([&](const EarlyMessages::Message& message) {
     return message.header.list != list_.digest && message.header.epoch <= list_.epoch;
   });
-  if (HasWaiting()) next_tick_ = std::min(next_tick_, now + kAskAfter);
+  if (HasWaiting()) agreement_.next_tick = std::min(agreement_.next_tick, now + kAskAfter);
   Redeliver();
   Advance();
 }
@@ -89,7 +91,7 @@ void GroupCore::Demand() {
 
 void GroupCore::Report() {
   NodeReport report = MakeReport();
-  if (IsCoordinator()) return TakeReport(0, std::move(report));
+  if (list_.self == 0) return TakeReport(0, std::move(report));
   Send(0, GroupMessage::kReport, 0, EncodeReport(report));
 }
 
@@ -249,7 +251,7 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
   } else if ((header.list == list_.digest || mixed) && peer >= 0) {
     Handle(peer, header, payload);
   }
-  if (next_tick_.infinite() && HasWaiting()) next_tick_ = now + kAskAfter;
+  if (agreement_.next_tick.infinite() && HasWaiting()) agreement_.next_tick = now + kAskAfter;
   Advance();
 }
 
@@ -292,7 +294,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     case GroupMessage::kReport: {
       PHALANX_ASSIGN_OR_RETURN(NodeReport report, DecodeReport(payload));
       const bool open = state_ == State::kIdle || state_ == State::kAgreeing;
-      if (IsCoordinator() && open) TakeReport(peer, std::move(report));
+      if (list_.self == 0 && open) TakeReport(peer, std::move(report));
       return absl::OkStatus();
     }
     case GroupMessage::kReportRequest:
@@ -312,7 +314,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     }
     case GroupMessage::kStuck: {
       PHALANX_ASSIGN_OR_RETURN(const MissingRanks missing, DecodeMissing(payload));
-      if (IsCoordinator() && state_ == State::kRunning) OnStuck(peer, header, missing);
+      if (list_.self == 0 && state_ == State::kRunning) OnStuck(peer, header, missing);
       return absl::OkStatus();
     }
     case GroupMessage::kMissing: {
@@ -345,7 +347,7 @@ void GroupCore::Ask() {
   GroupHeader header = HeaderOf(GroupMessage::kStuck, cursor_);
   header.spec = call->second.parts.begin()->second.request.spec;
   const MissingRanks missing = MissingHere(cursor_);
-  if (IsCoordinator()) return OnStuck(0, header, missing);
+  if (list_.self == 0) return OnStuck(0, header, missing);
   effects_.emplace_back(GroupSend{
       .to = list_.nodes[0], .header = EncodeHeader(header), .copied = EncodeMissing(missing)});
 }

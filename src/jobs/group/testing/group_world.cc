@@ -307,7 +307,7 @@ void GroupWorld::StepNode(Node& node) {
     node.grants.erase(node.grants.begin());
     node.core->OnMemory(grant.first, std::move(grant.second));
   } else if (std::exchange(node.run_more, false)) {
-    node.core->RunMore();
+    node.core->Advance();
   } else if (node.core->NextTick() <= now_) {
     node.core->Tick(now_);
   }
