@@ -91,8 +91,8 @@ struct GroupSend {
 struct GroupDone {
   GroupCallId id = 0;
   absl::Status status = {};
-  // Empty if there is none. With `in_input` it is the input of this node's member `root`, which
-  // `input` keeps; otherwise it is in `memory`.
+  // Empty if there is none. With `in_input` it is this member's own input, which `input` keeps;
+  // otherwise it is in `memory`.
   absl::string_view result = {};
   bool in_input = false;
   uint64_t number = 0;

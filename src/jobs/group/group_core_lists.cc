@@ -200,9 +200,13 @@ void GroupCore::Redeliver() {
 
 // Of a list that this node will know, or of a call that it has not begun.
 bool GroupCore::IsForLater(const GroupHeader& header) const {
-  if (header.list != list_.digest) return list_.epoch < header.epoch;
-  const bool of_call = header.kind == GroupMessage::kData || header.kind == GroupMessage::kReady ||
-                       header.kind == GroupMessage::kError;
+  const bool moves = header.kind == GroupMessage::kData || header.kind == GroupMessage::kReady;
+  if (header.list != list_.digest) {
+    // A node hears of the end of its own client first, before the epoch rises. It asks the others
+    // then, but moves no data before they know it, too.
+    return moves ? list_.epoch < header.epoch : list_.epoch <= header.epoch;
+  }
+  const bool of_call = moves || header.kind == GroupMessage::kError;
   if (of_call && state_ != State::kRunning) return true;
   if (header.kind != GroupMessage::kData || header.call < cursor_) return false;
   return header.call > cursor_ || !current_.has_value() || current_->run == nullptr;

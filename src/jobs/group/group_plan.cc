@@ -182,10 +182,18 @@ class Planner {
     }
   }
   // `from`: where the root has the bytes.
-  void SendDown(int root, int width, Range whole, StepMemory from, uint16_t slot) {
+  void SendDown(int root, int width, Range whole, StepMemory from, uint16_t slot,
+                bool take = false) {
     const int v = Below(root);
     fine_ = true;
     for (const Range& piece : Pieces(whole)) {
+      if (take) {
+        Append({.kind = StepKind::kTake,
+                .slot = slot,
+                .at = piece.begin,
+                .from = piece.begin,
+                .bytes = piece.size()});
+      }
       if (v != 0) Receive(Up((v - 1) / width, root), piece);
       for (const int child : Children(v, width)) {
         Send(Up(child, root), piece, v == 0 ? from : StepMemory::kWork, v == 0 ? slot : 0);
@@ -383,10 +391,12 @@ class Planner {
       const std::vector<int>& ranks = shape_.ranks[static_cast<size_t>(node_)];
       const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(spec_.root));
       slot = static_cast<uint16_t>(at - ranks.begin());
-      plan_.result_is_input = true;
-      plan_.root_slot = slot;
+      plan_.result_is_input = ranks.size() == 1;
     }
-    SendDown(root, WidthFor(spec_.bytes), {0, spec_.bytes}, StepMemory::kInput, slot);
+    // Other members of the root's node get the result from work.
+    const bool take = root == node_ && !plan_.result_is_input;
+    SendDown(root, WidthFor(spec_.bytes), {0, spec_.bytes},
+             take ? StepMemory::kWork : StepMemory::kInput, slot, take);
     if (acknowledged) Signal(/*down=*/false, root);
   }
   // Copies this node's inputs to the places of their ranks, and clears those of absent ranks.
@@ -568,7 +578,7 @@ ResultPlace ResultOf(const GroupPlan& plan, const GroupShape& shape, const CallS
     case CallKind::kAllToAll:
       return {StepMemory::kWork, 0, slot * bytes, bytes};
     default:
-      if (plan.result_is_input) return {StepMemory::kInput, plan.root_slot, 0, bytes};
+      if (plan.result_is_input) return {StepMemory::kInput, 0, 0, bytes};
       return {StepMemory::kWork, 0, 0, bytes};
   }
 }

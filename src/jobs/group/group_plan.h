@@ -92,9 +92,8 @@ struct GroupPlan {
   std::vector<uint64_t> sent_bytes;
   uint64_t work_bytes = 0;
   uint64_t scratch_bytes = 0;
-  // The result of a broadcast on its root's node is the root's input.
+  // The result of a broadcast at its root, if that is the only member of its node, is the input.
   bool result_is_input = false;
-  uint16_t root_slot = 0;
   // When this node has taken all steps, every node has begun the call.
   bool proves_all_began = false;
 
