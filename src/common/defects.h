@@ -127,7 +127,14 @@ namespace phalanx {
   X(kGroupErrorNotTold, "group-error-not-told")                     \
   X(kGroupMismatchIgnored, "group-mismatch-ignored")                \
   X(kGroupEndedTakesNoPart, "group-ended-takes-no-part")            \
-  X(kGroupReadyNotAwaited, "group-ready-not-awaited")
+  X(kGroupReadyNotAwaited, "group-ready-not-awaited")               \
+  /* Links between nodes, and messages between members. */          \
+  X(kLinkResumesAtWritten, "link-resumes-at-written")               \
+  X(kLinkCountsLate, "link-counts-late")                            \
+  X(kLinkSessionNotCompared, "link-session-not-compared")           \
+  X(kMessageTwice, "message-twice")                                 \
+  X(kMessageToOlderLife, "message-to-older-life")                   \
+  X(kMessageCreditLost, "message-credit-lost")
 
 enum class Defect {
   kNone,

@@ -98,7 +98,7 @@ uint64_t NodeNumber(absl::string_view name) {
 
 // Destroyed from the top: first the sessions, so that no more messages arrive or leave; then the
 // folds; then the store, which cancels its pulls; then the data plane, whose pushes find that the
-// store that owns their pins is gone.
+// store that owns their pins is gone; then the links, to which the data plane passes connections.
 struct Node::Impl {
   Impl(NodeOptions options, NodeKey key, size_t num_shards)
       : options(std::move(options)), key(key), shard_states(num_shards) {}
@@ -107,6 +107,7 @@ struct Node::Impl {
     reducer.reset();
     store.reset();
     data_plane.reset();
+    links.reset();
   }
 
   absl::Status Start(NodeSeams seams);
@@ -125,6 +126,7 @@ struct Node::Impl {
   std::unique_ptr<object_store::ShardChannel> channel;
   std::unique_ptr<object_store::Store> store;
   std::unique_ptr<collectives::Reducer> reducer;
+  std::unique_ptr<net::NodeLinks> links;
   std::unique_ptr<net::DataPlane> data_plane;
   std::vector<std::unique_ptr<directory::DirectoryClient>> clients;
 };
@@ -185,6 +187,10 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   plane.handshake.cluster_id = options.cluster_id;
   plane.handshake.secret = options.secret;
   if (seams.nonce_bytes) plane.handshake.nonce_bytes = seams.nonce_bytes;
+  net::NodeLinksOptions link_options;
+  link_options.handshake = plane.handshake;
+  link_options.connect_timeout = plane.connect_timeout;
+  links = std::make_unique<net::NodeLinks>(seams.network, seams.control, std::move(link_options));
   PHALANX_ASSIGN_OR_RETURN(
       data_plane, net::DataPlane::Create(
                       seams.network, seams.control, std::move(seams.io), std::move(plane),
@@ -194,6 +200,8 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
                         if (reducer->Serve(request, reply)) return;
                         store->Serve(request, std::move(reply));
                       }));
+  data_plane->SetLinkHandler(
+      [this](net::IncomingLink incoming) { links->Accept(std::move(incoming)); });
   // Listening comes last but before the sessions: the shards get the address with the real port.
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
@@ -251,6 +259,7 @@ Node::~Node() = default;
 
 object_store::Store& Node::store() { return *impl_->store; }
 collectives::Reducer& Node::reducer() { return *impl_->reducer; }
+net::NodeLinks& Node::links() { return *impl_->links; }
 const NodeKey& Node::key() const { return impl_->key; }
 const std::string& Node::name() const { return impl_->options.name; }
 const net::Address& Node::address() const { return impl_->address; }

@@ -5,7 +5,7 @@
 // |    clients ──► Store, Reducer ──NodeMessage──► DirectoryClient × k ──► shards
 // |                 │ ▲ ◄─ShardMessage──
 // |       StartPull ▼ │ Serve
-// |               DataPlane ◄──bytes──► other nodes
+// |        DataPlane, NodeLinks ◄──bytes, messages──► other nodes
 //
 // Thread rule: created, used and destroyed on its control loop.
 #ifndef PHALANX_NODE_NODE_H_
@@ -24,6 +24,7 @@
 #include "src/common/random.h"
 #include "src/common/time/executor.h"
 #include "src/directory/session/directory_client.h"
+#include "src/net/link/node_links.h"
 #include "src/net/plane/data_plane.h"
 #include "src/object_store/store/store.h"
 
@@ -77,6 +78,7 @@ class Node {
 
   object_store::Store& store();
   collectives::Reducer& reducer();
+  net::NodeLinks& links();
   const NodeKey& key() const;
   const std::string& name() const;
   // The address under which peers reach this node.

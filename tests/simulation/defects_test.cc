@@ -92,14 +92,16 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
 // reduce_scenario_test, one costs work but no bytes, one needs a root that becomes ready in the
 // instant in which its version changes, and one two deaths and a Put within one reduction. Two cost
 // time and work but mix no bytes (uneven_broadcast_test, scenario_test), and so does one of
-// reductions (reduce_plan_slow_test).
+// reductions (reduce_plan_slow_test). Groups, links and messages have simulations of their own
+// (group_simulation_test, link_simulation_test, messages_simulation_test).
 std::vector<Defect> DetectableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
     const bool elsewhere =
         defect == Defect::kRestoredSlotGivenAway || defect == Defect::kOldVersionCommitted ||
         defect == Defect::kBytesBelowBeginServed || defect == Defect::kMoveBackAndForth ||
-        defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth;
+        defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth ||
+        (defect >= Defect::kGroupListsMixed && defect <= Defect::kMessageCreditLost);
     if (!elsewhere) defects.push_back(defect);
   }
   return defects;

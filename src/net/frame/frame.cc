@@ -35,7 +35,7 @@ uint8_t KnownFlags(FrameType type) {
 // Relies on FrameType having no gaps.
 bool KnownType(uint8_t type) {
   return type >= static_cast<uint8_t>(FrameType::kOpen) &&
-         type <= static_cast<uint8_t>(FrameType::kWaiting);
+         type <= static_cast<uint8_t>(FrameType::kLink);
 }
 
 absl::Status Malformed(absl::string_view what) {
@@ -134,6 +134,8 @@ absl::string_view FrameTypeName(FrameType type) {
       return "CANCEL";
     case FrameType::kWaiting:
       return "WAITING";
+    case FrameType::kLink:
+      return "LINK";
   }
   return "UNKNOWN";
 }
@@ -279,6 +281,31 @@ absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
   return StarvedPayload{absl::Microseconds(static_cast<int64_t>(micros))};
+}
+
+std::string EncodePayload(const LinkPayload& link) {
+  std::string packed;
+  ByteWriter out(packed);
+  out.U64(link.session);
+  out.U64(link.known_session);
+  out.U64(link.received);
+  out.U64(link.attempt);
+  return packed;
+}
+
+absl::StatusOr<LinkPayload> DecodeLink(absl::string_view payload) {
+  ByteReader in(payload);
+  LinkPayload link;
+  link.session = in.U64();
+  link.known_session = in.U64();
+  link.received = in.U64();
+  link.attempt = in.U64();
+  if (link.session == 0) in.Fail("a link without a session");
+  if (link.attempt == 0) in.Fail("a link without an attempt");
+  if (link.known_session == 0 && link.received != 0) in.Fail("bytes of no session");
+  const absl::Status status = in.Finish();
+  if (!status.ok()) return status;
+  return link;
 }
 
 std::string EncodePayload(const absl::Status& reason) {

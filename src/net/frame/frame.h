@@ -40,6 +40,7 @@ enum class FrameType : uint8_t {
   kAborted = 6,  // sender: rejects or aborts the pull
   kCancel = 7,   // receiver: stop
   kWaiting = 8,  // receiver: alive; answers kStarved
+  kLink = 9,     // dialer: this connection becomes a link
 };
 absl::string_view FrameTypeName(FrameType type);
 
@@ -107,16 +108,32 @@ struct StarvedPayload {
   absl::Duration total;
 };
 
+// The payload of LINK, which turns a connection that has carried no pull into a link between the
+// two nodes (net/link). Each side numbers its state of the pair (its session, never 0) and the
+// connections that it dials (attempts, from 1).
+struct LinkPayload {
+  uint64_t session = 0;
+  // The acceptor's session that the dialer knows; 0 if none.
+  uint64_t known_session = 0;
+  // The bytes of the acceptor's messages that have arrived in this session.
+  uint64_t received = 0;
+  uint64_t attempt = 0;
+
+  friend bool operator==(const LinkPayload&, const LinkPayload&) = default;
+};
+
 // Each decoder returns InvalidArgument if a field is out of its limits, or if bytes are missing or
 // left over.
 std::string EncodePayload(const OpenPayload& open);
 std::string EncodePayload(const AcceptPayload& accept);
 std::string EncodePayload(const StarvedPayload& starved);
+std::string EncodePayload(const LinkPayload& link);
 // Encodes the code and the text, cut to kMaxAbortTextBytes.
 std::string EncodePayload(const absl::Status& reason);
 absl::StatusOr<OpenPayload> DecodeOpen(absl::string_view payload);
 absl::StatusOr<AcceptPayload> DecodeAccept(absl::string_view payload);
 absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload);
+absl::StatusOr<LinkPayload> DecodeLink(absl::string_view payload);
 // Decodes into `reason`. Unknown codes and OK become kUnknown.
 absl::Status DecodeAborted(absl::string_view payload, absl::Status& reason);
 

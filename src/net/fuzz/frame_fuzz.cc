@@ -55,7 +55,9 @@ class Sink : public FrameSink {
     absl::Status reason;
     const bool aborted = DecodeAborted(payload, reason).ok();
     if (aborted) PHALANX_CHECK(!reason.ok(), "a reason is an error");
-    return absl::StrCat(open.ok(), accept.ok(), starved.ok(), aborted);
+    const absl::StatusOr<LinkPayload> link = DecodeLink(payload);
+    if (link.ok()) PHALANX_CHECK(EncodePayload(*link) == payload, "one form");
+    return absl::StrCat(open.ok(), accept.ok(), starved.ok(), aborted, link.ok());
   }
 
   std::vector<char> object_ = std::vector<char>(kObjectBytes);

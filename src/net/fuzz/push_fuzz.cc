@@ -142,6 +142,9 @@ class CountingHost final : public PullSender::Host {
     PHALANX_CHECK(grant.from != nullptr && ++returned <= granted, "a grant comes back once");
   }
   void WentIdle(PullSender&) override { requested.reset(); }
+  void BecameLink(PullSender&, std::unique_ptr<ByteStream> stream, LinkPayload) override {
+    PHALANX_CHECK(stream != nullptr && !std::exchange(closed, true), "a link ends the sender");
+  }
   void SenderClosed(PullSender&) override {
     PHALANX_CHECK(!std::exchange(closed, true), "closed once");
   }

@@ -41,6 +41,7 @@ class ControlSide {
   virtual void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) = 0;
   virtual void OnPushRequested(size_t loop, Pusher::PushId push, const ServeRequest& request) = 0;
   virtual void OnPushEnded(size_t loop, Pusher::PushId push) = 0;
+  virtual void OnLinkRequested(IncomingLink incoming) = 0;
 };
 
 // The state of one I/O loop. Constructed on the control loop and then used only on its own loop.
@@ -61,6 +62,7 @@ class IoLoop final : public Pusher::Listener {
  private:
   void PushRequested(Pusher::PushId push, ServeRequest request) override;
   void PushEnded(Pusher::PushId push, ServeGrant grant) override;
+  void LinkRequested(IncomingLink incoming) override;
   void PullEnded(uint64_t handle, PullOutcome outcome);
 
   // Constant after construction.
@@ -144,6 +146,12 @@ void IoLoop::PushEnded(Pusher::PushId push, ServeGrant grant) {
   });
 }
 
+void IoLoop::LinkRequested(IncomingLink incoming) {
+  control_.Post([side = control_side_, incoming = std::move(incoming)]() mutable {
+    if (const auto control = side.lock()) control->OnLinkRequested(std::move(incoming));
+  });
+}
+
 // The part of the data plane that lives on the control loop.
 class Control final : public ControlSide, public std::enable_shared_from_this<Control> {
  public:
@@ -162,6 +170,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   Executor* LoopOf(uint64_t handle) const;
   void AbortPushes(const ObjectId& object, const Generation& generation,
                    const absl::Status& reason);
+  void SetLinkHandler(DataPlane::LinkHandler handler) { on_link_ = std::move(handler); }
   DataPlaneStats stats() const;
 
  private:
@@ -179,6 +188,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) override;
   void OnPushRequested(size_t loop, Pusher::PushId push, const ServeRequest& request) override;
   void OnPushEnded(size_t loop, Pusher::PushId push) override;
+  void OnLinkRequested(IncomingLink incoming) override;
   void Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
               absl::StatusOr<ServeGrant> answer);
   size_t LoopFor(const NodeKey& peer) const;
@@ -187,6 +197,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   Executor& control_;
   const DataPlaneOptions options_;
   DataPlane::ServeHandler serve_;
+  DataPlane::LinkHandler on_link_;
   const std::shared_ptr<Shared> shared_;
   std::vector<std::shared_ptr<IoLoop>> loops_;
   std::unique_ptr<Listener> listener_;
@@ -342,6 +353,10 @@ void Control::Answer(size_t loop, Pusher::PushId push, const ServeRequest& reque
 
 void Control::OnPushEnded(size_t loop, Pusher::PushId push) { pushes_.erase({loop, push}); }
 
+void Control::OnLinkRequested(IncomingLink incoming) {
+  if (on_link_ != nullptr && !loops_.empty()) on_link_(std::move(incoming));
+}
+
 void Control::AbortPushes(const ObjectId& object, const Generation& generation,
                           const absl::Status& reason) {
   for (const auto& [key, push] : pushes_) {
@@ -419,6 +434,9 @@ class DataPlaneImpl final : public DataPlane {
   void AbortPushes(const ObjectId& object, const Generation& generation,
                    absl::Status reason) override {
     control_->AbortPushes(object, generation, reason);
+  }
+  void SetLinkHandler(LinkHandler handler) override {
+    control_->SetLinkHandler(std::move(handler));
   }
   DataPlaneStats stats() const override { return control_->stats(); }
 

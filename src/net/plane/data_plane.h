@@ -36,6 +36,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
 #include "src/common/time/executor.h"
+#include "src/net/link/incoming_link.h"
 #include "src/net/pull/pull.h"
 #include "src/net/pull/transfer_buffer.h"
 #include "src/net/stream/byte_stream.h"
@@ -132,6 +133,11 @@ class DataPlane {
   // Ends the pushes of a generation that died on this node with Aborted and `reason`.
   virtual void AbortPushes(const ObjectId& object, const Generation& generation,
                            absl::Status reason) = 0;
+
+  // Passes connections that peers have dialed for a link to `handler`, on the control loop. Without
+  // one they are closed.
+  using LinkHandler = absl::AnyInvocable<void(IncomingLink)>;
+  virtual void SetLinkHandler(LinkHandler handler) = 0;
 
   virtual DataPlaneStats stats() const = 0;
 };

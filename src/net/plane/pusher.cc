@@ -56,6 +56,7 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
   }
   // Allowed within the callback of the handshake, which is its last action.
   connection.handshake.reset();
+  connection.node = peer->peer;
   connection.sender =
       std::make_unique<PullSender>(id, executor_, std::move(peer->stream), peer->peer,
                                    options_.sender, limiter_, scratch_, counters_, *this);
@@ -101,6 +102,16 @@ void Pusher::WentIdle(PullSender& sender) {
   const uint64_t id = sender.connection();
   // From here on the budget can drop the connection; the peer dials again if it needs one.
   connections_.at(id).ticket.MarkIdle([this, id] { connections_.erase(id); });
+}
+
+void Pusher::BecameLink(PullSender& sender, std::unique_ptr<ByteStream> stream,
+                        LinkPayload request) {
+  const uint64_t id = sender.connection();
+  std::unique_ptr<DetachedStream> detached = stream->Detach();
+  // The link does not count as a connection of the data plane: it has limits of its own.
+  const NodeKey node = connections_.at(id).node;
+  connections_.erase(id);
+  if (detached != nullptr) listener_.LinkRequested({std::move(detached), node, request});
 }
 
 void Pusher::SenderClosed(PullSender& sender) { connections_.erase(sender.connection()); }

@@ -15,7 +15,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "src/common/ids/ids.h"
 #include "src/common/time/executor.h"
+#include "src/net/link/incoming_link.h"
 #include "src/net/plane/connection_budget.h"
 #include "src/net/pull/data_plane_counters.h"
 #include "src/net/pull/pull.h"
@@ -50,6 +52,8 @@ class Pusher final : public PullSender::Host {
     // Called once for each grant: the push has ended. `grant` must be destroyed on the control
     // loop.
     virtual void PushEnded(PushId push, ServeGrant grant) = 0;
+    // A proven peer wants a link over its connection.
+    virtual void LinkRequested(IncomingLink incoming) = 0;
   };
 
   // REQUIRES: all references outlive the pusher.
@@ -73,11 +77,15 @@ class Pusher final : public PullSender::Host {
     std::string peer;
     std::unique_ptr<StreamHandshake> handshake;
     std::unique_ptr<PullSender> sender;
+    // The node that proved itself.
+    NodeKey node;
   };
 
   void PullRequested(PullSender& sender, uint32_t pull, ServeRequest request) override;
   void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) override;
   void WentIdle(PullSender& sender) override;
+  void BecameLink(PullSender& sender, std::unique_ptr<ByteStream> stream,
+                  LinkPayload request) override;
   void SenderClosed(PullSender& sender) override;
   void Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer);
   void Reject(uint64_t id, const absl::Status& reason);

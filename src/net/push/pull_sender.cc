@@ -53,6 +53,7 @@ void PullSender::Start(absl::string_view rest) {
 void PullSender::Drive() {
   if (state_ == State::kClosed) return;
   absl::Status status = Read();
+  if (status.ok() && link_request_.has_value()) return LeaveToLink();
   if (status.ok()) status = Pump();
   EndTurn(status);
 }
@@ -122,6 +123,8 @@ absl::Status PullSender::ControlFrame(const FrameHeader& header, absl::string_vi
   switch (header.type) {
     case FrameType::kOpen:
       return OnOpen(header, payload);
+    case FrameType::kLink:
+      return OnLink(payload);
     case FrameType::kCancel:
       if (header.pull > request_.pull) return Malformed("CANCEL of a pull that was not opened");
       // The CANCEL crossed the last frame of the pull.
@@ -166,6 +169,22 @@ absl::Status PullSender::OnOpen(const FrameHeader& header, absl::string_view pay
   }
   host_.PullRequested(*this, request_.pull, std::move(request));
   return absl::OkStatus();
+}
+
+absl::Status PullSender::OnLink(absl::string_view payload) {
+  if (request_.pull != 0 || link_request_.has_value()) return Malformed("LINK after other frames");
+  PHALANX_ASSIGN_OR_RETURN(link_request_, DecodeLink(payload));
+  return absl::OkStatus();
+}
+
+void PullSender::LeaveToLink() {
+  // The dialer sends nothing until its request is answered.
+  if (!reader_.between_frames()) return EndTurn(Malformed("bytes behind LINK"));
+  if (timer_ != 0) executor_.Cancel(std::exchange(timer_, 0));
+  state_ = State::kClosed;
+  stream_->OnReadable(nullptr);
+  stream_->OnWritable(nullptr);
+  host_.BecameLink(*this, std::move(stream_), *link_request_);
 }
 
 // The push.

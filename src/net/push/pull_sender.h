@@ -5,6 +5,8 @@
 //        idle ──OPEN──► requested ──granted, ACCEPT──► serving ──► finishing
 //                           └─────refused, CANCEL────────────────────┘
 //
+// A connection whose first frame is LINK leaves the sender instead.
+//
 // While serving, the sender sends the segments of its PushSource as far as its EgressCredit allows.
 // If the source has none, the sender waits for the buffer and sends STARVED as SignsOfLife demands.
 // It holds the grant (and with it the object's pin) until the stream has taken the last byte.
@@ -15,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -59,6 +62,10 @@ class PullSender final : private FrameSink {
     // The last frame of a pull is written, and the next pull can begin. Must not destroy the
     // sender.
     virtual void WentIdle(PullSender& sender) = 0;
+    // The peer has made this connection a link, which is no longer the sender's. The last action of
+    // the sender, which may be destroyed now.
+    virtual void BecameLink(PullSender& sender, std::unique_ptr<ByteStream> stream,
+                            LinkPayload request) = 0;
     // The connection is closed. The last action of the sender, which may be destroyed now.
     virtual void SenderClosed(PullSender& sender) = 0;
   };
@@ -101,6 +108,8 @@ class PullSender final : private FrameSink {
   absl::Status SegmentArrived(const FrameHeader& header, size_t arrived) override;
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override;
   absl::Status OnOpen(const FrameHeader& header, absl::string_view payload);
+  absl::Status OnLink(absl::string_view payload);
+  void LeaveToLink();
 
   void Drive();
   // The same without a read, which usually finds nothing: OnReadable reports the receiver's frames.
@@ -142,6 +151,9 @@ class PullSender final : private FrameSink {
   TimerId timer_ = 0;
   EgressCredit credit_;
   UnsentLimit unsent_limit_;
+
+  // Set by LINK, until the stream leaves at the end of the turn.
+  std::optional<LinkPayload> link_request_;
 
   // The last opened pull. The source is empty unless its grant is held.
   Request request_;

@@ -283,6 +283,7 @@ class GrantingHost final : public PullSender::Host {
   void PullRequested(PullSender&, uint32_t pull, ServeRequest) override { requested = pull; }
   void GrantReturned(PullSender&, uint32_t, ServeGrant) override { ended = true; }
   void WentIdle(PullSender&) override { idle = true; }
+  void BecameLink(PullSender&, std::unique_ptr<ByteStream>, LinkPayload) override {}
   void SenderClosed(PullSender&) override {}
 
   uint32_t requested = 0;

@@ -25,6 +25,19 @@
 
 namespace phalanx::net {
 
+class ByteStream;
+
+// A connection on its way from one executor to another. Destroying it closes the connection. A
+// value in effect: one thread at a time.
+class DetachedStream {
+ public:
+  virtual ~DetachedStream() = default;
+
+  // Returns the stream, which belongs to `executor` from now on; or Unavailable, and the connection
+  // is closed. Called at most once, on `executor`.
+  virtual absl::StatusOr<std::unique_ptr<ByteStream>> Attach(Executor& executor) = 0;
+};
+
 class ByteStream {
  public:
   // Destroying a stream closes it.
@@ -61,6 +74,11 @@ class ByteStream {
   // Idempotent. After Close no callback of this stream runs, and Read and Write return Unavailable.
   // The peer reads the written bytes and then end of file.
   virtual void Close() = 0;
+
+  // Gives the connection up without closing it, with the bytes that were not read, so that another
+  // executor of the same network can take it. This stream is as after Close. Returns null, and
+  // changes nothing, if the implementation has no such connections (fakes of tests).
+  virtual std::unique_ptr<DetachedStream> Detach() { return nullptr; }
 };
 
 // The destructor stops listening.

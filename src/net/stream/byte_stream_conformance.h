@@ -455,6 +455,57 @@ TEST_P(ByteStreamConformance, ACallbackCanDestroyItsStream) {
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
 }
 
+TEST_P(ByteStreamConformance, ADetachedStreamGoesOnAfterItsUnreadBytes) {
+  constexpr size_t kSize = 1 << 20;
+  const auto up = std::make_shared<const std::string>(Pattern(kSize, 1));
+  const auto down = std::make_shared<const std::string>(Pattern(kSize, 2));
+  int calls = 0;
+  harness_->Run([&](Done done) {
+    Connect([&, done] {
+      const auto finished = After(3, done);
+      WriteAll(client_, up, finished);
+      ReadUntil(client_, kSize, finished);
+      OnServer([&, finished] {
+        // Arrived bytes wait in the stream, whose callbacks end with it.
+        ReadUntil(server_, 1000, [&, finished] {
+          server_.stream->OnReadable([&] { ++calls; });
+          server_.stream->OnWritable([&] { ++calls; });
+          std::shared_ptr<DetachedStream> detached = server_.stream->Detach();
+          ASSERT_NE(detached, nullptr);
+          calls = 0;
+          EXPECT_THAT(server_.stream->Read({}), testing::StatusIs(absl::StatusCode::kUnavailable));
+          EXPECT_THAT(WriteSome(*server_.stream, "x"),
+                      testing::StatusIs(absl::StatusCode::kUnavailable));
+          server_.stream.reset();
+          OnServer([&, detached, finished] {
+            auto stream = detached->Attach(*server_.executor);
+            PHALANX_ASSERT_OK(stream);
+            server_.stream = *std::move(stream);
+            WriteAll(server_, down, [] {});
+            ReadUntil(server_, kSize, finished);
+          });
+        });
+      });
+    });
+  });
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(server_.received == *up);
+  EXPECT_TRUE(client_.received == *down);
+}
+
+TEST_P(ByteStreamConformance, DestroyingADetachedStreamClosesTheConnection) {
+  harness_->Run([&](Done done) {
+    Connect([&, done] {
+      OnServer([this] {
+        server_.stream->Detach().reset();
+        server_.stream.reset();
+      });
+      ReadUntil(client_, 1, done);
+    });
+  });
+  EXPECT_FALSE(client_.status.ok());
+}
+
 TEST_P(ByteStreamConformance, NamesItsPeerAndHasNoNegativeRoundTrip) {
   harness_->Run([&](Done done) {
     Connect([&, done] {

@@ -77,12 +77,6 @@ bool IsOfOneConnection(int error) {
 
 }  // namespace
 
-EventLoop& LoopOf(Executor& executor) {
-  auto* loop = dynamic_cast<EventLoop*>(&executor);
-  PHALANX_CHECK(loop != nullptr, "sockets need an EventLoop");
-  return *loop;
-}
-
 absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Make(EventLoop& loop,
                                                                const SocketAddress& on,
                                                                absl::AnyInvocable<Executor&()> pick,

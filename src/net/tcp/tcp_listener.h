@@ -47,9 +47,6 @@ class TcpListener final : public Listener {
   TimerId pause_ = 0;
 };
 
-// Returns `executor` as an EventLoop. REQUIRES: it is one.
-EventLoop& LoopOf(Executor& executor);
-
 }  // namespace phalanx::net
 
 #endif  // PHALANX_NET_TCP_TCP_LISTENER_H_

@@ -7,6 +7,7 @@
 #include "src/net/stream/address.h"
 #include "src/net/tcp/tcp_dial.h"
 #include "src/net/tcp/tcp_listener.h"
+#include "src/net/tcp/tcp_stream.h"
 
 namespace phalanx::net {
 

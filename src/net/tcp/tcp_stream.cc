@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/check.h"
 
 namespace phalanx::net {
 namespace {
@@ -60,7 +61,28 @@ void CloseWhenConfirmed(EventLoop& loop, UniqueFd fd, Instant deadline, absl::Du
   });
 }
 
+class DetachedTcpStream final : public DetachedStream {
+ public:
+  DetachedTcpStream(UniqueFd fd, std::string peer) : fd_(std::move(fd)), peer_(std::move(peer)) {}
+
+  absl::StatusOr<std::unique_ptr<ByteStream>> Attach(Executor& executor) override {
+    auto stream = TcpStream::Make(LoopOf(executor), std::move(fd_), std::move(peer_));
+    if (!stream.ok()) return stream.status();
+    return *std::move(stream);
+  }
+
+ private:
+  UniqueFd fd_;
+  std::string peer_;
+};
+
 }  // namespace
+
+EventLoop& LoopOf(Executor& executor) {
+  auto* loop = dynamic_cast<EventLoop*>(&executor);
+  PHALANX_CHECK(loop != nullptr, "sockets need an EventLoop");
+  return *loop;
+}
 
 absl::StatusOr<std::unique_ptr<TcpStream>> TcpStream::Make(EventLoop& loop, UniqueFd fd,
                                                            std::string peer) {
@@ -151,6 +173,10 @@ void TcpStream::Close() {
 UniqueFd TcpStream::Release() {
   watcher_.reset();
   return std::move(fd_);
+}
+
+std::unique_ptr<DetachedStream> TcpStream::Detach() {
+  return std::make_unique<DetachedTcpStream>(Release(), peer_);
 }
 
 absl::Status TcpStream::Broken(int error) const {

@@ -35,6 +35,7 @@ class TcpStream final : public ByteStream {
   absl::Duration RoundTrip() const override;
   std::string peer() const override { return peer_; }
   void Close() override;
+  std::unique_ptr<DetachedStream> Detach() override;
 
   // Releases the socket to the caller, with its unread bytes. The stream is closed, but the
   // connection stays open.
@@ -50,6 +51,9 @@ class TcpStream final : public ByteStream {
   UniqueFd fd_;
   std::unique_ptr<FdWatcher> watcher_;
 };
+
+// Returns `executor` as an EventLoop. REQUIRES: it is one.
+EventLoop& LoopOf(Executor& executor);
 
 }  // namespace phalanx::net
 

@@ -8,38 +8,13 @@
 #include "src/common/check.h"
 #include "src/common/status_macros.h"
 #include "src/net/stream/address.h"
+#include "src/sim/seams/byte_queue.h"
 
 namespace phalanx::sim {
 namespace {
 
 constexpr uint16_t kFirstEphemeralPort = 40000;
 constexpr uint64_t kLongestTrickle = 300;
-
-// A queue of bytes: appended at the back, taken from the front.
-class ByteQueue {
- public:
-  size_t size() const { return bytes_.size() - head_; }
-  bool empty() const { return size() == 0; }
-  void Append(absl::string_view bytes) { bytes_.append(bytes.data(), bytes.size()); }
-  std::string Take(size_t size) {
-    std::string taken = bytes_.substr(head_, size);
-    head_ += size;
-    // Compacts when half of the bytes are gone, so each byte moves once on average.
-    if (head_ * 2 > bytes_.size()) {
-      bytes_.erase(0, head_);
-      head_ = 0;
-    }
-    return taken;
-  }
-  void Clear() {
-    bytes_.clear();
-    head_ = 0;
-  }
-
- private:
-  std::string bytes_;
-  size_t head_ = 0;
-};
 
 size_t TotalSize(absl::Span<const iovec> buffers) {
   size_t total = 0;
@@ -143,7 +118,7 @@ class SimByteStream final : public net::ByteStream {
     CheckThread();
     auto& pipe = connection_->pipes[1 - side_];
     // The errors come before the bytes, as a kernel drops received bytes after a reset.
-    if (!end().open) return Broken("is closed");
+    if (!open()) return Broken("is closed");
     if (end().read_broken) return Broken("was reset");
     if (pipe.arrived.empty() && pipe.end_arrived) {
       return absl::OutOfRangeError(absl::StrCat("end of file from ", peer()));
@@ -164,7 +139,7 @@ class SimByteStream final : public net::ByteStream {
   absl::StatusOr<size_t> Write(absl::Span<const iovec> from) override {
     CheckThread();
     auto& pipe = connection_->pipes[side_];
-    if (!end().open) return Broken("is closed");
+    if (!open()) return Broken("is closed");
     if (end().write_broken) return Broken("was reset");
     // A short write still makes the sender wait for OnWritable.
     if (pipe.unsent.size() >= pipe.unsent_limit) return 0;
@@ -190,6 +165,7 @@ class SimByteStream final : public net::ByteStream {
 
   void SetUnsentLimit(size_t bytes) override {
     CheckThread();
+    if (!open()) return;
     connection_->pipes[side_].unsent_limit =
         std::clamp<size_t>(bytes, 1, fabric_.options_.send_buffer_bytes);
   }
@@ -203,12 +179,15 @@ class SimByteStream final : public net::ByteStream {
   std::string peer() const override { return end().peer; }
 
   void Close() override {
-    if (!end().open) return;
+    if (!open()) return;
     CheckThread();
     fabric_.CloseEnd(connection_, side_);
   }
 
+  std::unique_ptr<net::DetachedStream> Detach() override;
+
  private:
+  bool open() const { return end().open && !detached_; }
   SimFabric::Connection::End& end() const { return connection_->ends[side_]; }
 
   absl::Status Broken(absl::string_view what) const {
@@ -217,14 +196,14 @@ class SimByteStream final : public net::ByteStream {
 
   // Between tasks the test itself can act for a process.
   void CheckThread() const {
-    PHALANX_CHECK(fabric_.scheduler_.running() == nullptr || end().executor == nullptr ||
-                      end().executor->InLoop(),
+    PHALANX_CHECK(fabric_.scheduler_.running() == nullptr || detached_ ||
+                      end().executor == nullptr || end().executor->InLoop(),
                   "a stream is used on its own executor");
   }
 
   void Arm(int readable, Task ready) {
     CheckThread();
-    if (!end().open) return;
+    if (!open()) return;
     // The old callback is destroyed last: it can own the stream.
     std::swap(end().callback[readable], ready);
     fabric_.Notify(connection_, side_, readable != 0);
@@ -233,8 +212,39 @@ class SimByteStream final : public net::ByteStream {
   SimFabric& fabric_;
   const SimFabric::ConnectionPtr connection_;
   const int side_;
+  bool detached_ = false;
   int trickle_[2] = {0, 0};  // [0] writing, [1] reading
 };
+
+class DetachedSimStream final : public net::DetachedStream {
+ public:
+  DetachedSimStream(SimFabric& fabric, SimFabric::ConnectionPtr connection, int side)
+      : fabric_(fabric), connection_(std::move(connection)), side_(side) {}
+  ~DetachedSimStream() override {
+    if (connection_ != nullptr) fabric_.CloseEnd(connection_, side_);
+  }
+
+  absl::StatusOr<std::unique_ptr<net::ByteStream>> Attach(Executor& executor) override {
+    SimFabric::Connection::End& end = connection_->ends[side_];
+    if (!end.open) return absl::UnavailableError("the process of the stream has ended");
+    end.executor = &executor;
+    return std::make_unique<SimByteStream>(fabric_, std::exchange(connection_, nullptr), side_);
+  }
+
+ private:
+  SimFabric& fabric_;
+  SimFabric::ConnectionPtr connection_;
+  const int side_;
+};
+
+std::unique_ptr<net::DetachedStream> SimByteStream::Detach() {
+  CheckThread();
+  Arm(0, nullptr);
+  Arm(1, nullptr);
+  detached_ = true;
+  end().executor = nullptr;
+  return std::make_unique<DetachedSimStream>(fabric_, connection_, side_);
+}
 
 class SimListener final : public net::Listener {
  public:
@@ -614,9 +624,11 @@ void SimFabric::Notify(const ConnectionPtr& connection, int side, bool readable)
   }
   // One notification at a time, and readiness is checked again when the task runs.
   end.notified[readable] = true;
-  end.executor->Post([connection, side, readable, ready] {
+  end.executor->Post([this, connection, side, readable, ready, executor = end.executor] {
     Connection::End& end = connection->ends[side];
     end.notified[readable] = false;
+    // The stream has moved to another executor meanwhile.
+    if (end.executor != executor) return Notify(connection, side, readable);
     if (end.callback[readable] == nullptr || !ready(*connection, side)) return;
     // The callback can arm itself again, so it is taken out before the call.
     const auto callback = std::make_unique<Task>(std::exchange(end.callback[readable], nullptr));

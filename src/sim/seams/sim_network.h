@@ -118,6 +118,7 @@ class SimFabric {
  private:
   friend class SimNetwork;
   friend class SimByteStream;
+  friend class DetachedSimStream;
   friend class SimListener;
   using HostPair = std::pair<std::string, std::string>;
   struct Connection;
