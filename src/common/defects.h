@@ -137,6 +137,17 @@ namespace phalanx {
   X(kFencedMemberRevived, "fenced-member-revived")                  \
   X(kReplacedLifeContinues, "replaced-life-continues")              \
   X(kMemberForgottenAtRestart, "member-forgotten-at-restart")       \
+  /* Groups: collectives of the members of a job. */                \
+  X(kGroupListsMixed, "group-lists-mixed")                          \
+  X(kGroupResultNotAdopted, "group-result-not-adopted")             \
+  X(kGroupResultFreedEarly, "group-result-freed-early")             \
+  X(kGroupLostMemberCounted, "group-lost-member-counted")           \
+  X(kGroupOlderLifeUsed, "group-older-life-used")                   \
+  X(kGroupBaseOneLate, "group-base-one-late")                       \
+  X(kGroupErrorNotTold, "group-error-not-told")                     \
+  X(kGroupMismatchIgnored, "group-mismatch-ignored")                \
+  X(kGroupEndedTakesNoPart, "group-ended-takes-no-part")            \
+  X(kGroupReadyNotAwaited, "group-ready-not-awaited")               \
   /* Links between nodes, and messages between members. */          \
   X(kLinkResumesAtWritten, "link-resumes-at-written")               \
   X(kLinkCountsLate, "link-counts-late")                            \

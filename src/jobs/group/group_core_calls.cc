@@ -1,0 +1,319 @@
+// GroupCore: the call at the cursor, from its beginning to its end.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+#include "src/jobs/group/group_core.h"
+
+namespace phalanx::jobs {
+
+void GroupCore::Advance() {
+  while (state_ == State::kRunning && AdvanceOne()) {
+  }
+  if (state_ == State::kIdle && HasWaiting()) Demand();
+}
+
+// Returns whether another step can follow.
+bool GroupCore::AdvanceOne() {
+  const auto error = errors_.find(cursor_);
+  if (error != errors_.end()) {
+    EndAt(CallEnd::kError, absl::Status(error->second));
+    return true;
+  }
+  if (!current_.has_value()) return Begin();
+  if (current_->run == nullptr) return false;
+  return RunCurrent();
+}
+
+bool GroupCore::Begin() {
+  const auto found = orders_.find(cursor_);
+  if (found == orders_.end() || found->second.fate == Fate::kRun) return BeginRun();
+  const ResumeOrder::Call& order = found->second;
+  if (order.fate == Fate::kAdopt) return BeginAdoption(order);
+  if (order.fate == Fate::kFail) {
+    EndAt(CallEnd::kError, absl::AbortedError(absl::StrCat(Title(cursor_), ": ", order.why)));
+    return true;
+  }
+  if (cursor_ > ended_) {
+    calls_[cursor_].spec = order.spec;
+    calls_[cursor_].members = static_cast<int>(order.members);
+  }
+  const bool barrier = order.spec.kind == CallKind::kBarrier;
+  EndAt(barrier ? CallEnd::kResult : CallEnd::kSent, absl::OkStatus());
+  return true;
+}
+
+std::vector<int> GroupCore::NeededRanks(bool& all) const {
+  all = true;
+  std::vector<int> ranks;
+  const auto call = calls_.find(cursor_);
+  for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
+    ranks.push_back(rank);
+    if (call == calls_.end()) {
+      all = false;
+      continue;
+    }
+    const auto part = call->second.parts.find(rank);
+    const bool old = part != call->second.parts.end() &&
+                     part->second.life != list_.lives[static_cast<size_t>(rank)] &&
+                     !DefectActive(Defect::kGroupOlderLifeUsed);
+    if (part == call->second.parts.end() || old) all = false;
+  }
+  return ranks;
+}
+
+absl::Status GroupCore::CheckLosses(const CallSpec& spec) const {
+  if (list_.ended.empty()) return absl::OkStatus();
+  if (spec.on_loss == OnLoss::kExclude) {
+    if (!HasRoot(spec.kind) || list_.shape.NodeOf(static_cast<int>(spec.root)) >= 0) {
+      return absl::OkStatus();
+    }
+    return absl::UnavailableError(
+        absl::StrCat(Title(cursor_), ": the root, ", list_.Name({spec.root}), ", has ended"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat(Title(cursor_), ": ", list_.Name(list_.ended), " has ended"));
+}
+
+bool GroupCore::BeginRun() {
+  bool all = false;
+  const std::vector<int> ranks = NeededRanks(all);
+  if (!all) return false;
+  NodeCall& call = calls_[cursor_];
+  const CallSpec spec = call.parts.at(ranks.front()).request.spec;
+  if (!list_.ended.empty() && spec.on_loss == OnLoss::kWait) return false;
+  if (const absl::Status lost = CheckLosses(spec); !lost.ok()) {
+    EndAt(CallEnd::kError, lost);
+    return true;
+  }
+  if (DefectActive(Defect::kGroupEndedTakesNoPart) && cursor_ <= ended_) {
+    Leave();
+    return true;
+  }
+  current_.emplace();
+  current_->spec = spec;
+  current_->members = list_.shape.members();
+  current_->ranks = ranks;
+  const bool acknowledged =
+      cursor_ % kAcknowledgeEvery == 0 || spec.bytes > kAlwaysAcknowledgedBytes;
+  current_->plan = plans_.Get(list_.shape, spec, list_.self, acknowledged);
+  for (const int rank : ranks) {
+    const GroupCallRequest& request = call.parts.at(rank).request;
+    current_->inputs.push_back(request.input);
+    current_->keeps.push_back(request.keep);
+  }
+  Allocate();
+  return current_.has_value() && current_->run != nullptr;
+}
+
+bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
+  const auto self = static_cast<uint32_t>(list_.self);
+  const bool takes = std::binary_search(order.takers.begin(), order.takers.end(), self);
+  if (order.holder != self && !(takes && cursor_ > ended_)) {
+    EndAt(CallEnd::kError, absl::InternalError("the result of another node was not ordered"));
+    return true;
+  }
+  const absl::Status checked = CheckCall(order.spec, list_.shape.world);
+  const bool holds = order.holder == self && cursor_ <= ended_ && !calls_[cursor_].results.empty();
+  if (!checked.ok() || (order.holder == self && !holds)) {
+    errors_[cursor_] = absl::InternalError(absl::StrCat(Title(cursor_), ": no result to adopt"));
+    TellErrors();
+    return true;
+  }
+  current_.emplace();
+  current_->spec = order.spec;
+  current_->adopts = true;
+  current_->members = static_cast<int>(order.members);
+  current_->ranks = list_.shape.ranks[self];
+  const uint64_t bytes = ResultBytes(order.spec, list_.shape.world, 0);
+  current_->plan = std::make_shared<GroupPlan>(
+      MakeAdoptionPlan(list_.shape.nodes(), list_.self, order.holder, order.takers, bytes));
+  if (holds) {
+    NodeCall& call = calls_[cursor_];
+    current_->inputs.push_back(call.results.begin()->second);
+    current_->keeps = {call.memory, call.input};
+  }
+  Allocate();
+  return current_.has_value() && current_->run != nullptr;
+}
+
+void GroupCore::Allocate() {
+  const uint64_t work = current_->plan->work_bytes;
+  const uint64_t scratch = current_->plan->scratch_bytes;
+  current_->memory = pool_.Take(work, scratch);
+  if (current_->memory != nullptr) return StartRun();
+  current_->ticket = pool_.NewTicket();
+  Instant deadline = Instant::Infinite();
+  for (const auto& [rank, part] : calls_[cursor_].parts) {
+    if (!part.answered) deadline = std::min(deadline, part.request.deadline);
+  }
+  effects_.emplace_back(GroupAllocate{current_->ticket, work, scratch, deadline});
+}
+
+void GroupCore::OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
+  if (!current_.has_value() || current_->ticket != ticket || current_->run != nullptr) return;
+  if (!memory.ok()) {
+    FailCall(cursor_,
+             absl::Status(memory.status().code(),
+                          absl::StrCat(Title(cursor_), ": the node of rank ",
+                                       current_->ranks.front(), ": ", memory.status().message())));
+  } else {
+    current_->memory = *std::move(memory);
+    StartRun();
+  }
+  Advance();
+}
+
+void GroupCore::StartRun() {
+  Current& current = *current_;
+  const auto nodes = static_cast<size_t>(list_.shape.nodes());
+  current.sent_bytes.assign(nodes, 0);
+  current.sent.assign(nodes, 0);
+  current.arrived.assign(nodes, 0);
+  const bool counts_lost = DefectActive(Defect::kGroupLostMemberCounted);
+  current.keep = std::make_shared<
+      std::pair<std::vector<std::shared_ptr<const void>>, std::shared_ptr<const GroupMemory>>>(
+      current.keeps, current.memory);
+  const int planned = counts_lost ? list_.shape.world : list_.shape.members();
+  current.run = std::make_unique<CallRun>(
+      current.plan, current.spec,
+      CallMemory{current.inputs, current.memory->work, current.memory->scratch}, planned);
+  for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
+    if (current.plan->ReceivedBytes(peer) > kEagerBytes) {
+      Send(peer, GroupMessage::kReady, cursor_);
+    }
+  }
+  const auto wanted = [&](const EarlyMessages::Message& message) {
+    return message.header.call == cursor_ && message.header.list == list_.digest &&
+           message.header.kind == GroupMessage::kData;
+  };
+  if (early_.empty()) return;
+  for (const EarlyMessages::Message& message : early_.Take(wanted)) {
+    const int peer = list_.IndexOf(message.from);
+    if (peer >= 0) OnData(peer, message.header, message.payload);
+  }
+}
+
+bool GroupCore::RunCurrent() {
+  const CallRun::State state = current_->run->Run(
+      [this](int peer, absl::string_view bytes, bool copy) { return SendData(peer, bytes, copy); });
+  if (state == CallRun::State::kMore) effects_.emplace_back(GroupRunMore{});
+  if (state != CallRun::State::kDone) return false;
+  EndCurrent();
+  return true;
+}
+
+bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
+  Current& current = *current_;
+  const auto at = static_cast<size_t>(peer);
+  Link& link = links_[list_.nodes[at].key];
+  const bool eager = current.sent_bytes[at] + bytes.size() <= kEagerBytes;
+  const bool ready = link.ready >= cursor_ || DefectActive(Defect::kGroupReadyNotAwaited);
+  if (!eager && !ready) return false;
+  const bool copied = copy || bytes.size() <= kCopiedBytes;
+  if (!copied && link.unreleased > 0 && link.unreleased + bytes.size() > kMaxUnreleasedBytes) {
+    return false;
+  }
+  GroupHeader header = HeaderOf(GroupMessage::kData, cursor_);
+  header.index = current.sent[at];
+  header.spec = current.spec;
+  GroupSend send{.to = list_.nodes[at], .header = EncodeHeader(header)};
+  if (copied) {
+    send.copied = std::string(bytes);
+  } else {
+    send.payload = bytes;
+    send.keep = current.keep;
+    link.unreleased += bytes.size();
+  }
+  current.sent_bytes[at] += bytes.size();
+  ++current.sent[at];
+  effects_.emplace_back(std::move(send));
+  return true;
+}
+
+void GroupCore::EndCurrent() {
+  Current& current = *current_;
+  const bool proves = current.plan->proves_all_began && !current.adopts;
+  NodeCall& call = calls_[cursor_];
+  if (current.adopts && cursor_ <= ended_) return EndAt(call.end, absl::OkStatus());
+  call.spec = current.spec;
+  call.memory = current.memory;
+  call.members = current.members;
+  call.results.clear();
+  bool any = SameForAll(current.spec.kind);
+  for (size_t slot = 0; slot < current.ranks.size(); ++slot) {
+    ResultPlace place{.bytes = ResultBytes(current.spec, list_.shape.world, 0)};
+    if (!current.adopts) {
+      place = ResultOf(*current.plan, list_.shape, current.spec, list_.self, slot);
+    }
+    if (place.memory == StepMemory::kInput) call.input = current.keeps[place.slot];
+    if (place.bytes == 0) continue;
+    any = true;
+    call.results[current.ranks[slot]] = current.run->Bytes(place);
+  }
+  call.end = any ? CallEnd::kResult : CallEnd::kSent;
+  const uint64_t number = cursor_;
+  EndAt(call.end, absl::OkStatus());
+  if (proves) Settle(number - 1);
+}
+
+// The call at the cursor ends on this node. If it has ended here before, this is the end for
+// members that have made it in place of earlier lives.
+void GroupCore::EndAt(CallEnd end, const absl::Status& error) {
+  if (cursor_ > ended_) {
+    NodeCall& call = calls_[cursor_];
+    call.end = end;
+    call.error = error;
+    ended_ = cursor_;
+  }
+  const auto call = calls_.find(cursor_);
+  if (call != calls_.end()) AnswerAll(cursor_, call->second, error);
+  Leave();
+}
+
+void GroupCore::Leave() {
+  current_.reset();
+  orders_.erase(cursor_);
+  errors_.erase(cursor_);
+  ++cursor_;
+  Settle(settled_);
+}
+
+// The calls up to `number` have ended on all nodes. Forgets calls that no one needs.
+void GroupCore::Settle(uint64_t number) {
+  settled_ = std::max(settled_, std::min(number, ended_));
+  const uint64_t needless = DefectActive(Defect::kGroupResultFreedEarly) ? ended_ : settled_;
+  for (auto at = calls_.begin(); at != calls_.end() && at->first < cursor_;) {
+    const bool kept = at->first > needless && at->second.end != CallEnd::kError;
+    bool due = false;
+    for (const auto& [rank, member] : members_) {
+      due |= member.last.has_value() && *member.last < at->first && member.first <= at->first;
+    }
+    at = kept || due ? std::next(at) : calls_.erase(at);
+  }
+}
+
+void GroupCore::OnData(int peer, const GroupHeader& header, absl::string_view payload) {
+  const auto at = static_cast<size_t>(peer);
+  const NodeKey& node = list_.nodes[at].key;
+  if (!(header.spec == current_->spec) && !DefectActive(Defect::kGroupMismatchIgnored)) {
+    return FailCall(
+        cursor_, absl::InvalidArgumentError(absl::StrCat(
+                     Title(cursor_), " differs: rank ", current_->ranks.front(), " calls ",
+                     current_->spec.ToString(), ", rank ", list_.shape.ranks[at].front(), " calls ",
+                     header.spec.ToString())));
+  }
+  absl::Status taken = absl::FailedPreconditionError(
+      absl::StrCat("message ", header.index, " came instead of ", current_->arrived[at]));
+  if (header.index == current_->arrived[at]) taken = current_->run->Arrived(peer, payload);
+  ++current_->arrived[at];
+  if (taken.ok()) return;
+  const absl::Status why(taken.code(), absl::StrCat(Title(cursor_), ": ", taken.message()));
+  effects_.emplace_back(GroupGiveUp{node, why});
+  FailCall(cursor_, why);
+}
+
+}  // namespace phalanx::jobs

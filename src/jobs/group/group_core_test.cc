@@ -1,0 +1,257 @@
+// What a group does in single cases: errors and whom they name, and memory. The simulation has the
+// rest.
+#include "src/jobs/group/group_core.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+
+namespace phalanx::jobs {
+namespace {
+
+// A member on each of some nodes, and a network without delay.
+class Group {
+ public:
+  explicit Group(int world) {
+    view_.epoch = {1, 1};
+    view_.world = world;
+    for (int rank = 0; rank < world; ++rank) {
+      Member& member = view_.members.emplace_back();
+      member.rank = rank;
+      member.task = absl::StrCat("worker", rank);
+      member.state = MemberState::kLive;
+      member.node = {static_cast<uint64_t>(rank + 1), 1};
+      cores_.push_back(std::make_unique<GroupCore>(member.node, 7, "train/worker"));
+      cores_.back()->AddMember(rank, 0);
+    }
+  }
+  void Form() {
+    for (auto& core : cores_) core->OnView(view_, now_);
+    Deliver();
+  }
+  void Form(int rank) {
+    core(rank).OnView(view_, now_);
+    Deliver();
+  }
+  void Die(int rank) {
+    view_.members[static_cast<size_t>(rank)].state = MemberState::kDied;
+    ++view_.epoch.counter;
+    cores_[static_cast<size_t>(rank)].reset();
+    for (auto& core : cores_) {
+      if (core != nullptr) core->OnView(view_, now_);
+    }
+    Deliver();
+  }
+  // Returns the call's id.
+  GroupCallId Call(int rank, CallSpec spec, absl::Duration timeout = absl::InfiniteDuration()) {
+    GroupCallRequest request{.id = next_id_++, .spec = spec, .deadline = now_ + timeout};
+    auto input = std::make_shared<std::string>(InputBytes(spec, view_.world, rank), '\1');
+    request.input = *input;
+    request.keep = input;
+    const GroupCallId id = request.id;
+    EXPECT_THAT(core(rank).Call(rank, 0, std::move(request), now_), testing::IsOk());
+    Deliver();
+    return id;
+  }
+  void Pass(absl::Duration time) {
+    const Instant until = now_ + time;
+    while (now_ < until) {
+      now_ = now_ + absl::Milliseconds(10);
+      for (auto& core : cores_) {
+        if (core != nullptr && core->NextTick() <= now_) core->Tick(now_);
+      }
+      Deliver();
+    }
+  }
+  bool ended(GroupCallId id) const { return done_.contains(id); }
+  const absl::Status& status(GroupCallId id) const { return done_.at(id).status; }
+  const GroupDone& done(GroupCallId id) const { return done_.at(id); }
+  GroupCore& core(int rank) { return *cores_[static_cast<size_t>(rank)]; }
+  uint64_t messages() const { return messages_; }
+
+ private:
+  void Deliver() {
+    bool any = true;
+    while (any) {
+      any = false;
+      for (size_t i = 0; i < cores_.size(); ++i) {
+        if (cores_[i] == nullptr) continue;
+        for (GroupEffect& effect : cores_[i]->TakeEffects()) {
+          any = true;
+          Carry({i + 1, 1}, effect);
+        }
+      }
+    }
+  }
+  void Carry(NodeKey from, GroupEffect& effect) {
+    GroupCore& sender = *cores_[from.node - 1];
+    if (auto* done = std::get_if<GroupDone>(&effect)) done_[done->id] = *done;
+    if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+      auto bytes = std::make_shared<std::string>(allocate->work_bytes + allocate->scratch_bytes, 0);
+      auto memory = std::make_shared<GroupMemory>();
+      memory->work = absl::MakeSpan(bytes->data(), allocate->work_bytes);
+      memory->scratch =
+          absl::MakeSpan(bytes->data() + allocate->work_bytes, allocate->scratch_bytes);
+      memory->owner = bytes;
+      sender.OnMemory(allocate->ticket, memory);
+    }
+    if (std::holds_alternative<GroupRunMore>(effect)) sender.Advance();
+    auto* send = std::get_if<GroupSend>(&effect);
+    if (send == nullptr || cores_[send->to.key.node - 1] == nullptr) return;
+    ++messages_;
+    const absl::string_view payload = send->keep != nullptr ? send->payload : send->copied;
+    cores_[send->to.key.node - 1]->OnMessage(from, *DecodeHeader(send->header), payload, now_);
+    if (send->keep != nullptr) sender.OnReleased(send->to.key, payload.size());
+  }
+
+  Instant now_;
+  GroupView view_;
+  std::vector<std::unique_ptr<GroupCore>> cores_;
+  std::map<GroupCallId, GroupDone> done_;
+  GroupCallId next_id_ = 1;
+  uint64_t messages_ = 0;
+};
+
+constexpr CallSpec kSum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 8};
+constexpr CallSpec kBarrier{.kind = CallKind::kBarrier};
+
+TEST(GroupCore, AllReduceSumsTheInputsOfAllMembers) {
+  Group group(5);
+  group.Form();
+  std::vector<GroupCallId> ids;
+  for (int rank = 0; rank < 5; ++rank) ids.push_back(group.Call(rank, kSum));
+  for (const GroupCallId id : ids) {
+    ASSERT_THAT(group.status(id), testing::IsOk());
+    EXPECT_EQ(group.done(id).result, std::string(8, '\5'));
+    EXPECT_EQ(group.done(id).members, 5);
+    EXPECT_EQ(group.done(id).number, 1u);
+  }
+}
+
+TEST(GroupCore, ASmallCallOfEightTakesFourteenMessages) {
+  Group group(8);
+  group.Form();
+  for (int rank = 0; rank < 8; ++rank) group.Call(rank, kSum);
+  const uint64_t before = group.messages();
+  for (int rank = 0; rank < 8; ++rank) group.Call(rank, kSum);
+  EXPECT_EQ(group.messages() - before, 14u);
+}
+
+TEST(GroupCore, AWorldOfOneNeedsNoMessage) {
+  Group group(1);
+  group.Form();
+  EXPECT_THAT(group.status(group.Call(0, kSum)), testing::IsOk());
+  EXPECT_EQ(group.messages(), 0u);
+}
+
+TEST(GroupCore, MembersThatDifferGetAnErrorThatNamesBothSides) {
+  Group group(3);
+  group.Form();
+  CallSpec other = kSum;
+  other.bytes = 16;
+  const GroupCallId ids[] = {group.Call(0, kSum), group.Call(1, other), group.Call(2, kSum)};
+  for (const GroupCallId id : ids) {
+    EXPECT_THAT(
+        group.status(id),
+        testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                          "call 1 of train/worker differs: rank 0 calls AllReduce(sum of "
+                          "u8, 8 bytes, on_loss=fail), rank 1 calls AllReduce(sum of u8, 16 "
+                          "bytes, on_loss=fail)"));
+  }
+  // The group goes on with the next call.
+  std::vector<GroupCallId> next;
+  for (int rank = 0; rank < 3; ++rank) next.push_back(group.Call(rank, kSum));
+  for (const GroupCallId id : next) EXPECT_THAT(group.status(id), testing::IsOk());
+}
+
+TEST(GroupCore, ABroadcastAgainstAnAllReduceIsFoundByAsking) {
+  Group group(2);
+  group.Form();
+  const GroupCallId sum = group.Call(0, kSum);
+  const GroupCallId leaf = group.Call(1, {.kind = CallKind::kBroadcast, .bytes = 8});
+  EXPECT_FALSE(group.ended(sum));
+  group.Pass(absl::Seconds(2));
+  EXPECT_EQ(group.status(sum).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(group.status(leaf).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(GroupCore, ACallThatNobodyElseMakesNamesTheMissingRanksAtItsDeadline) {
+  Group group(4);
+  group.Form();
+  const GroupCallId waits[] = {group.Call(0, kBarrier, absl::Seconds(3)),
+                               group.Call(2, kBarrier, absl::Seconds(3)),
+                               group.Call(3, kBarrier, absl::Seconds(3))};
+  group.Pass(absl::Seconds(4));
+  for (const GroupCallId id : waits) {
+    EXPECT_EQ(group.status(id).code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_TRUE(absl::StrContains(group.status(id).message(), "waiting for rank 1 (worker1)"))
+        << group.status(id);
+  }
+}
+
+TEST(GroupCore, AMemberThatNeverJoinsIsNamedAtTheDeadline) {
+  Group group(2);
+  const GroupCallId id = group.Call(0, kBarrier, absl::Seconds(1));
+  group.Pass(absl::Seconds(2));
+  EXPECT_EQ(group.status(id).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(GroupCore, ACallFailsWhenAMemberDiesAndNamesIt) {
+  Group group(3);
+  group.Form();
+  const GroupCallId id = group.Call(0, kSum);
+  group.Call(1, kSum);
+  group.Die(2);
+  EXPECT_THAT(group.status(id),
+              testing::StatusIs(absl::StatusCode::kUnavailable,
+                                "call 1 of train/worker: rank 2 (worker2) has ended"));
+}
+
+TEST(GroupCore, ACallGoesOnWithoutAMemberThatDies) {
+  Group group(3);
+  group.Form();
+  CallSpec spec = kSum;
+  spec.on_loss = OnLoss::kExclude;
+  const GroupCallId id = group.Call(0, spec);
+  group.Call(1, spec);
+  group.Die(2);
+  ASSERT_THAT(group.status(id), testing::IsOk());
+  EXPECT_EQ(group.done(id).result, std::string(8, '\2'));
+  EXPECT_EQ(group.done(id).members, 2);
+}
+
+TEST(GroupCore, WrongArgumentsFailOnAllMembers) {
+  Group group(2);
+  group.Form();
+  const GroupCallId right = group.Call(0, kSum);
+  const GroupCallId wrong = group.Call(1, {.kind = CallKind::kAllReduce, .bytes = 0});
+  EXPECT_EQ(group.status(right).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(group.status(wrong),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                "call 1 of train/worker: rank 1: AllReduce of 0 bytes"));
+}
+
+TEST(GroupCore, KeepsTheResultsOfFewCalls) {
+  Group group(4);
+  group.Form();
+  for (int call = 0; call < 1000; ++call) {
+    const CallSpec broadcast{.kind = CallKind::kBroadcast, .bytes = 64};
+    for (int rank = 0; rank < 4; ++rank) group.Call(rank, call % 2 == 0 ? kSum : broadcast);
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(group.core(rank).status().ended, 1000u);
+    EXPECT_LE(group.core(rank).status().kept_calls, 2 * kAcknowledgeEvery);
+    EXPECT_EQ(group.core(rank).status().early_messages, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::jobs

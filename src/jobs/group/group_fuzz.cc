@@ -1,0 +1,102 @@
+// Bytes from other nodes of a group. The first byte chooses a decoder, whose result is encoded
+// again and must decode to the same; or a core, in a call with two other nodes, that receives
+// messages.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "src/jobs/group/group_core.h"
+#include "src/jobs/group/group_wire.h"
+
+namespace {
+
+using namespace phalanx::jobs;  // NOLINT(google-build-using-namespace)
+using phalanx::Instant;
+using phalanx::NodeKey;
+
+constexpr uint32_t kNodes = 3;
+
+template <typename Decode, typename Encode>
+void Check(absl::string_view bytes, Decode decode, Encode encode) {
+  const auto message = decode(bytes);
+  if (!message.ok()) return;
+  const std::string once = encode(*message);
+  const auto again = decode(once);
+  if (!again.ok() || encode(*again) != once) std::abort();
+}
+
+GroupView View() {
+  GroupView view;
+  view.epoch = {1, 1};
+  view.world = kNodes;
+  for (uint32_t rank = 0; rank < kNodes; ++rank) {
+    Member& member = view.members.emplace_back();
+    member.rank = static_cast<int>(rank);
+    member.state = MemberState::kLive;
+    member.node = {rank + 1, 1};
+  }
+  return view;
+}
+
+// Each message: the sender, the kind, the call, an index, the size of the payload, the payload.
+void Feed(absl::string_view bytes) {
+  const GroupView view = View();
+  const GroupList list = MakeGroupList(view, {1, 1});
+  GroupCore core({1, 1}, 7, "job/role");
+  core.AddMember(0, 0);
+  core.OnView(view, Instant());
+  CallSpec spec{.kind = CallKind::kAllReduce, .bytes = 1024};
+  const std::string input(1024, 'x');
+  (void)core.Call(0, 0, {.id = 1, .spec = spec, .input = input}, Instant());
+  (void)core.TakeEffects();
+  while (bytes.size() >= 5) {
+    GroupHeader header;
+    header.kind = static_cast<GroupMessage>(static_cast<uint8_t>(bytes[1]) % kGroupMessages);
+    header.group = 7;
+    header.list = bytes[0] & 4 ? list.digest : 1;
+    header.epoch = {1, static_cast<uint64_t>(bytes[0] & 3)};
+    header.call = static_cast<uint8_t>(bytes[2]) % 4;
+    header.index = static_cast<uint8_t>(bytes[3]) % 4;
+    if (!(bytes[0] & 8)) header.spec = spec;
+    const NodeKey from{2 + static_cast<uint64_t>(bytes[0] & 1), 1};
+    const size_t size =
+        static_cast<uint8_t>(bytes[4]) * (header.kind == GroupMessage::kData ? 4 : 1);
+    bytes.remove_prefix(5);
+    const std::string payload(bytes.substr(0, size));
+    bytes.remove_prefix(payload.size());
+    (void)core.PlaceFor(from, header, payload.size());
+    core.OnMessage(from, header, payload, Instant());
+    (void)core.TakeEffects();
+  }
+  core.Tick(Instant::Infinite());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  absl::Status why;
+  switch (data[0] % 6) {
+    case 0:
+      Check(bytes, DecodeHeader, EncodeHeader);
+      break;
+    case 1:
+      Check(bytes, DecodeReport, EncodeReport);
+      break;
+    case 2:
+      Check(
+          bytes, [](absl::string_view each) { return DecodeOrder(each, kNodes); }, EncodeOrder);
+      break;
+    case 3:
+      Check(bytes, DecodeMissing, EncodeMissing);
+      break;
+    case 4:
+      if (DecodeError(bytes, why).ok() && why.ok()) std::abort();
+      break;
+    default:
+      Feed(bytes);
+  }
+  return 0;
+}

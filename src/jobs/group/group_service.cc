@@ -1,0 +1,249 @@
+#include "src/jobs/group/group_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::jobs {
+namespace {
+
+// FNV-1a of both names, with a byte between them that no name has.
+uint64_t NumberOf(absl::string_view job, absl::string_view role) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (const char byte : job) add(static_cast<unsigned char>(byte));
+  add(0);
+  for (const char byte : role) add(static_cast<unsigned char>(byte));
+  return hash;
+}
+
+}  // namespace
+
+GroupService::GroupService(const NodeKey& self, Executor& control, net::NodeLinks& links,
+                           GroupAllocator& allocator)
+    : self_(self),
+      control_(control),
+      links_(links),
+      allocator_(allocator),
+      alive_(std::make_shared<GroupService*>(this)) {
+  links_.SetReceiver(net::LinkService::kGroups, this);
+}
+
+GroupService::~GroupService() {
+  links_.SetReceiver(net::LinkService::kGroups, nullptr);
+  for (const auto& [name, group] : groups_) control_.Cancel(group->timer);
+}
+
+GroupService::Group* GroupService::Find(uint64_t number) {
+  const auto found = by_number_.find(number);
+  return found == by_number_.end() ? nullptr : found->second;
+}
+
+absl::Status GroupService::Call(absl::string_view job, absl::string_view role, int rank,
+                                uint64_t life, GroupCallRequest request, CallDone done) {
+  const auto found = groups_.find(Name(job, role));
+  if (found == groups_.end()) {
+    return absl::NotFoundError(absl::StrCat("no member of ", job, "/", role, " is on this node"));
+  }
+  Group& group = *found->second;
+  request.id = next_call_++;
+  group.calls[request.id] = std::move(done);
+  const GroupCallId id = request.id;
+  const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());
+  if (!called.ok()) group.calls.erase(id);
+  RunEffects(group);
+  return called;
+}
+
+GroupService::Stats GroupService::stats() const {
+  Stats stats = stats_;
+  stats.groups = groups_.size();
+  return stats;
+}
+
+void GroupService::OnView(const GroupView& view) {
+  const uint64_t number = NumberOf(view.job, view.role);
+  std::unique_ptr<Group>& group = groups_[Name(view.job, view.role)];
+  if (group == nullptr) {
+    group = std::make_unique<Group>(self_, number, absl::StrCat(view.job, "/", view.role));
+    by_number_[number] = group.get();
+  }
+  for (const Member& member : view.members) {
+    if (member.live() && member.node == self_) group->core.AddMember(member.rank, member.life);
+  }
+  group->core.OnView(view, control_.Now());
+  const auto its = [number](const EarlyMessages::Message& message) {
+    return message.header.group == number;
+  };
+  for (const EarlyMessages::Message& message : unknown_.Take(its)) {
+    group->core.OnMessage(message.from, message.header, message.payload, control_.Now());
+  }
+  // The observer must not call back into its caller, as a session does that hears of a call's end.
+  ContinueLater(*group);
+}
+
+void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
+  const auto found = groups_.find(Name(job, role));
+  if (found == groups_.end()) return;
+  control_.Cancel(found->second->timer);
+  by_number_.erase(found->second->number);
+  groups_.erase(found);
+}
+
+absl::StatusOr<absl::Span<char>> GroupService::PlaceFor(const NodeKey& from,
+                                                        absl::string_view header,
+                                                        size_t payload_bytes) {
+  PHALANX_ASSIGN_OR_RETURN(const GroupHeader decoded, DecodeHeader(header));
+  if (payload_bytes > kMaxPieceBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of a group has ", payload_bytes, " bytes"));
+  }
+  Group* group = Find(decoded.group);
+  if (group == nullptr) return absl::Span<char>();
+  return group->core.PlaceFor(from, decoded, payload_bytes);
+}
+
+void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
+                             absl::Span<char> payload) {
+  const absl::StatusOr<GroupHeader> decoded = DecodeHeader(header);
+  if (!decoded.ok()) return links_.Forget(from);
+  const absl::string_view bytes(payload.data(), payload.size());
+  Group* group = Find(decoded->group);
+  if (group == nullptr) return KeepUnknown(from, *decoded, bytes);
+  group->core.OnMessage(from, *decoded, bytes, control_.Now());
+  RunEffects(*group);
+}
+
+void GroupService::KeepUnknown(const NodeKey& from, const GroupHeader& header,
+                               absl::string_view payload) {
+  if (unknown_.empty()) unknown_since_ = control_.Now();
+  if (control_.Now() - unknown_since_ > kUnknownGroupPatience) {
+    unknown_.Take([](const EarlyMessages::Message&) { return true; });
+    unknown_since_ = control_.Now();
+  }
+  // Beyond the limits they are of a group that this node has left: a node that joins a group gets
+  // no more than these before it answers.
+  unknown_.Add({from, header, std::string(payload)});
+}
+
+void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
+  unknown_.Take([&](const EarlyMessages::Message& message) { return message.from == peer; });
+  for (const auto& [name, group] : groups_) {
+    group->core.OnLost(peer, why);
+    ContinueLater(*group);
+  }
+}
+
+void GroupService::RunEffects(Group& group) {
+  const uint64_t number = group.number;
+  for (GroupEffect& effect : group.core.TakeEffects()) {
+    // A caller that is answered can leave the group.
+    if (Find(number) != &group) return;
+    if (auto* send = std::get_if<GroupSend>(&effect)) {
+      SendTo(group, *send);
+    } else if (auto* done = std::get_if<GroupDone>(&effect)) {
+      EndCall(group, *done);
+    } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+      AllocateFor(group, *allocate);
+    } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
+      links_.Forget(give_up->node);
+    } else if (std::holds_alternative<GroupRunMore>(effect)) {
+      ContinueLater(group);
+    }
+  }
+  if (Find(number) == &group) ArmTimer(group);
+}
+
+void GroupService::SendTo(Group& group, GroupSend& send) {
+  const net::LinkPeer peer{send.to.key, send.to.address};
+  absl::Status sent;
+  if (send.keep == nullptr) {
+    sent = links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.copied,
+                       nullptr);
+  } else {
+    const std::shared_ptr<const void> keep(
+        send.keep.get(),
+        [alive = std::weak_ptr(alive_), number = group.number, node = peer.key,
+         bytes = send.payload.size(), kept = send.keep](const void*) {
+          const std::shared_ptr<GroupService*> service = alive.lock();
+          if (service != nullptr) (*service)->Release(number, node, bytes);
+        });
+    sent = links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.payload, keep);
+  }
+  // OnLost follows, or has to.
+  if (!sent.ok() && !absl::IsUnavailable(sent)) links_.Forget(peer.key);
+}
+
+void GroupService::EndCall(Group& group, const GroupDone& done) {
+  const auto found = group.calls.find(done.id);
+  if (found == group.calls.end()) return;
+  CallDone call = std::move(found->second);
+  group.calls.erase(found);
+  ++stats_.calls_ended;
+  if (!done.status.ok()) ++stats_.calls_failed;
+  call(done);
+}
+
+void GroupService::AllocateFor(Group& group, const GroupAllocate& allocate) {
+  allocator_.Allocate(
+      allocate.work_bytes, allocate.scratch_bytes, allocate.deadline,
+      [alive = std::weak_ptr(alive_), number = group.number, ticket = allocate.ticket](
+          absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
+        const std::shared_ptr<GroupService*> service = alive.lock();
+        Group* found = service == nullptr ? nullptr : (*service)->Find(number);
+        if (found == nullptr) return;
+        found->core.OnMemory(ticket, std::move(memory));
+        (*service)->RunEffects(*found);
+      });
+}
+
+void GroupService::ContinueLater(Group& group) {
+  if (std::exchange(group.continues, true)) return;
+  Later([this, number = group.number] {
+    Group* found = Find(number);
+    if (found == nullptr) return;
+    found->continues = false;
+    found->core.Advance();
+    RunEffects(*found);
+  });
+}
+
+// A link may release payloads inside its own calls, so the core hears of it in a later turn.
+void GroupService::Release(uint64_t group, const NodeKey& node, uint64_t bytes) {
+  const bool first = released_.empty();
+  released_[{group, node}] += bytes;
+  if (!first) return;
+  Later([this] {
+    const Released released = std::exchange(released_, {});
+    for (const auto& [key, sum] : released) {
+      Group* found = Find(key.first);
+      if (found == nullptr) continue;
+      found->core.OnReleased(key.second, sum);
+      RunEffects(*found);
+    }
+  });
+}
+
+void GroupService::ArmTimer(Group& group) {
+  const Instant at = group.core.NextTick();
+  if (at >= group.timer_at) return;
+  control_.Cancel(group.timer);
+  group.timer_at = at;
+  group.timer = control_.RunAt(at, [this, number = group.number] {
+    Group* found = Find(number);
+    if (found == nullptr) return;
+    found->timer = 0;
+    found->timer_at = Instant::Infinite();
+    found->core.Tick(control_.Now());
+    RunEffects(*found);
+  });
+}
+
+void GroupService::Later(absl::AnyInvocable<void()> task) {
+  control_.Post([alive = std::weak_ptr(alive_), task = std::move(task)]() mutable {
+    if (alive.lock() != nullptr) task();
+  });
+}
+
+}  // namespace phalanx::jobs

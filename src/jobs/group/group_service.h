@@ -1,0 +1,132 @@
+// GroupService: the groups of one node. It joins the cores of groups to the members of this node, to
+// the links and to memory, and decides nothing.
+//
+//   Members ──OnView──► GroupService ──────► GroupCore, one per group
+//   sessions ──Call──►      │  ▲ OnMessage
+//                           ▼  │
+//                       NodeLinks (kGroups)          GroupAllocator: memory of large calls
+//
+// A small call runs in the turns of the control loop that its messages wake: no thread is crossed,
+// and callers are answered in the turn of the last message.
+//
+// Thread rule: everything, callbacks too, on the control loop. Owned by the node.
+#ifndef PHALANX_JOBS_GROUP_GROUP_SERVICE_H_
+#define PHALANX_JOBS_GROUP_GROUP_SERVICE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/executor.h"
+#include "src/jobs/group/early_messages.h"
+#include "src/jobs/group/group_core.h"
+#include "src/jobs/members/group_view.h"
+#include "src/net/link/node_links.h"
+
+namespace phalanx::jobs {
+
+// Messages of a group that this node does not know yet are kept so long: its member has joined, but
+// the shard's answer is under way.
+inline constexpr absl::Duration kUnknownGroupPatience = absl::Seconds(10);
+
+// Memory of calls whose results are given to clients as files.
+class GroupAllocator {
+ public:
+  virtual ~GroupAllocator() = default;
+  using Allocated = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<GroupMemory>>)>;
+  // Calls `done` once, never inside this call: ResourceExhausted if the node has no room by then.
+  virtual void Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Instant deadline,
+                        Allocated done) = 0;
+};
+
+class GroupService final : public GroupObserver, public net::LinkReceiver {
+ public:
+  // All of them outlive the service, which receives the messages of LinkService::kGroups.
+  GroupService(const NodeKey& self, Executor& control, net::NodeLinks& links,
+               GroupAllocator& allocator);
+  ~GroupService() override;
+  GroupService(const GroupService&) = delete;
+  GroupService& operator=(const GroupService&) = delete;
+
+  // A member of this node, which Members has shown in a view, makes its next call. `request.id` is
+  // not used. `done` is called once, also inside this call, unless the group is left before: then
+  // it is destroyed. Errors, for calls that are not counted: as GroupCore::Call.
+  using CallDone = absl::AnyInvocable<void(const GroupDone& done)>;
+  absl::Status Call(absl::string_view job, absl::string_view role, int rank, uint64_t life,
+                    GroupCallRequest request, CallDone done);
+
+  struct Stats {
+    uint64_t groups = 0;
+    uint64_t calls_ended = 0;   // of members of this node
+    uint64_t calls_failed = 0;  // of these
+  };
+  Stats stats() const;
+
+  // ---- GroupObserver
+  void OnView(const GroupView& view) override;
+  void OnGroupLeft(absl::string_view job, absl::string_view role) override;
+
+  // ---- net::LinkReceiver
+  absl::StatusOr<absl::Span<char>> PlaceFor(const NodeKey& from, absl::string_view header,
+                                            size_t payload_bytes) override;
+  void OnMessage(const NodeKey& from, absl::string_view header, absl::Span<char> payload) override;
+  void OnLost(const NodeKey& peer, const absl::Status& why) override;
+
+ private:
+  struct Group {
+    Group(const NodeKey& self, uint64_t number, const std::string& name)
+        : number(number), core(self, number, name) {}
+    const uint64_t number;
+    GroupCore core;
+    std::map<GroupCallId, CallDone> calls;
+    TimerId timer = 0;
+    Instant timer_at = Instant::Infinite();
+    bool continues = false;  // Advance is posted
+  };
+  // What the links have released since the last turn.
+  using Released = std::map<std::pair<uint64_t, NodeKey>, uint64_t>;
+  using Name = std::pair<std::string, std::string>;
+
+  Group* Find(uint64_t number);
+  void Handle(Group& group, const NodeKey& from, const GroupHeader& header,
+              absl::string_view payload);
+  void KeepUnknown(const NodeKey& from, const GroupHeader& header, absl::string_view payload);
+  void RunEffects(Group& group);
+  void SendTo(Group& group, GroupSend& send);
+  void EndCall(Group& group, const GroupDone& done);
+  void AllocateFor(Group& group, const GroupAllocate& allocate);
+  void ContinueLater(Group& group);
+  void Release(uint64_t group, const NodeKey& node, uint64_t bytes);
+  void ArmTimer(Group& group);
+  // Runs `task` in a later turn unless the service is gone.
+  void Later(absl::AnyInvocable<void()> task);
+
+  // Constant after construction.
+  const NodeKey self_;
+  Executor& control_;
+  net::NodeLinks& links_;
+  GroupAllocator& allocator_;
+
+  std::map<Name, std::unique_ptr<Group>> groups_;
+  std::map<uint64_t, Group*> by_number_;
+  EarlyMessages unknown_;
+  Instant unknown_since_;
+  Released released_;
+  GroupCallId next_call_ = 1;
+  Stats stats_;
+  // Expired when the service is gone.
+  std::shared_ptr<GroupService*> alive_;
+};
+
+}  // namespace phalanx::jobs
+
+#endif  // PHALANX_JOBS_GROUP_GROUP_SERVICE_H_

@@ -1,0 +1,83 @@
+// Groups under faults, many seeds; and the seeded defects, each of which the same worlds detect.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "src/common/defects.h"
+#include "src/common/testing/scoped_defect.h"
+#include "src/common/testing/seed.h"
+#include "src/jobs/group/testing/group_world.h"
+
+namespace phalanx::jobs {
+namespace {
+
+using testing::GroupWorld;
+using testing::GroupWorldOptions;
+
+// PHALANX_TEST_SEEDS=5000 runs so many of each world.
+uint64_t Seeds() {
+  uint64_t seeds = 70;
+  const char* text = std::getenv("PHALANX_TEST_SEEDS");
+  if (text != nullptr && !absl::SimpleAtoi(text, &seeds)) return 0;
+  return phalanx::testing::SeedGiven() ? 1 : seeds;
+}
+
+void RunSeeds(GroupWorldOptions options) {
+  const uint64_t first = phalanx::testing::TestSeed(1);
+  uint64_t answers = 0, deaths = 0;
+  for (uint64_t seed = first; seed < first + Seeds(); ++seed) {
+    PHALANX_TRACE_SEED(seed);
+    GroupWorld world(seed, options);
+    const std::vector<std::string> violations = world.Run();
+    ASSERT_TRUE(violations.empty()) << absl::StrJoin(violations, "\n");
+    answers += world.calls_ended();
+    deaths += world.deaths();
+  }
+  std::cout << answers << " calls ended, " << deaths << " deaths\n";
+}
+
+TEST(GroupSimulation, CallsEndWithTheSameResultOnAllMembers) { RunSeeds({.deaths = false}); }
+
+TEST(GroupSimulation, CallsWaitForTheNextLifeOfAMemberThatDies) {
+  RunSeeds({.on_loss = OnLoss::kWait});
+}
+
+TEST(GroupSimulation, CallsGoOnWithoutAMemberThatDies) { RunSeeds({.on_loss = OnLoss::kExclude}); }
+
+TEST(GroupSimulation, CallsFailIfAMemberDies) { RunSeeds({.on_loss = OnLoss::kFail}); }
+
+TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
+  RunSeeds({.deaths = false, .differs = true});
+}
+
+// Returns the number of seeds until some world detects the defect, or 0.
+uint64_t SeedsUntilDetected(Defect defect) {
+  const phalanx::testing::ScopedDefect active(defect);
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const GroupWorldOptions worlds[] = {
+        {.on_loss = OnLoss::kWait},
+        {.on_loss = OnLoss::kExclude},
+        {.deaths = false, .differs = true},
+    };
+    for (const GroupWorldOptions& options : worlds) {
+      if (!GroupWorld(seed, options).Run().empty()) return seed;
+    }
+  }
+  return 0;
+}
+
+TEST(GroupSimulation, EverySeededDefectIsDetected) {
+  for (Defect defect = Defect::kGroupListsMixed; defect <= Defect::kGroupReadyNotAwaited;
+       defect = static_cast<Defect>(static_cast<int>(defect) + 1)) {
+    const uint64_t seeds = SeedsUntilDetected(defect);
+    std::cout << DefectName(defect) << ": " << seeds << " seeds\n";
+    EXPECT_GT(seeds, 0u) << DefectName(defect);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::jobs

@@ -1,0 +1,144 @@
+// The messages between the nodes of a group, over links (src/net/link). Each has a GroupHeader;
+// most have a payload. Payloads of kData are elements.
+//
+//   node a                                              node b
+//     │── kReady, before large bytes come ─────────────────►│
+//     │◄───────────────────────── kData kData kData ────────│     a call
+//     │── kError: the call fails on all nodes ─────────────►│
+//
+//   node a                                              coordinator (node of the least live rank)
+//     │── kReport: the calls that have ended here ─────────►│     a new list of members
+//     │◄── kReportRequest, to nodes that have not ──────────│
+//     │◄── kResume: which calls end how, which run again ───│
+//
+//     │── kStuck: who has not called here ─────────────────►│     a call that takes long
+//     │◄── kMissing: the ranks for which all wait ──────────│
+//
+// All numbers are little-endian. A message names the list of members that its sender knows, by a
+// digest, so that bytes of two lists never mix; the epoch orders the lists.
+//
+// Values and pure functions; any thread. The decoders are for untrusted bytes.
+#ifndef PHALANX_JOBS_GROUP_GROUP_WIRE_H_
+#define PHALANX_JOBS_GROUP_GROUP_WIRE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "src/jobs/group/group_call.h"
+#include "src/jobs/members/group_view.h"
+
+namespace phalanx::jobs {
+
+enum class GroupMessage : uint8_t {
+  kData,
+  kReady,
+  kError,
+  kReport,
+  kReportRequest,
+  kResume,
+  kStuck,
+  kMissing,
+};
+inline constexpr uint8_t kGroupMessages = 8;
+
+// Ranks that a message or an error text names; more are counted.
+inline constexpr size_t kMaxNamedRanks = 16;
+// Calls of which a node keeps inputs and results: kAcknowledgeEvery bounds how far nodes are apart.
+inline constexpr uint64_t kMaxKeptCalls = 64;
+inline constexpr size_t kMaxErrorBytes = 1024;
+
+struct GroupHeader {
+  GroupMessage kind = GroupMessage::kData;
+  uint64_t group = 0;  // a hash of the names of the job and the role
+  uint64_t list = 0;   // digest of the members
+  JobEpoch epoch = {};
+  uint64_t call = 0;     // the number of the call in the group; 0 if the message is about none
+  uint64_t settled = 0;  // the calls up to this one have ended on all nodes
+  uint32_t index = 0;    // kData: the number of the message in its call and pair of nodes
+  CallSpec spec = {};    // of the call
+};
+
+// How a call has ended on a node.
+enum class CallEnd : uint8_t {
+  kNone,    // it has not
+  kResult,  // with the result that it should have here
+  kSent,    // without a result, because only others get one
+  kError,   // in no report
+};
+inline constexpr uint8_t kCallEnds = 4;
+
+// What a node says about its calls when the list of members has changed.
+struct NodeReport {
+  // No member of the node has taken part before, and none is in its first life: such a member takes
+  // part from the first call on. The rest is empty then.
+  bool fresh = true;
+  // The calls up to this one have ended here.
+  uint64_t ended = 0;
+  struct Call {
+    uint64_t number = 0;
+    CallEnd end = CallEnd::kNone;
+    uint32_t members = 0;  // that took part
+    CallSpec spec;
+  };
+  // Of these, the calls that have not failed and may not be settled, ascending; at most
+  // kMaxKeptCalls.
+  std::vector<Call> calls;
+};
+
+// What becomes of one call after a change of the list.
+enum class Fate : uint8_t {
+  kRun,    // all nodes take part, also those on which it has ended
+  kAdopt,  // `holder` gives its result to the nodes `takers`
+  kEnd,    // it ends without a result on the nodes on which it has not ended
+  kFail,   // it fails there
+};
+inline constexpr uint8_t kFates = 4;
+
+struct ResumeOrder {
+  // The calls after this one have a fate, or are new.
+  uint64_t ended = 0;
+  // The last call that has ended on any node. Calls up to it without an entry below fail.
+  uint64_t last = 0;
+  // The first call of a member that was not in the group before is the one after this.
+  uint64_t base = 0;
+  struct Call {
+    Fate fate = Fate::kRun;
+    uint32_t holder = 0;
+    std::vector<uint32_t> takers;  // ascending
+    CallSpec spec;                 // of kAdopt and kEnd
+    uint32_t members = 0;          // that took part
+    std::string why;               // of kFail
+  };
+  // Of the calls from ended + 1 on; at most kMaxKeptCalls.
+  std::vector<Call> calls;
+};
+
+// Members for which a call waits.
+struct MissingRanks {
+  std::vector<uint32_t> ranks;  // at most kMaxNamedRanks
+  uint32_t count = 0;
+};
+
+std::string EncodeHeader(const GroupHeader& header);
+std::string EncodeReport(const NodeReport& report);
+std::string EncodeOrder(const ResumeOrder& order);
+std::string EncodeMissing(const MissingRanks& missing);
+// Cuts the text to kMaxErrorBytes.
+std::string EncodeError(const absl::Status& why);
+
+// InvalidArgument with the place of the first bad field.
+absl::StatusOr<GroupHeader> DecodeHeader(absl::string_view bytes);
+absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes);
+absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes);
+absl::StatusOr<MissingRanks> DecodeMissing(absl::string_view bytes);
+// Returns the error in `why`.
+absl::Status DecodeError(absl::string_view bytes, absl::Status& why);
+
+}  // namespace phalanx::jobs
+
+#endif  // PHALANX_JOBS_GROUP_GROUP_WIRE_H_

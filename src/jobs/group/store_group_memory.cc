@@ -1,0 +1,70 @@
+#include "src/jobs/group/store_group_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace phalanx::jobs {
+
+using object_store::Reservation;
+using object_store::ScratchBlock;
+
+void StoreGroupMemory::Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Instant deadline,
+                                Allocated done) {
+  AllocateBoth(work_bytes, scratch_bytes, deadline,
+               [work_bytes, scratch_bytes, done = std::move(done)](
+                   absl::StatusOr<std::shared_ptr<GroupBlocks>> blocks) mutable {
+                 if (!blocks.ok()) return done(blocks.status());
+                 auto memory = std::make_shared<GroupMemory>();
+                 if (work_bytes > 0) memory->work = (*blocks)->work.block->bytes();
+                 if (scratch_bytes > 0) memory->scratch = (*blocks)->scratch.block->bytes();
+                 memory->owner = *std::move(blocks);
+                 done(std::move(memory));
+               });
+}
+
+void StoreGroupMemory::AllocateInput(uint64_t bytes, Instant deadline, BlockDone done) {
+  const uint64_t whole = std::max(bytes, object_store::kOwnFileBytes);
+  AllocateBoth(whole, 0, deadline,
+               [done = std::move(done)](absl::StatusOr<std::shared_ptr<GroupBlocks>> blocks) mutable {
+                 if (!blocks.ok()) return done(blocks.status());
+                 done(std::move((*blocks)->work));
+               });
+}
+
+std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const GroupDone& done) {
+  if (done.in_input || done.memory == nullptr || done.result.size() <= kPooledResultBytes) {
+    return nullptr;
+  }
+  return static_cast<const GroupBlocks*>(done.memory->owner.get())->work.block;
+}
+
+void StoreGroupMemory::AllocateBoth(
+    uint64_t first, uint64_t second, Instant deadline,
+    absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<GroupBlocks>>)> done) {
+  if (client_ == 0) client_ = store_.OpenClient();
+  store_.ReserveScratch(
+      client_, ObjectId(), first + second, deadline,
+      [this, first, second,
+       done = std::move(done)](absl::StatusOr<std::shared_ptr<Reservation>> reserved) mutable {
+        if (!reserved.ok()) return done(reserved.status());
+        const std::shared_ptr<Reservation> from = *std::move(reserved);
+        auto blocks = std::make_shared<GroupBlocks>();
+        auto then = [this, from, second, blocks, done = std::move(done)](
+                        absl::StatusOr<ScratchBlock> block) mutable {
+          if (!block.ok()) return done(block.status());
+          blocks->work = *std::move(block);
+          if (second == 0) return done(std::move(blocks));
+          store_.AllocateScratch(from, second,
+                                 [blocks, done = std::move(done)](
+                                     absl::StatusOr<ScratchBlock> block) mutable {
+                                   if (!block.ok()) return done(block.status());
+                                   blocks->scratch = *std::move(block);
+                                   done(std::move(blocks));
+                                 });
+        };
+        if (first == 0) return then(ScratchBlock());
+        store_.AllocateScratch(from, first, std::move(then));
+      });
+}
+
+}  // namespace phalanx::jobs

@@ -1,0 +1,428 @@
+#include "src/jobs/group/testing/group_world.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::jobs::testing {
+namespace {
+
+constexpr uint64_t kFactor = 1000;
+
+uint64_t Element(uint64_t number, uint64_t j) { return kFactor * number + j % 100 + 1; }
+
+// Memory whose bytes are overwritten when it is given back.
+std::shared_ptr<GroupMemory> MakeMemory(uint64_t work, uint64_t scratch) {
+  struct Block {
+    explicit Block(uint64_t bytes) : bytes(bytes, '\xaa') {}
+    ~Block() { std::fill(bytes.begin(), bytes.end(), '\xdd'); }
+    std::vector<char> bytes;
+  };
+  auto block = std::make_shared<Block>(work + scratch);
+  auto memory = std::make_shared<GroupMemory>();
+  memory->work = absl::MakeSpan(block->bytes).subspan(0, work);
+  memory->scratch = absl::MakeSpan(block->bytes).subspan(work, scratch);
+  memory->owner = std::move(block);
+  return memory;
+}
+
+}  // namespace
+
+GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
+    : random_(seed), options_(options) {
+  world_ = static_cast<int>(2 + random_.Below(7));
+  const uint64_t nodes = 2 + random_.Below(5);
+  script_ = random_.Next();
+  for (uint64_t i = 0; i < nodes; ++i) {
+    nodes_.push_back({.key = {100 + i, 1}, .core = nullptr, .views = {}, .grants = {}});
+  }
+  if (options.differs) {
+    differs_at_ = 1 + random_.Below(static_cast<uint64_t>(options.calls));
+    differs_rank_ = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
+  }
+  view_.job = "train";
+  view_.role = "worker";
+  view_.world = world_;
+  for (int rank = 0; rank < world_; ++rank) {
+    view_.members.emplace_back().rank = rank;
+    view_.members.back().task = absl::StrCat("worker", rank);
+  }
+  for (int rank = 0; rank < world_; ++rank) Revive(rank);
+}
+
+CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
+  Random random(script_ + number);
+  CallSpec spec{.kind = static_cast<CallKind>(random.Below(kCallKinds))};
+  spec.on_loss = options_.on_loss;
+  constexpr uint64_t kSizes[] = {8, 400, 4000, 20000, 100000, 800000};
+  if (spec.kind != CallKind::kBarrier) spec.bytes = kSizes[random.Below(6)];
+  const bool per_rank = spec.kind == CallKind::kAllGather || spec.kind == CallKind::kAllToAll ||
+                        spec.kind == CallKind::kReduceScatter;
+  if (per_rank) spec.bytes = std::min<uint64_t>(spec.bytes, 100000);
+  if (Folds(spec.kind)) spec.dtype = DType::kU64;
+  if (spec.kind == CallKind::kAllReduce && random.Chance(0.3)) {
+    spec.op = ReduceOp::kMean;
+    spec.dtype = DType::kF64;
+  }
+  if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
+  if (number == differs_at_ && rank == differs_rank_) {
+    spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
+    spec.on_loss = options_.on_loss;
+  }
+  return spec;
+}
+
+std::shared_ptr<std::string> GroupWorld::Input(const CallSpec& spec, uint64_t number,
+                                               int rank) const {
+  auto bytes = std::make_shared<std::string>(InputBytes(spec, world_, rank), '\0');
+  for (uint64_t j = 0; 8 * j < bytes->size(); ++j) {
+    const uint64_t value = (uint64_t{1} << rank) * Element(number, j);
+    const double real = static_cast<double>(value);
+    const void* from = spec.dtype == DType::kF64 ? static_cast<const void*>(&real) : &value;
+    std::memcpy(bytes->data() + 8 * j, from, 8);
+  }
+  return bytes;
+}
+
+uint64_t GroupWorld::MaskOf(const CallSpec& spec, uint64_t number, int rank,
+                            absl::string_view bytes, int members) {
+  const uint64_t row = spec.bytes / 8;
+  const bool rows = spec.kind == CallKind::kAllGather || spec.kind == CallKind::kAllToAll;
+  uint64_t mask = 0;
+  for (uint64_t j = 0; 8 * j < bytes.size(); ++j) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + 8 * j, 8);
+    if (spec.dtype == DType::kF64) {
+      double real = 0;
+      std::memcpy(&real, &value, 8);
+      value = static_cast<uint64_t>(real * members + 0.5);
+    }
+    // The index of the element in the input of the member that gave it.
+    uint64_t index = rows ? j % row : j;
+    if (spec.kind == CallKind::kAllToAll || spec.kind == CallKind::kReduceScatter) {
+      index += static_cast<uint64_t>(rank) * row;
+    }
+    const uint64_t expected = Element(number, index);
+    uint64_t got = value / expected;
+    const bool whole = value % expected == 0 && got < (uint64_t{1} << world_);
+    const uint64_t giver = rows ? j / row : 0;
+    const bool place = !rows || got == 0 || got == uint64_t{1} << giver;
+    if (j == 0 || rows) mask |= got;
+    if (!whole || !place || (rows ? ((mask >> giver) & 1) != (got != 0) : got != mask)) {
+      Violate(absl::StrCat("call ", number, " ", spec.ToString(), " at rank ", rank, ": element ",
+                           j, " is ", value, ", no sum of inputs ", expected));
+      return 0;
+    }
+  }
+  return mask;
+}
+
+void GroupWorld::Publish() {
+  ++epoch_.counter;
+  view_.epoch = epoch_;
+  for (Node& node : nodes_) {
+    bool has = false;
+    for (const Member& member : view_.members) has |= member.live() && member.node == node.key;
+    if (has && node.core != nullptr) node.views.push_back(view_);
+  }
+}
+
+void GroupWorld::Revive(int rank) {
+  Member& member = view_.members[static_cast<size_t>(rank)];
+  const bool first = member.state == MemberState::kAbsent;
+  Node& node = nodes_[random_.Below(nodes_.size())];
+  member.life = first ? 0 : member.life + 1;
+  member.state = MemberState::kLive;
+  member.node = node.key;
+  if (node.core == nullptr) node.core = std::make_unique<GroupCore>(node.key, 7, "train/worker");
+  programs_.push_back({.rank = rank, .life = member.life, .called = {}});
+  programs_.back().node = static_cast<int>(&node - nodes_.data());
+  programs_.back().entered = first;
+  node.core->AddMember(rank, member.life);
+  Publish();
+}
+
+GroupWorld::Node* GroupWorld::NodeOf(const NodeKey& key) {
+  for (Node& node : nodes_) {
+    if (node.key == key && node.core != nullptr) return &node;
+  }
+  return nullptr;
+}
+
+GroupWorld::Program* GroupWorld::Live(int rank) {
+  for (Program& program : programs_) {
+    if (program.rank == rank && program.alive) return &program;
+  }
+  return nullptr;
+}
+
+void GroupWorld::Kill(Program& program) {
+  program.alive = false;
+  ++deaths_;
+  ended_lives_.insert({program.rank, program.life});
+  Node& node = nodes_[static_cast<size_t>(program.node)];
+  if (node.core != nullptr) node.core->RemoveMember(program.rank, program.life);
+  view_.members[static_cast<size_t>(program.rank)].state =
+      random_.Chance(0.8) ? MemberState::kDied : MemberState::kLeft;
+  Publish();
+  bool any = false;
+  for (const Program& each : programs_) any |= each.alive && each.node == program.node;
+  if (!any) {
+    node.core.reset();
+    node.views.clear();
+    node.grants.clear();
+  }
+}
+
+void GroupWorld::KillNode(Node& node) {
+  const int index = static_cast<int>(&node - nodes_.data());
+  node.core.reset();
+  node.views.clear();
+  node.grants.clear();
+  for (Program& program : programs_) {
+    if (program.alive && program.node == index) Kill(program);
+  }
+  for (auto at = links_.begin(); at != links_.end();) {
+    const bool its = at->first.first == node.key || at->first.second == node.key;
+    at = its ? links_.erase(at) : std::next(at);
+  }
+  ++node.key.incarnation;
+}
+
+void GroupWorld::StepProgram(Program& program) {
+  if (!program.alive || !program.entered) return;
+  if (program.next > static_cast<uint64_t>(options_.calls) || program.outstanding >= 3) return;
+  const uint64_t number = program.next++;
+  GroupCallRequest request{.id = next_id_++, .spec = Spec(number, program.rank)};
+  auto input = Input(request.spec, number, program.rank);
+  request.input = *input;
+  request.keep = std::move(input);
+  ids_[request.id] = {&program, number};
+  ++program.outstanding;
+  Node& node = nodes_[static_cast<size_t>(program.node)];
+  const absl::Status called = node.core->Call(program.rank, program.life, std::move(request), now_);
+  if (!called.ok()) Violate(std::string(called.message()));
+  Drain(node);
+}
+
+void GroupWorld::Drain(Node& node) {
+  for (GroupEffect& effect : node.core->TakeEffects()) {
+    if (auto* send = std::get_if<GroupSend>(&effect)) {
+      if (NodeOf(send->to.key) == nullptr) continue;
+      links_[{node.key, send->to.key}].queue.push_back({.send = std::move(*send), .place = {}});
+    } else if (auto* done = std::get_if<GroupDone>(&effect)) {
+      OnDone(*done);
+    } else if (auto* entered = std::get_if<GroupEntered>(&effect)) {
+      Program* program = Live(entered->rank);
+      if (program == nullptr || program->life != entered->life) continue;
+      if (program->entered && entered->first != 1) Violate("a first life begins late");
+      program->next = program->entered ? program->next : entered->first;
+      program->entered = true;
+    } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+      node.grants.emplace_back(allocate->ticket,
+                               MakeMemory(allocate->work_bytes, allocate->scratch_bytes));
+    } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
+      Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
+    } else {
+      node.run_more = true;
+    }
+  }
+}
+
+void GroupWorld::OnDone(const GroupDone& done) {
+  const auto [program, number] = ids_.at(done.id);
+  if (!program->alive) return;
+  --program->outstanding;
+  ++answers_;
+  if (done.number != 0 && done.number != number) {
+    return Violate(
+        absl::StrCat("rank ", program->rank, " made call ", number, ", answered as ", done.number));
+  }
+  Result result{program->rank, program->life, done.status, 0, done.members};
+  const CallSpec spec = Spec(number, program->rank);
+  const uint64_t bytes = done.status.ok() ? ResultBytes(spec, world_, program->rank) : 0;
+  if (done.result.size() != bytes && !done.in_input) {
+    Violate(absl::StrCat("call ", number, " ", spec.ToString(), " at rank ", program->rank,
+                         ": a result of ", done.result.size(), " bytes, not ", bytes));
+  } else if (bytes > 0) {
+    result.mask = MaskOf(spec, number, program->rank, done.result, done.members);
+  }
+  results_[number].push_back(std::move(result));
+}
+
+bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
+  Node* to = NodeOf(key.second);
+  Node* from = NodeOf(key.first);
+  if (random_.Chance(0.3) && !link.unreleased.empty()) {
+    const uint64_t bytes = link.unreleased.front().second;
+    link.unreleased.erase(link.unreleased.begin());
+    if (from != nullptr) {
+      from->core->OnReleased(key.second, bytes);
+      Drain(*from);
+    }
+    return true;
+  }
+  if (link.queue.empty() || to == nullptr) return !link.unreleased.empty();
+  Message& message = link.queue.front();
+  const absl::string_view payload =
+      message.send.keep != nullptr ? message.send.payload : message.send.copied;
+  const GroupHeader header = *DecodeHeader(message.send.header);
+  if (!message.landing) {
+    message.landing = true;
+    if (!payload.empty()) {
+      const auto place = to->core->PlaceFor(key.first, header, payload.size());
+      if (!place.ok()) Violate(std::string(place.status().message()));
+      if (place.ok()) message.place = *place;
+    }
+    std::memcpy(message.place.data(), payload.data(),
+                std::min(message.place.size(), payload.size() / 2));
+    if (random_.Chance(0.3)) return true;
+  }
+  const Message taken = std::move(link.queue.front());
+  link.queue.pop_front();
+  absl::string_view arrived = taken.send.keep != nullptr ? taken.send.payload : taken.send.copied;
+  if (!taken.place.empty()) {
+    std::memcpy(taken.place.data(), arrived.data(), arrived.size());
+    arrived = {taken.place.data(), taken.place.size()};
+  }
+  if (taken.send.keep != nullptr) {
+    link.unreleased.emplace_back(taken.send.keep, taken.send.payload.size());
+  }
+  to->core->OnMessage(key.first, header, arrived, now_);
+  Drain(*to);
+  return true;
+}
+
+void GroupWorld::StepNode(Node& node) {
+  if (node.core == nullptr) return;
+  if (!node.views.empty() && random_.Chance(0.4)) {
+    const GroupView view = std::move(node.views.front());
+    node.views.pop_front();
+    node.core->OnView(view, now_);
+  } else if (!node.grants.empty() && random_.Chance(0.5)) {
+    auto grant = std::move(node.grants.front());
+    node.grants.erase(node.grants.begin());
+    node.core->OnMemory(grant.first, std::move(grant.second));
+  } else if (std::exchange(node.run_more, false)) {
+    node.core->Advance();
+  } else if (node.core->NextTick() <= now_) {
+    node.core->Tick(now_);
+  }
+  Drain(node);
+}
+
+void GroupWorld::StepOnce(bool faults) {
+  now_ = now_ + absl::Microseconds(static_cast<int64_t>(random_.Below(2000)));
+  StepNode(nodes_[random_.Below(nodes_.size())]);
+  std::vector<std::pair<NodeKey, NodeKey>> busy;
+  for (const auto& [key, link] : links_) {
+    if (!link.queue.empty() || !link.unreleased.empty()) busy.push_back(key);
+  }
+  for (size_t i = 0; i < 2 && !busy.empty(); ++i) {
+    const auto key = busy[random_.Below(busy.size())];
+    const auto at = links_.find(key);
+    if (at != links_.end()) StepLink(key, at->second);
+  }
+  Program* program = Live(static_cast<int>(random_.Below(static_cast<uint64_t>(world_))));
+  if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
+  if (!faults) return;
+  if (random_.Chance(0.004) && program != nullptr) Kill(*program);
+  if (random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
+  if (random_.Chance(0.02)) {
+    const int rank = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
+    if (Live(rank) == nullptr) Revive(rank);
+  }
+}
+
+bool GroupWorld::Finished() {
+  for (const Program& program : programs_) {
+    if (!program.alive) continue;
+    if (program.next <= static_cast<uint64_t>(options_.calls) || program.outstanding > 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string GroupWorld::Describe() {
+  std::string text;
+  for (const Program& program : programs_) {
+    if (!program.alive) continue;
+    absl::StrAppend(&text, " rank ", program.rank, ".", program.life, " on ", program.node, ": ",
+                    program.next - 1, " made, ", program.outstanding, " open;");
+  }
+  for (const Node& node : nodes_) {
+    if (node.core == nullptr) continue;
+    const GroupStatus status = node.core->status();
+    absl::StrAppend(&text, " node ended ", status.ended, " settled ", status.settled, " running ",
+                    status.running, " early ", status.early_messages, ";");
+  }
+  return text;
+}
+
+void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) {
+  const CallSpec spec = Spec(number, -1);
+  const bool per_part = spec.kind == CallKind::kAllToAll || spec.kind == CallKind::kReduceScatter;
+  uint64_t mask = 0;
+  bool failed = false, worked = false;
+  for (const Result& result : results) {
+    if (!Live(result.rank) || Live(result.rank)->life != result.life) continue;
+    (result.status.ok() ? worked : failed) = true;
+    if (!result.status.ok()) {
+      const bool lost = result.status.code() == absl::StatusCode::kUnavailable &&
+                        (options_.on_loss == OnLoss::kFail ||
+                         (options_.on_loss == OnLoss::kExclude && HasRoot(spec.kind)));
+      const bool parts = result.status.code() == absl::StatusCode::kAborted &&
+                         options_.on_loss != OnLoss::kWait &&
+                         (per_part || options_.on_loss == OnLoss::kFail || HasRoot(spec.kind));
+      const bool differs =
+          number == differs_at_ && result.status.code() == absl::StatusCode::kInvalidArgument;
+      if (lost || parts || differs) continue;
+      Violate(absl::StrCat("call ", number, " ", spec.ToString(), " failed at rank ", result.rank,
+                           ": ", result.status.ToString()));
+    }
+    if (result.mask == 0) continue;
+    if (mask != 0 && result.mask != mask) {
+      Violate(absl::StrCat("call ", number, " ", spec.ToString(), ": rank ", result.rank,
+                           " has members ", result.mask, ", others ", mask));
+    }
+    mask = result.mask;
+    const uint64_t all = (uint64_t{1} << world_) - 1;
+    const uint64_t need = options_.on_loss != OnLoss::kExclude ? all : uint64_t{1} << result.rank;
+    if (spec.kind != CallKind::kBroadcast && (result.mask & need) != need) {
+      Violate(absl::StrCat("call ", number, " ", spec.ToString(), " at rank ", result.rank,
+                           " has only members ", result.mask));
+    }
+  }
+  if (number == differs_at_ && worked && SameForAll(spec.kind)) {
+    Violate(absl::StrCat("call ", number, " worked although the members' calls differ"));
+  }
+  // Whoever lived throughout agrees on whether the call failed, unless only some get a result.
+  if (failed && worked && SameForAll(spec.kind) && options_.on_loss == OnLoss::kWait) {
+    Violate(absl::StrCat("call ", number, " ", spec.ToString(), " failed for some only"));
+  }
+}
+
+void GroupWorld::Violate(std::string text) {
+  if (violations_.size() < 5) violations_.push_back(std::move(text));
+}
+
+std::vector<std::string> GroupWorld::Run() {
+  const uint64_t fault_steps = options_.deaths ? 200 + random_.Below(3000) : 0;
+  for (uint64_t step = 0; step < fault_steps && violations_.empty(); ++step) StepOnce(true);
+  for (int rank = 0; rank < world_; ++rank) {
+    const bool back = options_.on_loss != OnLoss::kExclude || random_.Chance(0.5);
+    if (Live(rank) == nullptr && back) Revive(rank);
+  }
+  for (uint64_t step = 0; step < 300000 && violations_.empty() && !Finished(); ++step) {
+    StepOnce(false);
+  }
+  if (violations_.empty() && !Finished()) Violate(absl::StrCat("calls do not end:", Describe()));
+  for (const auto& [number, results] : results_) CheckCall(number, results);
+  return violations_;
+}
+
+}  // namespace phalanx::jobs::testing

@@ -1,0 +1,129 @@
+// GroupWorld: the cores of all nodes of one group, with a job's shard, members that make a script
+// of calls, and a network, all driven by a seed. Testonly; one thread.
+//
+// Element j of the input of rank r to call n is 2^r * (1000 n + j + 1), as u64. So a sum shows
+// which members are in it, and a result that mixes calls or lists is no multiple.
+//
+// Faults: members die, with or without their nodes, and return with the next life, on the same node
+// or on another one; views come late, to each node at its own time; messages are delayed, a payload
+// lands in two parts with other events between them; memory is granted late.
+//
+// Checks, in Violations:
+//  - all live members get the same result of a call, of the same members;
+//  - a result has each member's input once, and leaves out no member that has lived throughout;
+//  - a call ends with an error only where the policy allows that;
+//  - after the faults every call of every member ends.
+#ifndef PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
+#define PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/common/random.h"
+#include "src/jobs/group/group_core.h"
+
+namespace phalanx::jobs::testing {
+
+struct GroupWorldOptions {
+  OnLoss on_loss = OnLoss::kWait;
+  bool deaths = true;
+  // One member makes another call than the others at a random number.
+  bool differs = false;
+  int calls = 12;
+};
+
+class GroupWorld {
+ public:
+  GroupWorld(uint64_t seed, GroupWorldOptions options);
+  // Runs to the end. Returns what was violated; empty: nothing.
+  std::vector<std::string> Run();
+  uint64_t calls_ended() const { return answers_; }
+  uint64_t deaths() const { return deaths_; }
+
+ private:
+  struct Message {
+    GroupSend send;
+    bool landing = false;
+    absl::Span<char> place;
+  };
+  struct Link {
+    std::deque<Message> queue;
+    std::vector<std::pair<std::shared_ptr<const void>, uint64_t>> unreleased;
+  };
+  struct Program {
+    int rank = 0;
+    uint64_t life = 0;
+    int node = 0;
+    bool alive = true;
+    bool entered = false;
+    uint64_t next = 1;
+    size_t outstanding = 0;
+    std::map<uint64_t, uint64_t> called;  // id to number
+  };
+  struct Node {
+    NodeKey key;
+    std::unique_ptr<GroupCore> core;
+    std::deque<GroupView> views;
+    std::vector<std::pair<uint64_t, std::shared_ptr<GroupMemory>>> grants;
+    bool run_more = false;
+  };
+  struct Result {
+    int rank = 0;
+    uint64_t life = 0;
+    absl::Status status;
+    uint64_t mask = 0;
+    int members = 0;
+  };
+
+  CallSpec Spec(uint64_t number, int rank) const;
+  std::shared_ptr<std::string> Input(const CallSpec& spec, uint64_t number, int rank) const;
+  // The members in a result; 0 and a violation if it is none.
+  uint64_t MaskOf(const CallSpec& spec, uint64_t number, int rank, absl::string_view bytes,
+                  int members);
+
+  void Publish();
+  void StepOnce(bool faults);
+  void StepNode(Node& node);
+  bool StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link);
+  void StepProgram(Program& program);
+  void Kill(Program& program);
+  void KillNode(Node& node);
+  void Revive(int rank);
+  void Drain(Node& node);
+  void OnDone(const GroupDone& done);
+  void CheckCall(uint64_t number, const std::vector<Result>& results);
+  void Violate(std::string text);
+  Node* NodeOf(const NodeKey& key);
+  Program* Live(int rank);
+  bool Finished();
+  std::string Describe();
+
+  Random random_;
+  const GroupWorldOptions options_;
+  int world_ = 0;
+  Instant now_;
+  JobEpoch epoch_{1, 0};
+  GroupView view_;
+  std::vector<Node> nodes_;
+  std::deque<Program> programs_;
+  std::map<std::pair<NodeKey, NodeKey>, Link> links_;
+  std::map<uint64_t, std::pair<Program*, uint64_t>> ids_;
+  std::map<uint64_t, std::vector<Result>> results_;
+  std::set<std::pair<int, uint64_t>> ended_lives_;
+  uint64_t next_id_ = 1;
+  uint64_t script_ = 0;
+  uint64_t differs_at_ = 0;
+  int differs_rank_ = -1;
+  uint64_t answers_ = 0;
+  uint64_t deaths_ = 0;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace phalanx::jobs::testing
+
+#endif  // PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
