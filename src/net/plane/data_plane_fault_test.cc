@@ -576,7 +576,7 @@ TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
     }
   }
   EXPECT_GT(whole, 400);
-  world_.RunFor(absl::Seconds(100));
+  world_.RunFor(2 * DataPlaneOptions().idle_timeout);
   for (SimPlane* node : nodes) {
     EXPECT_EQ(node->plane().stats().connections, 0);
     EXPECT_EQ(node->plane().stats().pushes_active, 0);

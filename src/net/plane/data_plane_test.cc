@@ -641,11 +641,12 @@ TEST_F(DataPlaneTest, NoMoreConnectionsIdleThanAllowed) {
 TEST_F(DataPlaneTest, AnIdleConnectionIsClosedAfterItsTime) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
+  const absl::Duration idle = DataPlaneOptions().idle_timeout;
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   ASSERT_TRUE(world_.RunUntilDone(b.Pull(a, Id(1), EmptyBuffer(100))));
-  world_.RunFor(absl::Seconds(50));
+  world_.RunFor(idle * 0.85);
   EXPECT_EQ(a.plane().stats().connections, 1);
-  world_.RunFor(absl::Seconds(11));
+  world_.RunFor(idle * 0.2);
   EXPECT_EQ(a.plane().stats().connections, 0);
   EXPECT_EQ(b.plane().stats().connections, 0);
   EXPECT_EQ(world_.fabric().open_connections(), 0u);
