@@ -252,8 +252,8 @@ bool DirectoryDecisions::DropEnded() {
     for (const auto& [id, generation] : copies_.scopes().CopiesIn(ending.scope)) {
       if (reporter_.ShardOf(id) != ending.shard) continue;
       if (left-- == 0) return false;
-      const absl::Status why = EndedScopeStatus(id, ending.scope);
       const Copy* copy = table_.Find(id, generation);
+      const absl::Status why = EndedScopeStatus(id, copy->traits.scope);
       // The shard may list it as one that stands by.
       if (copy->standing != Standing::kAdopted) reporter_.Withdraw(id, generation, why);
       EndGeneration(id, generation, why, why);
