@@ -187,7 +187,7 @@ TEST(LocalProtocol, RejectsAFlagThatThereIsNot) {
   // After the length, the kind, the request and the id.
   const size_t flags = 4 + 1 + 8 + ObjectId::kSize;
   ASSERT_EQ(frame[flags], 0);
-  frame[flags] = 16;
+  frame[flags] = static_cast<char>(0x80);
   EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("flag")));
 }

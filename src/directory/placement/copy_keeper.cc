@@ -114,7 +114,8 @@ void CopyKeeper::OnReported(Object& object, const NodeKey& node, PlanId plan, bo
     if (at != records_.end()) {
       const auto released = at->second.releasing.find(node);
       // A report that crossed the order does not answer it.
-      if (released != at->second.releasing.end() && released->second == plan) {
+      const bool answers = released != at->second.releasing.end() && released->second == plan;
+      if (answers && !DefectActive(Defect::kCopyReleasedTooSoon)) {
         at->second.releasing.erase(released);
         copy.primary = primary;
         UnlinkIfUnused(object.id, at->second, node);
@@ -245,7 +246,7 @@ void CopyKeeper::Examine(const ObjectId& id, Record& record) {
   }
   changed_.erase(id);
   const Hosts hosts = Count(*object, record);
-  if (hosts.covered() < record.wanted) {
+  if (hosts.covered() < record.wanted || Unconfirmed(*object, record) != nullptr) {
     short_.insert(id);
     to_order_.insert(id);
   } else {
@@ -273,14 +274,16 @@ void CopyKeeper::OrderShort() {
 }
 
 bool CopyKeeper::Order(Object& object, Record& record) {
-  Hosts hosts = Count(object, record);
-  while (hosts.covered() < record.wanted) {
+  while (true) {
+    const Hosts hosts = Count(object, record);
+    Node* node = Unconfirmed(object, record);
+    if (node == nullptr && hosts.covered() >= record.wanted) return true;
     if (open_ >= kMaxOrders) {
       to_order_.insert(object.id);
       return false;
     }
     // Bytes that are there, or on their way, need not be sent again.
-    Node* node = ChooseHolder(object, record, hosts);
+    if (node == nullptr) node = ChooseHolder(object, record, hosts);
     if (node == nullptr) node = ChooseNode(object, record, hosts);
     if (node == nullptr) return false;
     const PlanId plan = parts_.context.NewPlan();
@@ -288,11 +291,20 @@ bool CopyKeeper::Order(Object& object, Record& record) {
     record.releasing.erase(node->key);
     record.keeping[node->key] = plan;
     linked_[node->key].insert(object.id);
-    hosts.expected.insert(HostOf(*node));
     ++open_;
     ++ordered_;
   }
-  return true;
+}
+
+Node* CopyKeeper::Unconfirmed(const Object& object, const Record& record) const {
+  for (const auto& [key, copy] : object.copies) {
+    if (!copy.primary || !copy.unconfirmed() || copy.stale) continue;
+    Node* node = parts_.nodes.Find(key);
+    const bool asks = node != nullptr && node->connected && !node->draining && !node->registering &&
+                      !record.keeping.contains(key);
+    if (asks) return node;
+  }
+  return nullptr;
 }
 
 bool CopyKeeper::HasRefused(const Object& object, const Record& record, const NodeKey& key) const {
@@ -379,7 +391,7 @@ void CopyKeeper::Release(Object& object, Record& record, const NodeKey& node) {
   const PlanId plan = parts_.context.NewPlan();
   parts_.outbox.SendRelease(node, object.id, plan);
   // From now on the copy is not counted; the node's report confirms it.
-  object.copies.at(node).primary = false;
+  object.copies.at(node).primary = DefectActive(Defect::kCopyReleasedTooSoon);
   record.releasing[node] = plan;
   linked_[node].insert(object.id);
   ++released_;

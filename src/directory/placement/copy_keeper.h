@@ -129,6 +129,9 @@ class CopyKeeper {
   bool Order(Object& object, Record& record);
   void ReleaseSurplus(Object& object, Record& record);
   void Release(Object& object, Record& record, const NodeKey& node);
+  // A node that was sent a primary copy by a Deliver and has no order: it began to fetch the object
+  // under an order of an earlier session. An order makes it confirm the copy. Or nullptr.
+  Node* Unconfirmed(const Object& object, const Record& record) const;
   // A node on another host than the object's copies, or nullptr.
   Node* ChooseNode(const Object& object, const Record& record, const Hosts& hosts) const;
   // The same, of the nodes that have a part in the object already.

@@ -185,6 +185,18 @@ TEST_F(CopyKeeperTest, ANewSessionMakesItsOrdersVoidAndEndsItsRequests) {
   EXPECT_EQ(keeper_.requests(), 0u);
 }
 
+// The node registered the want of an order of its last session, and the shard had the bytes.
+TEST_F(CopyKeeperTest, ADeliveredPrimaryCopyWithoutAnOrderIsConfirmedAndThenCounted) {
+  Leaves(kC);
+  AddCompleteCopy(kB, CopyState::kDelivered);
+  object().copies.at(kB).primary = true;
+  Want(1);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  table_.ConfirmCopy(object(), object().copies.at(kB));
+  keeper_.OnReported(object(), kB, plans_[kB], /*primary=*/true);
+  EXPECT_EQ(Sent(), (Messages{"b: release"}));
+}
+
 TEST_F(CopyKeeperTest, TheEndOfTheObjectEndsItsRequestsWithTheReason) {
   Want(3);
   Await();

@@ -1,5 +1,6 @@
 #include "src/directory/scopes/scope_manager.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,17 @@ void ScopeManager::RunPending() {
   }
 }
 
+void ScopeManager::SendRefused(const NodeKey& to, const ObjectId& id, uint64_t want,
+                               const absl::Status& why) {
+  v1::Gone& gone = *parts_.outbox.Send(to).mutable_gone();
+  gone.set_object_id(id.binary().data(), ObjectId::kSize);
+  gone.set_kind(v1::Gone::REFUSED);
+  gone.set_want(want);
+  gone.set_code(static_cast<int>(why.code()));
+  gone.set_reason(std::string(why.message()));
+  gone.set_expired(true);
+}
+
 // As a Delete of the object, but the scope's record refuses what comes late, and the nodes drop
 // their copies by the ScopeEnded that they were sent.
 void ScopeManager::Free(const ObjectId& id) {
@@ -100,7 +112,7 @@ void ScopeManager::Free(const ObjectId& id) {
   while (!object.wants.empty()) {
     const auto want = object.wants.begin();
     const NodeKey key = want->first;
-    parts_.outbox.SendRefused(key, id, want->second.number, why.code(), why.message());
+    SendRefused(key, id, want->second.number, why);
     parts_.pulls.EndWant(object, key);
     parts_.drains.OnNodeLeft(object, key);
   }

@@ -12,6 +12,7 @@
 #define PHALANX_DIRECTORY_SCOPES_SCOPE_MANAGER_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
@@ -69,6 +70,7 @@ class ScopeManager {
 
  private:
   void Free(const ObjectId& id);
+  void SendRefused(const NodeKey& to, const ObjectId& id, uint64_t want, const absl::Status& why);
 
   const Parts parts_;
 };

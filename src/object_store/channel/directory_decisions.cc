@@ -177,7 +177,9 @@ void DirectoryDecisions::OnGone(const v1::Gone& gone) {
       const bool failed = gone.code() > 0;
       const auto code = failed ? static_cast<absl::StatusCode>(gone.code())
                                : absl::StatusCode::kResourceExhausted;
-      const char* who = failed ? ": its producer failed: " : ": the directory refused: ";
+      const char* who = gone.expired() ? ": "
+                        : failed       ? ": its producer failed: "
+                                       : ": the directory refused: ";
       pulls_.OnRefused(*id, gone.want(),
                        absl::Status(code, absl::StrCat("object ", id->hex(), who, gone.reason())));
       break;
@@ -250,8 +252,8 @@ bool DirectoryDecisions::DropEnded() {
     for (const auto& [id, generation] : copies_.scopes().CopiesIn(ending.scope)) {
       if (reporter_.ShardOf(id) != ending.shard) continue;
       if (left-- == 0) return false;
-      const absl::Status why = EndedScopeStatus(id, ending.scope);
       const Copy* copy = table_.Find(id, generation);
+      const absl::Status why = EndedScopeStatus(id, copy->traits.scope);
       // The shard may list it as one that stands by.
       if (copy->standing != Standing::kAdopted) reporter_.Withdraw(id, generation, why);
       EndGeneration(id, generation, why, why);

@@ -70,6 +70,7 @@ class ScopesSimulation final : public ClientSimulation {
     const auto left = std::make_shared<size_t>(scopes_.size());
     OnNode(0, [this, left](int n) {
       for (size_t scope = 0; scope < scopes_.size(); ++scope) {
+        scopes_[scope].asked = kAllNumbers;
         cluster_.store(n)->EndScope(ClientOf(n), ScopeOf(scope, kAllNumbers), Instant::Infinite(),
                                     [left](const absl::Status&) { --*left; });
       }
