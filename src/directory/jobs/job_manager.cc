@@ -237,6 +237,8 @@ void JobManager::Flush(Job& job) {
   for (const NodeKey& key : gone) {
     job.Unwatch(key);
     const auto found = jobs_of_.find(key);
+    // Other nodes registered members of this one, which itself did not.
+    if (found == jobs_of_.end()) continue;
     found->second.erase(job.name());
     if (found->second.empty()) jobs_of_.erase(found);
   }

@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
-#include "src/directory/jobs/job_messages.h"
 
 namespace phalanx::jobs {
 
@@ -117,6 +116,10 @@ void Members::SendJoin(MemberId id, const JoinArguments& arguments) {
 }
 
 void Members::SendEnded(const LocalMember& member, MemberState how) {
+  channel_.SendTo(ShardOf(member.job), EndedMessage(member, how));
+}
+
+v1::NodeMessage Members::EndedMessage(const LocalMember& member, MemberState how) {
   v1::NodeMessage message;
   v1::MemberEnded& ended = *message.mutable_job()->mutable_member_ended();
   ended.set_job(member.job);
@@ -124,7 +127,7 @@ void Members::SendEnded(const LocalMember& member, MemberState how) {
   ended.set_task(member.task);
   ended.set_life(member.life);
   ended.set_left(how == MemberState::kLeft);
-  channel_.SendTo(ShardOf(member.job), std::move(message));
+  return message;
 }
 
 std::vector<v1::NodeMessage> Members::BeginSession(int shard) {
@@ -134,13 +137,11 @@ std::vector<v1::NodeMessage> Members::BeginSession(int shard) {
     job->table.DropPieces();
     if (DefectActive(Defect::kMemberForgottenAtRestart)) continue;
     for (v1::RegisterJob& piece : job->table.Registration()) {
-      for (v1::JobMember& member : *piece.mutable_members()) {
-        const auto ended =
-            job->ended.find({piece.roles(static_cast<int>(member.role())).name(), member.task()});
-        if (ended == job->ended.end() || ended->second.first != member.life()) continue;
-        member.set_state(directory::ToProto(ended->second.second));
-      }
       *messages.emplace_back().mutable_job()->mutable_register_job() = std::move(piece);
+    }
+    // Apart from the table: other nodes know the members of its epoch, and not these ends.
+    for (const auto& [task, end] : job->ended) {
+      messages.push_back(EndedMessage({name, task.first, task.second, 0, end.first}, end.second));
     }
   }
   for (auto it = joining_.begin(); it != joining_.end();) {

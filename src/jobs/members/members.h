@@ -139,6 +139,7 @@ class Members final : public object_store::Registrant {
   void OnDeadline(MemberId id);
   void SendJoin(MemberId id, const JoinArguments& arguments);
   void SendEnded(const LocalMember& member, MemberState how);
+  static v1::NodeMessage EndedMessage(const LocalMember& member, MemberState how);
 
   KnownJob& JobOf(const std::string& name);
   void EndReplaced(KnownJob& job);
