@@ -66,7 +66,7 @@ void Members::Leave(MemberId id, MemberState how) {
   live_.erase(found);
   SendEnded(member, how);
   KnownJob& job = *jobs_.find(member.job)->second;
-  job.ended[{member.role, member.task}] = {member.life, how};
+  if (how == MemberState::kLeft) job.left[{member.role, member.task}] = member.life;
   Remove(job, member);
 }
 
@@ -140,8 +140,13 @@ std::vector<v1::NodeMessage> Members::BeginSession(int shard) {
       *messages.emplace_back().mutable_job()->mutable_register_job() = std::move(piece);
     }
     // Apart from the table: other nodes know the members of its epoch, and not these ends.
-    for (const auto& [task, end] : job->ended) {
-      messages.push_back(EndedMessage({name, task.first, task.second, 0, end.first}, end.second));
+    for (const Member* member : job->table.ChangedAfter(0)) {
+      if (member->node != self_ || !member->live() || IsLive(*job, *member)) continue;
+      const auto end = job->left.find({member->role, member->task});
+      // Else its client has died, or it is a join whose reply was lost.
+      const bool left = end != job->left.end() && end->second == member->life;
+      messages.push_back(EndedMessage({name, member->role, member->task, 0, member->life},
+                                      left ? MemberState::kLeft : MemberState::kDied));
     }
   }
   for (auto it = joining_.begin(); it != joining_.end();) {
@@ -168,9 +173,9 @@ void Members::OnUpdate(const v1::JobUpdate& update) {
   if (!CheckJobName("job", update.job()).ok()) return;
   KnownJob& job = JobOf(update.job());
   if (!job.table.Apply(update)) return;
-  std::erase_if(job.ended, [&job](const auto& entry) {
+  std::erase_if(job.left, [&job](const auto& entry) {
     const Member* member = job.table.Find(entry.first.first, entry.first.second);
-    return member == nullptr || member->life > entry.second.first || !member->live();
+    return member == nullptr || member->life > entry.second || !member->live();
   });
   EndReplaced(job);
   ShowViews(job);
@@ -223,7 +228,6 @@ void Members::OnReply(const v1::JoinReply& reply) {
   const TaskKey task(member.role, member.task);
   if (join.listener == nullptr) {
     SendEnded(member, MemberState::kDied);
-    job.ended[task] = {member.life, MemberState::kDied};
     return ForgetLater(job);
   }
   job.live[task] = reply.request_id();
@@ -241,6 +245,11 @@ Members::KnownJob& Members::JobOf(const std::string& name) {
   std::unique_ptr<KnownJob>& job = jobs_[name];
   if (job == nullptr) job = std::make_unique<KnownJob>(name);
   return *job;
+}
+
+bool Members::IsLive(const KnownJob& job, const Member& member) const {
+  const auto id = job.live.find({member.role, member.task});
+  return id != job.live.end() && live_.at(id->second).member.life == member.life;
 }
 
 bool Members::HasMembers(const KnownJob& job, const std::string& role) const {
