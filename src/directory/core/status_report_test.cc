@@ -75,9 +75,10 @@ class StatusReportTest : public ObjectFixture {
        scheduler_.planner().links(), scheduler_.planner().pairs()},
       deletes_};
   DeleteWaits delete_waits_{context_, nodes_, outbox_, gate_, tombstones_};
+  JobManager jobs_{{context_, nodes_, outbox_, gate_}};
   StatusReport report_{{context_, nodes_, holds_, tombstones_, delete_waits_, inline_cache_,
-                        placement_table_, copies_, scopes_, table_, scheduler_,
-                        reduction_manager_}};
+                        placement_table_, copies_, scopes_, table_, scheduler_, reduction_manager_,
+                        jobs_}};
 };
 
 TEST_F(StatusReportTest, AnUnknownIdIsNotFound) {
@@ -211,7 +212,8 @@ TEST_F(StatusReportTest, TheStatusHasTheNodesAndTheCounters) {
   EXPECT_EQ(out.counters().at("adopted"), 1u);
   EXPECT_EQ(out.counters().at("assigned"), 1u);
   EXPECT_THAT(out.gauges(),
-              ::testing::ElementsAre("holds", "holds_complete", "sticky", "broadcasts_waited_for"));
+              ::testing::ElementsAre("holds", "holds_complete", "jobs", "job_members",
+                                     "joins_waiting", "sticky", "broadcasts_waited_for"));
   for (const std::string& name : out.gauges()) EXPECT_TRUE(out.counters().contains(name)) << name;
 }
 

@@ -172,8 +172,12 @@ void JobManager::EndLearning() {
     for (const auto& [node, watcher] : job->watchers()) watchers.push_back(node);
     for (const NodeKey& key : watchers) {
       const Node* node = parts_.nodes.Find(key);
-      // The end of its registration decides about its members.
-      if (node != nullptr && node->registering) continue;
+      // The end of its registration, or its own, decides about its members, also about those that
+      // only other nodes have registered.
+      if (node != nullptr && node->registering) {
+        jobs_of_[key].insert(name);
+        continue;
+      }
       const int ended = job->EndAllOf(key, /*only_unconfirmed=*/true, parts_.context.now);
       parts_.context.counters.members_died += static_cast<uint64_t>(ended);
       if (node == nullptr) job->Unwatch(key);
@@ -237,6 +241,8 @@ void JobManager::Flush(Job& job) {
   for (const NodeKey& key : gone) {
     job.Unwatch(key);
     const auto found = jobs_of_.find(key);
+    // Other nodes registered members of this one, which itself did not.
+    if (found == jobs_of_.end()) continue;
     found->second.erase(job.name());
     if (found->second.empty()) jobs_of_.erase(found);
   }

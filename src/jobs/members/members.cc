@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
-#include "src/directory/jobs/job_messages.h"
 
 namespace phalanx::jobs {
 
@@ -67,7 +66,7 @@ void Members::Leave(MemberId id, MemberState how) {
   live_.erase(found);
   SendEnded(member, how);
   KnownJob& job = *jobs_.find(member.job)->second;
-  job.ended[{member.role, member.task}] = {member.life, how};
+  if (how == MemberState::kLeft) job.left[{member.role, member.task}] = member.life;
   Remove(job, member);
 }
 
@@ -117,6 +116,10 @@ void Members::SendJoin(MemberId id, const JoinArguments& arguments) {
 }
 
 void Members::SendEnded(const LocalMember& member, MemberState how) {
+  channel_.SendTo(ShardOf(member.job), EndedMessage(member, how));
+}
+
+v1::NodeMessage Members::EndedMessage(const LocalMember& member, MemberState how) {
   v1::NodeMessage message;
   v1::MemberEnded& ended = *message.mutable_job()->mutable_member_ended();
   ended.set_job(member.job);
@@ -124,7 +127,7 @@ void Members::SendEnded(const LocalMember& member, MemberState how) {
   ended.set_task(member.task);
   ended.set_life(member.life);
   ended.set_left(how == MemberState::kLeft);
-  channel_.SendTo(ShardOf(member.job), std::move(message));
+  return message;
 }
 
 std::vector<v1::NodeMessage> Members::BeginSession(int shard) {
@@ -134,13 +137,16 @@ std::vector<v1::NodeMessage> Members::BeginSession(int shard) {
     job->table.DropPieces();
     if (DefectActive(Defect::kMemberForgottenAtRestart)) continue;
     for (v1::RegisterJob& piece : job->table.Registration()) {
-      for (v1::JobMember& member : *piece.mutable_members()) {
-        const auto ended =
-            job->ended.find({piece.roles(static_cast<int>(member.role())).name(), member.task()});
-        if (ended == job->ended.end() || ended->second.first != member.life()) continue;
-        member.set_state(directory::ToProto(ended->second.second));
-      }
       *messages.emplace_back().mutable_job()->mutable_register_job() = std::move(piece);
+    }
+    // Apart from the table: other nodes know the members of its epoch, and not these ends.
+    for (const Member* member : job->table.ChangedAfter(0)) {
+      if (member->node != self_ || !member->live() || IsLive(*job, *member)) continue;
+      const auto end = job->left.find({member->role, member->task});
+      // Else its client has died, or it is a join whose reply was lost.
+      const bool left = end != job->left.end() && end->second == member->life;
+      messages.push_back(EndedMessage({name, member->role, member->task, 0, member->life},
+                                      left ? MemberState::kLeft : MemberState::kDied));
     }
   }
   for (auto it = joining_.begin(); it != joining_.end();) {
@@ -167,9 +173,9 @@ void Members::OnUpdate(const v1::JobUpdate& update) {
   if (!CheckJobName("job", update.job()).ok()) return;
   KnownJob& job = JobOf(update.job());
   if (!job.table.Apply(update)) return;
-  std::erase_if(job.ended, [&job](const auto& entry) {
+  std::erase_if(job.left, [&job](const auto& entry) {
     const Member* member = job.table.Find(entry.first.first, entry.first.second);
-    return member == nullptr || member->life > entry.second.first || !member->live();
+    return member == nullptr || member->life > entry.second || !member->live();
   });
   EndReplaced(job);
   ShowViews(job);
@@ -222,7 +228,6 @@ void Members::OnReply(const v1::JoinReply& reply) {
   const TaskKey task(member.role, member.task);
   if (join.listener == nullptr) {
     SendEnded(member, MemberState::kDied);
-    job.ended[task] = {member.life, MemberState::kDied};
     return ForgetLater(job);
   }
   job.live[task] = reply.request_id();
@@ -240,6 +245,11 @@ Members::KnownJob& Members::JobOf(const std::string& name) {
   std::unique_ptr<KnownJob>& job = jobs_[name];
   if (job == nullptr) job = std::make_unique<KnownJob>(name);
   return *job;
+}
+
+bool Members::IsLive(const KnownJob& job, const Member& member) const {
+  const auto id = job.live.find({member.role, member.task});
+  return id != job.live.end() && live_.at(id->second).member.life == member.life;
 }
 
 bool Members::HasMembers(const KnownJob& job, const std::string& role) const {

@@ -128,8 +128,8 @@ class Members final : public object_store::Registrant {
     explicit KnownJob(const std::string& name) : table(name) {}
     MemberTable table;
     std::map<TaskKey, MemberId> live;  // of this node
-    // Ends of members of this node that the shard may not know.
-    std::map<TaskKey, std::pair<uint64_t, MemberState>> ended;
+    // Lives of members of this node that left, as long as the table has them as live.
+    std::map<TaskKey, uint64_t> left;
     TimerId forget = 0;
   };
 
@@ -139,6 +139,7 @@ class Members final : public object_store::Registrant {
   void OnDeadline(MemberId id);
   void SendJoin(MemberId id, const JoinArguments& arguments);
   void SendEnded(const LocalMember& member, MemberState how);
+  static v1::NodeMessage EndedMessage(const LocalMember& member, MemberState how);
 
   KnownJob& JobOf(const std::string& name);
   void EndReplaced(KnownJob& job);
@@ -146,6 +147,8 @@ class Members final : public object_store::Registrant {
   void Remove(KnownJob& job, const LocalMember& member);
   void ForgetLater(KnownJob& job);
   void ShowViews(const KnownJob& job);
+  // Whether a client of this node has this life of the member.
+  bool IsLive(const KnownJob& job, const Member& member) const;
   bool HasMembers(const KnownJob& job, const std::string& role) const;
   int ShardOf(const std::string& job) const;
 

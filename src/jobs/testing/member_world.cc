@@ -169,6 +169,14 @@ void MemberWorld::Heal(int number) {
 
 void MemberWorld::StopShard() {
   core_.reset();
+  for (const auto& [task, lives] : lives_) {
+    const auto& [job, role, name] = task;
+    const GroupView* view = members(0).ViewOf(job, role);
+    if (view == nullptr) continue;
+    for (const Member& member : view->members) {
+      if (member.task == name) before_[task] = member.life + 1;
+    }
+  }
   for (const auto& node : nodes_) {
     node->session = 0;
     node->to_shard.clear();
@@ -269,7 +277,8 @@ void MemberWorld::OnMemberJoined(Client& client) {
   const TaskKey task(member.job, member.role, member.task);
   const std::string whose = absl::StrCat(member.task, " of job ", member.job);
   client.fences_ = nodes_[static_cast<size_t>(client.node())]->fences;
-  if (!lives_[task].insert(member.life).second) {
+  const uint64_t given_before = std::exchange(lives_[task][member.life], shard_lives_);
+  if (given_before == shard_lives_ || member.life < before_[task]) {
     Break(absl::StrCat("life ", member.life, " of ", whose, " was given twice"));
   }
   const auto [rank, first] = ranks_.emplace(task, member.rank);

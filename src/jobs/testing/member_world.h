@@ -8,14 +8,17 @@
 //   EXPECT_EQ(one.member().rank, 0);
 //
 // What is checked all the time; broken() has the first violation
-//  1. No life of a task is given twice, and none is given that is below an earlier one.
+//  1. No life of a task is given twice by one life of the shard, nor one that node 0 had seen when
+//  the
+//     shard died. (What only the joining node knew is lost if that node dies or is cut off, too.)
 //  2. A task keeps its rank, and two tasks of a role never have one.
 //  3. The epoch of a view grows at every node, and two nodes with one epoch see the same members.
 //  4. A life that ended does not become live again, and the life of a rank never falls.
 //  5. A member is only ended by its client, by a newer life, by the end of its node or by a fence.
 // Settle ends all faults and checks that every node sees exactly the members that live.
 //
-// The jobs must not be forgotten: a test that runs for longer than a grace keeps a member in each.
+// A test that runs for longer than a grace, or restarts the shard, keeps a member of each job on
+// node 0, and node 0 is not cut off or killed.
 #ifndef PHALANX_JOBS_TESTING_MEMBER_WORLD_H_
 #define PHALANX_JOBS_TESTING_MEMBER_WORLD_H_
 
@@ -174,7 +177,10 @@ class MemberWorld {
   uint64_t messages_ = 0;
 
   absl::Status broken_;
-  std::map<TaskKey, std::set<uint64_t>> lives_;  // given to clients
+  // Of each life that a client was given: the last life of the shard that gave it.
+  std::map<TaskKey, std::map<uint64_t, uint64_t>> lives_;
+  // The greatest life that node 0 knew when the shard died last, and one more.
+  std::map<TaskKey, uint64_t> before_;
   std::map<TaskKey, int> ranks_;
   std::map<std::tuple<std::string, std::string, JobEpoch>, std::string> views_;
   // Of each rank, at each node: its last life and whether that has ended.
