@@ -125,9 +125,8 @@ TEST_F(Scopes, ANodeThatWaitsForAnObjectOfTheScopeIsTold) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   Create(a, {"job", 4});
-  h_.Down(a);
   h_.Want(b, x);
-  End(b, {"job", 4});
+  End(a, {"job", 9});
   EXPECT_EQ(h_.LastGone(b), v1::Gone::REFUSED);
   const v1::ShardMessage gone = *h_.Last(b, v1::ShardMessage::kGone);
   EXPECT_EQ(gone.gone().code(), static_cast<int>(absl::StatusCode::kNotFound));

@@ -65,7 +65,7 @@ TEST_F(StoreScopeTest, TheEndDropsTheCopiesAndIsConfirmedWithoutATombstone) {
 }
 
 TEST_F(StoreScopeTest, ManyCopiesAreDroppedInSeveralTurnsBeforeTheConfirmation) {
-  for (int i = 0; i < 3000; ++i) Put(i, {"job", 1});
+  for (int i = 0; i < 1100; ++i) Put(i, {"job", 1});
   Ended({"job", 1});
   EXPECT_EQ(w_.store().stats().objects, 0u);
   EXPECT_EQ(Confirmed(), 1u);
