@@ -55,6 +55,8 @@ std::vector<Request> EveryRequest() {
       Claim{Id(), NodeKey{5, 6}, 17},
       Keep{12, Id(), absl::Seconds(5)},
       Broadcast{13, Id(), true, false, absl::Seconds(6), {"a", "node b", "*"}},
+      Join{14, "train", "worker", "worker3", 8, true, 3, absl::Seconds(7)},
+      LeaveJob{14, true},
   };
 }
 
@@ -94,6 +96,15 @@ std::vector<Answer> EveryAnswer() {
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},
+      Joined{8, 3, 2},
+      MemberUpdate{8,
+                   "worker",
+                   4,
+                   {5, 6},
+                   true,
+                   {{0, 1, MemberState::kLive, "worker0", "box", "node"},
+                    {3, 0, MemberState::kLeft, "worker3", "box7", "node7"}}},
+      MemberEnded{8, absl::StatusCode::kAborted, "a newer life"},
   };
 }
 
