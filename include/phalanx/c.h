@@ -346,6 +346,60 @@ phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout
 phx_call* phx_broadcast_progress_of(phx_client* client, const char* id, const char* names, size_t n,
                                     int64_t timeout);
 
+/* ---- jobs: docs/jobs.md, job.h */
+
+/* A place in a job. */
+typedef struct phx_member phx_member;
+
+typedef struct {
+  const char* role; /* NULL or "": PHALANX_ROLE, or "worker" */
+  int world;        /* 0: PHALANX_WORLD */
+  int rank;         /* negative: that of the task's name, or the least free one */
+  int64_t timeout;
+} phx_join_options;
+
+/* PHX_ABSENT: no task with this rank has joined so far. */
+enum { PHX_ABSENT, PHX_LIVE, PHX_DIED, PHX_LEFT };
+
+typedef struct {
+  int rank;
+  int state; /* PHX_LIVE, ... */
+  uint64_t life;
+  uint64_t change; /* the number of its last change, from 1; 0: none so far */
+  char task[256];
+  char host[321];
+  char node[321];
+} phx_member_info;
+
+/* Returns when the directory has answered. Names that are NULL or "" are PHALANX_JOB and
+ * PHALANX_TASK. */
+phx_member* phx_join(phx_client* client, const char* job, const char* task,
+                     const phx_join_options* options);
+/* The texts are valid until the member is freed. */
+const char* phx_member_job(const phx_member* member);
+const char* phx_member_role(const phx_member* member);
+const char* phx_member_task(const phx_member* member);
+int phx_member_rank(const phx_member* member);
+uint64_t phx_member_life(const phx_member* member);
+int phx_member_world(const phx_member* member);
+/* 0 while the task is a member; Aborted (10): a newer life of it has joined, or the others were
+ * told that it died. */
+int phx_member_status(const phx_member* member);
+/* Fills in at most `n` members of the role in the order of ranks (NULL: of the member's own role),
+ * and returns how many ranks the role has: 0 if no task of it has joined. */
+int64_t phx_member_list(const phx_member* member, const char* role, phx_member_info* infos,
+                        size_t n);
+/* Waits until every rank of the role has a live member. */
+int phx_member_wait_world(const phx_member* member, int64_t timeout);
+/* Waits until a member of any role of the job has changed after the change with the number `after`;
+ * `change` is then the number of the last one. */
+int phx_member_wait_change(const phx_member* member, uint64_t after, int64_t timeout,
+                           uint64_t* change);
+/* The others see that the task left; with `failed`, that it died. */
+int phx_member_leave(phx_member* member, int failed);
+/* A member that has not left dies. */
+void phx_member_free(phx_member* member);
+
 /* ---- end ---- */
 #pragma GCC visibility pop
 #ifdef __cplusplus

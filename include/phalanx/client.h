@@ -68,6 +68,9 @@ struct StreamState;
 class Access;
 }  // namespace internal
 
+class Membership;
+struct JoinOptions;
+
 // The result of an asynchronous call. Copies share it. Dropping the last copy does not cancel the
 // call.
 template <typename T>
@@ -383,6 +386,13 @@ class Client : public std::enable_shared_from_this<Client> {
   // Blocks until the object begins to arrive.
   absl::StatusOr<ObjectStream> GetStream(const ObjectId& id,
                                          absl::Duration timeout = absl::InfiniteDuration());
+
+  // ---- jobs: job.h, docs/jobs.md
+  // This client's task joins the job. Empty names are those of PHALANX_JOB and PHALANX_TASK, which
+  // `phalanx launch` sets. Returns when the directory has answered; the other tasks can come later.
+  // Errors: InvalidArgument (also a world or rank that contradicts the job), AlreadyExists (another
+  // task has the rank), ResourceExhausted, DeadlineExceeded.
+  absl::StatusOr<Membership> Join(std::string job, std::string task, JoinOptions options);
 
   // ---- reducing (the Hoplite paper, SIGCOMM 2021, section 3.4.2); collectives.h has more
   // Reduces `sources` into `target`. Sources can be put before or after the call, on any nodes. The

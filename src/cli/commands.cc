@@ -3,6 +3,7 @@
 #include "src/cli/daemons/directory_command.h"
 #include "src/cli/daemons/node_command.h"
 #include "src/cli/daemons/up_command.h"
+#include "src/cli/jobs/jobs_command.h"
 #include "src/cli/launch/launch_command.h"
 #include "src/cli/objects/broadcast_command.h"
 #include "src/cli/objects/end_scope_command.h"
@@ -36,6 +37,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewEndScopeCommand());
   commands.push_back(NewLsCommand());
   commands.push_back(NewDescribeCommand());
+  commands.push_back(NewJobsCommand());
   commands.push_back(NewStatusCommand());
   commands.push_back(NewTopCommand());
   commands.push_back(NewBenchCommand());

@@ -17,6 +17,8 @@ constexpr size_t kRestingBytes = 16 * 1024;
 constexpr size_t kKeptBytes = kMaxInlineAnswerBytes + 8 * 1024;
 // Every read has at least this much space, so that one read takes in many small frames.
 constexpr size_t kMinSpace = 4096;
+constexpr std::array<MemberState, 4> kMemberStates = {MemberState::kAbsent, MemberState::kLive,
+                                                      MemberState::kDied, MemberState::kLeft};
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 
 // Each message lists its fields once, in `Visit(archive, message)`, for an archive that writes and
@@ -25,6 +27,7 @@ constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 //   Node  a node's key                Span  a timeout        Choice  one of an enum's values
 //   Text  a bounded string            Bytes  a view          Ids Names Numbers Runs  lists
 //   Flags  up to 8 flags in a byte    Name  an object's name, if there is one    InScope  a scope
+//   Members  of a job
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -83,6 +86,17 @@ class Writer {
     for (const ElementRun& run : runs) {
       out_.U64(run.end);
       Choice(run.dtype, kAllDTypes);
+    }
+  }
+  void Members(const std::vector<MemberUpdate::Member>& members) {
+    out_.U32(static_cast<uint32_t>(members.size()));
+    for (const MemberUpdate::Member& member : members) {
+      out_.U32(member.rank);
+      out_.U64(member.life);
+      out_.U8(static_cast<uint8_t>(member.state));
+      out_.Bytes(member.task);
+      out_.Bytes(member.host);
+      out_.Bytes(member.node);
     }
   }
 
@@ -184,6 +198,21 @@ class Reader {
       ElementRun& run = runs.emplace_back();
       run.end = in_.U64();
       Choice(run.dtype, kAllDTypes);
+    }
+  }
+  void Members(std::vector<MemberUpdate::Member>& members) {
+    const uint32_t count = in_.U32();
+    if (count > kMaxMembersPerFrame) {
+      return in_.Fail(absl::StrCat(count, " members are too many"));
+    }
+    for (uint32_t i = 0; i < count && in_.ok(); ++i) {
+      MemberUpdate::Member& member = members.emplace_back();
+      member.rank = in_.U32();
+      member.life = in_.U64();
+      Choice(member.state, kMemberStates);
+      member.task = in_.Bytes(kMaxJobNameBytes);
+      member.host = in_.Bytes(kMaxHostBytes);
+      member.node = in_.Bytes(kMaxHostBytes);
     }
   }
   absl::Status Finish() { return in_.Finish(); }
@@ -388,6 +417,23 @@ struct Fields {
     a.Span(m.timeout);
   }
 
+  template <typename M>
+  void Visit(Join*, M& m) {
+    a.U64(m.request);
+    a.Bytes(m.job, kMaxJobNameBytes);
+    a.Bytes(m.role, kMaxJobNameBytes);
+    a.Bytes(m.task, kMaxJobNameBytes);
+    a.U32(m.world);
+    a.Flag(m.has_rank);
+    a.U32(m.rank);
+    a.Span(m.timeout);
+  }
+  template <typename M>
+  void Visit(LeaveJob*, M& m) {
+    a.U64(m.member);
+    a.Flag(m.failed);
+  }
+
   // The fields up to the message are the same in every version, so that another version can read
   // the refusal.
   template <typename M>
@@ -489,6 +535,28 @@ struct Fields {
   }
   template <typename M>
   void Visit(Goodbye*, M& m) {
+    a.Code(m.code);
+    a.Text(m.message);
+  }
+  template <typename M>
+  void Visit(Joined*, M& m) {
+    a.U64(m.request);
+    a.U32(m.rank);
+    a.U64(m.life);
+  }
+  template <typename M>
+  void Visit(MemberUpdate*, M& m) {
+    a.U64(m.request);
+    a.Bytes(m.role, kMaxJobNameBytes);
+    a.U32(m.world);
+    a.U64(m.epoch.incarnation);
+    a.U64(m.epoch.counter);
+    a.Flag(m.more);
+    a.Members(m.members);
+  }
+  template <typename M>
+  void Visit(MemberEnded*, M& m) {
+    a.U64(m.request);
     a.Code(m.code);
     a.Text(m.message);
   }

@@ -9,6 +9,8 @@
 //    │◄── File (+ descriptor) ──────────────────│   before the first answer that points into it
 //    │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
 //    │── Release Forget Leave ─────────────────►│
+//    │── Join LeaveJob ────────────────────────►│
+//    │◄── MemberUpdate Joined MemberEnded ──────│   updates before Joined and from then on
 //
 // A frame is a u32 length and that many bytes: a u8 kind and the fields, little-endian. The decoder
 // checks lengths before it allocates. `request` is a number that the client chooses; the number is
@@ -42,6 +44,7 @@
 #include "phalanx/scope.h"
 #include "src/common/elements.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/job_ids.h"
 #include "src/common/ids/object_name.h"
 #include "src/common/io/wire.h"
 #include "src/common/reduce_spec.h"
@@ -64,6 +67,9 @@ inline constexpr size_t kMaxTextBytes = 1024;
 inline constexpr size_t kMaxNodeNames = 256;
 inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr size_t kMaxPinsPerFrame = 8192;
+inline constexpr size_t kMaxMembersPerFrame = 512;
+inline constexpr size_t kMaxHostBytes = 320;
+static_assert(kMaxMembersPerFrame * (kMaxJobNameBytes + 2 * kMaxHostBytes + 64) <= kMaxFrameBytes);
 
 // Limit of a client's unanswered requests; the node refuses each request beyond it.
 inline constexpr size_t kMaxRequestsUnderWay = 1 << 16;
@@ -314,9 +320,32 @@ struct EndScope {
   Timeout timeout = absl::InfiniteDuration();
 };
 
+// A task of this client joins a job. MemberUpdates with all members and Joined answer it, or
+// Failed; MemberUpdates follow under its number until LeaveJob or MemberEnded. The number names the
+// member in all other requests.
+struct Join {
+  static constexpr uint8_t kKind = 24;
+  uint64_t request = 0;
+  absl::string_view job;
+  absl::string_view role;
+  absl::string_view task;
+  uint32_t world = 0;
+  bool has_rank = false;
+  uint32_t rank = 0;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
+// The member of the Join with this number leaves its job, or the Join ends. `failed`: the others
+// see that it died. Not answered.
+struct LeaveJob {
+  static constexpr uint8_t kKind = 25;
+  uint64_t member = 0;
+  bool failed = false;
+};
+
 using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
                              Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
-                             Transit, Claim, Keep, Broadcast, Replicate, EndScope>;
+                             Transit, Claim, Keep, Broadcast, Replicate, EndScope, Join, LeaveJob>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -452,8 +481,45 @@ struct Goodbye {
   absl::string_view message;
 };
 
-using Answer = std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress,
-                            Void, Described, Counted, Forgotten, Goodbye>;
+struct Joined {
+  static constexpr uint8_t kKind = 78;
+  uint64_t request = 0;
+  uint32_t rank = 0;
+  uint64_t life = 0;
+};
+
+// Members of one role of the job that have changed; before Joined and after a new session of the
+// node these can be all. `more`: the next MemberUpdate belongs to the same change.
+struct MemberUpdate {
+  static constexpr uint8_t kKind = 79;
+  struct Member {
+    uint32_t rank = 0;
+    uint64_t life = 0;
+    MemberState state = MemberState::kAbsent;
+    absl::string_view task;
+    absl::string_view host;
+    absl::string_view node;
+  };
+  uint64_t request = 0;
+  absl::string_view role;
+  uint32_t world = 0;
+  JobEpoch epoch;
+  bool more = false;
+  std::vector<Member> members = {};  // at most kMaxMembersPerFrame
+};
+
+// The member's life has ended although its client is alive: a newer life has joined, or the node
+// was out of touch.
+struct MemberEnded {
+  static constexpr uint8_t kKind = 80;
+  uint64_t request = 0;
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  absl::string_view message;
+};
+
+using Answer =
+    std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress, Void,
+                 Described, Counted, Forgotten, Goodbye, Joined, MemberUpdate, MemberEnded>;
 
 // ---------------------------------------------------------------------------- encoding
 

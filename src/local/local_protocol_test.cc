@@ -58,6 +58,8 @@ std::vector<Request> EveryRequest() {
       Broadcast{13, Id(), true, false, absl::Seconds(6), {"a", "node b", "*"}},
       Replicate{14, Id(), 3, absl::Seconds(7)},
       EndScope{15, {"scope", 7}, absl::Seconds(8)},
+      Join{14, "train", "worker", "worker3", 8, true, 3, absl::Seconds(7)},
+      LeaveJob{14, true},
   };
 }
 
@@ -99,6 +101,15 @@ std::vector<Answer> EveryAnswer() {
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},
+      Joined{8, 3, 2},
+      MemberUpdate{8,
+                   "worker",
+                   4,
+                   {5, 6},
+                   true,
+                   {{0, 1, MemberState::kLive, "worker0", "box", "node"},
+                    {3, 0, MemberState::kLeft, "worker3", "box7", "node7"}}},
+      MemberEnded{8, absl::StatusCode::kAborted, "a newer life"},
   };
 }
 

@@ -120,19 +120,17 @@ struct LocalService::Exit {
 };
 
 absl::StatusOr<std::unique_ptr<LocalService>> LocalService::Start(net::EventLoop& loop,
-                                                                  Store& store,
-                                                                  collectives::Reducer& reducer,
+                                                                  const LocalParts& parts,
                                                                   LocalServiceOptions options) {
-  std::unique_ptr<LocalService> service(new LocalService(loop, store, reducer, std::move(options)));
+  std::unique_ptr<LocalService> service(new LocalService(loop, parts, std::move(options)));
   PHALANX_RETURN_IF_ERROR(service->Listen());
   return service;
 }
 
-LocalService::LocalService(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
+LocalService::LocalService(net::EventLoop& loop, const LocalParts& parts,
                            LocalServiceOptions options)
     : loop_(loop),
-      store_(store),
-      reducer_(reducer),
+      parts_(parts),
       options_(std::move(options)),
       spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
@@ -247,7 +245,7 @@ void LocalService::Serve(int socket) {
   ++stats_.accepted;
   const uint64_t number = next_number_++;
   const auto session = std::make_shared<LocalSession>(
-      loop_, store_, reducer_, options_.greeting, socket,
+      loop_, parts_, options_.greeting, socket,
       [this, number](const absl::Status& why) { OnEnded(number, why); });
   sessions_[number] = session;
   session->Start();

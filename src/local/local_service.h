@@ -1,13 +1,13 @@
 // The Unix socket on which a node serves the clients of its host.
 //
-//   listening socket ──► LocalSession × n ──► Store, Reducer
+//   listening socket ──► LocalSession × n ──► Store, Reducer, Members
 //
 // The socket has the mode 0600, in a folder that is created with 0700 if it does not exist. The
 // node serves only processes of its own user. It replaces a socket that a dead node left behind,
 // but not a socket with a listener.
 //
 // Created and destroyed while the loop does not run, or on the loop; otherwise loop thread only.
-// Owned by the node's daemon; loop, store and reducer outlive it.
+// Owned by the node's daemon; loop and parts outlive it.
 #ifndef PHALANX_LOCAL_LOCAL_SERVICE_H_
 #define PHALANX_LOCAL_LOCAL_SERVICE_H_
 
@@ -22,10 +22,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/collectives/reducer/reducer.h"
 #include "src/local/local_session.h"
 #include "src/net/loop/event_loop.h"
-#include "src/object_store/store/store.h"
 
 namespace phalanx::object_store {
 
@@ -46,8 +44,8 @@ class LocalService {
   // Listens from the first turn of the loop on. Errors: AlreadyExists if another process listens
   // there or the path is not a socket, FailedPrecondition if other users can write to the folder,
   // InvalidArgument if the path is too long, Unavailable. The text names the path.
-  static absl::StatusOr<std::unique_ptr<LocalService>> Start(net::EventLoop& loop, Store& store,
-                                                             collectives::Reducer& reducer,
+  static absl::StatusOr<std::unique_ptr<LocalService>> Start(net::EventLoop& loop,
+                                                             const LocalParts& parts,
                                                              LocalServiceOptions options);
   // Sends every client a Goodbye and closes the connections; removes the socket.
   ~LocalService();
@@ -68,8 +66,7 @@ class LocalService {
   Stats stats() const;
 
  private:
-  LocalService(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
-               LocalServiceOptions options);
+  LocalService(net::EventLoop& loop, const LocalParts& parts, LocalServiceOptions options);
   absl::Status Listen();
   void KeepAccepting();
   void AcceptSome();
@@ -84,8 +81,7 @@ class LocalService {
 
   // Constant after Start.
   net::EventLoop& loop_;
-  Store& store_;
-  collectives::Reducer& reducer_;
+  const LocalParts parts_;
   const LocalServiceOptions options_;
   ino_t inode_ = 0;
 

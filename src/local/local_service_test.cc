@@ -189,7 +189,9 @@ TEST(LocalService, RejectsAFolderThatOtherUsersCanEnter) {
   absl::Status started;
   node.OnLoop([&] {
     net::EventLoop loop;
-    started = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
+    started =
+        LocalService::Start(loop, {node.store(), node.reducer(), node.members()}, Options(path))
+            .status();
   });
   EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
   EXPECT_NE(access(path.c_str(), F_OK), 0);
@@ -203,7 +205,9 @@ TEST(LocalService, ReplacesADeadSocketButNotOneInUse) {
     absl::Status second;
     node.OnLoop([&] {
       net::EventLoop loop;
-      second = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
+      second =
+          LocalService::Start(loop, {node.store(), node.reducer(), node.members()}, Options(path))
+              .status();
     });
     EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
     ExpectServes(node);
@@ -228,12 +232,14 @@ TEST(LocalService, DoesNotReplaceAFileThatIsNotASocket) {
   LocalNode node;
   node.OnLoop([&] {
     net::EventLoop loop;
-    EXPECT_THAT(LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status(),
-                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("not a socket")));
     EXPECT_THAT(
-        LocalService::Start(loop, node.store(), node.reducer(), Options(std::string(108, 'x')))
+        LocalService::Start(loop, {node.store(), node.reducer(), node.members()}, Options(path))
             .status(),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
+        StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("not a socket")));
+    EXPECT_THAT(LocalService::Start(loop, {node.store(), node.reducer(), node.members()},
+                                    Options(std::string(108, 'x')))
+                    .status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
   });
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
 }

@@ -57,15 +57,20 @@ absl::Status LocalSession::CheckName(const ObjectName& name, const ObjectId& id)
       absl::StrCat("object ", id.hex(), " does not have the name \"", name.ToString(), "\""));
 }
 
-LocalSession::LocalSession(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
+LocalSession::LocalSession(net::EventLoop& loop, const LocalParts& parts,
                            const LocalGreeting& greeting, int socket,
                            absl::AnyInvocable<void(const absl::Status&)> ended)
     : loop_(loop),
-      store_(store),
-      reducer_(reducer),
+      store_(parts.store),
+      reducer_(parts.reducer),
       greeting_(greeting),
       socket_(socket),
-      ended_(std::move(ended)) {}
+      ended_(std::move(ended)),
+      members_(parts.members, [this](LocalOutbox::Item item) {
+        if (state_ != State::kOpen) return;
+        out_.Add(std::move(item));
+        SendLater();
+      }) {}
 
 LocalSession::~LocalSession() {
   // The owner destroys the session, so it needs no call.
@@ -79,8 +84,8 @@ void LocalSession::Start() {
   absl::StatusOr<std::unique_ptr<net::FdWatcher>> watcher = loop_.Watch(socket_);
   if (!watcher.ok()) return End(watcher.status());
   watcher_ = *std::move(watcher);
-  greeting_timer_ = loop_.RunAt(loop_.Now() + kGreetingTimeout, [this] {
-    greeting_timer_ = 0;
+  timer_ = loop_.RunAt(loop_.Now() + kGreetingTimeout, [this] {
+    timer_ = 0;
     Close(absl::DeadlineExceededError("the client has not sent a hello"));
   });
   KeepReading();
@@ -106,8 +111,7 @@ void LocalSession::End(const absl::Status& why) {
   // Only such a client sees no memory of the node any more, so that it can be reused.
   const bool clean = state_ == State::kLeft && pins_.empty();
   state_ = State::kEnded;
-  loop_.Cancel(greeting_timer_);
-  loop_.Cancel(retry_timer_);
+  loop_.Cancel(timer_);
   if (watcher_ != nullptr) {
     watcher_->OnReadable(nullptr);
     watcher_->OnWritable(nullptr);
@@ -117,6 +121,7 @@ void LocalSession::End(const absl::Status& why) {
   for (const auto& [request, stream] : streams_) streams.push_back(request);
   std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
+  members_.EndAll();
   if (client_ != 0) reducer_.ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
   // Before the owner, in `ended_`, waits for the process that can still have the node's files open.
@@ -204,7 +209,7 @@ absl::Status LocalSession::Greet(absl::string_view payload) {
                                                       ", node ", greeting_.node_name, " ",
                                                       local::kVersion));
   }
-  loop_.Cancel(std::exchange(greeting_timer_, 0));
+  loop_.Cancel(std::exchange(timer_, 0));
   state_ = State::kOpen;
   client_ = store_.OpenClient();
   out_.SetViewer(client_);
@@ -383,6 +388,20 @@ absl::Status LocalSession::On(const local::Keep& keep) {
   return absl::OkStatus();
 }
 
+absl::Status LocalSession::On(const local::Join& join) {
+  if (members_.Contains(join.request)) {
+    return absl::InvalidArgumentError(absl::StrCat("request ", join.request, " is used twice"));
+  }
+  const absl::Status joining = members_.Join(join, Deadline(join.timeout));
+  if (!joining.ok()) AnswerFailed(join.request, joining);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::LeaveJob& leave) {
+  members_.Leave(leave.member, leave.failed);
+  return absl::OkStatus();
+}
+
 absl::Status LocalSession::On(const local::Stat& stat) {
   // A complete copy on this node answers without the directory.
   if (stat.only_complete && store_.ContainsLocally(stat.id)) {
@@ -501,6 +520,8 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   }
   for (const PinId pin : pins_.TakeNotKept()) ReleasePin(pin, true);
   store_.UnholdAll(client_);
+  // A client that left its jobs before has none: the others need not be told that they ended well.
+  members_.EndAll();
   return absl::OkStatus();
 }
 
@@ -536,7 +557,7 @@ void LocalSession::SendNow() {
       watcher_->OnWritable(again);
     } else {
       // No event reports that descriptors in flight have arrived, so a timer retries.
-      retry_timer_ = loop_.RunAt(loop_.Now() + kRetryAfter, again);
+      timer_ = loop_.RunAt(loop_.Now() + kRetryAfter, again);
     }
   }
   // Answers have left the outbox, which can have stopped the reading.

@@ -30,6 +30,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/collectives/reducer/reducer.h"
+#include "src/jobs/members/members.h"
+#include "src/local/client_members.h"
 #include "src/local/client_pins.h"
 #include "src/local/client_reductions.h"
 #include "src/local/client_writes.h"
@@ -43,6 +45,13 @@ namespace phalanx::object_store {
 
 inline constexpr size_t kMaxWaitingAnswers = 4096;
 
+// The components of the node that serve its clients; they outlive the service.
+struct LocalParts {
+  Store& store;
+  collectives::Reducer& reducer;
+  jobs::Members& members;
+};
+
 // What the node sends to every client first.
 struct LocalGreeting {
   std::string node_name;
@@ -54,9 +63,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
  public:
   // Takes over the socket. Calls `ended` once, inside another method or a callback of the loop; the
   // owner then destroys the session in a later turn. `why` is OK if the client left in order.
-  LocalSession(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
-               const LocalGreeting& greeting, int socket,
-               absl::AnyInvocable<void(const absl::Status& why)> ended);
+  LocalSession(net::EventLoop& loop, const LocalParts& parts, const LocalGreeting& greeting,
+               int socket, absl::AnyInvocable<void(const absl::Status& why)> ended);
   ~LocalSession();
 
   // REQUIRES: called once, first.
@@ -113,6 +121,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Transit& transit);
   absl::Status On(const local::Claim& claim);
   absl::Status On(const local::Keep& keep);
+  absl::Status On(const local::Join& join);
+  absl::Status On(const local::LeaveJob& leave);
 
   // Fails if there is a name and the id was not derived from it.
   static absl::Status CheckName(const ObjectName& name, const ObjectId& id);
@@ -160,8 +170,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
 
   absl::AnyInvocable<void(const absl::Status&)> ended_;
   std::unique_ptr<net::FdWatcher> watcher_;
-  TimerId greeting_timer_ = 0;
-  TimerId retry_timer_ = 0;
+  TimerId timer_ = 0;  // of the greeting, later of a send that is tried again
   State state_ = State::kGreeting;
   ClientId client_ = 0;
   local::FrameBuffer in_;
@@ -173,6 +182,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::flat_hash_map<uint64_t, RequestId> requests_;
   absl::flat_hash_map<uint64_t, Stream> streams_;
   ClientReductions reductions_;
+  ClientMembers members_;
   ClientWrites writes_;
   ClientPins pins_;
 };

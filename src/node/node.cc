@@ -97,13 +97,15 @@ uint64_t NodeNumber(absl::string_view name) {
 }
 
 // Destroyed from the top: first the sessions, so that no more messages arrive or leave; then the
-// folds; then the store, which cancels its pulls; then the data plane, whose pushes find that the
-// store that owns their pins is gone; then the links, to which the data plane passes connections.
+// members and folds; then the store, which cancels its pulls; then the data plane, whose pushes
+// find that the store that owns their pins is gone; then the links, to which the data plane passes
+// connections.
 struct Node::Impl {
   Impl(NodeOptions options, NodeKey key, size_t num_shards)
       : options(std::move(options)), key(key), shard_states(num_shards) {}
   ~Impl() {
     clients.clear();
+    members.reset();
     reducer.reset();
     store.reset();
     data_plane.reset();
@@ -127,6 +129,7 @@ struct Node::Impl {
   std::unique_ptr<object_store::Store> store;
   std::unique_ptr<collectives::Reducer> reducer;
   std::unique_ptr<net::NodeLinks> links;
+  std::unique_ptr<jobs::Members> members;
   std::unique_ptr<net::DataPlane> data_plane;
   std::vector<std::unique_ptr<directory::DirectoryClient>> clients;
 };
@@ -136,6 +139,7 @@ absl::Status Node::Impl::Start(NodeSeams seams) {
   MakeChannel(seams);
   MakeStore(seams);
   MakeReducer(seams);
+  members = std::make_unique<jobs::Members>(key, options.name, seams.control, *channel);
   PHALANX_RETURN_IF_ERROR(MakeDataPlane(seams));
   const v1::NodeInfo self = DescribeSelf(options, key, address);
   for (size_t shard = 0; shard < seams.shards.size(); ++shard) {
@@ -260,6 +264,7 @@ Node::~Node() = default;
 object_store::Store& Node::store() { return *impl_->store; }
 collectives::Reducer& Node::reducer() { return *impl_->reducer; }
 net::NodeLinks& Node::links() { return *impl_->links; }
+jobs::Members& Node::members() { return *impl_->members; }
 const NodeKey& Node::key() const { return impl_->key; }
 const std::string& Node::name() const { return impl_->options.name; }
 const net::Address& Node::address() const { return impl_->address; }

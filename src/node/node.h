@@ -2,7 +2,7 @@
 // decisions. The same class runs in the daemon (real seams), in LocalCluster (real seams, one
 // process) and in simulation (simulated seams).
 //
-// |    clients ──► Store, Reducer ──NodeMessage──► DirectoryClient × k ──► shards
+// |    clients ──► Store, Reducer, Members ──NodeMessage──► DirectoryClient × k ──► shards
 // |                 │ ▲ ◄─ShardMessage──
 // |       StartPull ▼ │ Serve
 // |        DataPlane, NodeLinks ◄──bytes, messages──► other nodes
@@ -25,6 +25,7 @@
 #include "src/common/time/executor.h"
 #include "src/directory/session/directory_client.h"
 #include "src/net/link/node_links.h"
+#include "src/jobs/members/members.h"
 #include "src/net/plane/data_plane.h"
 #include "src/object_store/store/store.h"
 
@@ -79,6 +80,7 @@ class Node {
   object_store::Store& store();
   collectives::Reducer& reducer();
   net::NodeLinks& links();
+  jobs::Members& members();
   const NodeKey& key() const;
   const std::string& name() const;
   // The address under which peers reach this node.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "src/cli/jobs/job_view.h"
 #include "src/cli/tools/object_lookup.h"
 #include "src/cli/tools/screen.h"
 #include "src/cli/views/colour.h"
@@ -35,6 +36,8 @@ class DescribeCommand : public Command {
                      /*required=*/false);
     flags.Argument("-n,--name", "The object's name, instead of its id",
                    Text(&object_.name, "NAME"));
+    flags.Argument("--job", "Show the members of this job, instead of an object",
+                   Text(&job_, "NAME"));
     flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
     flags.Argument("--until-copies", "Follow until this many copies are complete",
                    Integer(&until_copies_, 0, 1 << 30));
@@ -46,6 +49,7 @@ class DescribeCommand : public Command {
   }
 
   absl::Status Run() override {
+    if (!job_.empty()) return DescribeJob();
     PHALANX_RETURN_IF_ERROR(CheckObject(object_));
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
     PHALANX_ASSIGN_OR_RETURN(const ObjectId id,
@@ -59,6 +63,18 @@ class DescribeCommand : public Command {
   }
 
  private:
+  absl::Status DescribeJob() const {
+    if (!object_.id.empty() || !object_.name.empty() || follow_ || until_copies_ > 0) {
+      return absl::InvalidArgumentError(
+          "--job does not go with an object, --follow or --until-copies");
+    }
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    PHALANX_ASSIGN_OR_RETURN(const v1::DescribeJobResponse job, directory.tools->DescribeJob(job_));
+    std::cout << (json_ ? absl::StrCat(JobDescriptionAsJson(job).dump(), "\n") : JobAsText(job))
+              << std::flush;
+    return absl::OkStatus();
+  }
+
   // Without --json the text ends with a newline already.
   std::string Render(const v1::DescribeObjectResponse& object) const {
     return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n")
@@ -101,6 +117,7 @@ class DescribeCommand : public Command {
   }
 
   ObjectFlags object_;
+  std::string job_;
   bool follow_ = false;
   int until_copies_ = 0;
   absl::Duration interval_ = absl::Milliseconds(200);

@@ -319,6 +319,40 @@ static void CopiesAndScopes(phx_client* client) {
   phx_call_free(call);
 }
 
+static void Jobs(phx_client* client) {
+  phx_join_options options;
+  memset(&options, 0, sizeof(options));
+  options.world = 2;
+  options.rank = -1;
+  options.timeout = kPatience;
+  phx_member* one = phx_join(client, "train", "worker1", &options);
+  CHECK(one != NULL && phx_member_rank(one) == 1 && phx_member_life(one) == 0);
+  CHECK(phx_member_world(one) == 2 && strcmp(phx_member_role(one), "worker") == 0);
+  CHECK(strcmp(phx_member_job(one), "train") == 0);
+  CHECK(phx_member_wait_world(one, 0) == 4);
+  phx_member_info infos[2];
+  CHECK(phx_member_list(one, NULL, infos, 2) == 2);
+  CHECK(infos[0].state == PHX_ABSENT && infos[1].state == PHX_LIVE && infos[1].change > 0);
+  CHECK(strcmp(infos[1].task, "worker1") == 0 && infos[1].host[0] != 0);
+  CHECK(phx_member_list(one, "ps", infos, 2) == 0);
+
+  uint64_t change = 0;
+  phx_member* zero = phx_join(client, "train", "worker0", &options);
+  CHECK(zero != NULL && phx_member_wait_world(one, kPatience) == 0);
+  CHECK(phx_member_wait_change(one, infos[1].change, kPatience, &change) == 0);
+  CHECK(change > infos[1].change && phx_member_status(one) == 0);
+  phx_member* again = phx_join(client, "train", "worker0", &options);
+  CHECK(again != NULL && phx_member_life(again) == 1);
+  CHECK(phx_member_wait_world(zero, kPatience) == 10 && phx_member_status(zero) == 10);
+  CHECK(phx_member_leave(again, 0) == 0 && phx_member_status(again) == 9);
+  options.world = 3;
+  CHECK(phx_join(client, "train", "worker2", &options) == NULL && phx_error_code() == 3);
+  CHECK(phx_join(client, NULL, "worker2", &options) == NULL && phx_error_code() == 3);
+  phx_member_free(again);
+  phx_member_free(zero);
+  phx_member_free(one);
+}
+
 int main(void) {
   phx_connect_options options;
   memset(&options, 0, sizeof(options));
@@ -343,6 +377,7 @@ int main(void) {
   Errors(client);
   Names(client);
   Batches(client);
+  Jobs(client);
   phx_close(client);
   phx_client_free(client);
   return 0;

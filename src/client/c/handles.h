@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "phalanx/c.h"
 #include "phalanx/client.h"
+#include "phalanx/job.h"
 #include "src/client/access.h"
 #include "src/client/connection/call.h"
 #include "src/client/writer_state.h"
@@ -70,6 +71,10 @@ struct phx_ref {
 
 struct phx_writer {
   std::unique_ptr<phalanx::internal::WriterState> state;
+};
+
+struct phx_member {
+  phalanx::Membership member;
 };
 
 struct phx_stream {

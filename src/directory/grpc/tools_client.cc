@@ -13,6 +13,7 @@
 #include "phalanx/v1/tools.grpc.pb.h"
 #include "src/common/check.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/job_ids.h"
 #include "src/common/ids/shard_of.h"
 #include "src/common/status_macros.h"
 #include "src/common/threads/mutex.h"
@@ -208,6 +209,51 @@ absl::StatusOr<v1::ListObjectsResponse> ToolsClient::List(const std::optional<Ob
     lists.push_back(*std::move(answer));
   }
   return MergeLists(std::move(lists), limit);
+}
+
+absl::StatusOr<v1::ListJobsResponse> ToolsClient::ListJobs(uint32_t limit) {
+  v1::ListJobsRequest request;
+  request.set_limit(limit);
+  auto answers = impl_->AskAll<v1::ListJobsRequest, v1::ListJobsResponse>(
+      "ListJobs", &AsyncStub::ListJobs, request);
+  v1::ListJobsResponse merged;
+  std::vector<v1::JobSummary> jobs;
+  for (auto& answer : answers) {
+    PHALANX_RETURN_IF_ERROR(answer.status());
+    if (answer->more()) merged.set_more(true);
+    for (v1::JobSummary& job : *answer->mutable_jobs()) jobs.push_back(std::move(job));
+  }
+  std::sort(jobs.begin(), jobs.end(),
+            [](const auto& a, const auto& b) { return a.job() < b.job(); });
+  for (v1::JobSummary& job : jobs) {
+    if (merged.jobs_size() == static_cast<int64_t>(limit)) {
+      merged.set_more(true);
+      break;
+    }
+    *merged.add_jobs() = std::move(job);
+  }
+  return merged;
+}
+
+absl::StatusOr<v1::DescribeJobResponse> ToolsClient::DescribeJob(const std::string& job) {
+  const auto shard = static_cast<size_t>(ShardOfJob(job, static_cast<int>(impl_->shards.size())));
+  v1::DescribeJobRequest request;
+  request.set_job(job);
+  v1::DescribeJobResponse whole;
+  while (true) {
+    auto answers = impl_->Ask<v1::DescribeJobRequest, v1::DescribeJobResponse>(
+        shard, shard + 1, "DescribeJob", &AsyncStub::DescribeJob, request);
+    PHALANX_ASSIGN_OR_RETURN(v1::DescribeJobResponse page, std::move(answers.front()));
+    *whole.mutable_summary() = page.summary();
+    for (v1::DescribeJobResponse::Member& member : *page.mutable_members()) {
+      *whole.add_members() = std::move(member);
+    }
+    if (!page.more() || page.members_size() == 0) return whole;
+    const v1::JobMember& last = whole.members(whole.members_size() - 1).member();
+    request.set_has_after(true);
+    request.set_after_role(page.summary().roles(static_cast<int>(last.role())).name());
+    request.set_after_rank(last.rank());
+  }
 }
 
 v1::ListObjectsResponse MergeLists(std::vector<v1::ListObjectsResponse> lists, uint32_t limit) {

@@ -58,6 +58,12 @@ class ToolsClient {
   absl::StatusOr<v1::ListObjectsResponse> List(const std::optional<ObjectId>& after, uint32_t limit,
                                                bool with_deleted = true);
 
+  // The first `limit` jobs of all shards in the order of their names; `more` if there are others.
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(uint32_t limit);
+  // NotFound if the job's shard does not know the job. A job can change between two of the requests
+  // that one with more than 10,000 members takes.
+  absl::StatusOr<v1::DescribeJobResponse> DescribeJob(const std::string& job);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -129,6 +129,17 @@ class Answers {
     return shard_->core().Describe(id, executor_.Now(), response);
   }
 
+  absl::Status Fill(const v1::ListJobsRequest& request, v1::ListJobsResponse* response)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    shard_->core().ListJobs(request, executor_.Now(), response);
+    return absl::OkStatus();
+  }
+
+  absl::Status Fill(const v1::DescribeJobRequest& request, v1::DescribeJobResponse* response)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return shard_->core().DescribeJob(request, executor_.Now(), response);
+  }
+
   absl::Status Fill(const v1::GetStatusRequest&, v1::GetStatusResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     shard_->FillStatus(response);
@@ -167,6 +178,16 @@ class Service final : public v1::Tools::CallbackService, public ToolsService {
                                            const v1::DescribeObjectRequest* request,
                                            v1::DescribeObjectResponse* response) override {
     return BeginProven("DescribeObject", *context, *request, response);
+  }
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override {
+    return BeginProven("ListJobs", *context, *request, response);
+  }
+  grpc::ServerUnaryReactor* DescribeJob(grpc::CallbackServerContext* context,
+                                        const v1::DescribeJobRequest* request,
+                                        v1::DescribeJobResponse* response) override {
+    return BeginProven("DescribeJob", *context, *request, response);
   }
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,

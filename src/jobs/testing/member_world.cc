@@ -169,6 +169,7 @@ void MemberWorld::Heal(int number) {
 
 void MemberWorld::StopShard() {
   core_.reset();
+  before_.clear();
   for (const auto& [task, lives] : lives_) {
     const auto& [job, role, name] = task;
     const GroupView* view = members(0).ViewOf(job, role);
@@ -177,6 +178,8 @@ void MemberWorld::StopShard() {
       if (member.task == name) before_[task] = member.life + 1;
     }
   }
+  // With the shard, and the nodes of the tasks, the ranks can be lost that node 0 does not know.
+  std::erase_if(ranks_, [this](const auto& entry) { return !before_.contains(entry.first); });
   for (const auto& node : nodes_) {
     node->session = 0;
     node->to_shard.clear();

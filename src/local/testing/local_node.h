@@ -27,7 +27,9 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/collectives/reducer/reducer.h"
 #include "src/common/check.h"
+#include "src/jobs/members/members.h"
 #include "src/local/local_service.h"
+#include "src/local/testing/job_shard.h"
 #include "src/local/testing/reduce_shard.h"
 #include "src/net/loop/event_loop.h"
 #include "src/object_store/channel/shard_channel.h"
@@ -201,7 +203,8 @@ class LocalNode {
     reducer_ = std::make_unique<collectives::Reducer>(
         reducer, loop_, std::vector<Executor*>{&loop_}, *store_, channel_);
     reduce_.reply = [this](const v1::ShardMessage& message) { channel_.OnMessage(0, message); };
-    auto service = LocalService::Start(loop_, *store_, *reducer_,
+    members_ = std::make_unique<jobs::Members>(options.self, options.name, loop_, channel_);
+    auto service = LocalService::Start(loop_, {*store_, *reducer_, *members_},
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
@@ -213,6 +216,7 @@ class LocalNode {
   ~LocalNode() {
     OnLoop([this] {
       service_.reset();
+      members_.reset();
       reducer_.reset();
       store_.reset();
     });
@@ -265,6 +269,8 @@ class LocalNode {
   LocalService& service() { return *service_; }
   MemfdMemory& memory() { return memory_; }
   collectives::Reducer& reducer() { return *reducer_; }
+  jobs::Members& members() { return *members_; }
+  JobShard& jobs() { return jobs_; }
   // The messages to the shard so far, in order.
   std::vector<v1::NodeMessage> sent() {
     std::vector<v1::NodeMessage> sent;
@@ -282,8 +288,9 @@ class LocalNode {
   MemfdMemory memory_;
   OneNodeDirectory directory_;
   ReduceShard reduce_;
+  JobShard jobs_;
   std::vector<v1::NodeMessage> sent_;
-  // The directory and the shard of reductions answer their own kinds of message.
+  // The directory and the shards of reductions and jobs answer their own kinds of message.
   ShardChannel channel_{
       /*num_shards=*/1,
       [this](int, v1::NodeMessage message) {
@@ -291,11 +298,15 @@ class LocalNode {
         for (v1::ShardMessage& answer : directory_.Answer(message)) {
           loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
         }
+        for (v1::ShardMessage& answer : jobs_.Answer(message, loop_.Now())) {
+          loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
+        }
         reduce_.Receive(std::move(message));
       },
       [this](Task task) { loop_.Post(std::move(task)); }};
   std::unique_ptr<Store> store_;
   std::unique_ptr<collectives::Reducer> reducer_;
+  std::unique_ptr<jobs::Members> members_;
   std::unique_ptr<LocalService> service_;
 };
 

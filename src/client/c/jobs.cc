@@ -1,0 +1,89 @@
+// Members of jobs.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "phalanx/job.h"
+#include "src/client/c/handles.h"
+
+using phalanx::c::DurationOf;
+using phalanx::c::Report;
+
+namespace {
+
+static_assert(PHX_ABSENT == static_cast<int>(phalanx::MemberState::kAbsent) &&
+              PHX_LIVE == static_cast<int>(phalanx::MemberState::kLive) &&
+              PHX_DIED == static_cast<int>(phalanx::MemberState::kDied) &&
+              PHX_LEFT == static_cast<int>(phalanx::MemberState::kLeft));
+static_assert(sizeof(phx_member_info::task) == phalanx::kMaxJobNameSize + 1);
+
+std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+// Cuts texts that do not fit; the node sends none.
+template <size_t n>
+void Copy(const std::string& from, char (&to)[n]) {
+  const size_t size = std::min(from.size(), n - 1);
+  from.copy(to, size);
+  to[size] = 0;
+}
+
+}  // namespace
+
+phx_member* phx_join(phx_client* client, const char* job, const char* task,
+                     const phx_join_options* options) {
+  phalanx::JoinOptions to;
+  if (options != nullptr) {
+    to.role = Text(options->role);
+    to.world = options->world;
+    if (options->rank >= 0) to.rank = options->rank;
+    to.timeout = DurationOf(options->timeout);
+  }
+  absl::StatusOr<phalanx::Membership> member =
+      client->client->Join(Text(job), Text(task), std::move(to));
+  if (Report(member.status()) != 0) return nullptr;
+  return new phx_member{*std::move(member)};
+}
+
+const char* phx_member_job(const phx_member* member) { return member->member.job().c_str(); }
+const char* phx_member_role(const phx_member* member) { return member->member.role().c_str(); }
+const char* phx_member_task(const phx_member* member) { return member->member.task().c_str(); }
+int phx_member_rank(const phx_member* member) { return member->member.rank(); }
+uint64_t phx_member_life(const phx_member* member) { return member->member.life(); }
+int phx_member_world(const phx_member* member) { return member->member.world(); }
+int phx_member_status(const phx_member* member) { return Report(member->member.status()); }
+
+int64_t phx_member_list(const phx_member* member, const char* role, phx_member_info* infos,
+                        size_t n) {
+  const std::vector<phalanx::Member> members =
+      role == nullptr ? member->member.Members() : member->member.Members(role);
+  for (size_t i = 0; i < std::min(n, members.size()); ++i) {
+    const phalanx::Member& from = members[i];
+    phx_member_info& to = infos[i];
+    to.rank = from.rank;
+    to.state = static_cast<int>(from.state);
+    to.life = from.life;
+    to.change = from.change;
+    Copy(from.task, to.task);
+    Copy(from.host, to.host);
+    Copy(from.node, to.node);
+  }
+  return static_cast<int64_t>(members.size());
+}
+
+int phx_member_wait_world(const phx_member* member, int64_t timeout) {
+  return Report(member->member.WaitForWorld(DurationOf(timeout)));
+}
+
+int phx_member_wait_change(const phx_member* member, uint64_t after, int64_t timeout,
+                           uint64_t* change) {
+  const absl::StatusOr<uint64_t> last = member->member.WaitForChange(after, DurationOf(timeout));
+  if (last.ok()) *change = *last;
+  return Report(last.status());
+}
+
+int phx_member_leave(phx_member* member, int failed) {
+  return Report(failed != 0 ? member->member.Fail() : member->member.Leave());
+}
+
+void phx_member_free(phx_member* member) { delete member; }

@@ -1,0 +1,267 @@
+#include "phalanx/job.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "phalanx/client.h"
+#include "src/client/member_call.h"
+#include "src/common/ids/job_ids.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx {
+namespace {
+
+static_assert(kMaxJobWorld == kMaxWorld);
+static_assert(kMaxJobNameSize == kMaxJobNameBytes);
+
+// Missing ranks that an error names.
+constexpr int kMaxNamedRanks = 8;
+
+// Returns the argument, or else the variable, which `phalanx launch` sets.
+std::string Or(std::string given, const char* variable) {
+  if (!given.empty()) return given;
+  const char* value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+absl::Status Lacks(absl::string_view what, const char* variable) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("Join: no ", what, " is given, and ", variable, " is not set"));
+}
+
+absl::StatusOr<int> WorldOf(int given) {
+  if (given != 0) return given;
+  const std::string text = Or("", "PHALANX_WORLD");
+  if (text.empty()) return Lacks("world", "PHALANX_WORLD");
+  int world = 0;
+  if (absl::SimpleAtoi(text, &world) && world > 0) return world;
+  return absl::InvalidArgumentError(
+      absl::StrCat("Join: PHALANX_WORLD is \"", text, "\", not a number of tasks"));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- joining
+
+absl::StatusOr<Membership> Client::Join(std::string job, std::string task, JoinOptions options) {
+  PHALANX_RETURN_IF_ERROR(connection_->CheckProcess());
+  job = Or(std::move(job), "PHALANX_JOB");
+  if (job.empty()) return Lacks("job", "PHALANX_JOB");
+  task = Or(std::move(task), "PHALANX_TASK");
+  if (task.empty()) return Lacks("task", "PHALANX_TASK");
+  std::string role = Or(std::move(options.role), "PHALANX_ROLE");
+  if (role.empty()) role = "worker";
+  PHALANX_ASSIGN_OR_RETURN(options.world, WorldOf(options.world));
+  PHALANX_RETURN_IF_ERROR(CheckJobName("job", job));
+  PHALANX_RETURN_IF_ERROR(CheckJobName("role", role));
+  PHALANX_RETURN_IF_ERROR(CheckJobName("task", task));
+  // Negative numbers have no place in the message; the node refuses the other wrong ones.
+  if (options.world < 0 || options.rank.value_or(0) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("Join: ", task, " of job ", job, " with rank ",
+                                                   options.rank.value_or(0), " in a world of ",
+                                                   options.world));
+  }
+  const auto state =
+      std::make_shared<internal::MembershipState>(std::make_shared<internal::MemberCall>(
+          connection_, std::move(job), std::move(role), std::move(task)));
+  PHALANX_RETURN_IF_ERROR(state->call->Begin(options));
+  return Membership(state);
+}
+
+const std::string& Membership::job() const { return state_->call->job(); }
+const std::string& Membership::role() const { return state_->call->role(); }
+const std::string& Membership::task() const { return state_->call->task(); }
+int Membership::rank() const { return state_->call->rank(); }
+uint64_t Membership::life() const { return state_->call->life(); }
+int Membership::world() const { return state_->call->world(); }
+absl::Status Membership::status() const { return state_->call->status(); }
+std::vector<Member> Membership::Members() const { return Members(role()); }
+
+std::vector<Member> Membership::Members(absl::string_view role) const {
+  return state_->call->MembersOf(role);
+}
+
+std::vector<std::string> Membership::Hosts() const {
+  std::vector<std::string> hosts;
+  for (Member& member : Members()) hosts.push_back(std::move(member.host));
+  return hosts;
+}
+
+absl::Status Membership::WaitForWorld(absl::Duration timeout) const {
+  return state_->call->WaitForWorld(timeout);
+}
+
+absl::StatusOr<uint64_t> Membership::WaitForChange(uint64_t after, absl::Duration timeout) const {
+  return state_->call->WaitForChange(after, timeout);
+}
+
+void Membership::OnMember(absl::AnyInvocable<void(const Member&)> callback) const {
+  state_->call->SetCallback(std::move(callback));
+}
+
+absl::Status Membership::Leave() const { return state_->call->Leave(/*failed=*/false); }
+absl::Status Membership::Fail() const { return state_->call->Leave(/*failed=*/true); }
+
+// ---------------------------------------------------------------------------- the call
+
+namespace internal {
+
+absl::Status MemberCall::Begin(const JoinOptions& options) {
+  world_ = options.world;
+  request_ = connection().NewRequests(1);
+  local::Join join{request_, job_, role_, task_, static_cast<uint32_t>(options.world)};
+  join.has_rank = options.rank.has_value();
+  join.rank = static_cast<uint32_t>(options.rank.value_or(0));
+  join.timeout = options.timeout;
+  // The member outlives its Join, so the deadline is not that of the call.
+  connection().Start(shared_from_this(), request_, 1, Instant::Infinite(), join);
+  const bool ended = connection().WaitInsideCall([this] { return joined_ || !why_.ok(); },
+                                                 MonotonicNow() + options.timeout + kDeadlineGrace);
+  absl::Status outcome;
+  connection().Update([&] { outcome = why_; });
+  if (ended) return outcome;
+  Leave(/*failed=*/true).IgnoreError();
+  return Explain(absl::StatusCode::kDeadlineExceeded, "the node has not answered in time");
+}
+
+void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {
+  if (const auto* update = std::get_if<local::MemberUpdate>(&answer)) return OnUpdate(*update);
+  if (const auto* ended = std::get_if<local::MemberEnded>(&answer)) {
+    return End(absl::Status(ended->code, ended->message));
+  }
+  const auto joined = Expect<local::Joined>(answer);
+  if (!joined.ok()) return End(joined.status());
+  rank_ = static_cast<int>((*joined)->rank);
+  life_ = (*joined)->life;
+  joined_ = true;
+}
+
+void MemberCall::OnUpdate(const local::MemberUpdate& update) {
+  if (update.world > static_cast<uint32_t>(kMaxWorld)) return End(Unexpected());
+  std::vector<Member>& members = roles_[std::string(update.role)];
+  if (members.size() != update.world) members.assign(update.world, {});
+  for (size_t rank = 0; rank < members.size(); ++rank) {
+    members[rank].rank = static_cast<int>(rank);
+    members[rank].role = std::string(update.role);
+  }
+  for (const local::MemberUpdate::Member& changed : update.members) {
+    if (changed.rank >= update.world) return End(Unexpected());
+    Member& member = members[changed.rank];
+    member.state = changed.state;
+    member.life = changed.life;
+    member.task = std::string(changed.task);
+    member.host = std::string(changed.host);
+    member.node = std::string(changed.node);
+    member.change = ++last_change_;
+    if (callback_ == nullptr) continue;
+    connection().AddReady([callback = callback_, member] { (*callback)(member); });
+  }
+}
+
+void MemberCall::End(absl::Status why) {
+  if (!why_.ok()) return;
+  why_ = std::move(why);
+  if (callback_ != nullptr) connection().Trash(std::exchange(callback_, nullptr));
+  connection().Finish(*this);
+}
+
+absl::Status MemberCall::status() {
+  const absl::Status process = connection().CheckProcess();
+  if (!process.ok()) return process;
+  // Takes in what has arrived.
+  connection().WaitInsideCall([] { return false; }, MonotonicNow());
+  absl::Status status;
+  connection().Update([&] { status = why_; });
+  return status;
+}
+
+std::vector<Member> MemberCall::MembersOf(absl::string_view role) {
+  std::vector<Member> members;
+  if (connection().forked()) return members;
+  connection().WaitInsideCall([] { return false; }, MonotonicNow());
+  connection().Update([&] {
+    const auto found = roles_.find(std::string(role));
+    if (found != roles_.end()) members = found->second;
+  });
+  return members;
+}
+
+bool MemberCall::Complete() const {
+  const auto found = roles_.find(role_);
+  return found != roles_.end() && std::all_of(found->second.begin(), found->second.end(),
+                                              [](const Member& member) { return member.live(); });
+}
+
+absl::Status MemberCall::Missing(absl::Duration waited) const {
+  int missing = 0;
+  std::string names;
+  for (const Member& member : roles_.at(role_)) {
+    if (member.live() || ++missing > kMaxNamedRanks) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ");
+    if (member.state == MemberState::kAbsent) {
+      absl::StrAppend(&names, "rank ", member.rank, " (has not joined)");
+    } else {
+      absl::StrAppend(&names, member.task, " (life ", member.life,
+                      member.state == MemberState::kDied ? " died)" : " left)");
+    }
+  }
+  if (missing > kMaxNamedRanks) absl::StrAppend(&names, ", ...");
+  return absl::DeadlineExceededError(absl::StrCat("job ", job_, ": ", missing, " of ", world_,
+                                                  " tasks of role ", role_, " are missing after ",
+                                                  absl::FormatDuration(waited), ": ", names));
+}
+
+absl::Status MemberCall::WaitForWorld(absl::Duration timeout) {
+  const absl::Status process = connection().CheckProcess();
+  if (!process.ok()) return process;
+  const bool ended =
+      connection().WaitInsideCall([this] { return !why_.ok() || Complete(); },
+                                  MonotonicNow() + std::max(timeout, absl::ZeroDuration()));
+  absl::Status status;
+  connection().Update([&] { status = !why_.ok() || ended ? why_ : Missing(timeout); });
+  return status;
+}
+
+absl::StatusOr<uint64_t> MemberCall::WaitForChange(uint64_t after, absl::Duration timeout) {
+  PHALANX_RETURN_IF_ERROR(connection().CheckProcess());
+  connection().WaitInsideCall([&] { return !why_.ok() || last_change_ > after; },
+                              MonotonicNow() + std::max(timeout, absl::ZeroDuration()));
+  absl::StatusOr<uint64_t> change =
+      absl::DeadlineExceededError(absl::StrCat("job ", job_, ": no member has changed"));
+  connection().Update([&] {
+    if (last_change_ > after) {
+      change = last_change_;
+    } else if (!why_.ok()) {
+      change = why_;
+    }
+  });
+  return change;
+}
+
+void MemberCall::SetCallback(Callback callback) {
+  if (connection().forked()) return;
+  auto made = callback == nullptr ? nullptr : std::make_shared<Callback>(std::move(callback));
+  connection().Update([&] {
+    if (why_.ok()) callback_.swap(made);
+  });
+}
+
+absl::Status MemberCall::Leave(bool failed) {
+  const absl::Status process = connection().CheckProcess();
+  if (!process.ok()) return process;
+  absl::Status status;
+  connection().Update([&] {
+    status = why_;
+    if (!why_.ok()) return;
+    connection().Send(local::LeaveJob{request_, failed});
+    End(absl::FailedPreconditionError(
+        absl::StrCat(task_, " of job ", job_, failed ? " has failed" : " has left")));
+  });
+  return status;
+}
+
+}  // namespace internal
+}  // namespace phalanx

@@ -1,0 +1,90 @@
+// A member of a job at its client: the Join, and what the node tells of the job until the member
+// ends.
+//
+//   joining ──Joined──► live ──Leave, MemberEnded, connection broken──► ended
+//      └──Failed, deadline─────────────────────────────────────────────► ended
+//
+// Guarded by the connection's lock, except what is constant once the Join has ended.
+#ifndef PHALANX_CLIENT_MEMBER_CALL_H_
+#define PHALANX_CLIENT_MEMBER_CALL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/job.h"
+#include "src/client/connection/call.h"
+#include "src/client/connection/connection.h"
+
+namespace phalanx::internal {
+
+class MemberCall final : public Call {
+ public:
+  MemberCall(std::shared_ptr<Connection> connection, std::string job, std::string role,
+             std::string task)
+      : Call(std::move(connection), "Join", ObjectId()),
+        job_(std::move(job)),
+        role_(std::move(role)),
+        task_(std::move(task)) {}
+
+  // Lock held.
+  void OnAnswer(uint64_t request, const local::Answer& answer) override;
+  void OnFailure(const absl::Status& why) override { End(Explain(why)); }
+
+  // Without the lock.
+  // Sends the Join and waits for its end.
+  absl::Status Begin(const JoinOptions& options);
+  absl::Status status();
+  std::vector<Member> MembersOf(absl::string_view role);
+  absl::Status WaitForWorld(absl::Duration timeout);
+  absl::StatusOr<uint64_t> WaitForChange(uint64_t after, absl::Duration timeout);
+  void SetCallback(absl::AnyInvocable<void(const Member&)> callback);
+  absl::Status Leave(bool failed);
+
+  const std::string& job() const { return job_; }
+  const std::string& role() const { return role_; }
+  const std::string& task() const { return task_; }
+  int world() const { return world_; }
+  int rank() const { return rank_; }
+  uint64_t life() const { return life_; }
+
+ private:
+  using Callback = absl::AnyInvocable<void(const Member&)>;
+
+  // Lock held.
+  void OnUpdate(const local::MemberUpdate& update);
+  void End(absl::Status why);
+  bool Complete() const;
+  absl::Status Missing(absl::Duration waited) const;
+
+  const std::string job_;
+  const std::string role_;
+  const std::string task_;
+  // Constant once the Join has ended.
+  int world_ = 0;
+  int rank_ = 0;
+  uint64_t life_ = 0;
+  uint64_t request_ = 0;
+
+  bool joined_ = false;
+  absl::Status why_;  // not OK once the member has ended
+  std::map<std::string, std::vector<Member>, std::less<>> roles_;
+  uint64_t last_change_ = 0;
+  std::shared_ptr<Callback> callback_;
+};
+
+struct MembershipState {
+  explicit MembershipState(std::shared_ptr<MemberCall> made) : call(std::move(made)) {}
+  ~MembershipState() { call->Leave(/*failed=*/true).IgnoreError(); }
+  const std::shared_ptr<MemberCall> call;
+};
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_CLIENT_MEMBER_CALL_H_

@@ -1,0 +1,72 @@
+// The members of jobs that one client has, by the numbers of its Joins: hands the client's requests
+// to the node's Members, and encodes what these tell of the jobs.
+//
+// A client that does not read costs one queued answer for each of its members, however much changes
+// meanwhile: the answer is encoded when the socket has room, with all changes until then.
+//
+// Owned by a LocalSession; loop thread only.
+#ifndef PHALANX_LOCAL_CLIENT_MEMBERS_H_
+#define PHALANX_LOCAL_CLIENT_MEMBERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/common/time/instant.h"
+#include "src/jobs/members/members.h"
+#include "src/local/local_outbox.h"
+#include "src/local/local_protocol.h"
+
+namespace phalanx::object_store {
+
+// Members of one client. Beyond the limit a Join fails with ResourceExhausted.
+inline constexpr size_t kMaxMembersPerClient = 1024;
+
+class ClientMembers final : public jobs::MemberListener {
+ public:
+  // Queues an answer to the client.
+  using Send = absl::AnyInvocable<void(LocalOutbox::Item item)>;
+
+  // `members` outlives this.
+  ClientMembers(jobs::Members& members, Send send) : members_(members), send_(std::move(send)) {}
+  // The client's members have died.
+  ~ClientMembers() override { EndAll(); }
+  ClientMembers(const ClientMembers&) = delete;
+  ClientMembers& operator=(const ClientMembers&) = delete;
+
+  bool Contains(uint64_t request) const { return by_request_.contains(request); }
+  // InvalidArgument, ResourceExhausted; later errors are sent to the client. REQUIRES: no member
+  // has this number.
+  absl::Status Join(const local::Join& join, Instant deadline);
+  // Ignores unknown numbers: the member can have ended meanwhile.
+  void Leave(uint64_t request, bool failed);
+  void EndAll();
+
+  // ---- MemberListener
+  void OnJoined(jobs::MemberId id, const absl::StatusOr<jobs::LocalMember>& member) override;
+  void OnChanged(jobs::MemberId id) override;
+  void OnEnded(jobs::MemberId id, const absl::Status& why) override;
+
+ private:
+  struct Member {
+    jobs::MemberId id = 0;
+    uint64_t told = 0;    // the last change that was encoded
+    bool queued = false;  // an update waits in the outbox
+  };
+
+  void QueueUpdate(uint64_t request);
+  void EncodeUpdate(uint64_t request, LocalOutbox::Batch& batch);
+  void Erase(uint64_t request);
+
+  jobs::Members& members_;
+  Send send_;
+  std::map<uint64_t, Member> by_request_;
+  std::map<jobs::MemberId, uint64_t> requests_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_LOCAL_CLIENT_MEMBERS_H_
