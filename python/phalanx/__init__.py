@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Any
 
+    from phalanx._jobs import Member
     from phalanx._tools import Status, Tree
     from phalanx._typing import Layout, OnLost, Op, Order, Root, Writable
     from phalanx._writing import Draft
@@ -73,6 +74,7 @@ __all__ = [
     "get_include",
     "get_library",
     "init",
+    "join",
     "keep",
     "open_reduction",
     "put",
@@ -257,6 +259,55 @@ def get(
         on_lost=on_lost,
         progress=progress,
     )
+
+
+def join(
+    job: str | None = None,
+    task: str | None = None,
+    world: int | None = None,
+    role: str | None = None,
+    *,
+    rank: int | None = None,
+    timeout: float | None = 60.0,
+    client: Client | None = None,
+) -> Member:
+    """Make this process a task of a job. Returns at once when the directory has answered.
+
+    What is left out is what ``phalanx launch`` has set for this task: ``PHALANX_JOB``,
+    ``PHALANX_TASK``, ``PHALANX_WORLD`` and ``PHALANX_ROLE`` ("worker" without it). The other tasks can
+    come later: `Member.wait_world` waits for them.
+
+    Parameters
+    ----------
+    job
+        The name of the job: tasks that name the same one work together.
+    task
+        The name of this task within the job and the role. A task that joins again has the same rank
+        and the next life, and an earlier life of it ends.
+    world
+        The number of tasks of the role, the same for all of them.
+    role
+        Tasks of different roles have ranks of their own.
+    rank
+        The rank that the task must have. None: that of its name (3 for worker3) if it is free, else
+        the least free one.
+    timeout
+        Seconds; None: no limit.
+    client
+        The connection. None: that of the functions of this package.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument is missing, or contradicts what other tasks of the job have said.
+    StoreFullError
+        Every rank has had a task with another name, or the directory has too many jobs.
+    GetTimeoutError
+        The directory has not answered in time.
+    """
+    from phalanx import _jobs
+
+    return _jobs.join(client or _default_client(), job, task, world, role, rank, timeout)
 
 
 def keep(ref: ObjectRef, timeout: float | None = DEFAULT) -> None:

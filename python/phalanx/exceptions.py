@@ -86,6 +86,10 @@ class CallCancelledError(PhalanxError, RuntimeError):
     """The call was cancelled, or the open reduction behind the object lost its last client before its close."""
 
 
+class MemberEndedError(PhalanxError, RuntimeError):
+    """The task is a member of its job no longer: a newer life of it has joined, or the others were told that it died."""
+
+
 class StreamVoidError(PhalanxError, RuntimeError):
     """The stream is void: the object was lost during it and another generation replaced it."""
 

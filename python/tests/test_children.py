@@ -1,4 +1,4 @@
-"""Children of a process: they use its cluster, which ends with the process that started it."""
+"""Children of a process: they use its cluster, which ends with the process that started it. Tasks of jobs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from failures_support import raises
@@ -364,3 +365,113 @@ if __name__ == "__main__":
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+# ---- jobs: members that join, leave, die and come back
+
+_JOINER = """
+import os, sys, phalanx
+member = phalanx.join("train", sys.argv[1], world=2)
+print(member.life, flush=True)
+sys.stdin.read()
+os._exit(1)
+"""
+
+
+def _start(task: str, address: str) -> tuple[subprocess.Popen[str], int]:
+    """Start a task as a process; return it and its life. The process ends with its input."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _JOINER, task],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PHALANX_ADDRESS": address},
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def test_a_member_knows_its_place_and_the_others(client):
+    with phalanx.join("place", "worker1", 2, client=client) as one:
+        assert (one.job, one.role, one.task) == ("place", "worker", "worker1")
+        assert (one.rank, one.life, one.world) == (1, 0, 2)
+        assert [info.state for info in one.members()] == ["absent", "live"]
+        assert one.members("ps") == []
+        with pytest.raises(exceptions.GetTimeoutError, match=r"rank 0 \(has not joined\)"):
+            one.wait_world(timeout=0)
+        with phalanx.join("place", "worker0", 2, client=client) as zero:
+            one.wait_world(timeout=60)
+            assert len(set(zero.hosts)) == 1 and zero.hosts[0]
+            assert zero.members()[1].node == client.node
+        one.check()
+    with pytest.raises(exceptions.ClosedError, match="worker1 of job place has left"):
+        one.check()
+
+
+def test_a_killed_task_is_seen_to_die_and_comes_back(client):
+    heard: list[tuple[str, int, str]] = []
+    news = threading.Condition()
+
+    def note(info):
+        with news:
+            heard.append((info.task, info.life, info.state))
+            news.notify()
+
+    with phalanx.join("train", "worker0", 2, client=client) as zero:
+        zero.on_member(note)
+        with pytest.raises(exceptions.InvalidArgumentError):
+            zero.on_member(note)
+        for life in range(2):
+            task, joined = _start("worker1", client.address)
+            assert joined == life
+            zero.wait_world(timeout=60)
+            task.kill()
+            task.wait()
+            with news:
+                assert news.wait_for(lambda life=life: ("worker1", life, "died") in heard, timeout=60)
+        assert [info.state for info in zero.members()] == ["live", "died"]
+
+
+def test_a_newer_life_ends_the_older_one(client):
+    older = phalanx.join("lives", "worker0", 2, client=client)
+    with phalanx.join("lives", "worker0", 2, client=client) as newer:
+        assert newer.life == 1
+        with pytest.raises(exceptions.MemberEndedError, match="a newer life of worker0 of job lives has joined"):
+            older.wait_world(timeout=60)
+        older.leave()
+        newer.check()
+
+
+def test_a_block_that_raises_is_a_death(client):
+    with phalanx.join("blocks", "worker0", 2, client=client) as zero:
+        with pytest.raises(KeyError), phalanx.join("blocks", "worker1", 2, client=client):
+            raise KeyError
+        seen = threading.Event()
+        zero.on_member(lambda info: seen.set() if info.state == "died" else None)
+        assert zero.members()[1].state == "died" or seen.wait(60)
+
+
+def test_bad_arguments(client, monkeypatch):
+    for name in ("PHALANX_JOB", "PHALANX_TASK", "PHALANX_WORLD", "PHALANX_ROLE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(exceptions.InvalidArgumentError, match="PHALANX_JOB is not set"):
+        phalanx.join(client=client)
+    for world in (0, 65537):
+        with pytest.raises(exceptions.InvalidArgumentError, match="world"):
+            phalanx.join("bad", "w", world, client=client)
+    with pytest.raises(TypeError):
+        phalanx.join("bad", "w", "two", client=client)  # type: ignore[arg-type]
+    with phalanx.join("bad", "w", 2, client=client):
+        with pytest.raises(exceptions.InvalidArgumentError, match="has a world of 2, but x joins with a world of 3"):
+            phalanx.join("bad", "x", 3, client=client)
+        with pytest.raises(exceptions.InvalidArgumentError, match="belongs to task w"):
+            phalanx.join("bad", "x", 2, rank=0, client=client)
+
+
+def test_the_variables_of_launch(client, monkeypatch):
+    monkeypatch.setenv("PHALANX_JOB", "launched")
+    monkeypatch.setenv("PHALANX_TASK", "ps1")
+    monkeypatch.setenv("PHALANX_ROLE", "ps")
+    monkeypatch.setenv("PHALANX_WORLD", "2")
+    with phalanx.join(client=client) as member:
+        assert (member.job, member.role, member.rank) == ("launched", "ps", 1)

@@ -11,7 +11,8 @@
 //  1. No life of a task is given twice by one life of the shard, nor one that node 0 had seen when
 //  the
 //     shard died. (What only the joining node knew is lost if that node dies or is cut off, too.)
-//  2. A task keeps its rank, and two tasks of a role never have one: of those that node 0 knew when the
+//  2. A task keeps its rank, and two tasks of a role never have one: of those that node 0 knew when
+//  the
 //     shard died.
 //  3. The epoch of a view grows at every node, and two nodes with one epoch see the same members.
 //  4. A life that ended does not become live again, and the life of a rank never falls.

@@ -1,0 +1,290 @@
+"""Jobs: tasks that know of each other. The guide is docs/jobs.md.
+
+Owns the members of this process: each is one of the library's, freed with its last reference. A
+member's watcher, which `Member.on_member` starts, is a daemon thread that holds the member only while
+it calls.
+
+Threads: any. In a child of fork every call raises ClosedError.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+
+from phalanx import _arguments, _native, exceptions
+from phalanx._native import ffi, lib, nanos
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any
+
+    from phalanx._connection import Connection
+
+_STATES = ("absent", "live", "died", "left")
+_ABORTED, _EXISTS = 10, 6
+# How long a wait in the library can hold up an interrupt.
+_SLICE_S = 0.2
+_MAX_WORLD = 65536
+
+
+class MemberInfo:
+    """What is known of a task of a job, or of a rank that no task has had so far. A value.
+
+    Attributes
+    ----------
+    rank
+        Its place among the tasks of its role.
+    state
+        "live", "died", "left", or "absent": no task with this rank has joined so far.
+    task
+        Its name; empty while it is absent.
+    life
+        0, and one more with each time that the task has joined again.
+    host
+        The label ``host`` of its node, or the host of the node's address.
+    node
+        The name of its node.
+    """
+
+    __slots__ = ("_change", "host", "life", "node", "rank", "state", "task")
+
+    def __init__(self, info: Any) -> None:
+        self.rank: int = info.rank
+        self.state: str = _STATES[info.state]
+        self.task: str = _native.text(info.task)
+        self.life: int = info.life
+        self.host: str = _native.text(info.host)
+        self.node: str = _native.text(info.node)
+        self._change: int = info.change
+
+    @property
+    def live(self) -> bool:
+        """Whether the task is a member now."""
+        return self.state == "live"
+
+    def __repr__(self) -> str:
+        if self.state == "absent":
+            return f"<rank {self.rank}: absent>"
+        return f"<rank {self.rank}: {self.task}, life {self.life}, {self.state} on {self.node}>"
+
+
+class Member:
+    """A place in a job. Made by `phalanx.join`.
+
+    In a ``with`` block the task leaves the job at the end of the block; if the block ends with an
+    exception, the others see that it died.
+    """
+
+    def __init__(self, connection: Connection, ptr: Any) -> None:
+        self._connection = connection
+        self._ptr = ffi.gc(ptr, lib.phx_member_free)
+        self._watching = False
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return _native.text(lib.phx_member_job(self._ptr))
+
+    @property
+    def role(self) -> str:
+        """The name of the role."""
+        return _native.text(lib.phx_member_role(self._ptr))
+
+    @property
+    def task(self) -> str:
+        """The name of this task."""
+        return _native.text(lib.phx_member_task(self._ptr))
+
+    @property
+    def rank(self) -> int:
+        """The place of this task among the tasks of its role: 0 to ``world - 1``."""
+        return int(lib.phx_member_rank(self._ptr))
+
+    @property
+    def life(self) -> int:
+        """How often this task had joined before."""
+        return int(lib.phx_member_life(self._ptr))
+
+    @property
+    def world(self) -> int:
+        """The number of tasks of the role."""
+        return int(lib.phx_member_world(self._ptr))
+
+    def __repr__(self) -> str:
+        return f"<phalanx.Member {self.task} of job {self.job}: rank {self.rank} of {self.world}, life {self.life}>"
+
+    def check(self) -> None:
+        """Raise the error that ended this member, if it has ended.
+
+        Raises
+        ------
+        MemberEndedError
+            A newer life of the task has joined, or the others were told that the task died: its node
+            was out of touch with the directory for too long. The task can join again.
+        ClosedError
+            The task has left, or the client is closed.
+        DisconnectedError
+            The node is gone.
+        """
+        self._checked(lib.phx_member_status(self._ptr))
+
+    def members(self, role: str | None = None) -> list[MemberInfo]:
+        """Return the tasks of this role, or of another role, in the order of ranks.
+
+        The list has an entry for every rank. It is empty for a role of which no task has joined.
+        """
+        spelled = ffi.NULL if role is None else ffi.new("char[]", _arguments.utf8(role, "role"))
+        room = self.world
+        while True:
+            infos = ffi.new("phx_member_info[]", room)
+            count = lib.phx_member_list(self._ptr, spelled, infos, room)
+            if count <= room:
+                return [MemberInfo(infos[i]) for i in range(count)]
+            room = count
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of the tasks of this role in the order of ranks; empty text for absent ones."""
+        return [member.host for member in self.members()]
+
+    def wait_world(self, timeout: float | None = None) -> None:
+        """Return when every rank of the role has a live task.
+
+        Raises
+        ------
+        GetTimeoutError
+            The message names the ranks that have none.
+        MemberEndedError
+            This member has ended.
+        """
+        seconds = _arguments.seconds_of(timeout)
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = _SLICE_S if until is None else until - time.monotonic()
+            code = lib.phx_member_wait_world(self._ptr, nanos(max(0.0, min(left, _SLICE_S))))
+            if code != _native.DEADLINE or (until is not None and left <= _SLICE_S):
+                return self._checked(code)
+
+    def on_member(self, callback: Callable[[MemberInfo], object]) -> None:
+        """Call ``callback(info)`` for each later change of a task of this role, on a thread of its own.
+
+        Several changes of one task that follow each other closely can be one call. Ends with the
+        member. An exception of the callback goes to ``sys.excepthook`` and ends the calls.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The member has a callback already.
+        """
+        if self._watching:
+            raise exceptions.InvalidArgumentError("on_member: the member has a callback already")
+        self._watching = True
+        seen = max(info._change for info in self.members())
+        name = f"phalanx-member-{self.task}"
+        threading.Thread(target=_watch, args=(weakref.ref(self), callback, seen), name=name, daemon=True).start()
+
+    def leave(self) -> None:
+        """Leave the job: the others see that this task left. Does nothing if the member has ended."""
+        lib.phx_member_leave(self._ptr, 0)
+
+    def fail(self) -> None:
+        """Leave the job in a way that the others see as a death of this task."""
+        lib.phx_member_leave(self._ptr, 1)
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.leave()
+        else:
+            self.fail()
+
+    def _checked(self, code: int) -> None:
+        if code != 0:
+            raise _error(code, self._connection.address)
+
+
+def _error(code: int, node: str) -> exceptions.PhalanxError:
+    """Return the exception for this thread's last error of a call about members."""
+    message = _native.text(lib.phx_error())
+    if code == _ABORTED:
+        return exceptions.MemberEndedError(message, None, node)
+    if code == _EXISTS:
+        return exceptions.InvalidArgumentError(message, None, node)
+    return _native.error_of(code, message, node)
+
+
+def _watch(weak: weakref.ref[Member], callback: Callable[[MemberInfo], object], seen: int) -> None:
+    """Call back for changes until the member is gone or has ended."""
+    change = ffi.new("uint64_t*")
+    try:
+        while True:
+            member = weak()
+            if member is None:
+                return
+            code = lib.phx_member_wait_change(member._ptr, seen, nanos(_SLICE_S), change)
+            if code == _native.DEADLINE:
+                del member
+                continue
+            if code != 0:
+                return
+            news = [info for info in member.members() if info._change > seen]
+            del member
+            seen = change[0]
+            for info in sorted(news, key=lambda info: info._change):
+                seen = max(seen, info._change)
+                callback(info)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+
+
+def join(
+    connection: Connection,
+    job: str | None,
+    task: str | None,
+    world: int | None,
+    role: str | None,
+    rank: int | None,
+    timeout: float | None,
+) -> Member:
+    """Join a job; see `phalanx.join`."""
+
+    def spelled(text: str | None, name: str) -> Any:
+        return ffi.NULL if text is None else ffi.new("char[]", _arguments.utf8(text, name))
+
+    options = ffi.new("phx_join_options*")
+    role_text = spelled(role, "role")
+    options.role = role_text
+    options.world = 0 if world is None else _arguments.whole(world, "world", 1, _MAX_WORLD)
+    options.rank = -1 if rank is None else _arguments.whole(rank, "rank")
+    options.timeout = nanos(_arguments.seconds_of(timeout))
+    job_text, task_text = spelled(job, "job"), spelled(task, "task")
+    outcome: list[Any] = []
+
+    def call() -> None:
+        ptr = lib.phx_join(connection._ptr, job_text, task_text, options)
+        if ptr == ffi.NULL:
+            outcome.append(_error(lib.phx_error_code(), connection.address))
+        else:
+            outcome.append(Member(connection, ptr))
+
+    # A thread, so that an interrupt need not wait for the directory. A member that nobody takes dies.
+    worker = threading.Thread(target=call, name="phalanx-join", daemon=True)
+    worker.start()
+    while worker.is_alive():
+        worker.join(_SLICE_S)
+    (result,) = outcome
+    if isinstance(result, Member):
+        return result
+    raise result
