@@ -395,6 +395,23 @@ int phx_member_wait_world(const phx_member* member, int64_t timeout);
  * `change` is then the number of the last one. */
 int phx_member_wait_change(const phx_member* member, uint64_t after, int64_t timeout,
                            uint64_t* change);
+/* Sends `size` bytes, at most 1 MiB, to the member with this role (NULL: the member's own) and
+ * rank; with a `life` that is not negative, only if it is in this life. The bytes are copied. The
+ * call ends when the message has left: it waits while the receiver has not taken earlier messages.
+ * Unavailable (14): the receiver is not live. DataLoss (15): earlier messages were lost. */
+phx_call* phx_member_send(phx_member* member, const char* role, int rank, int64_t life,
+                          const void* data, size_t size, int64_t timeout);
+/* A message of another member. */
+typedef struct phx_message phx_message;
+/* Waits for the next message, of any member. */
+phx_message* phx_member_receive(phx_member* member, int64_t timeout);
+/* The bytes and the text are valid until the message is freed. */
+const void* phx_message_data(const phx_message* message);
+size_t phx_message_size(const phx_message* message);
+const char* phx_message_role(const phx_message* message);
+int phx_message_rank(const phx_message* message);
+uint64_t phx_message_life(const phx_message* message);
+void phx_message_free(phx_message* message);
 /* The others see that the task left; with `failed`, that it died. */
 int phx_member_leave(phx_member* member, int failed);
 /* A member that has not left dies. */

@@ -64,6 +64,26 @@ struct Member {
   bool live() const { return state == MemberState::kLive; }
 };
 
+// The greatest message.
+inline constexpr size_t kMaxMessageSize = size_t{1} << 20;
+
+// A message of another member of the job.
+struct Message {
+  int rank = 0;
+  std::string role;
+  uint64_t life = 0;
+  std::string bytes;
+};
+
+struct SendOptions {
+  // Of the receiver. Empty: the sender's own role.
+  std::string role;
+  // The message is for this life of the receiver alone. Without it: for its present life.
+  std::optional<uint64_t> life;
+  // Limits the wait until the receiver has taken enough of the messages before this one.
+  absl::Duration timeout = absl::Seconds(60);
+};
+
 // A place in a job. Copies share it; when the last copy is dropped without Leave, the others see
 // that the task died.
 class Membership {
@@ -96,6 +116,21 @@ class Membership {
   // changes included. Replaces the earlier callback. Runs where the client's callbacks run
   // (ClientOptions::callback_thread). Must not wait for the client.
   void OnMember(absl::AnyInvocable<void(const Member&)> callback) const;
+  // Sends at most kMaxMessageSize bytes to the member with this rank. Messages to one member arrive
+  // in the order of the calls, once, unless it or this member ends first. The future ends when the
+  // message has left this node: when the receiver has taken all but some 256 KiB of the messages
+  // before it. Errors:
+  //     Unavailable        the receiver is not live, or has died meanwhile, or is not in the life
+  //                        that the options name
+  //     DataLoss           messages before this one were lost with the connection between the
+  //     nodes;
+  //                        this one was not sent
+  //     DeadlineExceeded, ResourceExhausted (32 MiB wait), InvalidArgument, Aborted (this member
+  //     has ended)
+  Future<Done> Send(int rank, absl::string_view bytes, SendOptions options = {}) const;
+  // Waits for the next message of any member, and takes it. DeadlineExceeded; else as status(), but
+  // messages from before the end are returned first.
+  absl::StatusOr<Message> Receive(absl::Duration timeout) const;
   // The task is a member no longer, and the others see that it left. Returns status() from before.
   absl::Status Leave() const;
   // The same, but the others see that it died.

@@ -9,24 +9,25 @@ Threads: any. In a child of fork every call raises ClosedError.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
 import weakref
 
-from phalanx import _arguments, _native, exceptions
+from phalanx import _arguments, _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
     from typing import Any
 
     from phalanx._connection import Connection
 
 _STATES = ("absent", "live", "died", "left")
-_ABORTED, _EXISTS = 10, 6
+_ABORTED, _EXISTS, _UNAVAILABLE, _LOST = 10, 6, 14, 15
 # How long a wait in the library can hold up an interrupt.
 _SLICE_S = 0.2
 _MAX_WORLD = 65536
@@ -71,6 +72,36 @@ class MemberInfo:
         if self.state == "absent":
             return f"<rank {self.rank}: absent>"
         return f"<rank {self.rank}: {self.task}, life {self.life}, {self.state} on {self.node}>"
+
+
+class Message:
+    """A message of another task of the job. A value.
+
+    Attributes
+    ----------
+    rank
+        The rank of the sender in its role.
+    role
+        The role of the sender.
+    life
+        The life of the sender.
+    data
+        The bytes.
+    """
+
+    __slots__ = ("data", "life", "rank", "role")
+
+    def __init__(self, ptr: Any) -> None:
+        try:
+            self.rank: int = lib.phx_message_rank(ptr)
+            self.role: str = _native.text(lib.phx_message_role(ptr))
+            self.life: int = lib.phx_message_life(ptr)
+            self.data: bytes = ffi.buffer(lib.phx_message_data(ptr), lib.phx_message_size(ptr))[:]
+        finally:
+            lib.phx_message_free(ptr)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.data)} bytes of {self.role} {self.rank}, life {self.life}>"
 
 
 class Member:
@@ -187,6 +218,95 @@ class Member:
         seen = max(info._change for info in self.members())
         name = f"phalanx-member-{self.task}"
         threading.Thread(target=_watch, args=(weakref.ref(self), callback, seen), name=name, daemon=True).start()
+
+    def send(
+        self,
+        rank: int,
+        data: bytes | bytearray | memoryview,
+        role: str | None = None,
+        life: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Send at most 1 MiB to the task with this rank, of this role or of another one.
+
+        Messages to one task arrive once and in the order of the calls, unless it or this task ends first.
+        Returns when the message has left: `send` waits while the task has not taken all but some 256 KiB of
+        the messages before it. With ``life`` the message is for that life of the task only.
+
+        Raises
+        ------
+        MemberUnavailableError
+            The task is not live, has died meanwhile, or has another life.
+        MessagesLostError
+            Earlier messages were lost with the connection between the nodes. This one was not sent.
+        StoreFullError
+            32 MiB of this task's messages wait for other tasks.
+        GetTimeoutError
+            The task does not take its messages.
+        MemberEndedError
+            This member has ended.
+        """
+        view = memoryview(data).cast("B")
+        address = ffi.from_buffer(view) if view.nbytes else ffi.NULL
+        spelled = ffi.NULL if role is None else ffi.new("char[]", _arguments.utf8(role, "role"))
+        to_rank = _arguments.whole(rank, "rank", 0, _MAX_WORLD - 1)
+        to_life = -1 if life is None else _arguments.whole(life, "life")
+        seconds = _arguments.seconds_of(timeout)
+        call = _waiting.owned(
+            lib.phx_member_send(self._ptr, spelled, to_rank, to_life, address, view.nbytes, nanos(seconds))
+        )
+        code = _native.PENDING
+        try:
+            # In slices, so that an interrupt need not wait. The library ends the call at its deadline.
+            while code == _native.PENDING:
+                code = lib.phx_wait(call, nanos(_SLICE_S))
+        except BaseException:
+            lib.phx_cancel(call)
+            raise
+        if code == 0:
+            return
+        message = _native.text(lib.phx_error())
+        if code == _UNAVAILABLE and lib.phx_member_status(self._ptr) == 0:
+            raise exceptions.MemberUnavailableError(message, None, self._connection.address)
+        if code == _LOST:
+            raise exceptions.MessagesLostError(message, None, self._connection.address)
+        if code == _ABORTED:
+            raise exceptions.MemberEndedError(message, None, self._connection.address)
+        raise _native.error_of(code, message, self._connection.address)
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Return the next message of any task of the job, and take it.
+
+        Raises
+        ------
+        GetTimeoutError
+            None has arrived in time.
+        MemberEndedError
+            This member has ended, and all messages from before were taken.
+        """
+        seconds = _arguments.seconds_of(timeout)
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            # In slices, so that an interrupt need not wait.
+            left = _SLICE_S if until is None else until - time.monotonic()
+            ptr = lib.phx_member_receive(self._ptr, nanos(max(0.0, min(left, _SLICE_S))))
+            if ptr != ffi.NULL:
+                return Message(ptr)
+            code = int(lib.phx_error_code())
+            if code != _native.DEADLINE or (until is not None and left <= _SLICE_S):
+                raise _error(code, self._connection.address)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Iterate over the messages of other tasks until this member has ended."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                message = await loop.run_in_executor(None, self.receive, _SLICE_S)
+            except exceptions.GetTimeoutError:
+                continue
+            except (exceptions.ClosedError, exceptions.MemberEndedError):
+                return
+            yield message
 
     def leave(self) -> None:
         """Leave the job: the others see that this task left. Does nothing if the member has ended."""

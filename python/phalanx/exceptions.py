@@ -90,6 +90,14 @@ class MemberEndedError(PhalanxError, RuntimeError):
     """The task is a member of its job no longer: a newer life of it has joined, or the others were told that it died."""
 
 
+class MemberUnavailableError(PhalanxError, ConnectionError):
+    """The task to which a message was sent is not live, has died meanwhile, or has another life."""
+
+
+class MessagesLostError(PhalanxError, ConnectionError):
+    """Messages before this one were lost with the connection between the nodes; this one was not sent."""
+
+
 class StreamVoidError(PhalanxError, RuntimeError):
     """The stream is void: the object was lost during it and another generation replaced it."""
 

@@ -20,6 +20,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 if importlib.util.find_spec("phalanx") is None:
     sys.path.insert(0, str(_ROOT / "python"))
 sys.path.insert(0, str(_ROOT / "tests" / "process"))
+sys.path.insert(0, str(_ROOT / "python" / "tests" / "support"))
 
 # Settings of the caller must not change the tests; PHALANX_TEST_* is for the tests themselves.
 for _name in [name for name in os.environ if re.match("PHALANX_(?!TEST_)", name)]:

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/client.h"
 #include "src/client/member_call.h"
+#include "src/client/verb.h"
 #include "src/common/ids/job_ids.h"
 #include "src/common/status_macros.h"
 
@@ -102,6 +103,14 @@ void Membership::OnMember(absl::AnyInvocable<void(const Member&)> callback) cons
   state_->call->SetCallback(std::move(callback));
 }
 
+Future<Done> Membership::Send(int rank, absl::string_view bytes, SendOptions options) const {
+  return state_->call->SendTo(rank, bytes, std::move(options));
+}
+
+absl::StatusOr<Message> Membership::Receive(absl::Duration timeout) const {
+  return state_->call->Receive(timeout);
+}
+
 absl::Status Membership::Leave() const { return state_->call->Leave(/*failed=*/false); }
 absl::Status Membership::Fail() const { return state_->call->Leave(/*failed=*/true); }
 
@@ -129,6 +138,7 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
 
 void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {
   if (const auto* update = std::get_if<local::MemberUpdate>(&answer)) return OnUpdate(*update);
+  if (const auto* arrived = std::get_if<local::MessageArrived>(&answer)) return OnMessage(*arrived);
   if (const auto* ended = std::get_if<local::MemberEnded>(&answer)) {
     return End(absl::Status(ended->code, ended->message));
   }
@@ -247,6 +257,73 @@ void MemberCall::SetCallback(Callback callback) {
   connection().Update([&] {
     if (why_.ok()) callback_.swap(made);
   });
+}
+
+Future<Done> MemberCall::SendTo(int rank, absl::string_view bytes, SendOptions options) {
+  if (options.role.empty()) options.role = role_;
+  absl::Status status = connection().CheckProcess();
+  status.Update(CheckJobName("role", options.role));
+  if (rank < 0 || bytes.size() > kMaxMessageSize) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat("Send: ", bytes.size(), " bytes to rank ",
+                                                          rank, "; at most ", kMaxMessageSize,
+                                                          " bytes, to a rank of the role")));
+  }
+  if (!status.ok()) return Refused<Done>(shared_connection(), "Send", ObjectId(), status);
+  return StartOne<Done>(
+      std::make_shared<CountCall<Done>>(shared_connection(), "Send", ObjectId()),
+      MonotonicNow() + options.timeout, [&](uint64_t request) {
+        local::SendMessage message{request, request_, options.role, static_cast<uint32_t>(rank)};
+        message.has_life = options.life.has_value();
+        message.life = options.life.value_or(0);
+        message.timeout = options.timeout;
+        message.bytes = bytes;
+        return message;
+      });
+}
+
+void MemberCall::OnMessage(const local::MessageArrived& arrived) {
+  if (arrived.rank >= static_cast<uint32_t>(kMaxWorld)) return End(Unexpected());
+  inbox_.push_back({{static_cast<int>(arrived.rank), std::string(arrived.role), arrived.life,
+                     std::string(arrived.bytes)},
+                    arrived.stream});
+}
+
+absl::StatusOr<Message> MemberCall::Receive(absl::Duration timeout) {
+  PHALANX_RETURN_IF_ERROR(connection().CheckProcess());
+  const Instant until = MonotonicNow() + std::max(timeout, absl::ZeroDuration());
+  absl::StatusOr<Message> message =
+      absl::DeadlineExceededError(absl::StrCat("job ", job_, ": no message has arrived"));
+  bool in_time = true;
+  // Another thread can take the message for which this one has waited.
+  while (in_time && absl::IsDeadlineExceeded(message.status())) {
+    in_time = connection().WaitInsideCall([&] { return !why_.ok() || !inbox_.empty(); }, until);
+    connection().Update([&] {
+      if (!inbox_.empty()) {
+        message = TakeMessage();
+      } else if (!why_.ok()) {
+        message = why_;
+        in_time = false;
+      }
+    });
+  }
+  return message;
+}
+
+Message MemberCall::TakeMessage() {
+  Arrived arrived = std::move(inbox_.front());
+  inbox_.pop_front();
+  Message& message = arrived.message;
+  Held& held = held_[{message.role, message.rank}];
+  if (held.life != message.life || held.stream != arrived.stream) {
+    held = {message.life, arrived.stream, 0};
+  }
+  held.cost += message.bytes.size() + local::kMessageOverhead;
+  if (held.cost >= local::kTakenStep && why_.ok()) {
+    connection().Send(local::MessageTaken{request_, message.role,
+                                          static_cast<uint32_t>(message.rank), message.life,
+                                          arrived.stream, std::exchange(held.cost, 0)});
+  }
+  return std::move(message);
 }
 
 absl::Status MemberCall::Leave(bool failed) {

@@ -9,6 +9,7 @@
 #define PHALANX_CLIENT_MEMBER_CALL_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,6 +46,8 @@ class MemberCall final : public Call {
   absl::Status WaitForWorld(absl::Duration timeout);
   absl::StatusOr<uint64_t> WaitForChange(uint64_t after, absl::Duration timeout);
   void SetCallback(absl::AnyInvocable<void(const Member&)> callback);
+  Future<Done> SendTo(int rank, absl::string_view bytes, SendOptions options);
+  absl::StatusOr<Message> Receive(absl::Duration timeout);
   absl::Status Leave(bool failed);
 
   const std::string& job() const { return job_; }
@@ -56,9 +59,21 @@ class MemberCall final : public Call {
 
  private:
   using Callback = absl::AnyInvocable<void(const Member&)>;
+  struct Arrived {
+    Message message;
+    uint64_t stream = 0;
+  };
+  // What was taken from one member and the node was not told.
+  struct Held {
+    uint64_t life = 0;
+    uint64_t stream = 0;
+    uint64_t cost = 0;
+  };
 
   // Lock held.
   void OnUpdate(const local::MemberUpdate& update);
+  void OnMessage(const local::MessageArrived& arrived);
+  Message TakeMessage();
   void End(absl::Status why);
   bool Complete() const;
   absl::Status Missing(absl::Duration waited) const;
@@ -76,6 +91,9 @@ class MemberCall final : public Call {
   absl::Status why_;  // not OK once the member has ended
   std::map<std::string, std::vector<Member>, std::less<>> roles_;
   uint64_t last_change_ = 0;
+  // Bounded by the windows of the senders.
+  std::deque<Arrived> inbox_;
+  std::map<std::pair<std::string, int>, Held> held_;  // by role and rank
   std::shared_ptr<Callback> callback_;
 };
 

@@ -40,6 +40,7 @@ void ClientMembers::EndAll() {
 
 void ClientMembers::Erase(uint64_t request) {
   const auto found = by_request_.find(request);
+  messages_.End(found->second.id);
   requests_.erase(found->second.id);
   by_request_.erase(found);
 }
@@ -60,9 +61,14 @@ void ClientMembers::OnJoined(jobs::MemberId id, const absl::StatusOr<jobs::Local
     batch.Add(local::Joined{request, static_cast<uint32_t>(joined.rank), joined.life});
     return true;
   });
+  messages_.Begin(request, id);
 }
 
-void ClientMembers::OnChanged(jobs::MemberId id) { QueueUpdate(requests_.at(id)); }
+void ClientMembers::OnChanged(jobs::MemberId id) {
+  // Before a message of a member that is new to the client.
+  QueueUpdate(requests_.at(id));
+  messages_.Changed(id);
+}
 
 void ClientMembers::OnEnded(jobs::MemberId id, const absl::Status& why) {
   const uint64_t request = requests_.at(id);

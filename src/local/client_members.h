@@ -17,8 +17,10 @@
 #include "absl/status/statusor.h"
 #include "src/common/time/instant.h"
 #include "src/jobs/members/members.h"
+#include "src/jobs/messages/messages.h"
 #include "src/local/local_outbox.h"
 #include "src/local/local_protocol.h"
+#include "src/local/messages/client_messages.h"
 
 namespace phalanx::object_store {
 
@@ -30,8 +32,11 @@ class ClientMembers final : public jobs::MemberListener {
   // Queues an answer to the client.
   using Send = absl::AnyInvocable<void(LocalOutbox::Item item)>;
 
-  // `members` outlives this.
-  ClientMembers(jobs::Members& members, Send send) : members_(members), send_(std::move(send)) {}
+  // `members` and `messages` outlive this.
+  ClientMembers(jobs::Members& members, jobs::Messages& messages, Send send)
+      : members_(members),
+        send_(std::move(send)),
+        messages_(messages, [this](LocalOutbox::Item item) { send_(std::move(item)); }) {}
   // The client's members have died.
   ~ClientMembers() override { EndAll(); }
   ClientMembers(const ClientMembers&) = delete;
@@ -44,6 +49,7 @@ class ClientMembers final : public jobs::MemberListener {
   // Ignores unknown numbers: the member can have ended meanwhile.
   void Leave(uint64_t request, bool failed);
   void EndAll();
+  ClientMessages& messages() { return messages_; }
 
   // ---- MemberListener
   void OnJoined(jobs::MemberId id, const absl::StatusOr<jobs::LocalMember>& member) override;
@@ -63,6 +69,7 @@ class ClientMembers final : public jobs::MemberListener {
 
   jobs::Members& members_;
   Send send_;
+  ClientMessages messages_;
   std::map<uint64_t, Member> by_request_;
   std::map<jobs::MemberId, uint64_t> requests_;
 };

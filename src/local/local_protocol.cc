@@ -434,6 +434,27 @@ struct Fields {
     a.Flag(m.failed);
   }
 
+  template <typename M>
+  void Visit(SendMessage*, M& m) {
+    a.U64(m.request);
+    a.U64(m.member);
+    a.Bytes(m.role, kMaxJobNameBytes);
+    a.U32(m.rank);
+    a.Flag(m.has_life);
+    a.U64(m.life);
+    a.Span(m.timeout);
+    a.Bytes(m.bytes, kMaxMessageBytes);
+  }
+  template <typename M>
+  void Visit(MessageTaken*, M& m) {
+    a.U64(m.member);
+    a.Bytes(m.role, kMaxJobNameBytes);
+    a.U32(m.rank);
+    a.U64(m.life);
+    a.U64(m.stream);
+    a.U64(m.cost);
+  }
+
   // The fields up to the message are the same in every version, so that another version can read
   // the refusal.
   template <typename M>
@@ -559,6 +580,15 @@ struct Fields {
     a.U64(m.request);
     a.Code(m.code);
     a.Text(m.message);
+  }
+  template <typename M>
+  void Visit(MessageArrived*, M& m) {
+    a.U64(m.request);
+    a.Bytes(m.role, kMaxJobNameBytes);
+    a.U32(m.rank);
+    a.U64(m.life);
+    a.U64(m.stream);
+    a.Bytes(m.bytes, kMaxMessageBytes);
   }
 };
 

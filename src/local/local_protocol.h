@@ -11,6 +11,8 @@
 //    │── Release Forget Leave ─────────────────►│
 //    │── Join LeaveJob ────────────────────────►│
 //    │◄── MemberUpdate Joined MemberEnded ──────│   updates before Joined and from then on
+//    │── SendMessage MessageTaken ─────────────►│
+//    │◄── MessageArrived ───────────────────────│
 //
 // A frame is a u32 length and that many bytes: a u8 kind and the fields, little-endian. The decoder
 // checks lengths before it allocates. `request` is a number that the client chooses; the number is
@@ -53,7 +55,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 12;
+inline constexpr uint32_t kVersion = 13;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -69,6 +71,11 @@ inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr size_t kMaxPinsPerFrame = 8192;
 inline constexpr size_t kMaxMembersPerFrame = 512;
 inline constexpr size_t kMaxHostBytes = 320;
+inline constexpr uint64_t kMessageOverhead = 64;
+inline constexpr uint64_t kTakenStep = 32 << 10;
+// Of a message between members.
+inline constexpr size_t kMaxMessageBytes = size_t{1} << 20;
+static_assert(kMaxMessageBytes + kMaxJobNameBytes + 64 <= kMaxFrameBytes);
 static_assert(kMaxMembersPerFrame * (kMaxJobNameBytes + 2 * kMaxHostBytes + 64) <= kMaxFrameBytes);
 
 // Limit of a client's unanswered requests; the node refuses each request beyond it.
@@ -343,9 +350,37 @@ struct LeaveJob {
   bool failed = false;
 };
 
-using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
-                             Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
-                             Transit, Claim, Keep, Broadcast, Replicate, EndScope, Join, LeaveJob>;
+// A message of the member of this Join to another member of its job, in its present life, or in
+// `life` alone. At most kMaxMessageBytes. Answered by Counted when the message has left, or Failed.
+struct SendMessage {
+  static constexpr uint8_t kKind = 26;
+  uint64_t request = 0;
+  uint64_t member = 0;
+  absl::string_view role;
+  uint32_t rank = 0;
+  bool has_life = false;
+  uint64_t life = 0;
+  Timeout timeout = absl::InfiniteDuration();
+  absl::string_view bytes;
+};
+
+// The task has taken messages that arrived with these values and cost so much: the bytes of each
+// and kMessageOverhead. The sender may send more. Sent in steps of kTakenStep or more. Not
+// answered.
+struct MessageTaken {
+  static constexpr uint8_t kKind = 27;
+  uint64_t member = 0;
+  absl::string_view role;
+  uint32_t rank = 0;
+  uint64_t life = 0;
+  uint64_t stream = 0;
+  uint64_t cost = 0;
+};
+
+using Request =
+    std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
+                 Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep, Broadcast,
+                 Replicate, EndScope, Join, LeaveJob, SendMessage, MessageTaken>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -517,9 +552,21 @@ struct MemberEnded {
   absl::string_view message;
 };
 
-using Answer =
-    std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress, Void,
-                 Described, Counted, Forgotten, Goodbye, Joined, MemberUpdate, MemberEnded>;
+// A message for the member of this Join, after its Joined. Its sender waits for MessageTaken when
+// it has sent more than a window.
+struct MessageArrived {
+  static constexpr uint8_t kKind = 81;
+  uint64_t request = 0;
+  absl::string_view role;
+  uint32_t rank = 0;
+  uint64_t life = 0;
+  uint64_t stream = 0;
+  absl::string_view bytes;
+};
+
+using Answer = std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress,
+                            Void, Described, Counted, Forgotten, Goodbye, Joined, MemberUpdate,
+                            MemberEnded, MessageArrived>;
 
 // ---------------------------------------------------------------------------- encoding
 

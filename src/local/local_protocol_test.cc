@@ -60,6 +60,8 @@ std::vector<Request> EveryRequest() {
       EndScope{15, {"scope", 7}, absl::Seconds(8)},
       Join{14, "train", "worker", "worker3", 8, true, 3, absl::Seconds(7)},
       LeaveJob{14, true},
+      SendMessage{15, 14, "server", 2, true, 1, absl::Seconds(8), "some bytes"},
+      MessageTaken{14, "server", 2, 1, 9, 10},
   };
 }
 
@@ -110,6 +112,7 @@ std::vector<Answer> EveryAnswer() {
                    {{0, 1, MemberState::kLive, "worker0", "box", "node"},
                     {3, 0, MemberState::kLeft, "worker3", "box7", "node7"}}},
       MemberEnded{8, absl::StatusCode::kAborted, "a newer life"},
+      MessageArrived{8, "server", 2, 1, 9, "some bytes"},
   };
 }
 

@@ -50,7 +50,7 @@ absl::Status CheckNames(absl::Span<const absl::string_view> names) {
 
 }  // namespace
 
-absl::Status LocalSession::CheckName(const ObjectName& name, const ObjectId& id) {
+absl::Status CheckName(const ObjectName& name, const ObjectId& id) {
   if (name.empty() || name.Names(id)) return absl::OkStatus();
   // Other users would see an object under the name of another one.
   return absl::InvalidArgumentError(
@@ -66,7 +66,7 @@ LocalSession::LocalSession(net::EventLoop& loop, const LocalParts& parts,
       greeting_(greeting),
       socket_(socket),
       ended_(std::move(ended)),
-      members_(parts.members, [this](LocalOutbox::Item item) {
+      members_(parts.members, parts.messages, [this](LocalOutbox::Item item) {
         if (state_ != State::kOpen) return;
         out_.Add(std::move(item));
         SendLater();
@@ -329,6 +329,7 @@ absl::Status LocalSession::On(const local::Get& get) {
 }
 
 absl::Status LocalSession::On(const local::Cancel& cancel) {
+  members_.messages().Cancel(cancel.request);
   const auto it = requests_.find(cancel.request);
   if (it == requests_.end()) {
     // If it is no Reduce either, the answer has crossed the Cancel.
@@ -399,6 +400,19 @@ absl::Status LocalSession::On(const local::Join& join) {
 
 absl::Status LocalSession::On(const local::LeaveJob& leave) {
   members_.Leave(leave.member, leave.failed);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::SendMessage& message) {
+  if (members_.messages().Sends(message.request)) {
+    return absl::InvalidArgumentError(absl::StrCat("request ", message.request, " is used twice"));
+  }
+  members_.messages().Send(message, Deadline(message.timeout));
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::MessageTaken& taken) {
+  members_.messages().Taken(taken);
   return absl::OkStatus();
 }
 

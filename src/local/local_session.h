@@ -31,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "src/collectives/reducer/reducer.h"
 #include "src/jobs/members/members.h"
+#include "src/jobs/messages/messages.h"
 #include "src/local/client_members.h"
 #include "src/local/client_pins.h"
 #include "src/local/client_reductions.h"
@@ -50,6 +51,7 @@ struct LocalParts {
   Store& store;
   collectives::Reducer& reducer;
   jobs::Members& members;
+  jobs::Messages& messages;
 };
 
 // What the node sends to every client first.
@@ -58,6 +60,9 @@ struct LocalGreeting {
   std::string directory;
   NodeKey node = {};
 };
+
+// Fails if there is a name and the id was not derived from it.
+absl::Status CheckName(const ObjectName& name, const ObjectId& id);
 
 class LocalSession : public std::enable_shared_from_this<LocalSession> {
  public:
@@ -123,9 +128,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Keep& keep);
   absl::Status On(const local::Join& join);
   absl::Status On(const local::LeaveJob& leave);
-
-  // Fails if there is a name and the id was not derived from it.
-  static absl::Status CheckName(const ObjectName& name, const ObjectId& id);
+  absl::Status On(const local::SendMessage& message);
+  absl::Status On(const local::MessageTaken& taken);
 
   // Whether a call about reductions can be made that names so many ids; if not, the client
   // gets the error.

@@ -105,6 +105,7 @@ struct Node::Impl {
       : options(std::move(options)), key(key), shard_states(num_shards) {}
   ~Impl() {
     clients.clear();
+    messages.reset();
     members.reset();
     reducer.reset();
     store.reset();
@@ -128,8 +129,9 @@ struct Node::Impl {
   std::unique_ptr<object_store::ShardChannel> channel;
   std::unique_ptr<object_store::Store> store;
   std::unique_ptr<collectives::Reducer> reducer;
-  std::unique_ptr<net::NodeLinks> links;
   std::unique_ptr<jobs::Members> members;
+  std::unique_ptr<jobs::Messages> messages;
+  std::unique_ptr<net::NodeLinks> links;
   std::unique_ptr<net::DataPlane> data_plane;
   std::vector<std::unique_ptr<directory::DirectoryClient>> clients;
 };
@@ -195,6 +197,8 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   link_options.handshake = plane.handshake;
   link_options.connect_timeout = plane.connect_timeout;
   links = std::make_unique<net::NodeLinks>(seams.network, seams.control, std::move(link_options));
+  // Before the data plane listens: a message can come over the first connection.
+  messages = std::make_unique<jobs::Messages>(key, seams.control, *members, *links);
   PHALANX_ASSIGN_OR_RETURN(
       data_plane, net::DataPlane::Create(
                       seams.network, seams.control, std::move(seams.io), std::move(plane),
@@ -265,6 +269,7 @@ object_store::Store& Node::store() { return *impl_->store; }
 collectives::Reducer& Node::reducer() { return *impl_->reducer; }
 net::NodeLinks& Node::links() { return *impl_->links; }
 jobs::Members& Node::members() { return *impl_->members; }
+jobs::Messages& Node::messages() { return *impl_->messages; }
 const NodeKey& Node::key() const { return impl_->key; }
 const std::string& Node::name() const { return impl_->options.name; }
 const net::Address& Node::address() const { return impl_->address; }

@@ -24,8 +24,9 @@
 #include "src/common/random.h"
 #include "src/common/time/executor.h"
 #include "src/directory/session/directory_client.h"
-#include "src/net/link/node_links.h"
 #include "src/jobs/members/members.h"
+#include "src/jobs/messages/messages.h"
+#include "src/net/link/node_links.h"
 #include "src/net/plane/data_plane.h"
 #include "src/object_store/store/store.h"
 
@@ -81,6 +82,7 @@ class Node {
   collectives::Reducer& reducer();
   net::NodeLinks& links();
   jobs::Members& members();
+  jobs::Messages& messages();
   const NodeKey& key() const;
   const std::string& name() const;
   // The address under which peers reach this node.

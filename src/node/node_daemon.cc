@@ -214,7 +214,8 @@ absl::Status NodeDaemon::Impl::Start() {
   local.client_process_ended = [this] { memory.Reconsider(); };
   PHALANX_ASSIGN_OR_RETURN(
       service, object_store::LocalService::Start(
-                   control, {node->store(), node->reducer(), node->members()}, std::move(local)));
+                   control, {node->store(), node->reducer(), node->members(), node->messages()},
+                   std::move(local)));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(metrics, MetricsServer::Start(control, network, config.metrics_listen,

@@ -76,6 +76,9 @@ struct phx_writer {
 struct phx_member {
   phalanx::Membership member;
 };
+struct phx_message {
+  phalanx::Message message;
+};
 
 struct phx_stream {
   phalanx::ObjectStream stream;

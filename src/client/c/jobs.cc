@@ -8,6 +8,7 @@
 #include "src/client/c/handles.h"
 
 using phalanx::c::DurationOf;
+using phalanx::c::Handle;
 using phalanx::c::Report;
 
 namespace {
@@ -81,6 +82,29 @@ int phx_member_wait_change(const phx_member* member, uint64_t after, int64_t tim
   if (last.ok()) *change = *last;
   return Report(last.status());
 }
+
+phx_call* phx_member_send(phx_member* member, const char* role, int rank, int64_t life,
+                          const void* data, size_t size, int64_t timeout) {
+  phalanx::SendOptions options;
+  options.role = Text(role);
+  if (life >= 0) options.life = static_cast<uint64_t>(life);
+  options.timeout = DurationOf(timeout);
+  const absl::string_view bytes(static_cast<const char*>(data), size);
+  return Handle(member->member.Send(rank, bytes, std::move(options)));
+}
+
+phx_message* phx_member_receive(phx_member* member, int64_t timeout) {
+  absl::StatusOr<phalanx::Message> message = member->member.Receive(DurationOf(timeout));
+  if (Report(message.status()) != 0) return nullptr;
+  return new phx_message{*std::move(message)};
+}
+
+const void* phx_message_data(const phx_message* message) { return message->message.bytes.data(); }
+size_t phx_message_size(const phx_message* message) { return message->message.bytes.size(); }
+const char* phx_message_role(const phx_message* message) { return message->message.role.c_str(); }
+int phx_message_rank(const phx_message* message) { return message->message.rank; }
+uint64_t phx_message_life(const phx_message* message) { return message->message.life; }
+void phx_message_free(phx_message* message) { delete message; }
 
 int phx_member_leave(phx_member* member, int failed) {
   return Report(failed != 0 ? member->member.Fail() : member->member.Leave());

@@ -12,6 +12,9 @@ namespace {
 
 // What a sender may have unanswered when it sends another message of any length.
 constexpr uint64_t kFreeWindow = kMessageWindow / 4;
+// Less than a step is unknown to the receiver's node, and less than a step is not told to the
+// sender.
+static_assert(kFreeWindow >= 2 * kCreditStep);
 constexpr uint64_t kMostUnanswered =
     std::max(kMessageWindow, kFreeWindow + kMaxMessageBytes + kMessageOverhead);
 
@@ -254,7 +257,7 @@ void MessageCore::Taken(const LifeKey& member, const LifeKey& from, uint64_t str
   Incoming& incoming = found->second;
   // Never more than arrived, whatever the client says.
   incoming.taken = std::min(incoming.arrived, incoming.taken + cost);
-  if (incoming.taken - incoming.credited < kFreeWindow) return;
+  if (incoming.taken - incoming.credited < kCreditStep) return;
   incoming.credited = incoming.taken;
   if (DefectActive(Defect::kMessageCreditLost) && incoming.count % 5 == 0) return;
   MessageHeader header;

@@ -19,8 +19,9 @@
 // of it first.
 //
 // Credit: a sender that has messages which cost kMessageWindow / 4 or less without an answer sends
-// the next one whatever its length, and else up to kMessageWindow in all. A receiver answers when a
-// quarter of the window was taken, so a sender that waits is always answered.
+// the next one whatever its length, and else up to kMessageWindow in all. A receiver's client tells
+// of what it has taken when that is kCreditStep, and the receiver's node answers in such steps too,
+// so a sender that waits is always answered.
 //
 // Owned by Messages; the control loop.
 #ifndef PHALANX_JOBS_MESSAGES_MESSAGE_CORE_H_
@@ -46,6 +47,7 @@
 namespace phalanx::jobs {
 
 inline constexpr uint64_t kMessageWindow = 256 << 10;
+inline constexpr uint64_t kCreditStep = kMessageWindow / 8;
 // The cost of a message is its length and this.
 inline constexpr uint64_t kMessageOverhead = 64;
 // Costs of the messages that wait for credit, of one sender, and of parked ones of a node.

@@ -28,10 +28,13 @@
 #include "src/collectives/reducer/reducer.h"
 #include "src/common/check.h"
 #include "src/jobs/members/members.h"
+#include "src/jobs/messages/messages.h"
 #include "src/local/local_service.h"
 #include "src/local/testing/job_shard.h"
 #include "src/local/testing/reduce_shard.h"
+#include "src/net/link/node_links.h"
 #include "src/net/loop/event_loop.h"
+#include "src/net/tcp/tcp_network.h"
 #include "src/object_store/channel/shard_channel.h"
 #include "src/object_store/memory/memfd_memory.h"
 #include "src/object_store/store/store.h"
@@ -204,7 +207,11 @@ class LocalNode {
         reducer, loop_, std::vector<Executor*>{&loop_}, *store_, channel_);
     reduce_.reply = [this](const v1::ShardMessage& message) { channel_.OnMessage(0, message); };
     members_ = std::make_unique<jobs::Members>(options.self, options.name, loop_, channel_);
-    auto service = LocalService::Start(loop_, {*store_, *reducer_, *members_},
+    net::NodeLinksOptions links;
+    links.handshake.self = options.self;
+    links_ = std::make_unique<net::NodeLinks>(network_, loop_, std::move(links));
+    messages_ = std::make_unique<jobs::Messages>(options.self, loop_, *members_, *links_);
+    auto service = LocalService::Start(loop_, {*store_, *reducer_, *members_, *messages_},
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
@@ -216,7 +223,9 @@ class LocalNode {
   ~LocalNode() {
     OnLoop([this] {
       service_.reset();
+      messages_.reset();
       members_.reset();
+      links_.reset();
       reducer_.reset();
       store_.reset();
     });
@@ -307,6 +316,9 @@ class LocalNode {
   std::unique_ptr<Store> store_;
   std::unique_ptr<collectives::Reducer> reducer_;
   std::unique_ptr<jobs::Members> members_;
+  net::TcpNetwork network_;
+  std::unique_ptr<net::NodeLinks> links_;
+  std::unique_ptr<jobs::Messages> messages_;
   std::unique_ptr<LocalService> service_;
 };
 

@@ -34,7 +34,9 @@ class MessageWorld {
     int node = 0;
     bool live = true;
     // Messages that its client has not taken.
-    std::deque<MessageCore::Deliver> mailbox;
+    std::deque<MessageCore::Deliver> mailbox = {};
+    // The cost of what it has taken, by sender and stream, and not told its node.
+    std::map<std::pair<LifeKey, uint64_t>, uint64_t> held = {};
   };
   // The Sends from one life to another, by their number, and what has arrived.
   struct Pair {
@@ -58,7 +60,7 @@ class MessageWorld {
   void Start(int rank, int node) {
     if (Life* const before = Current(rank); before != nullptr && before->live) Stop(rank);
     const uint64_t life = lives_[rank].size();
-    lives_[rank].push_back({KeyFor(rank, life), node, true, {}});
+    lives_[rank].push_back({KeyFor(rank, life), node});
     // The node hears of it from the shard like all others, and from the reply to the join.
     After(Delay(), [this, rank, life] {
       Life& member = lives_[rank][life];
@@ -110,8 +112,12 @@ class MessageWorld {
     for (size_t i = 0; i < messages && !member->mailbox.empty(); ++i) {
       const MessageCore::Deliver message = std::move(member->mailbox.front());
       member->mailbox.pop_front();
+      // As the client does: in steps.
+      uint64_t& held = member->held[{message.from, message.stream}];
+      held += MessageCore::CostOf(message.bytes->size());
+      if (held < kCreditStep) continue;
       nodes_[member->node]->core.Taken(member->key, message.from, message.stream,
-                                       MessageCore::CostOf(message.bytes->size()));
+                                       std::exchange(held, 0));
       Drain(member->node);
     }
   }

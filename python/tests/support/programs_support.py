@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import phalanx
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Longer than any program takes on a slow machine.
 _DEADLINE_S = 120
 _FILE = re.compile(r"# ([\w.]+\.\w+)\n")

@@ -1,0 +1,93 @@
+#include "src/local/messages/client_messages.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::object_store {
+
+static_assert(local::kMaxMessageBytes == jobs::kMaxMessageBytes);
+static_assert(local::kMessageOverhead == jobs::kMessageOverhead);
+static_assert(local::kTakenStep == jobs::kCreditStep);
+
+void ClientMessages::Begin(uint64_t join, jobs::MemberId id) {
+  members_[join] = id;
+  joins_[id] = join;
+  messages_.Begin(id, this);
+}
+
+void ClientMessages::End(jobs::MemberId id) {
+  const auto join = joins_.find(id);
+  if (join == joins_.end()) return;
+  members_.erase(join->second);
+  joins_.erase(join);
+  messages_.End(id);
+  std::vector<uint64_t> ended;
+  for (const auto& [request, sending] : sends_) {
+    if (sending.from == id) ended.push_back(request);
+  }
+  for (const uint64_t request : ended) {
+    sends_.erase(request);
+    Fail(request, absl::AbortedError("the member has ended before its message had left"));
+  }
+}
+
+void ClientMessages::Send(const local::SendMessage& message, Instant deadline) {
+  const auto member = members_.find(message.member);
+  if (member == members_.end()) {
+    return Fail(message.request, absl::AbortedError("the member that sends has ended"));
+  }
+  if (sends_.size() >= local::kMaxRequestsUnderWay) {
+    return Fail(message.request, absl::ResourceExhaustedError(absl::StrCat(
+                                     "the client has ", sends_.size(), " messages that wait")));
+  }
+  std::optional<uint64_t> life;
+  if (message.has_life) life = message.life;
+  const uint64_t request = message.request;
+  const jobs::SendId send =
+      messages_.Send(member->second, message.role, message.rank, life, std::string(message.bytes),
+                     deadline, [this, request](const absl::Status& status) {
+                       sends_.erase(request);
+                       if (!status.ok()) return Fail(request, status);
+                       answer_([request](LocalOutbox::Batch& batch) {
+                         batch.Add(local::Counted{request, 1});
+                         return true;
+                       });
+                     });
+  sends_[request] = {member->second, send};
+}
+
+void ClientMessages::Cancel(uint64_t request) {
+  const auto sending = sends_.find(request);
+  if (sending == sends_.end()) return;
+  messages_.Cancel(sending->second.send);
+  sends_.erase(sending);
+}
+
+void ClientMessages::Taken(const local::MessageTaken& taken) {
+  const auto member = members_.find(taken.member);
+  // It has ended meanwhile.
+  if (member == members_.end()) return;
+  messages_.Taken(member->second, taken.role, taken.rank, taken.life, taken.stream, taken.cost);
+}
+
+void ClientMessages::OnMessage(jobs::MemberId member, const jobs::ArrivedMessage& message) {
+  answer_([join = joins_.at(member), message](LocalOutbox::Batch& batch) {
+    const absl::string_view bytes =
+        message.bytes == nullptr ? absl::string_view() : absl::string_view(*message.bytes);
+    batch.Add(local::MessageArrived{join, message.role, message.rank, message.life, message.stream,
+                                    bytes});
+    return true;
+  });
+}
+
+void ClientMessages::Fail(uint64_t request, absl::Status why) {
+  answer_([request, why = std::move(why)](LocalOutbox::Batch& batch) {
+    batch.Add(local::Failed{request, why.code(), why.message()});
+    return true;
+  });
+}
+
+}  // namespace phalanx::object_store
