@@ -175,7 +175,6 @@ class Cluster {
   }
   // Ends the round: its sources and its result are deleted.
   void EndRound() {
-    Pass(absl::Milliseconds(20));
     Delete(Target());
     for (int n = 0; n < kNodes; ++n) Delete(IdOf(absl::StrCat("source", round_), n));
     Pass(absl::Milliseconds(100));
@@ -402,24 +401,23 @@ TEST(UnevenReduceTest, AnAllreduceTakesTheSlowOnesTimeIfItWasMeasured) {
 
 // ---- found out while the reduction runs: nothing was measured before
 
-// What the shard and the nodes take to find out, and to start over.
-constexpr double kFound = 0.5;
+// What the nodes and the shard take to find out. A simulated slow link hands on 128 KiB at a time,
+// in 40 ms, so that several of these are needed to tell its rate.
+constexpr double kFound = 1;
 
 TEST(UnevenReduceTest, SevenOfEightLeaveASlowOneThatTheyFind) {
-  for (int slow = 0; slow < kNodes; ++slow) {
+  for (int slow = 1; slow < kNodes; ++slow) {
     const auto cluster = Uneven(slow, /*measured=*/false);
     cluster->PutAll();
-    cluster->Begin({.of = 7, .root_here = false});
+    cluster->Begin({.of = 7});
     cluster->Await();
-    // The caller's own link is what it is.
-    if (slow == 0) continue;
     const double first = cluster->TimeOf(0) / Once(kFast);
     const int left_out = cluster->left_out();
     EXPECT_LE(first, 1 + kFound) << slow;
     EXPECT_LE(cluster->Swaps(), 2u) << slow;
     cluster->EndRound();
     cluster->PutAll();
-    cluster->Begin({.of = 7, .root_here = false});
+    cluster->Begin({.of = 7});
     cluster->Await();
     const double second = cluster->TimeOf(0) / Once(kFast);
     std::cout << "7 of 8, node " << slow << " slow, found: " << first << ", then " << second
@@ -431,7 +429,7 @@ TEST(UnevenReduceTest, SevenOfEightLeaveASlowOneThatTheyFind) {
 
 // A node's link becomes slow when a part is there.
 TEST(UnevenReduceTest, SevenOfEightLeaveOneThatBecomesSlow) {
-  for (const double part : {0.25, 0.5, 0.75}) {
+  for (const double part : {0.25, 0.5}) {
     for (int slow = 1; slow < kNodes; ++slow) {
       Cluster cluster;
       cluster.PutAll();
@@ -445,6 +443,20 @@ TEST(UnevenReduceTest, SevenOfEightLeaveOneThatBecomesSlow) {
       EXPECT_LE(time, part + 1 + kFound) << slow;
       EXPECT_LE(cluster.Swaps(), 2u);
     }
+  }
+}
+
+// The rest takes less time at a tenth of the rate than all of it again.
+TEST(UnevenReduceTest, ANodeThatBecomesSlowNearTheEndIsWaitedFor) {
+  for (int slow = 1; slow < kNodes; ++slow) {
+    Cluster cluster;
+    cluster.PutAll();
+    cluster.Begin({.of = 7});
+    cluster.Pass(absl::Seconds(0.9 * Once(kFast)));
+    cluster.SetRate(slow, kSlow);
+    cluster.Await();
+    EXPECT_EQ(cluster.Swaps(), 0u) << slow;
+    EXPECT_LE(cluster.TimeOf(0), Once(kFast) + 0.15 * Once(kSlow)) << slow;
   }
 }
 

@@ -37,12 +37,6 @@ class ReducerTest : public ::testing::Test {
     const Generation generation = node.Put(Source(n), Numbers(n, kCount));
     node.Shard(FoldOf(target_, Version(version), kBytes).Source(Source(n), generation));
   }
-  // More than fits into one message.
-  static Generation PutLarge(ReduceNode& node, int n, uint64_t count) {
-    const object_store::WriteGrant grant = node.Create(Source(n), 4 * count);
-    node.Write(grant, Numbers(n, count), 4 * count);
-    return grant.generation;
-  }
   bool Ready(ReduceNode& node) {
     return world_.RunUntil([&] { return !node.Reports(v1::FoldReport::READY).empty(); });
   }
@@ -731,56 +725,6 @@ TEST_F(ReducerTest, DuplicatesAndLatecomersChangeNothing) {
   EXPECT_EQ(root.Published(target_), SumOf({1, 2}, kCount)) << "the result stays";
   ExpectHoldsOnly(root, 2 * kBytes + 2 * ObjectId::kSize);
   EXPECT_EQ(root.plane().plane().stats().bytes_received, kBytes);
-}
-
-TEST_F(ReducerTest, ProgressIsReportedDuringAFold) {
-  ReduceNode& root = world_.Add("root");
-  const object_store::WriteGrant grant = root.Create(Source(1), kBytes);
-  root.Shard(FoldOf(target_, Version(1), kBytes)
-                 .Source(Source(1), grant.generation)
-                 .Inline(Numbers(2, kCount)));
-  root.Write(grant, Numbers(1, kCount), kBytes / 4);
-  world_.RunFor(absl::Seconds(2));
-  const auto progress = root.Reports(v1::FoldReport::PROGRESS);
-  ASSERT_EQ(progress.size(), 1u) << "only what is news";
-  EXPECT_EQ(progress[0].watermark(), kBytes / 4);
-  EXPECT_GT(progress[0].bytes_per_second(), 0);
-}
-
-TEST_F(ReducerTest, ALargeFoldReportsItsProgressAtEachEighth) {
-  constexpr uint64_t kLargeCount = uint64_t{4} << 20;
-  constexpr uint64_t kEighth = 4 * kLargeCount / 8;
-  ReduceNode& a = world_.Add("a");
-  ReduceNode& root = world_.Add("root");
-  const Generation of_a = PutLarge(a, 1, kLargeCount);
-  const Generation g = PutLarge(root, 2, kLargeCount);
-  a.Shard(FoldOf(target_, Version(1), 4 * kLargeCount).Source(Source(1), of_a));
-  root.Shard(FoldOf(target_, Version(2), 4 * kLargeCount)
-                 .Slot(a, Version(1))
-                 .Source(Source(2), g)
-                 .Root({Source(1), Source(2)}));
-  ASSERT_TRUE(Ready(root));
-  const auto progress = root.Reports(v1::FoldReport::PROGRESS);
-  ASSERT_EQ(progress.size(), 7u);
-  for (uint64_t i = 0; i < progress.size(); ++i) {
-    EXPECT_GE(progress[i].watermark(), (i + 1) * kEighth);
-    EXPECT_LT(progress[i].watermark(), (i + 1) * kEighth + kEighth / 4);
-  }
-}
-
-TEST_F(ReducerTest, AFoldInATreeOfManySlotsReportsProgressLessOften) {
-  constexpr uint64_t kLargeCount = uint64_t{4} << 20;
-  ReduceNode& a = world_.Add("a");
-  ReduceNode& root = world_.Add("root");
-  const Generation of_a = PutLarge(a, 1, kLargeCount);
-  const Generation g = PutLarge(root, 2, kLargeCount);
-  a.Shard(FoldOf(target_, Version(1), 4 * kLargeCount).Source(Source(1), of_a));
-  FoldOf fold(target_, Version(2), 4 * kLargeCount);
-  fold.Slot(a, Version(1)).Source(Source(2), g).Root({Source(1), Source(2)});
-  fold.fold().set_slots(1000);  // 100 ms
-  root.Shard(fold);
-  ASSERT_TRUE(Ready(root));
-  EXPECT_EQ(root.Reports(v1::FoldReport::PROGRESS).size(), 1u);
 }
 
 }  // namespace

@@ -191,7 +191,7 @@ void LinkModel::RecordSpeeds(const Endpoint& sender, const Endpoint& receiver, d
     const double known = std::max(speed.BestWithout(0, since), kSlowShare * fast.value_or(0));
     const bool news = !std::isinf(most) || rate > known;
     if (news) speed.Add({peer.node.node, &node == &sender, rate, most, now}, since);
-    if (rate >= kSlowShare * fast.value_or(rate)) speed.noted = 0;
+    if (rate >= kSlowShare * fast.value_or(ExpectedRate())) speed.noted = 0;
     return speed.BestWithout(0, since);
   };
   add(sender, receiver);
@@ -214,10 +214,11 @@ double LinkModel::CanDo(const Endpoint& node, Instant now) const {
 std::optional<double> LinkModel::SlowNode(const Endpoint& node, Instant now) const {
   const auto found = speeds_.find(node.node.node);
   const std::optional<double> fast = FastRate();
-  if (found == speeds_.end() || !fast.has_value()) return std::nullopt;
+  if (found == speeds_.end()) return std::nullopt;
   const Instant since = now - options_.forget_after;
   const bool noted = found->second.noted > 0 && found->second.noted_at >= since;
-  if (noted) return std::min(found->second.noted, kSlowShare * *fast);
+  if (noted) return std::min(found->second.noted, kSlowShare * fast.value_or(ExpectedRate()));
+  if (!fast.has_value()) return std::nullopt;
   double best = 0;
   int judged = 0;
   bool certain = false;

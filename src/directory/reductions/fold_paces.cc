@@ -141,11 +141,23 @@ void FoldPaces::EndTrouble(Reduction& reduction, const Link& link, Reduction::Pl
                            const v1::InputPace& m) {
   if (DefectActive(Defect::kSilenceNotForgotten)) return;
   placed.troubles.erase(m.input());
+  if (m.window_ns() > 0) ConvictSuspects(reduction, link);
   for (const NodeKey& end : {link.sender.key, link.receiver.key}) {
     const auto slow = reduction.slow_nodes.find(end);
     if (slow == reduction.slow_nodes.end()) continue;
     // That bytes come again does not say how fast.
     if (m.window_ns() > 0 || slow->second.silent) Acquit(reduction, end);
+  }
+}
+
+void FoldPaces::ConvictSuspects(const Reduction& reduction, const Link& link) {
+  for (const auto& [suspect, slow] : reduction.slow_nodes) {
+    const NodeKey& peer = slow.with;
+    const bool ends = suspect == link.sender.key || suspect == link.receiver.key;
+    if (slow.silent || ends || (peer != link.sender.key && peer != link.receiver.key)) continue;
+    const Node* node = nodes_.Find(suspect);
+    if (node == nullptr) continue;
+    links_.NoteSlow(node->endpoint, slow.speed * FastRate(), context_.now);
   }
 }
 
@@ -170,6 +182,9 @@ Instant FoldPaces::OnTimer(Reduction& reduction, const Reduction::FoldKey& key) 
 // The plan starts over if (left + waited) / size, at the usual rate, is more than kMuchSooner: that
 // it will wait as long again as it has is what `waited` says.
 void FoldPaces::JudgeSilence(Reduction& reduction, const Link& link, Trouble& trouble) {
+  // It runs: it waits for bytes itself and says so, or only the link is broken.
+  const bool runs = link.sender.last_heard > trouble.since;
+  if (runs && !DefectActive(Defect::kWaitingSenderBlamed)) return;
   const auto size = static_cast<double>(link.above.size_bytes);
   const double left = size - static_cast<double>(trouble.watermark);
   const double bytes = ReducePlan::kMuchSooner * size - left;
@@ -178,9 +193,6 @@ void FoldPaces::JudgeSilence(Reduction& reduction, const Link& link, Trouble& tr
     trouble.judge_at = due;
     return;
   }
-  // It runs: it waits for bytes itself and says so, or only the link is broken.
-  const bool runs = link.sender.last_heard > trouble.since;
-  if (runs && !DefectActive(Defect::kWaitingSenderBlamed)) return;
   for (const ObjectId& source : OwnSources(link.below)) {
     if (!HoldsWhole(reduction, source, link.sender.key)) return;
   }

@@ -7,8 +7,8 @@
 //
 // A low rate is the link's if the fold below has computed much more than has arrived. Of the two
 // ends the receiver is the slow one then, if the sender itself receives so much more. A leaf
-// receives nothing: it is suspected, and acquitted if its receiver has a slow link with another
-// node, too.
+// receives nothing: it is suspected. It is acquitted if its receiver has a slow link with another
+// node, too, and known to be slow for later transfers if its receiver does well with another.
 //
 // A silence counts as a rate: it is expected to last as long again as it has lasted. So the longer
 // it lasts, and the less is done, the sooner the plan gives the node up: when waiting has cost as
@@ -69,6 +69,9 @@ class FoldPaces {
   // The input does well: so do its two nodes.
   void EndTrouble(Reduction& reduction, const Link& link, Reduction::Placed& placed,
                   const v1::InputPace& m);
+
+  // The link does well: nodes that had a slow link with one of its ends are slow themselves.
+  void ConvictSuspects(const Reduction& reduction, const Link& link);
 
   // Take one end of the link for slow, set judge_at, or leave it: for good then.
   void JudgeSilence(Reduction& reduction, const Link& link, Trouble& trouble);

@@ -346,9 +346,9 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
 
 double SourceWatcher::SpeedOf(const Node& node) const {
   const std::optional<double> slow = links_.SlowNode(node.endpoint, context_.now);
-  const std::optional<double> fast = links_.FastRate();
+  const double fast = links_.FastRate().value_or(links_.ExpectedRate());
   // Below 1 whatever the noise: a node that is slow is slower than the fast ones.
-  return slow.has_value() && fast.has_value() ? std::min(*slow / *fast, LinkModel::kSlowShare) : 1;
+  return slow.has_value() ? std::min(*slow / fast, LinkModel::kSlowShare) : 1;
 }
 
 double SourceWatcher::SpeedOf(const Reduction& reduction, const Node& node) const {

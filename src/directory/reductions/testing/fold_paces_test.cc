@@ -147,6 +147,15 @@ TEST_F(FoldPacesTest, WhatTwoSlowLinksHaveInCommonIsSlow) {
   EXPECT_FALSE(IsIn(1));
 }
 
+TEST_F(FoldPacesTest, ASuspectWhosePeerDoesWellWithAnotherNodeIsSlowForLaterTransfers) {
+  Rate(kB, kFast / 10, kSize / 32);
+  ASSERT_FALSE(IsIn(0)) << "node a is suspected";
+  EXPECT_FALSE(links_.SlowNode(node(kA).endpoint, context_.now).has_value());
+  Rate(kC, kFast, kSize / 4);
+  EXPECT_TRUE(links_.SlowNode(node(kA).endpoint, context_.now).has_value());
+  EXPECT_FALSE(links_.SlowNode(node(kB).endpoint, context_.now).has_value());
+}
+
 TEST_F(FoldPacesTest, ANodeThatDoesWellAgainIsNotSlow) {
   reduction_.slow_nodes[kA] = {.speed = 0.1, .silent = false, .with = kB, .sources = {Source(0)}};
   Rate(kB, kFast, kSize / 4);
