@@ -159,13 +159,12 @@ void GroupService::SendTo(Group& group, GroupSend& send) {
   const net::LinkPeer peer{send.to.key, send.to.address};
   absl::Status sent;
   if (send.keep == nullptr) {
-    sent = links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.copied,
-                       nullptr);
+    sent =
+        links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.copied, nullptr);
   } else {
     const std::shared_ptr<const void> keep(
-        send.keep.get(),
-        [alive = std::weak_ptr(alive_), number = group.number, node = peer.key,
-         bytes = send.payload.size(), kept = send.keep](const void*) {
+        send.keep.get(), [alive = std::weak_ptr(alive_), number = group.number, node = peer.key,
+                          bytes = send.payload.size(), kept = send.keep](const void*) {
           const std::shared_ptr<GroupService*> service = alive.lock();
           if (service != nullptr) (*service)->Release(number, node, bytes);
         });
@@ -188,8 +187,8 @@ void GroupService::EndCall(Group& group, const GroupDone& done) {
 void GroupService::AllocateFor(Group& group, const GroupAllocate& allocate) {
   allocator_.Allocate(
       allocate.work_bytes, allocate.scratch_bytes, allocate.deadline,
-      [alive = std::weak_ptr(alive_), number = group.number, ticket = allocate.ticket](
-          absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
+      [alive = std::weak_ptr(alive_), number = group.number,
+       ticket = allocate.ticket](absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
         const std::shared_ptr<GroupService*> service = alive.lock();
         Group* found = service == nullptr ? nullptr : (*service)->Find(number);
         if (found == nullptr) return;

@@ -1,5 +1,5 @@
-// GroupService: the groups of one node. It joins the cores of groups to the members of this node, to
-// the links and to memory, and decides nothing.
+// GroupService: the groups of one node. It joins the cores of groups to the members of this node,
+// to the links and to memory, and decides nothing.
 //
 //   Members ──OnView──► GroupService ──────► GroupCore, one per group
 //   sessions ──Call──►      │  ▲ OnMessage

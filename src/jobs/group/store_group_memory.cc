@@ -24,11 +24,12 @@ void StoreGroupMemory::Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Ins
 
 void StoreGroupMemory::AllocateInput(uint64_t bytes, Instant deadline, BlockDone done) {
   const uint64_t whole = std::max(bytes, object_store::kOwnFileBytes);
-  AllocateBoth(whole, 0, deadline,
-               [done = std::move(done)](absl::StatusOr<std::shared_ptr<GroupBlocks>> blocks) mutable {
-                 if (!blocks.ok()) return done(blocks.status());
-                 done(std::move((*blocks)->work));
-               });
+  AllocateBoth(
+      whole, 0, deadline,
+      [done = std::move(done)](absl::StatusOr<std::shared_ptr<GroupBlocks>> blocks) mutable {
+        if (!blocks.ok()) return done(blocks.status());
+        done(std::move((*blocks)->work));
+      });
 }
 
 std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const GroupDone& done) {
@@ -49,18 +50,18 @@ void StoreGroupMemory::AllocateBoth(
         if (!reserved.ok()) return done(reserved.status());
         const std::shared_ptr<Reservation> from = *std::move(reserved);
         auto blocks = std::make_shared<GroupBlocks>();
-        auto then = [this, from, second, blocks, done = std::move(done)](
-                        absl::StatusOr<ScratchBlock> block) mutable {
+        auto then = [this, from, second, blocks,
+                     done = std::move(done)](absl::StatusOr<ScratchBlock> block) mutable {
           if (!block.ok()) return done(block.status());
           blocks->work = *std::move(block);
           if (second == 0) return done(std::move(blocks));
-          store_.AllocateScratch(from, second,
-                                 [blocks, done = std::move(done)](
-                                     absl::StatusOr<ScratchBlock> block) mutable {
-                                   if (!block.ok()) return done(block.status());
-                                   blocks->scratch = *std::move(block);
-                                   done(std::move(blocks));
-                                 });
+          store_.AllocateScratch(
+              from, second,
+              [blocks, done = std::move(done)](absl::StatusOr<ScratchBlock> block) mutable {
+                if (!block.ok()) return done(block.status());
+                blocks->scratch = *std::move(block);
+                done(std::move(blocks));
+              });
         };
         if (first == 0) return then(ScratchBlock());
         store_.AllocateScratch(from, first, std::move(then));

@@ -1,0 +1,111 @@
+// Groups over links on a simulated network: whole messages, and connections that break.
+#include "src/jobs/group/group_service.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/jobs/group/testing/group_nodes.h"
+#include "src/net/testing/sim_links.h"
+
+namespace phalanx::jobs {
+namespace {
+
+using net::testing::SimLinks;
+using testing::GroupNode;
+
+class GroupServiceTest : public ::testing::Test {
+ protected:
+  void Make(int nodes) {
+    for (int i = 0; i < nodes; ++i) {
+      net::testing::SimLinkNode& node = links_.Add("host" + std::to_string(i));
+      peers_.push_back(node.peer());
+      nodes_.push_back(std::make_unique<GroupNode>(node.key(), node.control(), node.links()));
+    }
+    const GroupView view = testing::ViewOf(peers_);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      links_.nodes()[i]->control().Post([this, i, view] { nodes_[i]->service().OnView(view); });
+    }
+    links_.RunFor(absl::Seconds(1));
+  }
+  // Every member calls; element j of rank r is j % 7 + r.
+  void CallAll(CallSpec spec) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      links_.nodes()[i]->control().Post([this, i, spec] {
+        std::string input(InputBytes(spec, static_cast<int>(nodes_.size()), int(i)), '\0');
+        for (size_t j = 0; j < input.size(); ++j) input[j] = static_cast<char>(j % 7 + i);
+        nodes_[i]->Call(static_cast<int>(i), spec, std::move(input), nullptr);
+      });
+    }
+  }
+  void ExpectSums(size_t bytes) {
+    const size_t n = nodes_.size();
+    for (const auto& node : nodes_) {
+      ASSERT_THAT(node->last_status, phalanx::testing::IsOk());
+      ASSERT_EQ(node->last_result.size(), bytes);
+      for (size_t j = 0; j < bytes; ++j) {
+        ASSERT_EQ(node->last_result[j], static_cast<char>(j % 7 * n + n * (n - 1) / 2)) << j;
+      }
+    }
+  }
+
+  SimLinks links_;
+  std::vector<net::LinkPeer> peers_;
+  std::vector<std::unique_ptr<GroupNode>> nodes_;
+};
+
+TEST_F(GroupServiceTest, SumsOfAllSizesArriveOnAllNodes) {
+  Make(5);
+  for (const uint64_t bytes : {1, 100, 10'000, 100'000, 3'000'000}) {
+    CallAll({.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = bytes});
+    links_.RunFor(absl::Seconds(5));
+    ExpectSums(bytes);
+  }
+}
+
+TEST_F(GroupServiceTest, ACallGoesOnWhereConnectionsBreak) {
+  Make(4);
+  CallAll({.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 4'000'000});
+  for (int cut = 0; cut < 8; ++cut) {
+    links_.RunFor(absl::Milliseconds(3));
+    links_.fabric().Reset("host0", "host1");
+  }
+  links_.RunFor(absl::Seconds(30));
+  ExpectSums(4'000'000);
+}
+
+TEST_F(GroupServiceTest, AMessageBeforeTheViewWaitsForIt) {
+  Make(2);
+  // The second node leaves, and hears of the group again after the first one has called.
+  links_.nodes()[1]->control().Post(
+      [this] { nodes_[1]->service().OnGroupLeft("train", "worker"); });
+  links_.RunFor(absl::Milliseconds(10));
+  GroupView view = testing::ViewOf(peers_);
+  view.epoch.counter = 2;
+  view.members[1].life = 1;
+  links_.nodes()[0]->control().Post([this, view] { nodes_[0]->service().OnView(view); });
+  links_.RunFor(absl::Seconds(1));
+  links_.nodes()[1]->control().Post([this, view] { nodes_[1]->service().OnView(view); });
+  links_.RunFor(absl::Seconds(1));
+  for (size_t i = 0; i < 2; ++i) {
+    links_.nodes()[i]->control().Post([this, i] {
+      const CallSpec spec{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 1};
+      nodes_[i]->Call(static_cast<int>(i), spec, std::string(1, static_cast<char>(i)), nullptr, i);
+    });
+  }
+  links_.RunFor(absl::Seconds(1));
+  ExpectSums(1);
+}
+
+TEST_F(GroupServiceTest, ACallOfANodeWithoutTheGroupFails) {
+  Make(1);
+  nodes_[0]->service().OnGroupLeft("train", "worker");
+  EXPECT_EQ(
+      nodes_[0]->service().Call("train", "worker", 0, 0, {.id = 0}, [](const GroupDone&) {}).code(),
+      absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace phalanx::jobs
