@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/jobs/group/group_service.h"
+#include "src/jobs/group/service/group_service.h"
 
 namespace phalanx::jobs::testing {
 

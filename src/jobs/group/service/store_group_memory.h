@@ -2,8 +2,8 @@
 // clients map.
 //
 // Thread rule: everything on the control loop. Owned by the node.
-#ifndef PHALANX_JOBS_GROUP_STORE_GROUP_MEMORY_H_
-#define PHALANX_JOBS_GROUP_STORE_GROUP_MEMORY_H_
+#ifndef PHALANX_JOBS_GROUP_SERVICE_STORE_GROUP_MEMORY_H_
+#define PHALANX_JOBS_GROUP_SERVICE_STORE_GROUP_MEMORY_H_
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "src/common/time/instant.h"
-#include "src/jobs/group/group_service.h"
+#include "src/jobs/group/service/group_service.h"
 #include "src/object_store/memory/shared_memory.h"
 #include "src/object_store/store/store.h"
 
@@ -48,4 +48,4 @@ class StoreGroupMemory final : public GroupAllocator {
 
 }  // namespace phalanx::jobs
 
-#endif  // PHALANX_JOBS_GROUP_STORE_GROUP_MEMORY_H_
+#endif  // PHALANX_JOBS_GROUP_SERVICE_STORE_GROUP_MEMORY_H_

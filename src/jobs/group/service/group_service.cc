@@ -1,4 +1,4 @@
-#include "src/jobs/group/group_service.h"
+#include "src/jobs/group/service/group_service.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Groups over links on a simulated network: whole messages, and connections that break.
-#include "src/jobs/group/group_service.h"
+#include "src/jobs/group/service/group_service.h"
 
 #include <memory>
 #include <string>

@@ -10,8 +10,8 @@
 // and callers are answered in the turn of the last message.
 //
 // Thread rule: everything, callbacks too, on the control loop. Owned by the node.
-#ifndef PHALANX_JOBS_GROUP_GROUP_SERVICE_H_
-#define PHALANX_JOBS_GROUP_GROUP_SERVICE_H_
+#ifndef PHALANX_JOBS_GROUP_SERVICE_GROUP_SERVICE_H_
+#define PHALANX_JOBS_GROUP_SERVICE_GROUP_SERVICE_H_
 
 #include <cstdint>
 #include <map>
@@ -129,4 +129,4 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
 
 }  // namespace phalanx::jobs
 
-#endif  // PHALANX_JOBS_GROUP_GROUP_SERVICE_H_
+#endif  // PHALANX_JOBS_GROUP_SERVICE_GROUP_SERVICE_H_

@@ -1,4 +1,4 @@
-#include "src/jobs/group/store_group_memory.h"
+#include "src/jobs/group/service/store_group_memory.h"
 
 #include <algorithm>
 #include <utility>
