@@ -140,6 +140,8 @@ class Membership {
       : state_(std::move(state)) {}
 
  private:
+  friend class internal::Access;
+
   std::shared_ptr<internal::MembershipState> state_;
 };
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "phalanx/client.h"
+#include "phalanx/job.h"
 #include "src/client/connection/call.h"
 #include "src/client/connection/connection.h"
 
@@ -18,6 +19,10 @@ class Access {
   template <typename T>
   static const std::shared_ptr<FutureState<T>>& StateOf(const Future<T>& future) {
     return future.state_;
+  }
+  // The call whose state the membership shares, and which ends when the last copy is dropped.
+  static const std::shared_ptr<MembershipState>& StateOf(const Membership& membership) {
+    return membership.state_;
   }
   // FileMapping::PrivatePages of the bytes that the buffer shows. The caller must unmap the pages
   // before it drops the buffer. Null if there are none.

@@ -56,6 +56,8 @@ class MemberCall final : public Call {
   int world() const { return world_; }
   int rank() const { return rank_; }
   uint64_t life() const { return life_; }
+  // The number that names the member at the node.
+  uint64_t request() const { return request_; }
 
  private:
   using Callback = absl::AnyInvocable<void(const Member&)>;

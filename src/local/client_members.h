@@ -43,6 +43,11 @@ class ClientMembers final : public jobs::MemberListener {
   ClientMembers& operator=(const ClientMembers&) = delete;
 
   bool Contains(uint64_t request) const { return by_request_.contains(request); }
+  // Returns nullptr if no live member has this number.
+  const jobs::LocalMember* Find(uint64_t request) const {
+    const auto found = by_request_.find(request);
+    return found == by_request_.end() ? nullptr : members_.Find(found->second.id);
+  }
   // InvalidArgument, ResourceExhausted; later errors are sent to the client. REQUIRES: no member
   // has this number.
   absl::Status Join(const local::Join& join, Instant deadline);

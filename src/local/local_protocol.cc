@@ -19,6 +19,12 @@ constexpr size_t kKeptBytes = kMaxInlineAnswerBytes + 8 * 1024;
 constexpr size_t kMinSpace = 4096;
 constexpr std::array<MemberState, 4> kMemberStates = {MemberState::kAbsent, MemberState::kLive,
                                                       MemberState::kDied, MemberState::kLeft};
+constexpr std::array<jobs::CallKind, jobs::kCallKinds> kCallKindValues = {
+    jobs::CallKind::kAllReduce, jobs::CallKind::kReduce,        jobs::CallKind::kBroadcast,
+    jobs::CallKind::kAllGather, jobs::CallKind::kReduceScatter, jobs::CallKind::kAllToAll,
+    jobs::CallKind::kBarrier};
+constexpr std::array<jobs::OnLoss, jobs::kOnLosses> kOnLossValues = {
+    jobs::OnLoss::kWait, jobs::OnLoss::kExclude, jobs::OnLoss::kFail};
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 
 // Each message lists its fields once, in `Visit(archive, message)`, for an archive that writes and
@@ -454,6 +460,27 @@ struct Fields {
     a.U64(m.stream);
     a.U64(m.cost);
   }
+  template <typename M>
+  void Visit(GroupCall*, M& m) {
+    a.U64(m.request);
+    a.U64(m.member);
+    a.Choice(m.spec.kind, kCallKindValues);
+    a.Choice(m.spec.op, kAllReduceOps);
+    a.Choice(m.spec.dtype, kAllDTypes);
+    a.Choice(m.spec.on_loss, kOnLossValues);
+    a.U64(m.spec.bytes);
+    a.U32(m.spec.root);
+    a.Span(m.timeout);
+    a.U64(m.buffer);
+    a.U64(m.input_size);
+    a.Bytes(m.input, kMaxInlineGroupBytes);
+  }
+  template <typename M>
+  void Visit(GroupBuffer*, M& m) {
+    a.U64(m.request);
+    a.U64(m.bytes);
+    a.Span(m.timeout);
+  }
 
   // The fields up to the message are the same in every version, so that another version can read
   // the refusal.
@@ -589,6 +616,14 @@ struct Fields {
     a.U64(m.life);
     a.U64(m.stream);
     a.Bytes(m.bytes, kMaxMessageBytes);
+  }
+  template <typename M>
+  void Visit(GroupDone*, M& m) {
+    a.U64(m.request);
+    a.U64(m.number);
+    a.U32(m.members);
+    a.Numbers(m.free_buffers);
+    a.Bytes(m.bytes, kMaxInlineGroupBytes);
   }
 };
 

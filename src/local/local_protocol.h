@@ -50,6 +50,7 @@
 #include "src/common/ids/object_name.h"
 #include "src/common/io/wire.h"
 #include "src/common/reduce_spec.h"
+#include "src/jobs/group/group_call.h"
 #include "src/object_store/memory/shared_memory.h"
 
 namespace phalanx::object_store::local {
@@ -65,6 +66,10 @@ static_assert(kMaxReduceSources * ObjectId::kSize + 8192 <= kMaxFrameBytes);
 static_assert(kMaxReferences <= kMaxReduceSources);
 // Bytes of Puts that one client may have unanswered; the node refuses more with ResourceExhausted.
 inline constexpr uint64_t kMaxPutBytesInFlight = uint64_t{32} << 20;
+// Inputs and results of a group's call up to this size travel in its messages.
+inline constexpr size_t kMaxInlineGroupBytes = 65536;
+// Buffers of one client for larger inputs.
+inline constexpr size_t kMaxGroupBuffers = 64;
 inline constexpr size_t kMaxTextBytes = 1024;
 inline constexpr size_t kMaxNodeNames = 256;
 inline constexpr size_t kMaxNameBytes = 256;
@@ -377,10 +382,34 @@ struct MessageTaken {
   uint64_t cost = 0;
 };
 
+// The next call of a member with its group (docs/jobs.md). Answered by GroupDone, after a Mapped
+// with the result if that is larger than kMaxInlineGroupBytes, or by Failed. The input is in
+// `input`, or in the buffer.
+struct GroupCall {
+  static constexpr uint8_t kKind = 50;
+  uint64_t request = 0;
+  uint64_t member = 0;  // the number of its Join
+  jobs::CallSpec spec;
+  Timeout timeout = absl::InfiniteDuration();
+  uint64_t buffer = 0;      // 0: none
+  uint64_t input_size = 0;  // in the buffer
+  absl::string_view input;
+};
+
+// Memory of the node into which the client writes inputs of group calls, until it sends Abort with
+// this number. Answered by Granted, with a file, or Failed.
+struct GroupBuffer {
+  static constexpr uint8_t kKind = 51;
+  uint64_t request = 0;
+  uint64_t bytes = 0;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
 using Request =
     std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
                  Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep, Broadcast,
-                 Replicate, EndScope, Join, LeaveJob, SendMessage, MessageTaken>;
+                 Replicate, EndScope, Join, LeaveJob, SendMessage, MessageTaken, GroupCall,
+                 GroupBuffer>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -564,9 +593,20 @@ struct MessageArrived {
   absl::string_view bytes;
 };
 
+// A group's call has ended with a result: `bytes`, or those of the Mapped before, or none.
+struct GroupDone {
+  static constexpr uint8_t kKind = 90;
+  uint64_t request = 0;
+  uint64_t number = 0;   // of the call in its group
+  uint32_t members = 0;  // that took part
+  // Buffers whose inputs no node needs any more: the client can write into them again.
+  std::vector<uint64_t> free_buffers = {};
+  absl::string_view bytes;
+};
+
 using Answer = std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress,
                             Void, Described, Counted, Forgotten, Goodbye, Joined, MemberUpdate,
-                            MemberEnded, MessageArrived>;
+                            MemberEnded, MessageArrived, GroupDone>;
 
 // ---------------------------------------------------------------------------- encoding
 

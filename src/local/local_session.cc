@@ -66,7 +66,13 @@ LocalSession::LocalSession(net::EventLoop& loop, const LocalParts& parts,
       greeting_(greeting),
       socket_(socket),
       ended_(std::move(ended)),
-      members_(parts.members, parts.messages, [this](LocalOutbox::Item item) {
+      members_(parts.members, parts.messages,
+               [this](LocalOutbox::Item item) {
+                 if (state_ != State::kOpen) return;
+                 out_.Add(std::move(item));
+                 SendLater();
+               }),
+      groups_(parts.groups, parts.group_memory, [this](LocalOutbox::Item item) {
         if (state_ != State::kOpen) return;
         out_.Add(std::move(item));
         SendLater();
@@ -109,7 +115,7 @@ void LocalSession::Close(const absl::Status& why) {
 void LocalSession::End(const absl::Status& why) {
   if (state_ == State::kEnded) return;
   // Only such a client sees no memory of the node any more, so that it can be reused.
-  const bool clean = state_ == State::kLeft && pins_.empty();
+  const bool clean = state_ == State::kLeft && pins_.empty() && !groups_.shows_memory();
   state_ = State::kEnded;
   loop_.Cancel(timer_);
   if (watcher_ != nullptr) {
@@ -122,6 +128,7 @@ void LocalSession::End(const absl::Status& why) {
   std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
   members_.EndAll();
+  groups_.End(client_);
   if (client_ != 0) reducer_.ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
   // Before the owner, in `ended_`, waits for the process that can still have the node's files open.
@@ -303,6 +310,7 @@ absl::Status LocalSession::On(const local::Seal& seal) {
 }
 
 absl::Status LocalSession::On(const local::Abort& abort) {
+  if (groups_.DropBuffer(abort.writer, client_)) return absl::OkStatus();
   PHALANX_RETURN_IF_ERROR(writes_.Abort(abort.writer));
   return store_.Abort(client_, abort.writer);
 }
@@ -343,6 +351,7 @@ absl::Status LocalSession::On(const local::Cancel& cancel) {
 }
 
 absl::Status LocalSession::On(const local::Release& release) {
+  if (groups_.Release(release.pin)) return absl::OkStatus();
   if (pins_.Contains(release.pin)) {
     ReleasePin(release.pin, release.recycle);
     return absl::OkStatus();
@@ -413,6 +422,21 @@ absl::Status LocalSession::On(const local::SendMessage& message) {
 
 absl::Status LocalSession::On(const local::MessageTaken& taken) {
   members_.messages().Taken(taken);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::GroupCall& call) {
+  const jobs::LocalMember* member = members_.Find(call.member);
+  const absl::Status called =
+      member == nullptr ? absl::FailedPreconditionError("the member is not in its job any more")
+                        : groups_.Call(*member, call, Deadline(call.timeout));
+  if (!called.ok()) AnswerFailed(call.request, called);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::GroupBuffer& buffer) {
+  const absl::Status asked = groups_.MakeBuffer(buffer, Deadline(buffer.timeout));
+  if (!asked.ok()) AnswerFailed(buffer.request, asked);
   return absl::OkStatus();
 }
 

@@ -32,6 +32,7 @@
 #include "src/collectives/reducer/reducer.h"
 #include "src/jobs/members/members.h"
 #include "src/jobs/messages/messages.h"
+#include "src/local/client_groups.h"
 #include "src/local/client_members.h"
 #include "src/local/client_pins.h"
 #include "src/local/client_reductions.h"
@@ -52,6 +53,9 @@ struct LocalParts {
   collectives::Reducer& reducer;
   jobs::Members& members;
   jobs::Messages& messages;
+  // Null: the node has no groups.
+  jobs::GroupService* groups = nullptr;
+  jobs::StoreGroupMemory* group_memory = nullptr;
 };
 
 // What the node sends to every client first.
@@ -130,6 +134,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::LeaveJob& leave);
   absl::Status On(const local::SendMessage& message);
   absl::Status On(const local::MessageTaken& taken);
+  absl::Status On(const local::GroupCall& call);
+  absl::Status On(const local::GroupBuffer& buffer);
 
   // Whether a call about reductions can be made that names so many ids; if not, the client
   // gets the error.
@@ -187,6 +193,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::flat_hash_map<uint64_t, Stream> streams_;
   ClientReductions reductions_;
   ClientMembers members_;
+  ClientGroups groups_;
   ClientWrites writes_;
   ClientPins pins_;
 };

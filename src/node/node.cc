@@ -105,6 +105,7 @@ struct Node::Impl {
       : options(std::move(options)), key(key), shard_states(num_shards) {}
   ~Impl() {
     clients.clear();
+    groups.reset();
     messages.reset();
     members.reset();
     reducer.reset();
@@ -132,6 +133,8 @@ struct Node::Impl {
   std::unique_ptr<jobs::Members> members;
   std::unique_ptr<jobs::Messages> messages;
   std::unique_ptr<net::NodeLinks> links;
+  std::unique_ptr<jobs::StoreGroupMemory> group_memory;
+  std::unique_ptr<jobs::GroupService> groups;
   std::unique_ptr<net::DataPlane> data_plane;
   std::vector<std::unique_ptr<directory::DirectoryClient>> clients;
 };
@@ -143,6 +146,9 @@ absl::Status Node::Impl::Start(NodeSeams seams) {
   MakeReducer(seams);
   members = std::make_unique<jobs::Members>(key, options.name, seams.control, *channel);
   PHALANX_RETURN_IF_ERROR(MakeDataPlane(seams));
+  group_memory = std::make_unique<jobs::StoreGroupMemory>(*store);
+  groups = std::make_unique<jobs::GroupService>(key, seams.control, *links, *group_memory);
+  members->AddObserver(groups.get());
   const v1::NodeInfo self = DescribeSelf(options, key, address);
   for (size_t shard = 0; shard < seams.shards.size(); ++shard) {
     shard_states[shard] = absl::UnavailableError(
@@ -270,6 +276,8 @@ collectives::Reducer& Node::reducer() { return *impl_->reducer; }
 net::NodeLinks& Node::links() { return *impl_->links; }
 jobs::Members& Node::members() { return *impl_->members; }
 jobs::Messages& Node::messages() { return *impl_->messages; }
+jobs::GroupService& Node::groups() { return *impl_->groups; }
+jobs::StoreGroupMemory& Node::group_memory() { return *impl_->group_memory; }
 const NodeKey& Node::key() const { return impl_->key; }
 const std::string& Node::name() const { return impl_->options.name; }
 const net::Address& Node::address() const { return impl_->address; }

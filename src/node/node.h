@@ -24,6 +24,8 @@
 #include "src/common/random.h"
 #include "src/common/time/executor.h"
 #include "src/directory/session/directory_client.h"
+#include "src/jobs/group/service/group_service.h"
+#include "src/jobs/group/service/store_group_memory.h"
 #include "src/jobs/members/members.h"
 #include "src/jobs/messages/messages.h"
 #include "src/net/link/node_links.h"
@@ -83,6 +85,8 @@ class Node {
   net::NodeLinks& links();
   jobs::Members& members();
   jobs::Messages& messages();
+  jobs::GroupService& groups();
+  jobs::StoreGroupMemory& group_memory();
   const NodeKey& key() const;
   const std::string& name() const;
   // The address under which peers reach this node.

@@ -214,7 +214,9 @@ absl::Status NodeDaemon::Impl::Start() {
   local.client_process_ended = [this] { memory.Reconsider(); };
   PHALANX_ASSIGN_OR_RETURN(
       service, object_store::LocalService::Start(
-                   control, {node->store(), node->reducer(), node->members(), node->messages()},
+                   control,
+                   {node->store(), node->reducer(), node->members(), node->messages(),
+                    &node->groups(), &node->group_memory()},
                    std::move(local)));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));

@@ -1,0 +1,184 @@
+#include "src/local/client_groups.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::object_store {
+
+struct ClientGroups::Buffer {
+  ScratchBlock memory;
+  uint64_t bytes = 0;
+  bool in_use = false;
+  bool free_untold = false;
+};
+
+ClientGroups::ClientGroups(jobs::GroupService* groups, jobs::StoreGroupMemory* memory, Send send)
+    : groups_(groups),
+      memory_(memory),
+      send_(std::move(send)),
+      alive_(std::make_shared<ClientGroups*>(this)) {}
+
+ClientGroups::~ClientGroups() = default;
+
+absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::GroupCall& call,
+                                Instant deadline) {
+  if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
+  PHALANX_ASSIGN_OR_RETURN(jobs::GroupCallRequest request, RequestFor(call, deadline));
+  return groups_->Call(
+      member.job, member.role, member.rank, member.life, std::move(request),
+      [alive = std::weak_ptr(alive_), request = call.request](const jobs::GroupDone& done) {
+        const std::shared_ptr<ClientGroups*> self = alive.lock();
+        if (self != nullptr) (*self)->OnDone(request, done);
+      });
+}
+
+absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::GroupCall& call,
+                                                                Instant deadline) {
+  jobs::GroupCallRequest request{.spec = call.spec, .deadline = deadline};
+  if (call.buffer == 0) {
+    auto input = std::make_shared<std::string>(call.input);
+    request.input = *input;
+    request.keep = std::move(input);
+    return request;
+  }
+  const auto found = buffers_.find(call.buffer);
+  if (found == buffers_.end() || found->second->in_use || call.input_size > found->second->bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("buffer ", call.buffer & ~kGroupNumber, " of ",
+                                                   call.input_size,
+                                                   " bytes is not free for an input"));
+  }
+  const std::shared_ptr<Buffer>& buffer = found->second;
+  buffer->in_use = true;
+  request.input = {buffer->memory.block->bytes().data(), call.input_size};
+  // The group drops this when no node needs the input any more.
+  request.keep = std::shared_ptr<const void>(buffer.get(), [buffer](const void*) {
+    buffer->in_use = false;
+    buffer->free_untold = true;
+  });
+  return request;
+}
+
+void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
+  if (!done.status.ok()) return Fail(request, done.status);
+  std::shared_ptr<MemoryBlock> block = jobs::StoreGroupMemory::BlockOf(done);
+  if (block != nullptr) return AnswerMapped(request, done, std::move(block));
+  // The root of a broadcast has the bytes.
+  const absl::string_view bytes = done.in_input ? absl::string_view() : done.result;
+  const local::GroupDone answer{request, done.number, static_cast<uint32_t>(done.members),
+                                TakeFree(), bytes};
+  // The group can use the memory of a small result again.
+  send_([answer, kept = std::string(bytes)](LocalOutbox::Batch& batch) {
+    local::GroupDone later = answer;
+    later.bytes = kept;
+    batch.Add(later);
+    return true;
+  });
+}
+
+void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done,
+                                std::shared_ptr<MemoryBlock> block) {
+  const uint64_t pin = ++next_number_;
+  const uint64_t offset =
+      block->offset() + static_cast<uint64_t>(done.result.data() - block->bytes().data());
+  results_[pin] = {block, done.memory};
+  const local::GroupDone answer{
+      request, done.number, static_cast<uint32_t>(done.members), TakeFree(), {}};
+  send_([this, answer, pin, offset, bytes = done.result.size(),
+         block = std::move(block)](LocalOutbox::Batch& batch) {
+    switch (batch.Refer(block, /*writable=*/false)) {
+      case LocalOutbox::Batch::Reference::kLater:
+        return false;
+      case LocalOutbox::Batch::Reference::kNone:
+        results_.erase(pin);
+        batch.Add(local::Failed{answer.request, absl::StatusCode::kResourceExhausted,
+                                "the node has no file descriptor left"});
+        return true;
+      case LocalOutbox::Batch::Reference::kGiven:
+        break;
+    }
+    batch.Add(local::Mapped{answer.request, pin, block->file_id(), offset, bytes, bytes, true, {}});
+    batch.Add(answer);
+    return true;
+  });
+}
+
+absl::Status ClientGroups::MakeBuffer(const local::GroupBuffer& request, Instant deadline) {
+  if (memory_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
+  if (request.bytes == 0 || request.bytes > jobs::kMaxGroupBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a buffer of ", request.bytes, " bytes; the limit is ", jobs::kMaxGroupBytes));
+  }
+  if (buffers_.size() + asked_buffers_ >= local::kMaxGroupBuffers) {
+    return absl::ResourceExhaustedError(absl::StrCat("the client has ", buffers_.size(),
+                                                     " buffers for inputs of group calls already"));
+  }
+  ++asked_buffers_;
+  memory_->AllocateInput(request.bytes, deadline,
+                         [alive = std::weak_ptr(alive_),
+                          request = request.request](absl::StatusOr<ScratchBlock> block) {
+                           const std::shared_ptr<ClientGroups*> self = alive.lock();
+                           if (self != nullptr) (*self)->OnBuffer(request, std::move(block));
+                         });
+  return absl::OkStatus();
+}
+
+void ClientGroups::OnBuffer(uint64_t request, absl::StatusOr<ScratchBlock> block) {
+  --asked_buffers_;
+  if (!block.ok()) return Fail(request, block.status());
+  const uint64_t number = ++next_number_;
+  auto buffer = std::make_shared<Buffer>();
+  buffer->bytes = block->block->bytes().size();
+  buffer->memory = *std::move(block);
+  buffers_[number] = buffer;
+  send_([this, request, number, buffer](LocalOutbox::Batch& batch) {
+    const std::shared_ptr<MemoryBlock>& memory = buffer->memory.block;
+    switch (batch.Refer(memory, /*writable=*/true)) {
+      case LocalOutbox::Batch::Reference::kLater:
+        return false;
+      case LocalOutbox::Batch::Reference::kNone:
+        buffers_.erase(number);
+        batch.Add(local::Failed{request, absl::StatusCode::kResourceExhausted,
+                                "the node has no file descriptor left"});
+        return true;
+      case LocalOutbox::Batch::Reference::kGiven:
+        break;
+    }
+    batch.Add(local::Granted{request, number, true, memory->file_id(), memory->offset()});
+    return true;
+  });
+}
+
+bool ClientGroups::DropBuffer(uint64_t number, ViewerId client) {
+  const auto found = buffers_.find(number);
+  if (found == buffers_.end()) return false;
+  found->second->memory.block->Condemn(client);
+  buffers_.erase(found);
+  return true;
+}
+
+void ClientGroups::End(ViewerId client) {
+  for (const auto& [number, buffer] : buffers_) buffer->memory.block->Condemn(client);
+  for (const auto& [pin, result] : results_) result.block->Condemn(client);
+  buffers_.clear();
+  results_.clear();
+}
+
+void ClientGroups::Fail(uint64_t request, const absl::Status& why) {
+  send_([request, why](LocalOutbox::Batch& batch) {
+    batch.Add(local::Failed{request, why.code(), why.message()});
+    return true;
+  });
+}
+
+std::vector<uint64_t> ClientGroups::TakeFree() {
+  std::vector<uint64_t> free;
+  for (const auto& [number, buffer] : buffers_) {
+    if (std::exchange(buffer->free_untold, false)) free.push_back(number);
+  }
+  return free;
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,91 @@
+// One client's part in groups: its members' calls, the buffers into which it writes large inputs,
+// and the large results that it reads.
+//
+//   GroupBuffer ──► free ──GroupCall──► in use ──settled, the client is told──► free ──Abort──►
+//   gone
+//
+// A buffer in use is an input that other nodes may still need although the call has ended; the next
+// GroupDone tells the client of those that are free again. A large result is mapped like an object;
+// the client releases its pin. Numbers of buffers and pins have kGroupNumber set, so that they
+// differ from those of the store.
+//
+// Owned by a LocalSession; loop thread only.
+#ifndef PHALANX_LOCAL_CLIENT_GROUPS_H_
+#define PHALANX_LOCAL_CLIENT_GROUPS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "src/common/time/instant.h"
+#include "src/jobs/group/service/group_service.h"
+#include "src/jobs/group/service/store_group_memory.h"
+#include "src/jobs/members/members.h"
+#include "src/local/local_outbox.h"
+#include "src/local/local_protocol.h"
+
+namespace phalanx::object_store {
+
+inline constexpr uint64_t kGroupNumber = uint64_t{1} << 63;
+
+class ClientGroups {
+ public:
+  // Queues an answer to the client.
+  using Send = absl::AnyInvocable<void(LocalOutbox::Item item)>;
+
+  // Both outlive this, or are null: then there are no groups.
+  ClientGroups(jobs::GroupService* groups, jobs::StoreGroupMemory* memory, Send send);
+  ~ClientGroups();
+  ClientGroups(const ClientGroups&) = delete;
+  ClientGroups& operator=(const ClientGroups&) = delete;
+
+  // The client is answered unless an error is returned: InvalidArgument if the input is not right,
+  // FailedPrecondition without groups, and those of GroupService::Call.
+  absl::Status Call(const jobs::LocalMember& member, const local::GroupCall& call,
+                    Instant deadline);
+  // The same; ResourceExhausted beyond local::kMaxGroupBuffers.
+  absl::Status MakeBuffer(const local::GroupBuffer& request, Instant deadline);
+  // Return false if there is no such buffer or pin. The client may still be able to write into the
+  // buffer, so its pages are not used again.
+  bool DropBuffer(uint64_t number, ViewerId client);
+  bool Release(uint64_t pin) { return results_.erase(pin) > 0; }
+  // Whether the client can see memory of buffers or results.
+  bool shows_memory() const { return !buffers_.empty() || !results_.empty(); }
+  // The client is gone: what it can see is not used again.
+  void End(ViewerId client);
+
+ private:
+  struct Buffer;
+
+  absl::StatusOr<jobs::GroupCallRequest> RequestFor(const local::GroupCall& call, Instant deadline);
+  void OnDone(uint64_t request, const jobs::GroupDone& done);
+  void AnswerMapped(uint64_t request, const jobs::GroupDone& done,
+                    std::shared_ptr<MemoryBlock> block);
+  void OnBuffer(uint64_t request, absl::StatusOr<ScratchBlock> block);
+  void Fail(uint64_t request, const absl::Status& why);
+  // Buffers that have become free since the client was told.
+  std::vector<uint64_t> TakeFree();
+
+  jobs::GroupService* const groups_;
+  jobs::StoreGroupMemory* const memory_;
+  Send send_;
+  uint64_t next_number_ = kGroupNumber;
+  size_t asked_buffers_ = 0;
+  std::map<uint64_t, std::shared_ptr<Buffer>> buffers_;
+  struct Result {
+    std::shared_ptr<MemoryBlock> block;
+    std::shared_ptr<const jobs::GroupMemory> memory;
+  };
+  std::map<uint64_t, Result> results_;
+  // Expired when this is gone: callbacks of calls come later.
+  std::shared_ptr<ClientGroups*> alive_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_LOCAL_CLIENT_GROUPS_H_

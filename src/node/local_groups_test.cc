@@ -1,0 +1,145 @@
+// Groups of clients of real nodes with real sockets.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "phalanx/client.h"
+#include "phalanx/group.h"
+#include "phalanx/job.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/node/local_cluster.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using testing::IsOk;
+
+constexpr absl::Duration kDeadline = absl::Seconds(60);
+
+class LocalGroupsTest : public ::testing::Test {
+ protected:
+  // `members` on `nodes` nodes; the k-th is on node k % nodes.
+  void Make(int nodes, int members, GroupOptions options = {.timeout = kDeadline}) {
+    LocalClusterOptions cluster_options;
+    cluster_options.nodes = nodes;
+    absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
+        LocalCluster::Start(std::move(cluster_options));
+    ASSERT_THAT(cluster, IsOk());
+    cluster_ = *std::move(cluster);
+    for (int rank = 0; rank < members; ++rank) {
+      ClientOptions client_options;
+      client_options.address = cluster_->client_address(rank % nodes);
+      clients_.push_back(Client::Connect(client_options).value());
+      JoinOptions join;
+      join.world = members;
+      absl::StatusOr<Membership> member =
+          clients_.back()->Join("train", absl::StrCat("worker", rank), join);
+      ASSERT_THAT(member, IsOk());
+      groups_.emplace_back(*member, options);
+      members_.push_back(*std::move(member));
+    }
+  }
+  template <typename Call>
+  void ForAll(Call call) {
+    std::vector<Future<Done>> calls;
+    for (size_t rank = 0; rank < groups_.size(); ++rank) calls.push_back(call(rank));
+    for (size_t rank = 0; rank < groups_.size(); ++rank) {
+      ASSERT_THAT(calls[rank].Wait(kDeadline), IsOk()) << "rank " << rank;
+    }
+  }
+
+  std::unique_ptr<LocalCluster> cluster_;
+  std::vector<std::shared_ptr<Client>> clients_;
+  std::vector<Membership> members_;
+  std::vector<Group> groups_;
+};
+
+TEST_F(LocalGroupsTest, SumsOfAllSizesAreRightOnAllMembers) {
+  Make(3, 4);
+  for (const size_t count : {1, 100, 10'000, 50'000, 1'000'000}) {
+    for (int round = 0; round < 3; ++round) {
+      std::vector<std::vector<float>> vectors(4);
+      for (size_t rank = 0; rank < 4; ++rank) {
+        for (size_t i = 0; i < count; ++i) {
+          vectors[rank].push_back(static_cast<float>(i % 100 + rank + static_cast<size_t>(round)));
+        }
+      }
+      ForAll([&](size_t rank) { return groups_[rank].AllReduce(absl::MakeSpan(vectors[rank])); });
+      for (size_t rank = 0; rank < 4; ++rank) {
+        for (size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(vectors[rank][i], static_cast<float>(4 * (i % 100 + size_t(round)) + 6));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(groups_[0].calls(), 15u);
+  EXPECT_EQ(groups_[0].members_of_last_call(), 4);
+}
+
+TEST_F(LocalGroupsTest, EveryKindWorks) {
+  Make(2, 3);
+  for (const size_t count : {4, 60'000}) {
+    std::vector<std::vector<int64_t>> in(3), out(3), all(3, std::vector<int64_t>(3 * count));
+    for (size_t rank = 0; rank < 3; ++rank) {
+      in[rank].assign(count, static_cast<int64_t>(rank + 1));
+      out[rank].assign(count, 0);
+    }
+    ForAll([&](size_t rank) {
+      return groups_[rank].AllGather(in[rank].data(), count * 8, all[rank].data(), 3 * count * 8);
+    });
+    for (size_t i = 0; i < 3 * count; ++i) {
+      ASSERT_EQ(all[1][i], static_cast<int64_t>(i / count + 1));
+    }
+    ForAll([&](size_t rank) {
+      return groups_[rank].ReduceScatter(absl::MakeConstSpan(all[rank]), absl::MakeSpan(out[rank]));
+    });
+    EXPECT_EQ(out[2], std::vector<int64_t>(count, 9));
+    ForAll([&](size_t rank) {
+      return groups_[rank].Broadcast(1, in[rank].data(), count * sizeof(int64_t));
+    });
+    for (size_t rank = 0; rank < 3; ++rank) ASSERT_EQ(in[rank], std::vector<int64_t>(count, 2));
+    ForAll([&](size_t rank) { return groups_[rank].Reduce(2, absl::MakeSpan(in[rank])); });
+    EXPECT_EQ(in[0], std::vector<int64_t>(count, 2));
+    EXPECT_EQ(in[2], std::vector<int64_t>(count, 6));
+    std::vector<std::vector<int64_t>> mixed(3, std::vector<int64_t>(3 * count));
+    ForAll([&](size_t rank) {
+      return groups_[rank].AllToAll(all[rank].data(), 3 * count * 8, mixed[rank].data(),
+                                    3 * count * 8);
+    });
+    EXPECT_EQ(mixed[0], std::vector<int64_t>(3 * count, 1));
+    ForAll([&](size_t rank) { return groups_[rank].Barrier(); });
+  }
+}
+
+TEST_F(LocalGroupsTest, MembersThatDifferGetAnErrorThatNamesBothSides) {
+  Make(2, 2);
+  std::vector<float> two(2), three(3);
+  const Future<Done> a = groups_[0].AllReduce(absl::MakeSpan(two));
+  const Future<Done> b = groups_[1].AllReduce(absl::MakeSpan(three));
+  for (const Future<Done>& call : {a, b}) {
+    const absl::Status status = call.Wait(kDeadline).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), ::testing::AllOf(::testing::HasSubstr("8 bytes"),
+                                                                ::testing::HasSubstr("12 bytes")));
+  }
+  ForAll([&](size_t rank) { return groups_[rank].Barrier(); });
+}
+
+TEST_F(LocalGroupsTest, ACallGoesOnWithoutAMemberWhoseClientEnds) {
+  Make(3, 3, {.on_loss = LossPolicy::kExclude, .timeout = kDeadline});
+  ForAll([&](size_t rank) { return groups_[rank].Barrier(); });
+  std::vector<std::vector<float>> vectors(2, std::vector<float>(300'000, 1));
+  std::vector<Future<Done>> calls;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    calls.push_back(groups_[rank].AllReduce(absl::MakeSpan(vectors[rank])));
+  }
+  EXPECT_THAT(members_[2].Fail(), IsOk());
+  for (const Future<Done>& call : calls) ASSERT_THAT(call.Wait(kDeadline), IsOk());
+  for (const auto& vector : vectors) EXPECT_EQ(vector, std::vector<float>(300'000, 2));
+  EXPECT_EQ(groups_[0].members_of_last_call(), 2);
+}
+
+}  // namespace
+}  // namespace phalanx::runtime
