@@ -269,20 +269,19 @@ Future<Done> MemberCall::SendTo(int rank, absl::string_view bytes, SendOptions o
                                                           " bytes, to a rank of the role")));
   }
   if (!status.ok()) return Refused<Done>(shared_connection(), "Send", ObjectId(), status);
-  return StartOne<Done>(
-      std::make_shared<CountCall<Done>>(shared_connection(), "Send", ObjectId()),
-      MonotonicNow() + options.timeout, [&](uint64_t request) {
-        local::SendMessage message;
-        message.request = request;
-        message.member = request_;
-        message.role = options.role;
-        message.rank = static_cast<uint32_t>(rank);
-        message.has_life = options.life.has_value();
-        message.life = options.life.value_or(0);
-        message.timeout = options.timeout;
-        message.bytes = bytes;
-        return message;
-      });
+  return StartOne<Done>(std::make_shared<CountCall<Done>>(shared_connection(), "Send", ObjectId()),
+                        MonotonicNow() + options.timeout, [&](uint64_t request) {
+                          local::SendMessage message;
+                          message.request = request;
+                          message.member = request_;
+                          message.role = options.role;
+                          message.rank = static_cast<uint32_t>(rank);
+                          message.has_life = options.life.has_value();
+                          message.life = options.life.value_or(0);
+                          message.timeout = options.timeout;
+                          message.bytes = bytes;
+                          return message;
+                        });
 }
 
 void MemberCall::OnMessage(const local::MessageArrived& arrived) {

@@ -405,11 +405,10 @@ struct GroupBuffer {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-using Request =
-    std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
-                 Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep, Broadcast,
-                 Replicate, EndScope, Join, LeaveJob, SendMessage, MessageTaken, GroupCall,
-                 GroupBuffer>;
+using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
+                             Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
+                             Transit, Claim, Keep, Broadcast, Replicate, EndScope, Join, LeaveJob,
+                             SendMessage, MessageTaken, GroupCall, GroupBuffer>;
 
 // ---------------------------------------------------------------------------- node to client
 

@@ -212,12 +212,11 @@ absl::Status NodeDaemon::Impl::Start() {
   // The memory of a killed client can be reused only after the process has ended, so this is the
   // time to check.
   local.client_process_ended = [this] { memory.Reconsider(); };
-  PHALANX_ASSIGN_OR_RETURN(
-      service, object_store::LocalService::Start(
-                   control,
-                   {node->store(), node->reducer(), node->members(), node->messages(),
-                    &node->groups(), &node->group_memory()},
-                   std::move(local)));
+  PHALANX_ASSIGN_OR_RETURN(service, object_store::LocalService::Start(
+                                        control,
+                                        {node->store(), node->reducer(), node->members(),
+                                         node->messages(), &node->groups(), &node->group_memory()},
+                                        std::move(local)));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(metrics, MetricsServer::Start(control, network, config.metrics_listen,
