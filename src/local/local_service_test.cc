@@ -190,7 +190,8 @@ TEST(LocalService, RejectsAFolderThatOtherUsersCanEnter) {
   node.OnLoop([&] {
     net::EventLoop loop;
     started =
-        LocalService::Start(loop, {node.store(), node.reducer(), node.members()}, Options(path))
+        LocalService::Start(loop, {node.store(), node.reducer(), {node.members(), node.messages()}},
+                            Options(path))
             .status();
   });
   EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
@@ -205,9 +206,10 @@ TEST(LocalService, ReplacesADeadSocketButNotOneInUse) {
     absl::Status second;
     node.OnLoop([&] {
       net::EventLoop loop;
-      second =
-          LocalService::Start(loop, {node.store(), node.reducer(), node.members()}, Options(path))
-              .status();
+      second = LocalService::Start(
+                   loop, {node.store(), node.reducer(), {node.members(), node.messages()}},
+                   Options(path))
+                   .status();
     });
     EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
     ExpectServes(node);
@@ -233,13 +235,15 @@ TEST(LocalService, DoesNotReplaceAFileThatIsNotASocket) {
   node.OnLoop([&] {
     net::EventLoop loop;
     EXPECT_THAT(
-        LocalService::Start(loop, {node.store(), node.reducer(), node.members()}, Options(path))
+        LocalService::Start(loop, {node.store(), node.reducer(), {node.members(), node.messages()}},
+                            Options(path))
             .status(),
         StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("not a socket")));
-    EXPECT_THAT(LocalService::Start(loop, {node.store(), node.reducer(), node.members()},
-                                    Options(std::string(108, 'x')))
-                    .status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
+    EXPECT_THAT(
+        LocalService::Start(loop, {node.store(), node.reducer(), {node.members(), node.messages()}},
+                            Options(std::string(108, 'x')))
+            .status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
   });
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
 }

@@ -66,17 +66,14 @@ LocalSession::LocalSession(net::EventLoop& loop, const LocalParts& parts,
       greeting_(greeting),
       socket_(socket),
       ended_(std::move(ended)),
-      members_(parts.members, parts.messages,
-               [this](LocalOutbox::Item item) {
-                 if (state_ != State::kOpen) return;
-                 out_.Add(std::move(item));
-                 SendLater();
-               }),
-      groups_(parts.groups, parts.group_memory, [this](LocalOutbox::Item item) {
-        if (state_ != State::kOpen) return;
-        out_.Add(std::move(item));
-        SendLater();
-      }) {}
+      jobs_(parts.jobs,
+            {[this](LocalOutbox::Item item) {
+               if (state_ != State::kOpen) return;
+               out_.Add(std::move(item));
+               SendLater();
+             },
+             [this](absl::Duration timeout) { return Deadline(timeout); },
+             [this](uint64_t request, const absl::Status& why) { AnswerFailed(request, why); }}) {}
 
 LocalSession::~LocalSession() {
   // The owner destroys the session, so it needs no call.
@@ -115,7 +112,7 @@ void LocalSession::Close(const absl::Status& why) {
 void LocalSession::End(const absl::Status& why) {
   if (state_ == State::kEnded) return;
   // Only such a client sees no memory of the node any more, so that it can be reused.
-  const bool clean = state_ == State::kLeft && pins_.empty() && !groups_.shows_memory();
+  const bool clean = state_ == State::kLeft && pins_.empty() && !jobs_.groups().shows_memory();
   state_ = State::kEnded;
   loop_.Cancel(timer_);
   if (watcher_ != nullptr) {
@@ -127,8 +124,8 @@ void LocalSession::End(const absl::Status& why) {
   for (const auto& [request, stream] : streams_) streams.push_back(request);
   std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
-  members_.EndAll();
-  groups_.End(client_);
+  jobs_.EndMembers();
+  jobs_.groups().End(client_);
   if (client_ != 0) reducer_.ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
   // Before the owner, in `ended_`, waits for the process that can still have the node's files open.
@@ -310,7 +307,7 @@ absl::Status LocalSession::On(const local::Seal& seal) {
 }
 
 absl::Status LocalSession::On(const local::Abort& abort) {
-  if (groups_.DropBuffer(abort.writer, client_)) return absl::OkStatus();
+  if (jobs_.groups().DropBuffer(abort.writer, client_)) return absl::OkStatus();
   PHALANX_RETURN_IF_ERROR(writes_.Abort(abort.writer));
   return store_.Abort(client_, abort.writer);
 }
@@ -337,7 +334,7 @@ absl::Status LocalSession::On(const local::Get& get) {
 }
 
 absl::Status LocalSession::On(const local::Cancel& cancel) {
-  members_.messages().Cancel(cancel.request);
+  jobs_.Cancel(cancel.request);
   const auto it = requests_.find(cancel.request);
   if (it == requests_.end()) {
     // If it is no Reduce either, the answer has crossed the Cancel.
@@ -351,7 +348,7 @@ absl::Status LocalSession::On(const local::Cancel& cancel) {
 }
 
 absl::Status LocalSession::On(const local::Release& release) {
-  if (groups_.Release(release.pin)) return absl::OkStatus();
+  if (jobs_.groups().Release(release.pin)) return absl::OkStatus();
   if (pins_.Contains(release.pin)) {
     ReleasePin(release.pin, release.recycle);
     return absl::OkStatus();
@@ -395,48 +392,6 @@ absl::Status LocalSession::On(const local::Keep& keep) {
                 if (!done.ok()) return AnswerFailed(request, done);
                 Answer(local::Counted{request, 0});
               });
-  return absl::OkStatus();
-}
-
-absl::Status LocalSession::On(const local::Join& join) {
-  if (members_.Contains(join.request)) {
-    return absl::InvalidArgumentError(absl::StrCat("request ", join.request, " is used twice"));
-  }
-  const absl::Status joining = members_.Join(join, Deadline(join.timeout));
-  if (!joining.ok()) AnswerFailed(join.request, joining);
-  return absl::OkStatus();
-}
-
-absl::Status LocalSession::On(const local::LeaveJob& leave) {
-  members_.Leave(leave.member, leave.failed);
-  return absl::OkStatus();
-}
-
-absl::Status LocalSession::On(const local::SendMessage& message) {
-  if (members_.messages().Sends(message.request)) {
-    return absl::InvalidArgumentError(absl::StrCat("request ", message.request, " is used twice"));
-  }
-  members_.messages().Send(message, Deadline(message.timeout));
-  return absl::OkStatus();
-}
-
-absl::Status LocalSession::On(const local::MessageTaken& taken) {
-  members_.messages().Taken(taken);
-  return absl::OkStatus();
-}
-
-absl::Status LocalSession::On(const local::GroupCall& call) {
-  const jobs::LocalMember* member = members_.Find(call.member);
-  const absl::Status called =
-      member == nullptr ? absl::FailedPreconditionError("the member is not in its job any more")
-                        : groups_.Call(*member, call, Deadline(call.timeout));
-  if (!called.ok()) AnswerFailed(call.request, called);
-  return absl::OkStatus();
-}
-
-absl::Status LocalSession::On(const local::GroupBuffer& buffer) {
-  const absl::Status asked = groups_.MakeBuffer(buffer, Deadline(buffer.timeout));
-  if (!asked.ok()) AnswerFailed(buffer.request, asked);
   return absl::OkStatus();
 }
 
@@ -559,7 +514,7 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   for (const PinId pin : pins_.TakeNotKept()) ReleasePin(pin, true);
   store_.UnholdAll(client_);
   // A client that left its jobs before has none: the others need not be told that they ended well.
-  members_.EndAll();
+  jobs_.EndMembers();
   return absl::OkStatus();
 }
 

@@ -30,13 +30,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/collectives/reducer/reducer.h"
-#include "src/jobs/members/members.h"
-#include "src/jobs/messages/messages.h"
-#include "src/local/client_groups.h"
-#include "src/local/client_members.h"
 #include "src/local/client_pins.h"
 #include "src/local/client_reductions.h"
 #include "src/local/client_writes.h"
+#include "src/local/jobs/client_jobs.h"
 #include "src/local/local_outbox.h"
 #include "src/local/local_protocol.h"
 #include "src/local/send_schedule.h"
@@ -51,11 +48,7 @@ inline constexpr size_t kMaxWaitingAnswers = 4096;
 struct LocalParts {
   Store& store;
   collectives::Reducer& reducer;
-  jobs::Members& members;
-  jobs::Messages& messages;
-  // Null: the node has no groups.
-  jobs::GroupService* groups = nullptr;
-  jobs::StoreGroupMemory* group_memory = nullptr;
+  LocalJobs jobs;
 };
 
 // What the node sends to every client first.
@@ -130,12 +123,10 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Transit& transit);
   absl::Status On(const local::Claim& claim);
   absl::Status On(const local::Keep& keep);
-  absl::Status On(const local::Join& join);
-  absl::Status On(const local::LeaveJob& leave);
-  absl::Status On(const local::SendMessage& message);
-  absl::Status On(const local::MessageTaken& taken);
-  absl::Status On(const local::GroupCall& call);
-  absl::Status On(const local::GroupBuffer& buffer);
+  // A request about jobs.
+  template <typename R>
+  requires requires(ClientJobs jobs, const R& request) { jobs.On(request); }
+  absl::Status On(const R& request) { return jobs_.On(request); }
 
   // Whether a call about reductions can be made that names so many ids; if not, the client
   // gets the error.
@@ -192,8 +183,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::flat_hash_map<uint64_t, RequestId> requests_;
   absl::flat_hash_map<uint64_t, Stream> streams_;
   ClientReductions reductions_;
-  ClientMembers members_;
-  ClientGroups groups_;
+  ClientJobs jobs_;
   ClientWrites writes_;
   ClientPins pins_;
 };

@@ -211,7 +211,7 @@ class LocalNode {
     links.handshake.self = options.self;
     links_ = std::make_unique<net::NodeLinks>(network_, loop_, std::move(links));
     messages_ = std::make_unique<jobs::Messages>(options.self, loop_, *members_, *links_);
-    auto service = LocalService::Start(loop_, {*store_, *reducer_, *members_, *messages_},
+    auto service = LocalService::Start(loop_, {*store_, *reducer_, {*members_, *messages_}},
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
                                         .client_process_ended = [this] { memory_.Reconsider(); }});

@@ -1,4 +1,4 @@
-#include "src/local/messages/client_messages.h"
+#include "src/local/jobs/client_messages.h"
 
 #include <optional>
 #include <string>

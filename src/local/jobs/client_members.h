@@ -5,8 +5,8 @@
 // meanwhile: the answer is encoded when the socket has room, with all changes until then.
 //
 // Owned by a LocalSession; loop thread only.
-#ifndef PHALANX_LOCAL_CLIENT_MEMBERS_H_
-#define PHALANX_LOCAL_CLIENT_MEMBERS_H_
+#ifndef PHALANX_LOCAL_JOBS_CLIENT_MEMBERS_H_
+#define PHALANX_LOCAL_JOBS_CLIENT_MEMBERS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,9 +18,9 @@
 #include "src/common/time/instant.h"
 #include "src/jobs/members/members.h"
 #include "src/jobs/messages/messages.h"
+#include "src/local/jobs/client_messages.h"
 #include "src/local/local_outbox.h"
 #include "src/local/local_protocol.h"
-#include "src/local/messages/client_messages.h"
 
 namespace phalanx::object_store {
 
@@ -81,4 +81,4 @@ class ClientMembers final : public jobs::MemberListener {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_LOCAL_CLIENT_MEMBERS_H_
+#endif  // PHALANX_LOCAL_JOBS_CLIENT_MEMBERS_H_

@@ -5,8 +5,8 @@
 //      └──Failed, deadline─────────────────────────────────────────────► ended
 //
 // Guarded by the connection's lock, except what is constant once the Join has ended.
-#ifndef PHALANX_CLIENT_MEMBER_CALL_H_
-#define PHALANX_CLIENT_MEMBER_CALL_H_
+#ifndef PHALANX_CLIENT_JOBS_MEMBER_CALL_H_
+#define PHALANX_CLIENT_JOBS_MEMBER_CALL_H_
 
 #include <cstdint>
 #include <deque>
@@ -107,4 +107,4 @@ struct MembershipState {
 
 }  // namespace phalanx::internal
 
-#endif  // PHALANX_CLIENT_MEMBER_CALL_H_
+#endif  // PHALANX_CLIENT_JOBS_MEMBER_CALL_H_

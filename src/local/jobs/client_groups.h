@@ -10,8 +10,8 @@
 // differ from those of the store.
 //
 // Owned by a LocalSession; loop thread only.
-#ifndef PHALANX_LOCAL_CLIENT_GROUPS_H_
-#define PHALANX_LOCAL_CLIENT_GROUPS_H_
+#ifndef PHALANX_LOCAL_JOBS_CLIENT_GROUPS_H_
+#define PHALANX_LOCAL_JOBS_CLIENT_GROUPS_H_
 
 #include <cstdint>
 #include <map>
@@ -88,4 +88,4 @@ class ClientGroups {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_LOCAL_CLIENT_GROUPS_H_
+#endif  // PHALANX_LOCAL_JOBS_CLIENT_GROUPS_H_

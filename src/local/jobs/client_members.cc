@@ -1,4 +1,4 @@
-#include "src/local/client_members.h"
+#include "src/local/jobs/client_members.h"
 
 #include <algorithm>
 #include <string>

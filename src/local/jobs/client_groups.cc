@@ -1,4 +1,4 @@
-#include "src/local/client_groups.h"
+#include "src/local/jobs/client_groups.h"
 
 #include <string>
 #include <utility>

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/client/access.h"
 #include "src/client/connection/call.h"
-#include "src/client/member_call.h"
+#include "src/client/jobs/member_call.h"
 #include "src/client/verb.h"
 #include "src/jobs/group/group_call.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/client.h"
-#include "src/client/member_call.h"
+#include "src/client/jobs/member_call.h"
 #include "src/client/verb.h"
 #include "src/common/ids/job_ids.h"
 #include "src/common/status_macros.h"

@@ -5,8 +5,8 @@
 // each pair of members, and nobody else.
 //
 // Owned by a LocalSession; loop thread only.
-#ifndef PHALANX_LOCAL_MESSAGES_CLIENT_MESSAGES_H_
-#define PHALANX_LOCAL_MESSAGES_CLIENT_MESSAGES_H_
+#ifndef PHALANX_LOCAL_JOBS_CLIENT_MESSAGES_H_
+#define PHALANX_LOCAL_JOBS_CLIENT_MESSAGES_H_
 
 #include <cstdint>
 #include <map>
@@ -67,4 +67,4 @@ class ClientMessages final : public jobs::MailboxOwner {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_LOCAL_MESSAGES_CLIENT_MESSAGES_H_
+#endif  // PHALANX_LOCAL_JOBS_CLIENT_MESSAGES_H_
