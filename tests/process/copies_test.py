@@ -67,6 +67,7 @@ class CopiesTest(ClusterTest):
             self.nodes[victim].kill()
             left = {f"n{i}" for i in range(victim + 1, 4)}
             self.await_primaries(lambda nodes, left=left: len(nodes) == 2 and set(nodes) <= left)
+            self.cluster.shards[0].kill()
             self.cluster.restart_shard(0)
             self.cluster.follow(
                 lambda look: (look["copies_wanted"], look["copies_there"]) == (2, 2), "describe", ID_A
@@ -104,6 +105,7 @@ class CopiesTest(ClusterTest):
         self.start("ab")
         self.put(100, "--scope=job")
         self.cluster.run("end-scope", "job", node="n0")
+        self.cluster.shards[0].kill()
         self.cluster.restart_shard(0)
         late = self.cluster.make_file("late", 100)
         node = self.cluster.start_node("n2", ["--label=host=c"])

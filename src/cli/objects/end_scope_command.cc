@@ -1,6 +1,8 @@
 #include "src/cli/objects/end_scope_command.h"
 
+#include <iostream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "src/cli/objects/node_connection.h"
@@ -25,18 +27,25 @@ class EndScopeCommand : public Command {
     flags.Argument("--number", "Its number; those with smaller numbers end, too",
                    Integer(&number_, 0, std::numeric_limits<int>::max()));
     flags.Argument("--timeout", "Stop waiting after this time", TimeSpan(&timeout_));
+    flags.Argument("--json", "Print a JSON object when done", Switch(&json_));
     AddNodeFlags(flags, &node_);
   }
 
   absl::Status Run() override {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
-    return client->EndScope({scope_, static_cast<uint64_t>(number_)}, timeout_).Wait().status();
+    const Scope scope{scope_, static_cast<uint64_t>(number_)};
+    PHALANX_RETURN_IF_ERROR(client->EndScope(scope, timeout_).Wait().status());
+    if (json_) {
+      std::cout << nlohmann::json{{"name", scope.name}, {"number", scope.number}} << std::endl;
+    }
+    return absl::OkStatus();
   }
 
  private:
   std::string scope_;
   int number_ = 0;
   absl::Duration timeout_ = absl::Seconds(30);
+  bool json_ = false;
   NodeFlags node_;
 };
 
