@@ -57,6 +57,29 @@ absl::Status CheckName(const ObjectName& name, const ObjectId& id) {
       absl::StrCat("object ", id.hex(), " does not have the name \"", name.ToString(), "\""));
 }
 
+namespace {
+
+PutOptions OptionsOf(const local::Description& object, Instant deadline) {
+  PutOptions options;
+  options.id = object.id;
+  options.metadata = std::string(object.metadata);
+  options.slices = object.slices;
+  options.wait_for_adoption = object.wait_for_adoption;
+  options.copies = object.copies;
+  options.wait_for_copies = object.wait_for_copies;
+  options.scope = object.scope;
+  options.owned = object.owned;
+  options.name = object.name;
+  options.ttl = object.ttl;
+  for (const ObjectId& id : object.refers_to) {
+    options.refers_to.append(id.binary().data(), ObjectId::kSize);
+  }
+  options.deadline = deadline;
+  return options;
+}
+
+}  // namespace
+
 LocalSession::LocalSession(net::EventLoop& loop, const LocalParts& parts,
                            const LocalGreeting& greeting, int socket,
                            absl::AnyInvocable<void(const absl::Status&)> ended)
@@ -239,25 +262,6 @@ absl::Status LocalSession::On(const local::ClientHello&) {
 
 Instant LocalSession::Deadline(absl::Duration timeout) const { return loop_.Now() + timeout; }
 
-PutOptions LocalSession::OptionsOf(const local::Description& object) const {
-  PutOptions options;
-  options.id = object.id;
-  options.metadata = std::string(object.metadata);
-  options.slices = object.slices;
-  options.wait_for_adoption = object.wait_for_adoption;
-  options.copies = object.copies;
-  options.wait_for_copies = object.wait_for_copies;
-  options.scope = object.scope;
-  options.owned = object.owned;
-  options.name = object.name;
-  options.ttl = object.ttl;
-  for (const ObjectId& id : object.refers_to) {
-    options.refers_to.append(id.binary().data(), ObjectId::kSize);
-  }
-  options.deadline = Deadline(object.timeout);
-  return options;
-}
-
 absl::Status LocalSession::On(const local::Put& put) {
   PHALANX_RETURN_IF_ERROR(CheckName(put.object.name, put.object.id));
   const uint64_t size = put.bytes.size();
@@ -267,7 +271,7 @@ absl::Status LocalSession::On(const local::Put& put) {
     return absl::OkStatus();
   }
   // `this` is safe in callbacks of the store: after CloseClient it makes none.
-  store_.Put(client_, OptionsOf(put.object), std::string(put.bytes),
+  store_.Put(client_, OptionsOf(put.object, Deadline(put.object.timeout)), std::string(put.bytes),
              [this, request = put.request, size](absl::StatusOr<PutResult> result) {
                writes_.PutStored(size);
                AnswerPut(request, result);
@@ -281,7 +285,7 @@ absl::Status LocalSession::On(const local::Create& create) {
   }
   PHALANX_RETURN_IF_ERROR(CheckName(create.object.name, create.object.id));
   requests_[create.request] = store_.Create(
-      client_, OptionsOf(create.object), create.size,
+      client_, OptionsOf(create.object, Deadline(create.object.timeout)), create.size,
       [this, request = create.request, size = create.size](absl::StatusOr<WriteGrant> grant) {
         OnGrant(request, size, std::move(grant));
       });

@@ -138,7 +138,6 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   // Does nothing if no such Reduce waits.
   void CancelReduce(uint64_t request);
   void AnswerStat(const local::Stat& stat, const ObjectStat& found);
-  PutOptions OptionsOf(const local::Description& object) const;
   Instant Deadline(absl::Duration timeout) const;
 
   // ---- answering
