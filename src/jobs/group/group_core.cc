@@ -15,8 +15,9 @@ GroupCore::GroupCore(const NodeKey& self, uint64_t group, std::string name)
     : self_(self), group_(group), name_(std::move(name)) {}
 
 void GroupCore::AddMember(int rank, uint64_t life) {
-  LocalMember& member = members_[rank];
-  if (member.life != life || !member.last.has_value()) member = LocalMember{.life = life};
+  const auto [at, added] = members_.try_emplace(rank);
+  // Every view shows the member again, also while its calls wait for the first agreement.
+  if (added || at->second.life != life) at->second = LocalMember{.life = life};
 }
 
 void GroupCore::RemoveMember(int rank, uint64_t life) {

@@ -145,6 +145,15 @@ TEST(GroupCore, ASmallCallOfEightTakesFourteenMessages) {
   EXPECT_EQ(group.messages() - before, 14u);
 }
 
+TEST(GroupCore, ACallBeforeTheViewOutlivesThatTheMemberIsShownAgain) {
+  Group group(2);
+  const GroupCallId early = group.Call(0, kSum);
+  group.core(0).AddMember(0, 0);
+  group.Form();
+  group.Call(1, kSum);
+  EXPECT_THAT(group.status(early), testing::IsOk());
+}
+
 TEST(GroupCore, AWorldOfOneNeedsNoMessage) {
   Group group(1);
   group.Form();

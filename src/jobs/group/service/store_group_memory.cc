@@ -43,8 +43,9 @@ void StoreGroupMemory::AllocateBoth(
     uint64_t first, uint64_t second, Instant deadline,
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<GroupBlocks>>)> done) {
   if (client_ == 0) client_ = store_.OpenClient();
+  static const ObjectId purpose = ObjectId::FromName("phalanx", "memory of groups");
   store_.ReserveScratch(
-      client_, ObjectId(), first + second, deadline,
+      client_, purpose, first + second, deadline,
       [this, first, second,
        done = std::move(done)](absl::StatusOr<std::shared_ptr<Reservation>> reserved) mutable {
         if (!reserved.ok()) return done(reserved.status());
