@@ -56,6 +56,8 @@ absl::Status CallRun::Arrived(int peer, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+// Steps are taken in the order of the plan. Each pair of nodes has one order of messages, and no
+// cycle of nodes waits: a step waits only for steps of the same or an earlier round of its peer.
 CallRun::State CallRun::Run(Sender send) {
   uint64_t share = kBytesPerRun;
   while (next_ < plan_->steps.size()) {
@@ -135,6 +137,7 @@ void CallRun::FoldStep(const Step& step) {
   }
 }
 
+// Folds the members of this node in the order of their ranks, which is part of the association.
 const char* CallRun::Own(uint64_t at, uint64_t bytes, char* into) {
   const bool prepare = collectives::NeedsPrepare(spec_.dtype, spec_.op);
   const uint64_t count = Count(spec_, bytes);

@@ -20,6 +20,7 @@ void GroupCore::AddMember(int rank, uint64_t life) {
   if (added || at->second.life != life) at->second = LocalMember{.life = life};
 }
 
+// What the member has given stays: a call under way can need it, and links may send from it.
 void GroupCore::RemoveMember(int rank, uint64_t life) {
   const auto found = members_.find(rank);
   if (found == members_.end() || found->second.life != life) return;
@@ -31,6 +32,7 @@ void GroupCore::RemoveMember(int rank, uint64_t life) {
   Settle(settled_);
 }
 
+// A call of a member that does not take part yet has no number: it waits for the first agreement.
 absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, Instant now) {
   const auto found = members_.find(rank);
   if (found == members_.end() || found->second.life != life) {
@@ -53,6 +55,8 @@ absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, 
   return absl::OkStatus();
 }
 
+// Gives the call its number. From here on, whatever is wrong with it is an error of the call on all
+// nodes: the other members made it, and would wait for this one.
 void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
   const uint64_t number = ++*member.last;
   NodeCall& call = calls_[number];
@@ -136,6 +140,8 @@ void GroupCore::AnswerAll(uint64_t number, NodeCall& call, const absl::Status& e
   for (auto& [rank, part] : call.parts) Answer(number, call, rank, part, error);
 }
 
+// The call fails here, and the other nodes hear of it. They may have ended it before: then their
+// members have the result.
 void GroupCore::FailCall(uint64_t number, const absl::Status& why) {
   if (number < cursor_ || errors_.contains(number)) return;
   TakeError(number, why);
@@ -151,12 +157,15 @@ void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
   if (call != calls_.end()) AnswerAll(number, call->second, why);
 }
 
+// Room for a Send that the link had too much for.
 void GroupCore::OnReleased(const NodeKey& node, uint64_t bytes) {
   Link& link = links_[node];
   link.unreleased -= std::min(link.unreleased, bytes);
   Advance();
 }
 
+// The messages that are lost can be of every call that this node has begun to hear of, so all of
+// them fail. The list of members is still the same: a later call dials anew.
 void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   links_.erase(node);
   early_.Take([&](const EarlyMessages::Message& message) { return message.from == node; });
@@ -204,6 +213,8 @@ void GroupCore::Tick(Instant now) {
   AskAgainAt(now);
 }
 
+// Says what the call waits for, as far as this node knows: the coordinator knows more, and is asked
+// before the deadline.
 std::string GroupCore::Waiting(uint64_t number) const {
   if (!list_.absent.empty()) return absl::StrCat("waiting for ", list_.Name(list_.absent));
   if (state_ != State::kRunning) {
@@ -225,6 +236,7 @@ std::string GroupCore::Waiting(uint64_t number) const {
                       list_.shape.ranks[static_cast<size_t>(peer)].front());
 }
 
+// The timer may fire earlier than anything is due, so that calls that end soon never move it.
 void GroupCore::AskAgainAt(Instant now) {
   agreement_.next_tick = Instant::Infinite();
   Instant deadline = Instant::Infinite();

@@ -28,6 +28,7 @@ bool GroupCore::AdvanceOne() {
   return RunCurrent();
 }
 
+// Begins the call at the cursor, or ends it if that is its fate. Returns false if it has to wait.
 bool GroupCore::Begin() {
   const auto found = orders_.find(cursor_);
   if (found == orders_.end() || found->second.fate == Fate::kRun) return BeginRun();
@@ -46,6 +47,7 @@ bool GroupCore::Begin() {
   return true;
 }
 
+// A part that an earlier life gave does not count: the next life gives its own.
 std::vector<int> GroupCore::NeededRanks(bool& all) const {
   all = true;
   std::vector<int> ranks;
@@ -65,6 +67,7 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
   return ranks;
 }
 
+// Every node finds the same error by itself, as the list and the call are the same.
 absl::Status GroupCore::CheckLosses(const CallSpec& spec) const {
   if (list_.ended.empty()) return absl::OkStatus();
   if (spec.on_loss == OnLoss::kExclude) {
@@ -109,6 +112,7 @@ bool GroupCore::BeginRun() {
   return current_.has_value() && current_->run != nullptr;
 }
 
+// A result that another node has: the holder sends it like data of a call, by a plan of its own.
 bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   const auto self = static_cast<uint32_t>(list_.self);
   const bool takes = std::binary_search(order.takers.begin(), order.takers.end(), self);
@@ -140,6 +144,7 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   return current_.has_value() && current_->run != nullptr;
 }
 
+// Memory for the call. All of it is there before kReady lets other nodes send.
 void GroupCore::Allocate() {
   const uint64_t work = current_->plan->work_bytes;
   const uint64_t scratch = current_->plan->scratch_bytes;
@@ -197,6 +202,7 @@ void GroupCore::StartRun() {
   }
 }
 
+// Takes the steps that can be taken in this turn.
 bool GroupCore::RunCurrent() {
   const CallRun::State state = current_->run->Run(
       [this](int peer, absl::string_view bytes, bool copy) { return SendData(peer, bytes, copy); });
@@ -234,6 +240,8 @@ bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
   return true;
 }
 
+// All steps are taken. A call that had ended here before has new results now, which only members
+// that made it in place of earlier lives get: the others have theirs.
 void GroupCore::EndCurrent() {
   Current& current = *current_;
   const bool proves = current.plan->proves_all_began && !current.adopts;
@@ -296,6 +304,7 @@ void GroupCore::Settle(uint64_t number) {
   }
 }
 
+// The messages of a pair of nodes come in order, so one that is out of order is a broken peer.
 void GroupCore::OnData(int peer, const GroupHeader& header, absl::string_view payload) {
   const auto at = static_cast<size_t>(peer);
   const NodeKey& node = list_.nodes[at].key;

@@ -10,6 +10,7 @@
 
 namespace phalanx::jobs {
 
+// A new list stops everything: what was under way is void, and calls keep what members gave.
 void GroupCore::OnView(const GroupView& view, Instant now) {
   if (view.epoch < list_.epoch) return;
   GroupList list = MakeGroupList(view, self_);
@@ -103,6 +104,7 @@ bool GroupCore::IsFresh() const {
   return true;
 }
 
+// Calls that failed are left out: a number up to `ended` without an entry has failed.
 NodeReport GroupCore::MakeReport() const {
   NodeReport report;
   report.fresh = IsFresh();
@@ -116,6 +118,7 @@ NodeReport GroupCore::MakeReport() const {
   return report;
 }
 
+// The coordinator collects the reports of all nodes; the first one makes it ask for the others.
 void GroupCore::TakeReport(int node, NodeReport report) {
   std::vector<std::optional<NodeReport>>& reports = agreement_.reports;
   const bool first = std::none_of(reports.begin(), reports.end(),
@@ -137,6 +140,7 @@ void GroupCore::TakeReport(int node, NodeReport report) {
   Resume(order);
 }
 
+// The nodes agree. The cursor goes back to the first call that has not ended everywhere.
 void GroupCore::Resume(const ResumeOrder& order) {
   state_ = State::kRunning;
   if (IsFresh()) {
@@ -180,6 +184,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
   Advance();
 }
 
+// Errors that this node found while the nodes did not agree.
 void GroupCore::TellErrors() {
   if (DefectActive(Defect::kGroupErrorNotTold)) return;
   for (const auto& [number, why] : errors_) {
@@ -279,6 +284,7 @@ void GroupCore::Handle(int peer, const GroupHeader& header, absl::string_view pa
   effects_.emplace_back(GroupGiveUp{list_.nodes[static_cast<size_t>(peer)].key, taken});
 }
 
+// Messages of this list. What does not fit to the state is late, and is dropped.
 absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::string_view payload) {
   switch (header.kind) {
     case GroupMessage::kData:
@@ -356,6 +362,8 @@ void GroupCore::Ask() {
       .to = list_.nodes[0], .header = EncodeHeader(header), .copied = EncodeMissing(missing)});
 }
 
+// The coordinator collects who waits in which call. A node that has not asked has not called: its
+// ranks are missing. Nodes that wait with different calls are told that they differ.
 void GroupCore::OnStuck(int peer, const GroupHeader& header, const MissingRanks& missing) {
   agreement_.stuck[peer] = {header.call, header.spec, missing};
   std::vector<uint32_t> all;

@@ -62,6 +62,8 @@ GroupService::Stats GroupService::stats() const {
   return stats;
 }
 
+// The service learns from views which members are on this node: they are shown before their clients
+// hear that they have joined, so a call always finds its member.
 void GroupService::OnView(const GroupView& view) {
   const uint64_t number = NumberOf(view.job, view.role);
   std::unique_ptr<Group>& group = groups_[Name(view.job, view.role)];
@@ -135,6 +137,8 @@ void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
   }
 }
 
+// Effects are carried out in the order in which the core made them: messages of a pair stay in
+// order.
 void GroupService::RunEffects(Group& group) {
   const uint64_t number = group.number;
   for (GroupEffect& effect : group.core.TakeEffects()) {
