@@ -127,6 +127,7 @@ GroupState::~GroupState() {
   });
 }
 
+// In a row of calls two buffers alternate: the end of a call frees that of the call before.
 absl::StatusOr<GroupBuffer> GroupState::TakeBuffer(uint64_t bytes, Instant until) {
   GroupBuffer buffer;
   connection->Update([&] {
@@ -162,6 +163,8 @@ Group::Group(const Membership& member, GroupOptions options)
   state_->options = options;
 }
 
+// Small inputs travel in the message. A large one is copied into memory that the node shares with
+// this process, before the call begins: the caller can change its own memory only after the end.
 Future<Done> Group::Call(const GroupArguments& arguments) const {
   internal::Connection& connection = *state_->connection;
   internal::MemberCall& member = *state_->member;

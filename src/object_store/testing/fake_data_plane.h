@@ -55,6 +55,8 @@ class FakeDataPlane : public net::DataPlane {
   }
 
   Executor* LoopOf(PullHandle) const override { return &executor_; }
+  // No peer dials it.
+  void SetLinkHandler(LinkHandler) override {}
 
   void AbortPushes(const ObjectId& object, const Generation& generation,
                    absl::Status why) override {
