@@ -37,6 +37,7 @@ std::string EpochText(const v1::JobEpoch& epoch) {
 }
 
 std::string RoleOf(const v1::DescribeJobResponse& job, const v1::JobMember& member) {
+  // The directory sends positions. One that is out of range must not end the tool.
   const auto position = static_cast<int>(member.role());
   return position < job.summary().roles_size() ? job.summary().roles(position).name() : "";
 }

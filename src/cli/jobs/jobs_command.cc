@@ -35,6 +35,7 @@ class JobsCommand : public Command {
       std::cout << JobsAsTable(jobs);
     }
     std::cout << std::flush;
+    // To stderr, so that a program which reads the table sees rows only.
     if (jobs.more() && !json_) std::cerr << "There are more jobs; see --limit." << std::endl;
     return absl::OkStatus();
   }

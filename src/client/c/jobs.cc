@@ -37,6 +37,7 @@ phx_member* phx_join(phx_client* client, const char* job, const char* task,
   if (options != nullptr) {
     to.role = Text(options->role);
     to.world = options->world;
+    // A negative rank stands for no rank.
     if (options->rank >= 0) to.rank = options->rank;
     to.timeout = DurationOf(options->timeout);
   }
@@ -69,6 +70,7 @@ int64_t phx_member_list(const phx_member* member, const char* role, phx_member_i
     Copy(from.host, to.host);
     Copy(from.node, to.node);
   }
+  // Also those that did not fit, so that the caller can ask again with more room.
   return static_cast<int64_t>(members.size());
 }
 
@@ -87,6 +89,7 @@ phx_call* phx_member_send(phx_member* member, const char* role, int rank, int64_
                           const void* data, size_t size, int64_t timeout) {
   phalanx::SendOptions options;
   options.role = Text(role);
+  // A negative life stands for the present one.
   if (life >= 0) options.life = static_cast<uint64_t>(life);
   options.timeout = DurationOf(timeout);
   const absl::string_view bytes(static_cast<const char*>(data), size);

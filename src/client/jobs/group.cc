@@ -67,6 +67,7 @@ struct BufferCall final : public FutureState<GroupBuffer> {
     if (!mapping.ok()) return Set(Explain(mapping.status()));
     const absl::Status writing = (*mapping)->BeginWriting((*granted)->offset + bytes);
     if (!writing.ok()) {
+      // No call will name the buffer, so the node gets it back.
       connection().Send(local::Abort{(*granted)->writer});
       connection().PutBackWriter(*std::move(mapping));
       return Set(Explain(writing));
@@ -83,6 +84,7 @@ struct GroupCallState final : public FutureState<Done> {
     if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
       absl::StatusOr<MappedObject> taken = connection().Take(*mapped);
       if (!taken.ok()) return Set(Explain(taken.status()));
+      // GroupDone follows, and ends the call.
       result = *std::move(taken);
       return;
     }
@@ -139,6 +141,7 @@ absl::StatusOr<GroupBuffer> GroupState::TakeBuffer(uint64_t bytes, Instant until
   });
   if (buffer.mapping != nullptr) return buffer;
   auto call = std::make_shared<BufferCall>(connection, "GroupBuffer", ObjectId());
+  // The node gives no smaller buffer, and later inputs can use all of it.
   call->bytes = std::max(bytes, object_store::kOwnFileBytes);
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, until,
@@ -195,6 +198,7 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
     if (!buffer.ok()) return refuse(buffer.status());
     std::memcpy(buffer->data, arguments.input, input);
     message.buffer = buffer->number;
+    // Before Start, because an answer of the node can name the buffer as free.
     connection.Update([&] { state_->used.push_back(*std::move(buffer)); });
   }
   connection.Start(call, request, 1, until, message);

@@ -132,6 +132,7 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
   absl::Status outcome;
   connection().Update([&] { outcome = why_; });
   if (ended) return outcome;
+  // The node can still answer the Join. The member ends then.
   Leave(/*failed=*/true).IgnoreError();
   return Explain(absl::StatusCode::kDeadlineExceeded, "the node has not answered in time");
 }
@@ -152,6 +153,7 @@ void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {
 void MemberCall::OnUpdate(const local::MemberUpdate& update) {
   if (update.world > static_cast<uint32_t>(kMaxWorld)) return End(Unexpected());
   std::vector<Member>& members = roles_[std::string(update.role)];
+  // Only a job that was forgotten and began anew has another world.
   if (members.size() != update.world) members.assign(update.world, {});
   for (size_t rank = 0; rank < members.size(); ++rank) {
     members[rank].rank = static_cast<int>(rank);
@@ -172,6 +174,7 @@ void MemberCall::OnUpdate(const local::MemberUpdate& update) {
 }
 
 void MemberCall::End(absl::Status why) {
+  // The first reason stays.
   if (!why_.ok()) return;
   why_ = std::move(why);
   if (callback_ != nullptr) connection().Trash(std::exchange(callback_, nullptr));
@@ -255,6 +258,7 @@ void MemberCall::SetCallback(Callback callback) {
   if (connection().forked()) return;
   auto made = callback == nullptr ? nullptr : std::make_shared<Callback>(std::move(callback));
   connection().Update([&] {
+    // The earlier callback is now in `made`, and is destroyed after the lock is released.
     if (why_.ok()) callback_.swap(made);
   });
 }
@@ -301,6 +305,7 @@ absl::StatusOr<Message> MemberCall::Receive(absl::Duration timeout) {
   while (in_time && absl::IsDeadlineExceeded(message.status())) {
     in_time = connection().WaitInsideCall([&] { return !why_.ok() || !inbox_.empty(); }, until);
     connection().Update([&] {
+      // Messages that arrived before the end of the member can still be received.
       if (!inbox_.empty()) {
         message = TakeMessage();
       } else if (!why_.ok()) {
@@ -317,10 +322,12 @@ Message MemberCall::TakeMessage() {
   inbox_.pop_front();
   Message& message = arrived.message;
   Held& held = held_[{message.role, message.rank}];
+  // Credit for an earlier life or stream is of no use any more.
   if (held.life != message.life || held.stream != arrived.stream) {
     held = {message.life, arrived.stream, 0};
   }
   held.cost += message.bytes.size() + local::kMessageOverhead;
+  // Credit goes back only for messages that the caller takes, so a full inbox holds up its senders.
   if (held.cost >= local::kTakenStep && why_.ok()) {
     connection().Send(local::MessageTaken{request_, message.role,
                                           static_cast<uint32_t>(message.rank), message.life,

@@ -14,6 +14,7 @@ namespace phalanx::directory {
 absl::StatusOr<const JobMember*> Job::Join(const JoinSpec& spec, const MemberPlace& place,
                                            Instant now) {
   PHALANX_RETURN_IF_ERROR(CheckWorld(spec));
+  // All that can fail comes before RoleOf and Add, so that a refused join changes nothing.
   PHALANX_ASSIGN_OR_RETURN(const int rank, ChooseRank(spec, FindRole(spec.role)));
   JobRole& role = RoleOf(spec.role, spec.world);
   const auto known = role.by_task.find(spec.task);
@@ -43,9 +44,11 @@ absl::Status Job::CheckWorld(const JoinSpec& spec) const {
 }
 
 absl::StatusOr<int> Job::ChooseRank(const JoinSpec& spec, JobRole* role) const {
+  // A task whose name is its role and a number gets this number as its rank, if it is free.
   const int natural = RankInName(spec.role, spec.task);
   const int fixed = spec.rank.value_or(natural < spec.world ? natural : -1);
   if (role == nullptr) return std::max(fixed, 0);
+  // A task that returns keeps its rank (rule 1).
   if (const auto known = role->by_task.find(spec.task); known != role->by_task.end()) {
     const int rank = known->second->rank;
     if (!spec.rank.has_value() || *spec.rank == rank) return rank;
@@ -59,6 +62,7 @@ absl::StatusOr<int> Job::ChooseRank(const JoinSpec& spec, JobRole* role) const {
     return absl::AlreadyExistsError(absl::StrCat("rank ", fixed, " of ", Named(*role),
                                                  " belongs to task ", holder->second->task));
   }
+  // A rank is never free again, so the search goes on where the last one ended.
   while (role->by_rank.contains(role->next_free)) ++role->next_free;
   if (role->next_free < role->world) return role->next_free;
   return absl::ResourceExhaustedError(absl::StrCat("all ", role->world, " ranks of ", Named(*role),
@@ -83,6 +87,7 @@ bool Job::End(absl::string_view role_name, absl::string_view task, uint64_t life
 int Job::EndAllOf(const NodeKey& node, bool only_unconfirmed, Instant now) {
   const auto watcher = watchers_.find(node);
   if (watcher == watchers_.end()) return 0;
+  // Collected first, because SetState changes the list of the watcher.
   std::vector<JobMember*> ended;
   for (const auto& [key, member] : watcher->second.live) {
     if (!only_unconfirmed || !member->confirmed) ended.push_back(member);
@@ -105,6 +110,7 @@ void Job::SessionBegins(const NodeKey& node) {
 
 void Job::Merge(const RegisteredJob& registered, const NodeKey& from, Judge own, Judge others,
                 Instant now) {
+  // The shard knows nothing of the job yet, so it begins with the epoch of the first node.
   if (!adopted_ && !minted_here_ && last_change_ == 0) {
     epoch_ = registered.epoch;
     adopted_ = true;
@@ -140,12 +146,14 @@ void Job::MergeMember(JobRole& role, const RegisteredMember& found, const NodeKe
   const auto holder = role.by_rank.find(found.rank);
   const bool fits = known != role.by_task.end() ? known->second->rank == found.rank
                                                 : holder == role.by_rank.end();
+  // Nodes that contradict each other about a rank: the first one counts.
   if (!fits) return;
   const bool claimed = found.place.node == from && found.state == MemberState::kLive;
   // The node learns whether its member still is one.
   if (claimed) watchers_.try_emplace(from);
   if (known != role.by_task.end() && known->second->life >= found.life) {
     JobMember& member = *known->second;
+    // The shard knows a later life.
     if (member.life != found.life) return;
     if (member.state != MemberState::kLive) {
       // An end is final: others act on it.
@@ -163,6 +171,7 @@ void Job::MergeMember(JobRole& role, const RegisteredMember& found, const NodeKe
   }
   const bool added = known == role.by_task.end();
   JobMember& member = added ? Add(role, found.task, found.rank) : *known->second;
+  // The earlier life leaves the counts, and the list of its node, before it is overwritten.
   if (!added) SetState(member, MemberState::kDied, now);
   const bool dead = (claimed ? own : others) == Judge::kDead;
   member.life = found.life;
@@ -178,6 +187,7 @@ void Job::EndMerge(const RegisteredJob& registered, const NodeKey& from) {
   if (watcher == watchers_.end()) return;
   const bool knows = adopted_ && !minted_here_ && !reminted_ && registered.epoch == epoch_;
   watcher->second.whole = !knows;
+  // Changes are numbered in this life of the shard, so all of them are news to the node.
   watcher->second.told = 0;
 }
 
@@ -245,6 +255,7 @@ void Job::SetState(JobMember& member, MemberState state, Instant now) {
 }
 
 void Job::Changed(JobMember& member) {
+  // Only a member's last change is listed: nodes need its state, and not its history.
   if (member.changed != 0) changes_.erase(member.changed);
   member.changed = ++last_change_;
   changes_[member.changed] = &member;

@@ -51,6 +51,7 @@ absl::Status JobManager::OnJoin(const Node& node, const v1::JoinRequest& message
                                    waiting_.size(), " joins wait already"));
     return absl::OkStatus();
   }
+  // With its session: in a new session the node repeats the join, and this one is void.
   waiting_.push_back({node.key, node.session, std::move(spec)});
   return absl::OkStatus();
 }
@@ -83,6 +84,7 @@ absl::StatusOr<const JobMember*> JobManager::Join(const Node& node, const JoinSp
         absl::StrCat("job ", spec.job, ": the shard has ", jobs_.size(), " jobs already"));
   }
   if (members_ >= parts_.context.options.max_job_members) {
+    // A refused join leaves no empty job behind.
     if (!known) Remove(*job);
     return absl::ResourceExhaustedError(absl::StrCat(
         "job ", spec.job, ": the jobs of the shard have ", members_, " members already"));
@@ -139,6 +141,7 @@ void JobManager::SessionBegins(const NodeKey& node) {
 }
 
 void JobManager::SessionRegistered(const NodeKey& node) {
+  // The node does not have the members that it has not registered in this session.
   EndMembersOf(node, /*only_unconfirmed=*/true);
   const auto found = jobs_of_.find(node);
   if (found == jobs_of_.end()) return;
@@ -146,6 +149,7 @@ void JobManager::SessionRegistered(const NodeKey& node) {
 }
 
 void JobManager::NodeDown(const NodeKey& node) {
+  // Before Unwatch, because the watcher lists the members of the node.
   EndMembersOf(node, /*only_unconfirmed=*/false);
   std::erase_if(waiting_, [&node](const WaitingJoin& join) { return join.node == node; });
   const auto found = jobs_of_.find(node);
@@ -168,6 +172,7 @@ void JobManager::EndMembersOf(const NodeKey& node, bool only_unconfirmed) {
 
 void JobManager::EndLearning() {
   for (const auto& [name, job] : jobs_) {
+    // A copy of the keys: Unwatch changes the map.
     std::vector<NodeKey> watchers;
     for (const auto& [node, watcher] : job->watchers()) watchers.push_back(node);
     for (const NodeKey& key : watchers) {
@@ -261,6 +266,7 @@ void JobManager::SendNews(Job& job, const NodeKey& node, Job::Watcher& watcher) 
     if (members.empty()) return;
   }
   const bool whole = std::exchange(watcher.whole, false);
+  // If the session ends before the node has the update, SessionBegins makes it `whole` again.
   watcher.told = job.last_change();
   size_t sent = 0;
   do {
@@ -307,6 +313,7 @@ void JobManager::Remove(Job& job) {
     if (found != jobs_of_.end()) found->second.erase(job.name());
   }
   members_ -= job.members();
+  // A copy, because the job owns its name.
   const std::string name = job.name();
   jobs_.erase(name);
 }

@@ -13,6 +13,7 @@ namespace {
 // A later incarnation and a later life must be possible.
 constexpr uint64_t kMaxIncarnation = std::numeric_limits<uint64_t>::max() / 2;
 constexpr uint64_t kMaxLife = std::numeric_limits<uint64_t>::max() / 2;
+// The shard sends these texts to every node of the job.
 constexpr size_t kMaxPlaceBytes = 1024;
 
 absl::StatusOr<int> ParseWorld(uint32_t world) {
@@ -149,6 +150,7 @@ MemberState FromProto(v1::JobMember::State state) {
     case v1::JobMember::LEFT:
       return MemberState::kLeft;
     default:
+      // A state that this version does not know. The callers refuse or ignore it.
       return MemberState::kAbsent;
   }
 }

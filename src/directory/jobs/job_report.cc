@@ -26,6 +26,7 @@ void Summarize(const Job& job, Instant now, v1::JobSummary* out) {
     described->set_world(static_cast<uint32_t>(role->world));
     described->set_live(static_cast<uint32_t>(role->live));
     described->set_died(static_cast<uint32_t>(role->died));
+    // Every task that has joined is live, has died or has left.
     described->set_left(
         static_cast<uint32_t>(static_cast<int>(role->by_rank.size()) - role->live - role->died));
   }
@@ -66,6 +67,7 @@ absl::Status JobReport::Describe(const v1::DescribeJobRequest& request, Instant 
   for (const auto& [name, role] : job.roles()) {
     const uint32_t described = position++;
     if (request.has_after() && name < request.after_role()) continue;
+    // A page goes on behind the role and rank with which the last one ended.
     const bool resumes = request.has_after() && name == request.after_role();
     auto it = resumes ? role->by_rank.upper_bound(static_cast<int>(request.after_rank()))
                       : role->by_rank.begin();

@@ -51,6 +51,7 @@ void CopyKeeper::Want(const ObjectId& id, uint32_t copies, const absl::Status& w
   }
   const auto at = records_.find(id);
   if (at == records_.end()) return;
+  // The record leaves all queues before the replies, so that nothing refers to it any more.
   const Record record = std::move(at->second);
   records_.erase(at);
   changed_.erase(id);

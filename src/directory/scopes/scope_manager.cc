@@ -13,6 +13,7 @@ namespace phalanx::directory {
 
 absl::Status ScopeManager::OnEndScope(Node& node, const v1::EndScopeRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(m.scope()));
+  // First, so that a Put which arrives from now on is refused.
   parts_.scopes.End(scope);
   // Also a node that registers: a Get there can wait for an object of the scope.
   absl::btree_set<NodeKey> missing;
@@ -20,6 +21,7 @@ absl::Status ScopeManager::OnEndScope(Node& node, const v1::EndScopeRequest& m) 
     missing.insert(key);
     parts_.outbox.SendScopeEnded(key, scope);
   }
+  // The scope has ended even if this request cannot wait. The client can ask again.
   const absl::Status waits =
       parts_.scopes.Await(scope, {node.key, m.request_id()}, std::move(missing));
   if (waits.ok()) return absl::OkStatus();
@@ -38,6 +40,7 @@ absl::Status ScopeManager::OnConfirm(Node& node, const v1::ScopeConfirm& m) {
 
 absl::Status ScopeManager::OnRegister(const v1::RegisterScope& m) {
   PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(m.scope()));
+  // All nodes register their records, so most of them are known already.
   if (parts_.scopes.HasEnded(scope)) return absl::OkStatus();
   // An earlier life of the shard has ended it, and this one learns that now.
   parts_.gate.NoteEarlierLife();
@@ -60,6 +63,7 @@ bool ScopeManager::Refuses(Node& node, const v1::ObjectInfo& info) {
 }
 
 void ScopeManager::SessionRegistered(const Node& node) {
+  // The message of the earlier session can be lost, and requests wait for the node's answer.
   for (const Scope& scope : parts_.scopes.AwaitedFrom(node.key)) {
     parts_.outbox.SendScopeEnded(node.key, scope);
   }
@@ -73,6 +77,7 @@ void ScopeManager::FreeIfEnded(const ObjectId& id) {
 }
 
 void ScopeManager::RunPending() {
+  // A scope with many objects takes several turns, and other requests go on between them.
   for (const ObjectId& id : parts_.scopes.FirstEnded(kMaxFreedPerTurn)) {
     Free(id);
   }
@@ -116,6 +121,7 @@ void ScopeManager::Free(const ObjectId& id) {
     parts_.pulls.EndWant(object, key);
     parts_.drains.OnNodeLeft(object, key);
   }
+  // A copy of the keys: RemoveCopy changes the map.
   std::vector<NodeKey> holders;
   for (const auto& [key, copy] : object.copies) holders.push_back(key);
   for (const NodeKey& key : holders) {

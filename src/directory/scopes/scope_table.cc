@@ -13,10 +13,12 @@ bool ScopeTable::End(const Scope& scope) {
   Record& record = at->second;
   const bool news = !record.ended.has_value() || *record.ended < scope.number;
   if (record.ended.has_value()) {
+    // The age of the record begins again.
     by_age_.erase({record.ended_at, scope.name});
   } else {
     ++ended_;
   }
+  // A smaller number that comes later takes nothing back.
   record.ended = std::max(record.ended.value_or(0), scope.number);
   record.ended_at = context_.now;
   by_age_.insert({context_.now, scope.name});
@@ -59,6 +61,7 @@ Instant ScopeTable::NextDeadline() const {
 void ScopeTable::Add(const Scope& scope, const ObjectId& id) {
   if (scope.empty()) return;
   objects_ += records_[scope.name].objects[scope.number].insert(id).second ? 1 : 0;
+  // A node can register a copy from before the end of the scope.
   if (HasEnded(scope)) to_free_.insert(id);
 }
 
@@ -92,6 +95,7 @@ absl::Status ScopeTable::Await(const Scope& scope, const Requester& requester,
   at->second.waiting.push_back(Waiting{requester, scope.number, std::move(missing)});
   awaited_.insert(scope.name);
   ++requests_;
+  // If there is no node to wait for, the answer is due at once.
   AnswerCompleted(at);
   return absl::OkStatus();
 }
@@ -111,6 +115,7 @@ void ScopeTable::Confirm(const NodeKey& node, const Scope& scope) {
   const auto at = records_.find(scope.name);
   if (at == records_.end()) return;
   for (Waiting& waiting : at->second.waiting) {
+    // A node that has dropped a number has dropped all smaller ones as well.
     if (waiting.number <= scope.number) waiting.missing.erase(node);
   }
   AnswerCompleted(at);
@@ -128,6 +133,7 @@ void ScopeTable::EndParts(const NodeKey& node, bool down) {
     std::vector<Waiting>& waiting = at->second.waiting;
     requests_ -= std::erase_if(
         waiting, [&node](const Waiting& request) { return request.requester.node == node; });
+    // A node with a new session still has its copies, so requests go on waiting for it.
     if (down) {
       for (Waiting& request : waiting) request.missing.erase(node);
     }
@@ -138,6 +144,7 @@ void ScopeTable::EndParts(const NodeKey& node, bool down) {
 std::vector<Scope> ScopeTable::AwaitedFrom(const NodeKey& node) const {
   std::vector<Scope> scopes;
   for (const std::string& name : awaited_) {
+    // The end of the greatest number covers all smaller ones.
     std::optional<uint64_t> greatest;
     for (const Waiting& waiting : records_.at(name).waiting) {
       if (waiting.missing.contains(node)) greatest = std::max(greatest.value_or(0), waiting.number);

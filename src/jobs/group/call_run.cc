@@ -34,12 +34,15 @@ absl::Span<char> CallRun::At(StepMemory memory, uint64_t from, uint64_t bytes) c
 
 absl::StatusOr<absl::Span<char>> CallRun::Landing(int peer, uint64_t bytes) const {
   const auto at = static_cast<size_t>(peer);
+  // Messages of one peer arrive in the order of the plan's Receives, so their number alone says for
+  // which step a message is.
   const uint32_t index = arrived_[at];
   if (index >= plan_->receives[at].size()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the plan has ", plan_->receives[at].size(), " messages, this is one more"));
   }
   const Step& step = plan_->steps[plan_->receives[at][index]];
+  // All nodes compute plans that fit together, so another size is a fault of the peer.
   if (step.bytes != bytes) {
     return absl::FailedPreconditionError(absl::StrCat("message ", index, " of the plan has ",
                                                       step.bytes, " bytes, this one ", bytes));
@@ -49,6 +52,7 @@ absl::StatusOr<absl::Span<char>> CallRun::Landing(int peer, uint64_t bytes) cons
 
 absl::Status CallRun::Arrived(int peer, absl::string_view bytes) {
   PHALANX_ASSIGN_OR_RETURN(const absl::Span<char> landing, Landing(peer, bytes.size()));
+  // A payload that the link has read into its landing is in place already.
   if (!bytes.empty() && bytes.data() != landing.data()) {
     std::memcpy(landing.data(), bytes.data(), bytes.size());
   }
@@ -62,9 +66,13 @@ CallRun::State CallRun::Run(Sender send) {
   uint64_t share = kBytesPerRun;
   while (next_ < plan_->steps.size()) {
     const Step& step = plan_->steps[next_];
+    // A blocked step has changed nothing, so the next Run takes it again.
     if (Take(step, send) != Taken::kYes) return State::kBlocked;
     ++next_;
+    // Only folds and copies count against the share of a turn: the bytes of messages move
+    // elsewhere.
     if (step.kind == StepKind::kReceive || step.kind == StepKind::kSend) continue;
+    // After the last step nothing is left for another turn, so the call ends in this one.
     if (share <= step.bytes && next_ < plan_->steps.size()) return State::kMore;
     share -= std::min(share, step.bytes);
   }
@@ -88,6 +96,7 @@ CallRun::Taken CallRun::Take(const Step& step, Sender send) {
   if (step.kind == StepKind::kReceive) {
     const auto peer = static_cast<size_t>(step.peer);
     if (used_[peer] == arrived_[peer]) return Taken::kNoMessage;
+    // The bytes are in place since Arrived. The step only lets the steps behind it read them.
     ++used_[peer];
     return Taken::kYes;
   }
@@ -95,6 +104,7 @@ CallRun::Taken CallRun::Take(const Step& step, Sender send) {
     FoldStep(step);
     return Taken::kYes;
   }
+  // A Send without bytes is a signal: its memory and offset mean nothing.
   absl::string_view bytes;
   if (step.bytes > 0 && step.memory == StepMemory::kInput) {
     bytes = memory_.inputs[step.slot].substr(step.from, step.bytes);
@@ -110,11 +120,13 @@ void CallRun::FoldStep(const Step& step) {
   const uint64_t count = Count(spec_, step.bytes);
   switch (step.kind) {
     case StepKind::kOwn: {
+      // A single input that needs no preparation is not moved by Own, so it is copied here.
       const char* own = Own(step.at, step.bytes, work);
       if (own != work) std::memcpy(work, own, step.bytes);
       return;
     }
     case StepKind::kAddOwn:
+      // The temporary only grows, so that a long call allocates it once.
       own_.resize(std::max<size_t>(own_.size(), step.bytes));
       collectives::Fold(spec_.dtype, spec_.op, work, work, Own(step.at, step.bytes, own_.data()),
                         count);
@@ -147,6 +159,7 @@ const char* CallRun::Own(uint64_t at, uint64_t bytes, char* into) {
     collectives::Prepare(spec_.dtype, spec_.op, into, first, count, planned_);
     first = into;
   }
+  // In the order of the ranks: the bits of a result depend on the order of its folds.
   for (size_t slot = 1; slot < memory_.inputs.size(); ++slot) {
     const char* input = memory_.inputs[slot].data() + at;
     if (prepare) {

@@ -71,6 +71,7 @@ uint64_t ResultBytes(const CallSpec& spec, int world, int rank) {
 }
 
 absl::Status CheckCall(const CallSpec& spec, int world) {
+  // The spec can come from a client, so no value of an enumeration is taken for granted.
   if (static_cast<uint8_t>(spec.kind) >= kCallKinds) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no call of kind ", static_cast<int>(spec.kind)));
@@ -83,6 +84,7 @@ absl::Status CheckCall(const CallSpec& spec, int world) {
     PHALANX_RETURN_IF_ERROR(CheckReducible(spec.dtype, spec.op));
     PHALANX_RETURN_IF_ERROR(CountElements(spec.dtype, spec.bytes).status());
   } else if (spec.op != ReduceOp::kSum || spec.dtype != DType::kF32) {
+    // Unused fields have one value only, so that the specs of equal calls compare equal.
     return absl::InvalidArgumentError(absl::StrCat(name, " has neither an op nor a dtype"));
   }
   if (HasRoot(spec.kind) ? spec.root >= static_cast<uint32_t>(world) : spec.root != 0) {
@@ -94,6 +96,8 @@ absl::Status CheckCall(const CallSpec& spec, int world) {
     return absl::InvalidArgumentError("Barrier has no bytes");
   }
   if (spec.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(name, " of 0 bytes"));
+  // Kinds with a part for each member are limited in all parts together, the others in the vector
+  // alone. The quotient cannot overflow, as the product could.
   if (spec.bytes > kMaxGroupBytes / static_cast<uint64_t>(world) &&
       (spec.bytes > kMaxGroupBytes || !(SameForAll(spec.kind) || spec.kind == CallKind::kReduce) ||
        spec.kind == CallKind::kAllGather)) {

@@ -13,17 +13,21 @@ namespace phalanx::jobs {
 void GroupCore::Advance() {
   while (state_ == State::kRunning && AdvanceOne()) {
   }
+  // The nodes agree only when a call needs it, so an idle group sends nothing after a change of its
+  // list.
   if (state_ == State::kIdle && HasWaiting()) Demand();
 }
 
 // Returns whether another step can follow.
 bool GroupCore::AdvanceOne() {
+  // An error ends the call even in the midst of its run, because the other nodes end it so, too.
   const auto error = errors_.find(cursor_);
   if (error != errors_.end()) {
     EndAt(CallEnd::kError, absl::Status(error->second));
     return true;
   }
   if (!current_.has_value()) return Begin();
+  // OnMemory goes on with the call.
   if (current_->run == nullptr) return false;
   return RunCurrent();
 }
@@ -38,10 +42,13 @@ bool GroupCore::Begin() {
     EndAt(CallEnd::kError, absl::AbortedError(absl::StrCat(Title(cursor_), ": ", order.why)));
     return true;
   }
+  // kEnd: the call has ended on another node, and the members here need no bytes of it.
   if (cursor_ > ended_) {
     calls_[cursor_].spec = order.spec;
     calls_[cursor_].members = static_cast<int>(order.members);
   }
+  // A Reduce has ended at its root, so the members here have only given to it. A Barrier is over
+  // for all members.
   const bool barrier = order.spec.kind == CallKind::kBarrier;
   EndAt(barrier ? CallEnd::kResult : CallEnd::kSent, absl::OkStatus());
   return true;
@@ -59,6 +66,7 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
       continue;
     }
     const auto part = call->second.parts.find(rank);
+    // The input of an earlier life does not count: the next life makes the call again.
     const bool old = part != call->second.parts.end() &&
                      part->second.life != list_.lives[static_cast<size_t>(rank)] &&
                      !DefectActive(Defect::kGroupOlderLifeUsed);
@@ -71,6 +79,7 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
 absl::Status GroupCore::CheckLosses(const CallSpec& spec) const {
   if (list_.ended.empty()) return absl::OkStatus();
   if (spec.on_loss == OnLoss::kExclude) {
+    // Without its root a Reduce has no receiver, and a Broadcast has no bytes.
     if (!HasRoot(spec.kind) || list_.shape.NodeOf(static_cast<int>(spec.root)) >= 0) {
       return absl::OkStatus();
     }
@@ -86,7 +95,9 @@ bool GroupCore::BeginRun() {
   const std::vector<int> ranks = NeededRanks(all);
   if (!all) return false;
   NodeCall& call = calls_[cursor_];
+  // CheckAgreement has compared the members of this node, so the first spec is that of all.
   const CallSpec spec = call.parts.at(ranks.front()).request.spec;
+  // The member's next life changes the list, and the call begins then.
   if (!list_.ended.empty() && spec.on_loss == OnLoss::kWait) return false;
   if (const absl::Status lost = CheckLosses(spec); !lost.ok()) {
     EndAt(CallEnd::kError, lost);
@@ -100,6 +111,7 @@ bool GroupCore::BeginRun() {
   current_->spec = spec;
   current_->members = list_.shape.members();
   current_->ranks = ranks;
+  // From the number and the size alone, so that all nodes make plans that fit together.
   const bool acknowledged =
       cursor_ % kAcknowledgeEvery == 0 || spec.bytes > kAlwaysAcknowledgedBytes;
   current_->plan = plans_.Get(list_.shape, spec, list_.self, acknowledged);
@@ -116,12 +128,16 @@ bool GroupCore::BeginRun() {
 bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   const auto self = static_cast<uint32_t>(list_.self);
   const bool takes = std::binary_search(order.takers.begin(), order.takers.end(), self);
+  // Resume has turned the orders of nodes that have the result into kEnd, so an order that is left
+  // must name this node.
   if (order.holder != self && !(takes && cursor_ > ended_)) {
     EndAt(CallEnd::kError, absl::InternalError("the result of another node was not ordered"));
     return true;
   }
   const absl::Status checked = CheckCall(order.spec, list_.shape.world);
   const bool holds = order.holder == self && cursor_ <= ended_ && !calls_[cursor_].results.empty();
+  // The order comes over the network. If the result is not here, the call fails on all nodes, and
+  // the takers do not wait for it.
   if (!checked.ok() || (order.holder == self && !holds)) {
     errors_[cursor_] = absl::InternalError(absl::StrCat(Title(cursor_), ": no result to adopt"));
     TellErrors();
@@ -132,12 +148,14 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   current_->adopts = true;
   current_->members = static_cast<int>(order.members);
   current_->ranks = list_.shape.ranks[self];
+  // Only results that are the same for all are adopted, so rank 0 stands for any rank.
   const uint64_t bytes = ResultBytes(order.spec, list_.shape.world, 0);
   current_->plan = std::make_shared<GroupPlan>(
       MakeAdoptionPlan(list_.shape.nodes(), list_.self, order.holder, order.takers, bytes));
   if (holds) {
     NodeCall& call = calls_[cursor_];
     current_->inputs.push_back(call.results.begin()->second);
+    // The result is in one of the two, and must outlive the payloads that links send from it.
     current_->keeps = {call.memory, call.input};
   }
   Allocate();
@@ -151,6 +169,7 @@ void GroupCore::Allocate() {
   current_->memory = pool_.Take(work, scratch);
   if (current_->memory != nullptr) return StartRun();
   current_->ticket = pool_.NewTicket();
+  // Memory that comes after the first deadline of a member here comes too late for the call.
   Instant deadline = Instant::Infinite();
   for (const auto& [rank, part] : calls_[cursor_].parts) {
     if (!part.answered) deadline = std::min(deadline, part.request.deadline);
@@ -159,6 +178,8 @@ void GroupCore::Allocate() {
 }
 
 void GroupCore::OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
+  // The call can have ended since the request. Memory for another call goes back with its last
+  // reference.
   if (!current_.has_value() || current_->ticket != ticket || current_->run != nullptr) return;
   if (!memory.ok()) {
     FailCall(cursor_,
@@ -179,6 +200,8 @@ void GroupCore::StartRun() {
   current.sent.assign(nodes, 0);
   current.arrived.assign(nodes, 0);
   const bool counts_lost = DefectActive(Defect::kGroupLostMemberCounted);
+  // One reference for inputs and memory, which the links hold: neither goes away while a payload is
+  // sent from it.
   current.keep = std::make_shared<
       std::pair<std::vector<std::shared_ptr<const void>>, std::shared_ptr<const GroupMemory>>>(
       current.keeps, current.memory);
@@ -187,10 +210,12 @@ void GroupCore::StartRun() {
       current.plan, current.spec,
       CallMemory{current.inputs, current.memory->work, current.memory->scratch}, planned);
   for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
+    // A peer sends fewer bytes without asking. For more it waits for this message (invariant 5).
     if (current.plan->ReceivedBytes(peer) > kEagerBytes) {
       Send(peer, GroupMessage::kReady, cursor_);
     }
   }
+  // These arrived before the memory was there. They are used in the order of their arrival.
   const auto wanted = [&](const EarlyMessages::Message& message) {
     return message.header.call == cursor_ && message.header.list == list_.digest &&
            message.header.kind == GroupMessage::kData;
@@ -206,6 +231,7 @@ void GroupCore::StartRun() {
 bool GroupCore::RunCurrent() {
   const CallRun::State state = current_->run->Run(
       [this](int peer, absl::string_view bytes, bool copy) { return SendData(peer, bytes, copy); });
+  // The rest follows in a later turn, so that other groups and links get theirs.
   if (state == CallRun::State::kMore) effects_.emplace_back(GroupRunMore{});
   if (state != CallRun::State::kDone) return false;
   EndCurrent();
@@ -216,10 +242,13 @@ bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
   Current& current = *current_;
   const auto at = static_cast<size_t>(peer);
   Link& link = links_[list_.nodes[at].key];
+  // The receiver keeps so many bytes of a call that it has not begun (EarlyMessages).
   const bool eager = current.sent_bytes[at] + bytes.size() <= kEagerBytes;
   const bool ready = link.ready >= cursor_ || DefectActive(Defect::kGroupReadyNotAwaited);
   if (!eager && !ready) return false;
   const bool copied = copy || bytes.size() <= kCopiedBytes;
+  // OnReleased goes on. A piece always leaves if nothing is unreleased, so no piece is too large
+  // for the limit.
   if (!copied && link.unreleased > 0 && link.unreleased + bytes.size() > kMaxUnreleasedBytes) {
     return false;
   }
@@ -246,25 +275,32 @@ void GroupCore::EndCurrent() {
   Current& current = *current_;
   const bool proves = current.plan->proves_all_began && !current.adopts;
   NodeCall& call = calls_[cursor_];
+  // The holder has its result already, and has only given it to the others.
   if (current.adopts && cursor_ <= ended_) return EndAt(call.end, absl::OkStatus());
   call.spec = current.spec;
   call.memory = current.memory;
   call.members = current.members;
+  // If the call was taken again for other nodes, its results are in the new memory now.
   call.results.clear();
+  // A Barrier has a result without bytes, and a Reduce has one at its root only.
   bool any = SameForAll(current.spec.kind);
   for (size_t slot = 0; slot < current.ranks.size(); ++slot) {
     ResultPlace place{.bytes = ResultBytes(current.spec, list_.shape.world, 0)};
     if (!current.adopts) {
       place = ResultOf(*current.plan, list_.shape, current.spec, list_.self, slot);
     }
+    // The root of a Broadcast has its own input as the result, so the call keeps that.
     if (place.memory == StepMemory::kInput) call.input = current.keeps[place.slot];
     if (place.bytes == 0) continue;
     any = true;
     call.results[current.ranks[slot]] = current.run->Bytes(place);
   }
   call.end = any ? CallEnd::kResult : CallEnd::kSent;
+  // EndAt moves the cursor.
   const uint64_t number = cursor_;
   EndAt(call.end, absl::OkStatus());
+  // Every node has begun this call, and takes its calls one after the other. So the call before it
+  // has ended on all nodes (invariant 2).
   if (proves) Settle(number - 1);
 }
 
@@ -296,6 +332,7 @@ void GroupCore::Settle(uint64_t number) {
   const uint64_t needless = DefectActive(Defect::kGroupResultFreedEarly) ? ended_ : settled_;
   for (auto at = calls_.begin(); at != calls_.end() && at->first < cursor_;) {
     const bool kept = at->first > needless && at->second.end != CallEnd::kError;
+    // A member of this node that has still to make the call finds its end in the record.
     bool due = false;
     for (const auto& [rank, member] : members_) {
       due |= member.last.has_value() && *member.last < at->first && member.first <= at->first;
@@ -317,10 +354,12 @@ void GroupCore::OnData(int peer, const GroupHeader& header, absl::string_view pa
   }
   absl::Status taken = absl::FailedPreconditionError(
       absl::StrCat("message ", header.index, " came instead of ", current_->arrived[at]));
+  // Links keep the order of messages, so another index means that one was lost or sent twice.
   if (header.index == current_->arrived[at]) taken = current_->run->Arrived(peer, payload);
   ++current_->arrived[at];
   if (taken.ok()) return;
   const absl::Status why(taken.code(), absl::StrCat(Title(cursor_), ": ", taken.message()));
+  // The peer has broken the protocol: neither its link nor this call can go on.
   effects_.emplace_back(GroupGiveUp{node, why});
   FailCall(cursor_, why);
 }

@@ -14,6 +14,7 @@ namespace phalanx::jobs {
 void GroupCore::OnView(const GroupView& view, Instant now) {
   if (view.epoch < list_.epoch) return;
   GroupList list = MakeGroupList(view, self_);
+  // The same members in the same lives on the same nodes: what is under way goes on.
   if (list.digest == list_.digest && list_.shape.world > 0) {
     const bool formed = list_.absent.empty();
     list_ = std::move(list);
@@ -22,15 +23,20 @@ void GroupCore::OnView(const GroupView& view, Instant now) {
     list_ = std::move(list);
   }
   EndMembers();
+  // Bytes of two lists must not mix. The run ends here, and the call begins again with its inputs
+  // (invariant 1).
   current_.reset();
   plans_.Clear();
   orders_.clear();
+  // Reports and missing ranks are of the old list. Only the time of the next Tick goes on.
   const Instant next_tick = agreement_.next_tick;
   agreement_ = Agreement();
   agreement_.next_tick = next_tick;
   agreement_.reports.resize(list_.nodes.size());
+  // A kReady speaks of the memory of a run that has just ended.
   for (auto& [node, link] : links_) link.ready = 0;
   state_ = list_.absent.empty() && list_.self >= 0 ? State::kIdle : State::kForming;
+  // Messages of older lists are never used. Those of newer lists wait for their view.
   early_.Take([&](const EarlyMessages::Message& message) {
     return message.header.list != list_.digest && message.header.epoch <= list_.epoch;
   });
@@ -45,6 +51,8 @@ void GroupCore::EndMembers() {
   for (auto at = members_.begin(); at != members_.end();) {
     const auto& [rank, member] = *at;
     const auto index = static_cast<size_t>(rank);
+    // A client can join before the view with its life comes, so a list without this life says
+    // nothing.
     const bool known =
         index < list_.lives.size() && list_.lives[index] >= member.life &&
         !std::binary_search(list_.absent.begin(), list_.absent.end(), static_cast<uint32_t>(rank));
@@ -72,6 +80,7 @@ void GroupCore::FailMember(int rank, uint64_t life) {
   for (auto& [number, call] : calls_) {
     const auto part = call.parts.find(rank);
     if (part == call.parts.end() || part->second.life != life || part->second.answered) continue;
+    // Answer is not used here: it counts for the member, which EndMembers erases next.
     part->second.answered = true;
     effects_.emplace_back(GroupDone{.id = part->second.request.id, .status = why});
   }
@@ -79,6 +88,7 @@ void GroupCore::FailMember(int rank, uint64_t life) {
 
 bool GroupCore::HasWaiting() const {
   for (const auto& [rank, member] : members_) {
+    // A member that takes no part yet needs the number of its first call.
     if (member.unanswered > 0 || !member.last.has_value()) return true;
   }
   return false;
@@ -92,6 +102,7 @@ void GroupCore::Demand() {
 
 void GroupCore::Report() {
   NodeReport report = MakeReport();
+  // Node 0 has the least live rank, so it is the coordinator.
   if (list_.self == 0) return TakeReport(0, std::move(report));
   Send(0, GroupMessage::kReport, 0, EncodeReport(report));
 }
@@ -99,6 +110,7 @@ void GroupCore::Report() {
 bool GroupCore::IsFresh() const {
   if (!fresh_) return false;
   for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
+    // A first life takes part from call 1 on, so its node counts all calls.
     if (list_.lives[static_cast<size_t>(rank)] == 0) return false;
   }
   return true;
@@ -111,6 +123,8 @@ NodeReport GroupCore::MakeReport() const {
   if (report.fresh) return report;
   report.ended = ended_;
   for (const auto& [number, call] : calls_) {
+    // Settled calls have ended on all nodes. A failed call is reported by its absence
+    // (group_recovery.cc).
     if (number <= settled_ || number > ended_ || call.end == CallEnd::kError) continue;
     if (report.calls.size() < kMaxKeptCalls)
       report.calls.push_back({number, call.end, static_cast<uint32_t>(call.members), call.spec});
@@ -124,6 +138,8 @@ void GroupCore::TakeReport(int node, NodeReport report) {
   const bool first = std::none_of(reports.begin(), reports.end(),
                                   [](const auto& each) { return each.has_value(); });
   reports[static_cast<size_t>(node)] = std::move(report);
+  // The first report begins the agreement. The coordinator asks the other nodes, which may have no
+  // call to make, and reports itself.
   if (first) {
     for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
       if (peer != node && peer != list_.self) Send(peer, GroupMessage::kReportRequest, 0);
@@ -131,11 +147,14 @@ void GroupCore::TakeReport(int node, NodeReport report) {
     if (node != list_.self) return Demand();
   }
   std::vector<NodeReport> all;
+  // The coordinator waits for all reports: a decision without one could contradict what has ended
+  // on that node.
   for (const std::optional<NodeReport>& each : reports) {
     if (!each.has_value()) return;
     all.push_back(*each);
   }
   const ResumeOrder order = DecideResume(all);
+  // Before Resume, so that no message of a call from this node precedes the order.
   SendToOthers(GroupMessage::kResume, 0, EncodeOrder(order));
   Resume(order);
 }
@@ -143,6 +162,8 @@ void GroupCore::TakeReport(int node, NodeReport report) {
 // The nodes agree. The cursor goes back to the first call that has not ended everywhere.
 void GroupCore::Resume(const ResumeOrder& order) {
   state_ = State::kRunning;
+  // A fresh node has no calls, and begins behind `base`. Any other node goes back to the first call
+  // that has not ended on all nodes, and helps to take it again.
   if (IsFresh()) {
     ended_ = order.base;
     cursor_ = order.base + 1;
@@ -150,6 +171,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
     cursor_ = order.ended + 1;
   }
   fresh_ = false;
+  // What has ended on all nodes of the list is settled.
   settled_ = std::max(settled_, std::min(order.ended, ended_));
   for (uint64_t i = 0; i < order.last - order.ended; ++i) {
     const uint64_t number = order.ended + 1 + i;
@@ -168,6 +190,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
     // It has this result: it neither gives nor takes it.
     orders_[number].fate = Fate::kEnd;
   }
+  // Errors that were found before the nodes agreed can be known on this node only.
   TellErrors();
   for (auto& [rank, member] : members_) {
     const bool live = static_cast<size_t>(rank) < list_.lives.size() &&
@@ -177,6 +200,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
     member.last = member.life == 0 ? 0 : order.base;
     member.first = *member.last + 1;
     effects_.emplace_back(GroupEntered{rank, member.life, member.first});
+    // The calls get their numbers now, in the order in which the member made them.
     std::deque<GroupCallRequest> waiting = std::exchange(member.waiting, {});
     for (GroupCallRequest& request : waiting) Enter(rank, member, std::move(request));
   }
@@ -212,8 +236,10 @@ bool GroupCore::IsForLater(const GroupHeader& header) const {
     return moves ? list_.epoch < header.epoch : list_.epoch <= header.epoch;
   }
   const bool of_call = moves || header.kind == GroupMessage::kError;
+  // The other node has the coordinator's order already. The order for this node is on its way.
   if (of_call && state_ != State::kRunning) return true;
   if (header.kind != GroupMessage::kData || header.call < cursor_) return false;
+  // The call at the cursor takes data only when its memory is there.
   return header.call > cursor_ || !current_.has_value() || current_->run == nullptr;
 }
 
@@ -225,6 +251,7 @@ absl::StatusOr<absl::Span<char>> GroupCore::PlaceFor(const NodeKey& from, const 
   }
   const int peer = list_.IndexOf(from);
   const bool now = header.list == list_.digest || DefectActive(Defect::kGroupListsMixed);
+  // Everything else is read into memory of the link, and OnMessage decides about it.
   if (header.kind != GroupMessage::kData || !now || peer < 0 || header.call != cursor_ ||
       state_ != State::kRunning || !current_.has_value() || current_->run == nullptr ||
       !(header.spec == current_->spec)) {
@@ -232,6 +259,7 @@ absl::StatusOr<absl::Span<char>> GroupCore::PlaceFor(const NodeKey& from, const 
   }
   const auto landing = current_->run->Landing(peer, bytes);
   if (!landing.ok()) return absl::Span<char>();
+  // The call can end before the payload has arrived. This keeps the memory until OnMessage.
   links_[from].landing = current_->memory;
   return *landing;
 }
@@ -251,6 +279,7 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
     if (header.list == list_.digest && header.kind == GroupMessage::kData && peer >= 0) {
       CompareEarly(peer, header);
     }
+    // Only a node that ignores kReady, or runs ahead of acknowledged calls, exceeds the limits.
     if (!early_.Add({from, header, std::string(payload)})) {
       effects_.emplace_back(
           GroupGiveUp{from, absl::ResourceExhaustedError(absl::StrCat(
@@ -268,6 +297,7 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
 void GroupCore::CompareEarly(int peer, const GroupHeader& header) {
   const auto call = calls_.find(header.call);
   if (call == calls_.end() || call->second.parts.empty()) return;
+  // The members of this node agree (CheckAgreement), so one of them stands for all.
   const auto& [rank, part] = *call->second.parts.begin();
   if (part.request.spec == header.spec || part.answered) return;
   if (DefectActive(Defect::kGroupMismatchIgnored)) return;
@@ -288,9 +318,11 @@ void GroupCore::Handle(int peer, const GroupHeader& header, absl::string_view pa
 absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::string_view payload) {
   switch (header.kind) {
     case GroupMessage::kData:
+      // Data of a call that has ended here comes too late, and is dropped.
       if (header.call == cursor_ && current_.has_value()) OnData(peer, header, payload);
       return absl::OkStatus();
     case GroupMessage::kReady: {
+      // The peer takes its calls in order, so the greatest number stands for all before it.
       Link& link = links_[list_.nodes[static_cast<size_t>(peer)].key];
       link.ready = std::max(link.ready, header.call);
       return absl::OkStatus();
@@ -303,17 +335,21 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     }
     case GroupMessage::kReport: {
       PHALANX_ASSIGN_OR_RETURN(NodeReport report, DecodeReport(payload));
+      // In kRunning the decision has been made.
       const bool open = state_ == State::kIdle || state_ == State::kAgreeing;
       if (list_.self == 0 && open) TakeReport(peer, std::move(report));
       return absl::OkStatus();
     }
     case GroupMessage::kReportRequest:
+      // In kAgreeing this node has reported already.
       if (peer == 0 && state_ == State::kIdle) Demand();
       return absl::OkStatus();
     case GroupMessage::kResume: {
       PHALANX_ASSIGN_OR_RETURN(const ResumeOrder order,
                                DecodeOrder(payload, static_cast<uint32_t>(list_.shape.nodes())));
       if (peer != 0 || state_ != State::kAgreeing) return absl::OkStatus();
+      // The order follows from this node's report too, so it cannot leave out calls that ended
+      // here.
       if (!IsFresh() && (order.ended > ended_ || order.last < ended_)) {
         return absl::InvalidArgumentError(absl::StrCat("calls after ", order.ended, " up to ",
                                                        order.last, ", but ", ended_,
@@ -375,10 +411,12 @@ void GroupCore::OnStuck(int peer, const GroupHeader& header, const MissingRanks&
       if (header.call >= cursor_) all.insert(all.end(), here.ranks.begin(), here.ranks.end());
       continue;
     }
+    // The node has not asked about this call, so all of its members count as missing.
     if (stuck == agreement_.stuck.end() || stuck->second.call < header.call) {
       all.insert(all.end(), ranks.begin(), ranks.end());
       continue;
     }
+    // The node is past this call, so none of its members is missing.
     if (stuck->second.call > header.call) continue;
     const MissingRanks& there = stuck->second.missing;
     all.insert(all.end(), there.ranks.begin(), there.ranks.end());

@@ -51,6 +51,7 @@ GroupList MakeGroupList(const GroupView& view, const NodeKey& self) {
   GroupList list;
   list.epoch = view.epoch;
   list.shape.world = view.world;
+  // The digest names the list in messages, so it covers everything that a plan depends on.
   list.digest = Mixed(0, static_cast<uint64_t>(view.world));
   for (const Member& member : view.members) {
     const auto rank = static_cast<uint32_t>(member.rank);
@@ -68,6 +69,8 @@ GroupList MakeGroupList(const GroupView& view, const NodeKey& self) {
     }
     if (!member.live()) continue;
     list.digest = Mixed(Mixed(list.digest, member.node.node), member.node.incarnation);
+    // Members come in the order of their ranks, so node 0, the coordinator, has the least live
+    // rank.
     const auto [at, added] =
         list.index.try_emplace(member.node, static_cast<int>(list.nodes.size()));
     if (added) {

@@ -22,6 +22,7 @@ class Planner {
  public:
   Planner(const GroupShape& shape, const CallSpec& spec, int node)
       : shape_(shape), spec_(spec), node_(node), n_(shape.nodes()) {
+    // A vector that is folded is cut between elements only.
     grain_ = Folds(spec.kind) ? ElementSize(spec.dtype) : 1;
     in_place_ = shape.ranks[static_cast<size_t>(node)].size() == 1 &&
                 !(Folds(spec.kind) && collectives::NeedsPrepare(spec.dtype, spec.op));
@@ -65,6 +66,7 @@ class Planner {
  private:
   // ---- steps
   void Append(Step step) {
+    // A message without bytes is a signal. A local step without bytes does nothing.
     if (step.kind != StepKind::kSend && step.kind != StepKind::kReceive && step.bytes == 0) return;
     const uint64_t begin = step.kind == StepKind::kSend ? step.from : step.at;
     if (step.memory == StepMemory::kWork) {
@@ -87,6 +89,7 @@ class Planner {
             .bytes = range.size()});
   }
   void Receive(int peer, Range range, StepMemory memory = StepMemory::kWork) {
+    // Append keeps every Receive, so this is the index of the step below.
     plan_.receives[static_cast<size_t>(peer)].push_back(static_cast<uint32_t>(plan_.steps.size()));
     if (memory == StepMemory::kScratch) {
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, range.end);
@@ -166,12 +169,15 @@ class Planner {
     const std::vector<int> children = Children(v, width);
     fine_ = true;
     for (const Range& piece : Pieces(whole)) {
+      // A leaf sends its own bytes, straight from the input if they need no fold.
       if (children.empty() && v != 0) {
         SendOwn(Up((v - 1) / width, root), piece);
         continue;
       }
       if (children.empty()) Local(StepKind::kOwn, piece);
       for (size_t c = 0; c < children.size(); ++c) {
+        // The first child's bytes land in work, where this node's own are added to them. Each other
+        // child has its own part of scratch, since all of them can send at once.
         const uint64_t base = c == 0 ? 0 : (c - 1) * whole.end;
         const Range at{base + piece.begin, base + piece.end};
         Receive(Up(children[c], root), at, c == 0 ? StepMemory::kWork : StepMemory::kScratch);
@@ -289,11 +295,15 @@ class Planner {
   void Doubling(Range whole) {
     const Row row = MakeRow();
     if (EnterRow(row, whole)) {
+      // A paired node has added its own bytes in EnterRow.
       if (!row.paired) Local(StepKind::kOwn, whole);
       uint64_t base = 0;
       for (int distance = 1; distance < row.count; distance *= 2, base += whole.size()) {
         const int peer = row.Node(row.active ^ distance);
+        // The fold below changes the bytes while the link may still need them.
         Send(peer, whole, StepMemory::kWork, 0, /*copy=*/true);
+        // Each round has its own place, because the peer of a later round can be ahead of this
+        // node.
         Receive(peer, {base, base + whole.size()}, StepMemory::kScratch);
         Local(StepKind::kAdd, whole, base);
       }
@@ -316,6 +326,8 @@ class Planner {
         const bool low = (row.active & distance) == 0;
         const Round round{row.Node(row.active ^ distance), Part(mine, low ? 0 : 1, 2),
                           Part(mine, low ? 1 : 0, 2)};
+        // In the first round work is empty: own bytes leave as they are, and the peer's land in
+        // work.
         const bool first = rounds.empty() && !row.paired;
         for (const Range& piece : Pieces(round.given)) {
           first ? SendOwn(round.peer, piece) : Send(round.peer, piece);
@@ -334,6 +346,7 @@ class Planner {
         mine = round.kept;
         rounds.push_back(round);
       }
+      // Each active node has one complete slice now. The rounds in reverse order give it to all.
       Local(StepKind::kFinish, mine);
       for (size_t i = rounds.size(); i-- > 0;) {
         const Round& round = rounds[i];
@@ -353,6 +366,7 @@ class Planner {
   void RingFold(int first, bool send_last, PiecesFor pieces_for) {
     for (const Range& piece : pieces_for(Wrapped(first))) SendOwn(Right(), piece);
     for (int s = 0; s < n_ - 1; ++s) {
+      // The chunk of the last step has passed all nodes, so it is complete here.
       const bool last = s == n_ - 2;
       for (const Range& piece : pieces_for(Wrapped(first - s - 1))) {
         Receive(Left(), piece);
@@ -365,6 +379,7 @@ class Planner {
   void RingAllReduce(Range whole) {
     const auto pieces_for = [&](int chunk) { return Pieces(Part(whole, chunk, n_)); };
     RingFold(node_, /*send_last=*/true, pieces_for);
+    // The fold ends with chunk node_ + 1 here, and so with chunk node_ at the left neighbor.
     RingSpread(/*first=*/node_, pieces_for);
   }
   // Receives all chunks from `first` down, and sends on all but the last.
@@ -382,6 +397,7 @@ class Planner {
   void Reduce(bool acknowledged) {
     const int root = shape_.NodeOf(static_cast<int>(spec_.root));
     FoldUp(root, WidthFor(spec_.bytes), {0, spec_.bytes}, /*finish=*/true);
+    // Otherwise a leaf ends without having heard of any other node.
     if (acknowledged) Signal(/*down=*/true, root);
   }
   void Broadcast(bool acknowledged) {
@@ -397,6 +413,7 @@ class Planner {
     const bool take = root == node_ && !plan_.result_is_input;
     SendDown(root, WidthFor(spec_.bytes), {0, spec_.bytes},
              take ? StepMemory::kWork : StepMemory::kInput, slot, take);
+    // Otherwise the root ends without having heard of any other node.
     if (acknowledged) Signal(/*down=*/false, root);
   }
   // Copies this node's inputs to the places of their ranks, and clears those of absent ranks.
@@ -445,7 +462,9 @@ class Planner {
   }
   void ReduceScatter() {
     const uint64_t total = spec_.bytes * static_cast<uint64_t>(shape_.world);
+    // A small vector costs less as a whole than in the n - 1 steps of a ring.
     if (n_ == 1 || total <= kSmallBytes) return AllReduce(total);
+    // A fold that begins with the left neighbor's part ends with the part of this node.
     RingFold(node_ - 1, /*send_last=*/false, [&](int node) { return PiecesOf(NodeRanges(node)); });
   }
   void AllToAll() {
@@ -455,6 +474,7 @@ class Planner {
       const uint64_t begin = slot * row + RankRange(rank).begin;
       return Range{begin, begin + spec_.bytes};
     };
+    // Parts between members of this node need no message, and parts of absent ranks are 0.
     for (size_t to = 0; to < mine.size(); ++to) {
       for (size_t from = 0; from < mine.size(); ++from)
         Exchange(from, mine[to], place(to, mine[from]));
@@ -462,6 +482,7 @@ class Planner {
         if (absent_[static_cast<size_t>(rank)]) Local(StepKind::kClear, place(to, rank));
       }
     }
+    // Each node begins with another peer, so that not all of them send to one receiver at once.
     for (int d = 1; d < n_; ++d) {
       const int peer = (node_ + d) % n_;
       for (size_t from = 0; from < mine.size(); ++from) {
@@ -472,6 +493,7 @@ class Planner {
         }
       }
     }
+    // In the order in which the peer sends: by its members first, then by the members here.
     for (int d = 1; d < n_; ++d) {
       const int peer = (node_ + n_ - d) % n_;
       for (const int from : shape_.ranks[static_cast<size_t>(peer)]) {
@@ -494,6 +516,8 @@ class Planner {
 
   bool ProvesAllBegan(bool acknowledged) const {
     if (n_ == 1) return true;
+    // In a Reduce and a Broadcast bytes flow in one direction only. Without a signal back, the root
+    // of a Reduce is the only node that hears of all others, and in a Broadcast no node does.
     const bool at_root =
         HasRoot(spec_.kind) && shape_.NodeOf(static_cast<int>(spec_.root)) == node_;
     if (spec_.kind == CallKind::kReduce) return acknowledged || at_root;

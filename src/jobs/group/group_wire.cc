@@ -36,6 +36,7 @@ CallSpec ReadSpec(ByteReader& in) {
   spec.on_loss = ReadEnum<OnLoss>(in, kOnLosses);
   spec.bytes = in.U64();
   spec.root = in.U32();
+  // Plans multiply the size by numbers of members, which must not overflow.
   if (spec.bytes > kMaxGroupBytes) in.Fail("too many bytes in a call");
   return spec;
 }
@@ -43,6 +44,7 @@ CallSpec ReadSpec(ByteReader& in) {
 // Reads the number of entries that follow.
 uint32_t ReadCount(ByteReader& in, uint64_t limit) {
   const uint32_t count = in.U32();
+  // A correct node sends no more entries, so a greater count is damaged.
   if (count <= limit) return count;
   in.Fail("too many entries");
   return 0;
@@ -110,6 +112,7 @@ absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes) {
     if (call.end != CallEnd::kResult && call.end != CallEnd::kSent) in.Fail("no end of a call");
     call.members = in.U32();
     call.spec = ReadSpec(in);
+    // Ascending numbers, so that no call appears twice.
     if (!report.calls.empty() && call.number <= report.calls.back().number) {
       in.Fail("calls out of order");
     }
@@ -151,9 +154,11 @@ absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes)
     call.fate = ReadEnum<Fate>(in, kFates);
     call.holder = in.U32();
     if (call.holder >= nodes) in.Fail("no such node");
+    // A taker has 4 bytes, so the bytes that are left bound the count as well.
     const uint32_t takers = ReadCount(in, std::min<uint64_t>(nodes, in.remaining() / 4));
     for (uint32_t t = 0; t < takers && in.ok(); ++t) {
       const uint32_t taker = in.U32();
+      // Ascending, as the binary search of BeginAdoption requires.
       if (taker >= nodes || (!call.takers.empty() && taker <= call.takers.back())) {
         in.Fail("no such node");
       }
@@ -198,6 +203,7 @@ absl::Status DecodeError(absl::string_view bytes, absl::Status& why) {
   ByteReader in(bytes);
   const uint8_t code = in.U8();
   const absl::string_view text = in.Bytes(kMaxErrorBytes);
+  // An error with the code of OK would hide the failure of the call.
   if (code == 0 || code > 16) in.Fail("no code of an error");
   PHALANX_RETURN_IF_ERROR(in.Finish());
   why = absl::Status(static_cast<absl::StatusCode>(code), text);

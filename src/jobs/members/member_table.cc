@@ -9,6 +9,7 @@ bool MemberTable::Apply(const v1::JobUpdate& update) {
   // Nothing of an update whose last piece did not come is left.
   if (update.whole()) pieces_.clear();
   pieces_.push_back(update);
+  // The pieces count together: a view between them would not be the state of any epoch.
   if (update.more()) return false;
   Commit();
   return true;
@@ -25,6 +26,7 @@ void MemberTable::Commit() {
 
 void MemberTable::Take(const v1::JobUpdate& update, bool whole) {
   for (const v1::JobRole& described : update.roles()) {
+    // A correct shard keeps these limits. They bound what a faulty one can cost the node.
     const bool valid = described.world() >= 1 &&
                        described.world() <= static_cast<uint32_t>(kMaxWorld) &&
                        (roles_.size() < kMaxRolesPerJob || roles_.contains(described.name()));
@@ -60,6 +62,7 @@ void MemberTable::Set(Role& role, const v1::JobMember& message) {
                          member.life == message.life();
   // A whole update repeats what did not change; and a life that has ended stays so.
   if (same_life && (member.state == state || state == MemberState::kLive)) return;
+  // A rank has another task only in a job that was forgotten and began anew.
   if (member.task != message.task()) role.ranks.erase(member.task);
   role.ranks[message.task()] = static_cast<int>(message.rank());
   member.task = message.task();
@@ -71,6 +74,7 @@ void MemberTable::Set(Role& role, const v1::JobMember& message) {
   member.host = message.host();
   member.node_name = message.node_name();
   uint64_t& changed = role.changed[message.rank()];
+  // A member is listed under its last change only, so a reader gets it once, in its newest state.
   changes_.erase(changed);
   changed = ++last_change_;
   changes_[changed] = {&role, member.rank};
@@ -113,6 +117,7 @@ std::vector<v1::RegisterJob> MemberTable::Registration() const {
     piece.set_job(job_);
     piece.mutable_epoch()->set_incarnation(epoch_.incarnation);
     piece.mutable_epoch()->set_counter(epoch_.counter);
+    // Each piece repeats the roles, so that it can be read without the other pieces.
     std::map<absl::string_view, uint32_t> positions;
     for (const auto& [name, role] : roles_) {
       positions[name] = static_cast<uint32_t>(piece.roles_size());

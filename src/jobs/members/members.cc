@@ -64,8 +64,10 @@ void Members::Leave(MemberId id, MemberState how) {
   if (found == live_.end()) return;
   const LocalMember member = std::move(found->second.member);
   live_.erase(found);
+  // If this message is lost with the session, BeginSession of the next one sends it again.
   SendEnded(member, how);
   KnownJob& job = *jobs_.find(member.job)->second;
+  // Kept until the table agrees: BeginSession must not report a member that left as dead.
   if (how == MemberState::kLeft) job.left[{member.role, member.task}] = member.life;
   Remove(job, member);
 }
@@ -73,6 +75,7 @@ void Members::Leave(MemberId id, MemberState how) {
 void Members::OnDeadline(MemberId id) {
   Joining& join = joining_.at(id);
   join.timer = 0;
+  // The entry stays: the shard's reply can still come, and OnReply then ends that life.
   MemberListener* listener = std::exchange(join.listener, nullptr);
   const JoinArguments& arguments = join.arguments;
   listener->OnJoined(
@@ -173,10 +176,12 @@ void Members::OnUpdate(const v1::JobUpdate& update) {
   if (!CheckJobName("job", update.job()).ok()) return;
   KnownJob& job = JobOf(update.job());
   if (!job.table.Apply(update)) return;
+  // The table has these ends now, or a later life of the task.
   std::erase_if(job.left, [&job](const auto& entry) {
     const Member* member = job.table.Find(entry.first.first, entry.first.second);
     return member == nullptr || member->life > entry.second || !member->live();
   });
+  // Before ShowViews, so that a group without members here gets no view.
   EndReplaced(job);
   ShowViews(job);
   // A copy: a listener can end a member.
@@ -198,6 +203,7 @@ void Members::EndReplaced(KnownJob& job) {
     if (known != nullptr && known->life == life && known->live()) continue;
     if (DefectActive(Defect::kReplacedLifeContinues)) continue;
     const Live ended = std::move(found->second);
+    // Before the listener is called, which can join again.
     live_.erase(found);
     Remove(job, ended.member);
     const std::string whose = absl::StrCat(task.second, " of job ", job.table.job());
@@ -226,14 +232,18 @@ void Members::OnReply(const v1::JoinReply& reply) {
                            static_cast<int>(reply.rank()), reply.life()};
   KnownJob& job = JobOf(member.job);
   const TaskKey task(member.role, member.task);
+  // The client has given up, but the shard has given a life: this node ends it.
   if (join.listener == nullptr) {
     SendEnded(member, MemberState::kDied);
     return ForgetLater(job);
   }
   job.live[task] = reply.request_id();
   live_[reply.request_id()] = {member, join.listener};
+  // The job has a member here again, so it is not forgotten.
   control_.Cancel(std::exchange(job.forget, 0));
   join.listener->OnJoined(reply.request_id(), member);
+  // The shard sends the update before the reply. Then the group had no member here, so observers
+  // have not seen its view.
   const GroupView* view = job.table.view(member.role);
   if (view == nullptr || !HasMembers(job, member.role)) return;
   for (GroupObserver* observer : observers_) observer->OnView(*view);

@@ -52,6 +52,7 @@ void MessageCore::End(const LifeKey& member) {
     deadlines_.erase({entry.second.deadline, entry.first});
     return true;
   });
+  // Nothing is sent about the end: other nodes learn of it from their tables.
   std::erase_if(outgoing_, [&](const auto& entry) { return entry.first.first == member; });
   std::erase_if(incoming_, [&](const auto& entry) { return entry.first.second == member; });
   members_.erase(member);
@@ -73,8 +74,10 @@ void MessageCore::Send(SendId send, const LifeKey& from, const Target& to, Messa
   const StreamKey key = {from, to.key};
   const auto [at, is_new] = outgoing_.try_emplace(key);
   Outgoing& stream = at->second;
+  // A number is never used twice, so that late answers to an earlier stream are recognized.
   if (is_new) stream.stream = ++last_stream_;
   stream.peer = to.peer;
+  // One Send reports the loss of all messages before it. The next one goes on.
   if (std::exchange(stream.lost, false)) {
     effects_.push_back(
         Complete{send, absl::DataLossError(absl::StrCat(
@@ -93,6 +96,7 @@ void MessageCore::Send(SendId send, const LifeKey& from, const Target& to, Messa
   member->second += cost;
   waiting_.emplace(send, Waiting{key, std::move(bytes), deadline});
   if (!deadline.infinite()) deadlines_.insert({deadline, send});
+  // Behind all that wait, so that the messages of a stream stay in order.
   stream.waiting.push_back(send);
   Flush(key, stream);
   RunLocal();
@@ -103,6 +107,7 @@ void MessageCore::Flush(const StreamKey& key, Outgoing& stream) {
     const SendId send = stream.waiting.front();
     const MessageBytes bytes = waiting_.at(send).bytes;
     if (!MayLeave(stream.sent - stream.taken, CostOf(SizeOf(bytes)))) return;
+    // The Send ends when its message leaves. It does not wait for the arrival.
     stream.waiting.pop_front();
     Finish(send, absl::OkStatus());
     Leave(key, stream, bytes);
@@ -142,6 +147,7 @@ void MessageCore::Cancel(SendId send) {
 }
 
 void MessageCore::Post(Transmit transmit) {
+  // Messages between members of one node obey the same rules, without a link.
   if (transmit.peer.key == self_) {
     local_.push_back(std::move(transmit));
   } else {
@@ -150,6 +156,7 @@ void MessageCore::Post(Transmit transmit) {
 }
 
 void MessageCore::RunLocal() {
+  // Dispatch can post more. The outer loop takes it, so the stack does not grow.
   if (std::exchange(running_local_, true)) return;
   while (!local_.empty()) {
     Transmit next = std::move(local_.front());
@@ -202,6 +209,7 @@ absl::Status MessageCore::Message(Parked message) {
       return Accept(message.from, to_newer, std::move(message.bytes));
     }
   }
+  // The sender's node can be ahead of this one: the update with the unknown life is on its way.
   const bool may_come = here || !target.has_value() || target->life < header.to.life ||
                         (target->life == header.to.life && target->live);
   const uint64_t cost = CostOf(SizeOf(message.bytes));
@@ -228,12 +236,14 @@ absl::Status MessageCore::Accept(const NodeKey& from, const MessageHeader& heade
                                  MessageBytes bytes) {
   const auto [at, is_new] = incoming_.try_emplace({header.from, header.to});
   Incoming& stream = at->second;
+  // A sender that begins again after a loss uses another number, and counts from 0.
   if (is_new || stream.stream != header.stream) {
     stream = Incoming();
     stream.stream = header.stream;
   }
   stream.node = from;
   const uint64_t cost = CostOf(SizeOf(bytes));
+  // Links keep the order and lose nothing within a stream, so a gap breaks the protocol.
   if (header.count != stream.count) {
     return absl::InvalidArgumentError(
         absl::StrCat("message ", header.count, " of a stream, not ", stream.count));
@@ -257,6 +267,7 @@ void MessageCore::Taken(const LifeKey& member, const LifeKey& from, uint64_t str
   Incoming& incoming = found->second;
   // Never more than arrived, whatever the client says.
   incoming.taken = std::min(incoming.arrived, incoming.taken + cost);
+  // A smaller step would cost an answer for almost every message.
   if (incoming.taken - incoming.credited < kCreditStep) return;
   incoming.credited = incoming.taken;
   if (DefectActive(Defect::kMessageCreditLost) && incoming.count % 5 == 0) return;
@@ -280,6 +291,7 @@ absl::Status MessageCore::Credit(const MessageHeader& header) {
   // The stream is over at this end.
   if (found == outgoing_.end() || found->second.stream != header.stream) return absl::OkStatus();
   Outgoing& stream = found->second;
+  // The credit is a running sum: it never falls, and never exceeds what was sent.
   if (header.count > stream.sent || header.count < stream.taken) {
     return absl::InvalidArgumentError(
         absl::StrCat("credit for ", header.count, " of ", stream.sent, " bytes"));
@@ -293,6 +305,7 @@ void MessageCore::Refused(const MessageHeader& header) {
   const auto found = outgoing_.find({header.to, header.from});
   if (found == outgoing_.end() || found->second.stream != header.stream) return;
   FailWaiting(found->second, NotLive(header.from, KnownLife{header.from.life, false}));
+  // The refused message leaves a gap in the stream, so the stream is over.
   BeginAgain(found->second);
 }
 
@@ -357,6 +370,7 @@ void MessageCore::Tick(Instant now) {
                                   ") has not taken the messages before this one in time")));
     Flush(key, stream);
   }
+  // All messages are parked for the same time, so the first one is due first.
   while (!parked_.empty() && parked_.front().until <= now) {
     const Parked parked = std::move(parked_.front());
     parked_.pop_front();

@@ -29,6 +29,7 @@ void Messages::Begin(MemberId member, MailboxOwner* owner) {
                        local->life};
   mailboxes_[member] = {key, local->job, owner};
   by_key_[key] = member;
+  // Before core_.Begin, which looks up the senders of parked messages.
   LearnGroups(local->job, *table);
   core_.Begin(key, control_.Now());
   SettleSoon();
@@ -40,6 +41,7 @@ void Messages::End(MemberId member) {
   core_.End(found->second.key);
   by_key_.erase(found->second.key);
   mailboxes_.erase(found);
+  // Effects that are queued already find no callback, so none runs after the end.
   std::erase_if(sending_, [&](const auto& entry) { return entry.second.from == member; });
   ForgetGroups();
   SettleSoon();
@@ -91,6 +93,7 @@ SendId Messages::Send(MemberId from, absl::string_view role, uint32_t rank,
   PHALANX_CHECK(mailbox != mailboxes_.end(), "members that have begun send");
   sending_.emplace(send, Sending{from, std::move(done)});
   const auto target = TargetOf(mailbox->second, role, rank, life);
+  // Errors take the way of answers, so that `done` is never called inside Send.
   if (!target.ok()) {
     effects_.push_back(MessageCore::Complete{send, target.status()});
   } else if (bytes.size() > kMaxMessageBytes) {
@@ -153,7 +156,9 @@ absl::StatusOr<absl::Span<char>> Messages::PlaceFor(const NodeKey& from, absl::s
   if (payload_bytes > kMaxMessageBytes) {
     return absl::InvalidArgumentError(absl::StrCat("a message of ", payload_bytes, " bytes"));
   }
+  // The link has memory for these, and OnMessage copies them.
   if (payload_bytes <= net::NodeLinks::kMaxUnplacedBytes) return absl::Span<char>();
+  // A link receives one payload at a time, so each node needs one place only.
   std::shared_ptr<std::string>& place = places_[from];
   place = std::make_shared<std::string>(payload_bytes, '\0');
   return absl::MakeSpan(place->data(), place->size());
@@ -181,6 +186,8 @@ void Messages::OnLost(const NodeKey& peer, const absl::Status& why) {
 }
 
 void Messages::Carry(MessageCore::Transmit transmit) {
+  // An answer knows the node by its key alone. If the link must be dialed, the table has the
+  // address.
   if (transmit.peer.address.empty()) {
     const Member* const member = FindMember(transmit.header.to.group, transmit.header.to.rank);
     if (member != nullptr && member->node == transmit.peer.key) {
@@ -194,6 +201,7 @@ void Messages::Carry(MessageCore::Transmit transmit) {
   if (sent.ok()) return;
   // The stream has a gap now, so it is over, on both sides.
   links_.Forget(transmit.peer.key);
+  // Posted, because Transmit is still going through the effects of the core.
   control_.Post(guard_.Wrap([this, peer = transmit.peer.key, sent] {
     core_.PeerLost(peer, sent);
     Settle();
@@ -227,6 +235,7 @@ void Messages::Settle() {
   Transmit();
   while (!effects_.empty()) {
     const MessageCore::Effect effect = std::move(effects_.front());
+    // Removed before the callback, which can send a message and so add effects.
     effects_.pop_front();
     if (const auto* const deliver = std::get_if<MessageCore::Deliver>(&effect)) {
       Deliver(*deliver);
@@ -250,6 +259,7 @@ void Messages::Complete(const MessageCore::Complete& complete) {
   const auto sending = sending_.find(complete.send);
   if (sending == sending_.end()) return;
   Done done = std::move(sending->second.done);
+  // Removed before the callback, which can send again or end the member.
   sending_.erase(sending);
   done(complete.status);
 }

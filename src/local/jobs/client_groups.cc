@@ -38,6 +38,7 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
 absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::GroupCall& call,
                                                                 Instant deadline) {
   jobs::GroupCallRequest request{.spec = call.spec, .deadline = deadline};
+  // A small input comes within the message.
   if (call.buffer == 0) {
     auto input = std::make_shared<std::string>(call.input);
     request.input = *input;
@@ -52,6 +53,7 @@ absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::Gro
   }
   const std::shared_ptr<Buffer>& buffer = found->second;
   buffer->in_use = true;
+  // Not copied: the client leaves the buffer alone until the node says that it is free.
   request.input = {buffer->memory.block->bytes().data(), call.input_size};
   // The group drops this when no node needs the input any more.
   request.keep = std::shared_ptr<const void>(buffer.get(), [buffer](const void*) {
@@ -83,6 +85,7 @@ void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done,
   const uint64_t pin = ++next_number_;
   const uint64_t offset =
       block->offset() + static_cast<uint64_t>(done.result.data() - block->bytes().data());
+  // Before the answer, because the client can release the pin as soon as it knows its number.
   results_[pin] = {block, done.memory};
   const local::GroupDone answer{
       request, done.number, static_cast<uint32_t>(done.members), TakeFree(), {}};
@@ -115,6 +118,7 @@ absl::Status ClientGroups::MakeBuffer(const local::GroupBuffer& request, Instant
     return absl::ResourceExhaustedError(absl::StrCat("the client has ", buffers_.size(),
                                                      " buffers for inputs of group calls already"));
   }
+  // Counted before the store answers, so that requests under way cannot exceed the limit.
   ++asked_buffers_;
   memory_->AllocateInput(request.bytes, deadline,
                          [alive = std::weak_ptr(alive_),

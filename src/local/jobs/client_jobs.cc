@@ -21,6 +21,7 @@ ClientJobs::ClientJobs(const LocalJobs& jobs, Session session)
               [this](LocalOutbox::Item item) { session_.send(std::move(item)); }) {}
 
 absl::Status ClientJobs::On(const local::Join& join) {
+  // The number names the member in all later messages, so it must not name two.
   if (members_.Contains(join.request)) return UsedTwice(join.request);
   const absl::Status joining = members_.Join(join, session_.deadline(join.timeout));
   if (!joining.ok()) session_.fail(join.request, joining);
@@ -44,6 +45,7 @@ absl::Status ClientJobs::On(const local::MessageTaken& taken) {
 }
 
 absl::Status ClientJobs::On(const local::GroupCall& call) {
+  // The member can end while the call is on its way, so this is no breach of the protocol.
   const jobs::LocalMember* member = members_.Find(call.member);
   const absl::Status called =
       member == nullptr ? absl::FailedPreconditionError("the member is not in its job any more")

@@ -61,6 +61,7 @@ void ClientMembers::OnJoined(jobs::MemberId id, const absl::StatusOr<jobs::Local
     batch.Add(local::Joined{request, static_cast<uint32_t>(joined.rank), joined.life});
     return true;
   });
+  // After Joined is queued, so that messages which wait for the member follow it.
   messages_.Begin(request, id);
 }
 
@@ -72,6 +73,7 @@ void ClientMembers::OnChanged(jobs::MemberId id) {
 
 void ClientMembers::OnEnded(jobs::MemberId id, const absl::Status& why) {
   const uint64_t request = requests_.at(id);
+  // First, so that no message for the member follows its end.
   Erase(request);
   send_([request, why](LocalOutbox::Batch& batch) {
     batch.Add(local::MemberEnded{request, why.code(), why.message()});
@@ -89,12 +91,14 @@ void ClientMembers::QueueUpdate(uint64_t request) {
 
 void ClientMembers::EncodeUpdate(uint64_t request, LocalOutbox::Batch& batch) {
   const auto found = by_request_.find(request);
+  // The member has ended since the update was queued.
   if (found == by_request_.end()) return;
   found->second.queued = false;
   const jobs::MemberTable* table = members_.TableOf(found->second.id);
   if (table == nullptr) return;
   std::vector<const jobs::Member*> changed = table->ChangedAfter(found->second.told);
   found->second.told = table->last_change();
+  // A frame has members of one role. Within a role the oldest change stays first.
   std::stable_sort(changed.begin(), changed.end(),
                    [](const auto* a, const auto* b) { return a->role < b->role; });
   for (size_t at = 0; at < changed.size();) {

@@ -28,6 +28,7 @@ void ClientMessages::End(jobs::MemberId id) {
   for (const auto& [request, sending] : sends_) {
     if (sending.from == id) ended.push_back(request);
   }
+  // Messages::End drops the callbacks of the Sends, so the client is answered here.
   for (const uint64_t request : ended) {
     sends_.erase(request);
     Fail(request, absl::AbortedError("the member has ended before its message had left"));
@@ -56,6 +57,7 @@ void ClientMessages::Send(const local::SendMessage& message, Instant deadline) {
                          return true;
                        });
                      });
+  // No callback runs inside Messages::Send, so the entry is there before the Send can end.
   sends_[request] = {member->second, send};
 }
 

@@ -59,12 +59,15 @@ absl::Status Link::Send(const Address& address, LinkService service, absl::strin
   if (connected()) {
     FlushSoon();
   } else if (session_.phase() == Phase::kIdle && dial_timer_ == 0) {
+    // In the other phases a connection is on its way, or a pause before one, and takes the message
+    // along.
     Dial();
   }
   return absl::OkStatus();
 }
 
 void Link::GiveUp(const absl::Status& why, bool tell) {
+  // Read before lost_ is set, on which connected() depends. An END cannot follow a part of a frame.
   const bool told = tell && connected() && writer_.between_frames();
   if (std::exchange(lost_, true)) return;
   if (told) {
@@ -108,6 +111,7 @@ void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
   handshake_.reset();
   if (!peer.ok()) return Retry();
   if (peer->peer != peer_) {
+    // A later incarnation: the process with which this link began does not come back.
     if (peer->peer.node == peer_.node && peer_ < peer->peer) {
       return GiveUp(absl::UnavailableError(
                         absl::StrCat(PeerName(), " has restarted as ", peer->peer.ToString())),
@@ -116,8 +120,10 @@ void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
     // The address belongs to another node.
     return Retry();
   }
+  // The peer goes on behind the bytes that have arrived here.
   const LinkPayload request = session_.Ask(inbox_.received());
   UseStream(std::move(peer->stream), LinkRequest(request));
+  // The time for the dial includes the peer's WELCOME.
   SetTimer(&Link::dial_timer_, dial_deadline_, &Link::Retry);
   Flush();
 }
@@ -135,6 +141,7 @@ void Link::UseStream(std::unique_ptr<ByteStream> stream, std::string first) {
   stream_ = std::move(stream);
   ++connection_;
   writer_.Begin(std::move(first), inbox_.received());
+  // The acceptor's messages can follow its WELCOME at once. The dialer waits for that WELCOME.
   if (connected()) writer_.OpenForMessages();
   last_heard_ = shared_.executor.Now();
   inbox_.NewConnection(/*welcome_first=*/session_.phase() == Phase::kAsked);
@@ -165,7 +172,10 @@ LinkSession::Answer Link::Accept(std::unique_ptr<ByteStream>& stream, const Link
     (void)stream->Write({&piece, 1});
     return answer;
   }
+  // The request replaces this side's connection, or its dial (LinkSession).
   CloseStream();
+  // The peer chooses the byte at which this side goes on. If it was never written, or is not kept
+  // any more, bytes are lost, and the link cannot go on.
   const absl::Status resumed = outbox_.Resume(request.received);
   if (!resumed.ok()) {
     GiveUp(resumed, /*tell=*/false);
@@ -205,6 +215,7 @@ void Link::Read() {
                             {shared_.staging.data(), shared_.staging.size()}};
     const absl::StatusOr<size_t> size =
         stream_->Read(absl::MakeConstSpan(places).subspan(place.empty() ? 1 : 0));
+    // A connection that ends before its WELCOME is a failed dial.
     if (!size.ok()) return connected() ? Broke() : Retry();
     if (*size == 0) break;
     const absl::Status taken = TakeBytes(place, *size);
@@ -274,6 +285,7 @@ void Link::Flush() {
     total += *size;
     writer_.Wrote(*size);
     if (*size == 0 || total >= kMaxBytesPerTurn) {
+      // The rest waits until the stream has room, and in any case for another turn.
       writable_armed_ = true;
       stream_->OnWritable([this] {
         writable_armed_ = false;
@@ -286,6 +298,7 @@ void Link::Flush() {
 }
 
 void Link::Watch() {
+  // Silence of the peer is a fault only while this side waits for an acknowledgement.
   if (outbox_.empty() || watch_timer_ != 0 || !connected()) return;
   SetTimer(&Link::watch_timer_, last_heard_ + shared_.options.silence_timeout, &Link::OnWatch);
 }
@@ -293,6 +306,7 @@ void Link::Watch() {
 void Link::OnWatch() {
   if (outbox_.empty()) return;
   const Instant now = shared_.executor.Now();
+  // The peer was heard after the timer was set.
   if (now - last_heard_ < shared_.options.silence_timeout) return Watch();
   Broke();
 }
@@ -322,6 +336,7 @@ absl::StatusOr<absl::Span<char>> Link::PlaceFor(LinkService service, absl::strin
                                                 size_t payload_bytes) {
   PHALANX_ASSIGN_OR_RETURN(LinkReceiver* const receiver, ReceiverOf(service));
   auto place = receiver->PlaceFor(peer_, header, payload_bytes);
+  // The receiver can give the link up. Then its place is not used.
   if (lost_) return absl::CancelledError("given up");
   return place;
 }
@@ -354,6 +369,7 @@ absl::Status Link::Welcome(const WelcomeBody& welcome, uint64_t received) {
   }
   CancelTimer(&Link::dial_timer_);
   ++shared_.counters.connects;
+  // Before any message is written, since messages go on at the byte that the peer expects.
   PHALANX_RETURN_IF_ERROR(outbox_.Resume(received));
   writer_.OpenForMessages();
   Flush();

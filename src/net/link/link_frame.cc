@@ -38,6 +38,7 @@ absl::Status CheckHeader(const LinkHeader& header) {
     }
     return absl::OkStatus();
   }
+  // The inbox reads payloads of messages only: it would take the bytes of this one for frames.
   if (header.service != 0 || header.payload_bytes != 0) return Malformed("no message");
   if (header.type == LinkFrameType::kAck && header.body_bytes != 0) return Malformed("a long ACK");
   return absl::OkStatus();

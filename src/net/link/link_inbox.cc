@@ -13,6 +13,7 @@
 namespace phalanx::net {
 
 void LinkInbox::NewConnection(bool welcome_first) {
+  // The peer sends an incomplete header again. A payload goes on where it has stopped.
   head_.clear();
   welcome_first_ = welcome_first;
 }
@@ -27,6 +28,7 @@ uint64_t LinkInbox::received() const {
 }
 
 absl::Span<char> LinkInbox::PayloadPlace() {
+  // The WELCOME of a new connection comes before the rest of a payload, and must not land in it.
   if (!in_payload_ || welcome_first_) return {};
   return place_.subspan(filled_);
 }
@@ -50,12 +52,14 @@ absl::Status LinkInbox::Feed(absl::Span<char> bytes) {
 
 absl::StatusOr<size_t> LinkInbox::FeedPayload(absl::Span<char> bytes) {
   if (place_.empty()) {
+    // A payload that is complete in the staging block is handed over without a copy.
     if (bytes.size() >= message_.payload_bytes) {
       const absl::Span<char> payload = bytes.subspan(0, message_.payload_bytes);
       received_ += payload.size();
       PHALANX_RETURN_IF_ERROR(EndMessage(payload));
       return payload.size();
     }
+    // The next read uses the staging block again, so this part has to be copied.
     unplaced_.resize(message_.payload_bytes);
     place_ = absl::MakeSpan(unplaced_.data(), unplaced_.size());
   }
@@ -105,6 +109,7 @@ absl::Status LinkInbox::Frame(absl::string_view body) {
     PHALANX_ASSIGN_OR_RETURN(const WelcomeBody welcome, DecodeWelcome(body));
     return sink_.Welcome(welcome, header_.received);
   }
+  // Before the contents, so that the receiver of a message finds room in the outbox.
   PHALANX_RETURN_IF_ERROR(sink_.Acknowledged(header_.received));
   if (header_.type == LinkFrameType::kMessage) return BeginMessage(body);
   if (header_.type == LinkFrameType::kAck) return absl::OkStatus();
@@ -115,6 +120,7 @@ absl::Status LinkInbox::Frame(absl::string_view body) {
 
 absl::Status LinkInbox::BeginMessage(absl::string_view body) {
   message_ = header_;
+  // Counted only when the whole header is here: one that arrives in part comes again.
   received_ += kLinkHeaderBytes + body.size();
   message_header_.assign(body.data(), body.size());
   in_payload_ = true;

@@ -19,6 +19,7 @@ void LinkOutbox::Add(LinkService service, absl::string_view header, absl::string
   Message& message = messages_.emplace_back();
   message.service = service;
   message.head.reserve(kLinkHeaderBytes + header.size());
+  // The header is encoded when it is written, with the newest count of received bytes.
   message.head.resize(kLinkHeaderBytes);
   message.head.append(header.data(), header.size());
   message.payload = payload;
@@ -45,6 +46,7 @@ void LinkOutbox::Release(uint64_t received) {
   while (!messages_.empty() && messages_.front().end() <= received) {
     begin_ = messages_.front().end();
     messages_.pop_front();
+    // next_ is an index from the front, and a released message was written.
     --next_;
   }
 }
@@ -60,6 +62,7 @@ absl::Status LinkOutbox::Resume(uint64_t received) {
   if (received > begin_ && received - begin_ < messages_.front().head.size()) {
     return absl::InvalidArgumentError("the peer asks for the middle of a header");
   }
+  // After Release the first message is the one in which the peer has stopped.
   next_ = 0;
   position_ = received;
   return absl::OkStatus();

@@ -47,6 +47,7 @@ LinkSession::Outcome LinkSession::Welcomed(const WelcomeBody& welcome) {
   // The peer compares what we know; it would have answered kForgotten.
   if (peer_session_ != 0 && welcome.session != peer_session_) return Outcome::kLost;
   peer_session_ = welcome.session;
+  // The peer's attempts up to this one are over, also one whose request is still on its way.
   peer_attempts_ = std::max(peer_attempts_, welcome.attempts);
   phase_ = Phase::kConnected;
   return Outcome::kConnected;
@@ -54,11 +55,15 @@ LinkSession::Outcome LinkSession::Welcomed(const WelcomeBody& welcome) {
 
 LinkSession::Answer LinkSession::Requested(const LinkPayload& request) {
   const bool compared = !DefectActive(Defect::kLinkSessionNotCompared);
+  // The peer means a link that this side has given up and made anew.
   if (compared && request.known_session != 0 && request.known_session != session_) {
     return Answer::kForgotten;
   }
+  // The peer has abandoned this attempt, and its request comes late.
   if (request.attempt <= peer_attempts_) return Answer::kBusy;
+  // A new session of the peer: it has given up the one that this side knows.
   if (compared && peer_session_ != 0 && request.session != peer_session_) return Answer::kRenew;
+  // Both sides have asked. This side's request wins, and the peer abandons its own.
   if (phase_ == Phase::kAsked && self_ < peer_) return Answer::kBusy;
   peer_session_ = request.session;
   peer_attempts_ = request.attempt;

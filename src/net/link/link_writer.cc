@@ -10,6 +10,7 @@ namespace phalanx::net {
 void LinkWriter::Begin(std::string first, uint64_t received) {
   Reset();
   control_ = std::move(first);
+  // LINK or WELCOME begins the connection, also in front of the rest of a frame.
   control_first_ = true;
   told_ = received;
 }
@@ -23,12 +24,14 @@ void LinkWriter::Reset() {
 
 absl::Span<const iovec> LinkWriter::Gather(uint64_t received) {
   pieces_.clear();
+  // If there are messages to write, their headers carry the count.
   if (ack_due_ && control_.empty() && outbox_.all_written()) {
     told_ = received;
     ack_due_ = false;
     control_ = LinkFrame(LinkFrameType::kAck, told_, "");
   }
   if (!control_.empty() && (control_first_ || outbox_.between_frames())) {
+    // A part of it can be written now, and then the rest must follow before anything else.
     control_first_ = true;
     pieces_.push_back({control_.data(), control_.size()});
   }

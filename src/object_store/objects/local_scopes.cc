@@ -10,6 +10,7 @@ namespace phalanx::object_store {
 void LocalScopes::End(const Scope& scope, Instant now) {
   const auto [at, added] = ended_.try_emplace(scope.name);
   Ending& ending = at->second;
+  // A scope that ends again is the youngest, and is kept the longest.
   if (!added) by_age_.erase({ending.at, scope.name});
   ending.number = std::max(ending.number, scope.number);
   ending.at = now;
@@ -24,6 +25,7 @@ bool LocalScopes::HasEnded(const Scope& scope) const {
 }
 
 std::vector<Scope> LocalScopes::Ended(Instant now) {
+  // Old records go when they would be registered, so the store needs no timer for them.
   while (!by_age_.empty() && by_age_.begin()->first + kEndedScopeAge <= now) {
     Forget(by_age_.begin()->second);
   }

@@ -32,6 +32,7 @@ GroupService::GroupService(const NodeKey& self, Executor& control, net::NodeLink
 
 GroupService::~GroupService() {
   links_.SetReceiver(net::LinkService::kGroups, nullptr);
+  // Callbacks of memory and posted tasks check `alive_`. Timers do not, so they are cancelled.
   for (const auto& [name, group] : groups_) control_.Cancel(group->timer);
 }
 
@@ -48,6 +49,7 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   }
   Group& group = *found->second;
   request.id = next_call_++;
+  // Before the call, because its Done can be among the effects that run below.
   group.calls[request.id] = std::move(done);
   const GroupCallId id = request.id;
   const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());
@@ -78,6 +80,7 @@ void GroupService::OnView(const GroupView& view) {
   const auto its = [number](const EarlyMessages::Message& message) {
     return message.header.group == number;
   };
+  // Other nodes heard of the group before this one, and have sent messages already.
   for (const EarlyMessages::Message& message : unknown_.Take(its)) {
     group->core.OnMessage(message.from, message.header, message.payload, control_.Now());
   }
@@ -102,6 +105,7 @@ absl::StatusOr<absl::Span<char>> GroupService::PlaceFor(const NodeKey& from,
         absl::StrCat("a message of a group has ", payload_bytes, " bytes"));
   }
   Group* group = Find(decoded.group);
+  // The link keeps the payload, which is small enough, and OnMessage keeps the message.
   if (group == nullptr) return absl::Span<char>();
   return group->core.PlaceFor(from, decoded, payload_bytes);
 }
@@ -109,6 +113,7 @@ absl::StatusOr<absl::Span<char>> GroupService::PlaceFor(const NodeKey& from,
 void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
                              absl::Span<char> payload) {
   const absl::StatusOr<GroupHeader> decoded = DecodeHeader(header);
+  // PlaceFor is not called for an empty payload, so a bad header can come as far as this.
   if (!decoded.ok()) return links_.Forget(from);
   const absl::string_view bytes(payload.data(), payload.size());
   Group* group = Find(decoded->group);
@@ -133,6 +138,7 @@ void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
   unknown_.Take([&](const EarlyMessages::Message& message) { return message.from == peer; });
   for (const auto& [name, group] : groups_) {
     group->core.OnLost(peer, why);
+    // In a later turn: a caller that is answered can leave its group and change groups_.
     ContinueLater(*group);
   }
 }
@@ -181,6 +187,7 @@ void GroupService::SendTo(Group& group, GroupSend& send) {
 void GroupService::EndCall(Group& group, const GroupDone& done) {
   const auto found = group.calls.find(done.id);
   if (found == group.calls.end()) return;
+  // Removed before the callback, which can make the next call.
   CallDone call = std::move(found->second);
   group.calls.erase(found);
   ++stats_.calls_ended;
@@ -195,6 +202,7 @@ void GroupService::AllocateFor(Group& group, const GroupAllocate& allocate) {
        ticket = allocate.ticket](absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
         const std::shared_ptr<GroupService*> service = alive.lock();
         Group* found = service == nullptr ? nullptr : (*service)->Find(number);
+        // The group was left meanwhile. The memory goes back with its last reference.
         if (found == nullptr) return;
         found->core.OnMemory(ticket, std::move(memory));
         (*service)->RunEffects(*found);
@@ -202,6 +210,7 @@ void GroupService::AllocateFor(Group& group, const GroupAllocate& allocate) {
 }
 
 void GroupService::ContinueLater(Group& group) {
+  // One task at a time, however often the core asks for a later turn.
   if (std::exchange(group.continues, true)) return;
   Later([this, number = group.number] {
     Group* found = Find(number);
@@ -230,6 +239,7 @@ void GroupService::Release(uint64_t group, const NodeKey& node, uint64_t bytes) 
 
 void GroupService::ArmTimer(Group& group) {
   const Instant at = group.core.NextTick();
+  // A timer that fires too early is harmless: the Tick finds nothing to do, and sets the next one.
   if (at >= group.timer_at) return;
   control_.Cancel(group.timer);
   group.timer_at = at;

@@ -34,6 +34,7 @@ void StoreGroupMemory::AllocateInput(uint64_t bytes, Instant deadline, BlockDone
 }
 
 std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const GroupDone& done) {
+  // A result in an input needs no block, and results in memory of the pool have none.
   if (done.in_input || done.memory == nullptr || done.result.size() <= kPooledResultBytes) {
     return nullptr;
   }
@@ -43,8 +44,11 @@ std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const Group
 void StoreGroupMemory::AllocateBoth(
     uint64_t first, uint64_t second, Instant deadline,
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<GroupBlocks>>)> done) {
+  // At the first need: a node without large calls has no such client.
   if (client_ == 0) client_ = store_.OpenClient();
   static const ObjectId purpose = ObjectId::FromName("phalanx", "memory of groups");
+  // One reservation for both blocks, so that no two calls wait for each other with half of their
+  // memory.
   store_.ReserveScratch(
       client_, purpose, first + second, deadline,
       [this, first, second,
