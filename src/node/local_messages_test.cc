@@ -1,6 +1,7 @@
 // Messages between members on real nodes with real sockets, over the links between the nodes.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,9 +27,13 @@ class LocalMessagesTest : public ::testing::Test {
     options.nodes = kNodes;
     cluster_ = LocalCluster::Start(std::move(options)).value();
     for (int node = 0; node < kNodes; ++node) {
-      clients_.push_back(Client::Connect({.address = cluster_->client_address(node)}).value());
+      ClientOptions client;
+      client.address = cluster_->client_address(node);
+      clients_.push_back(Client::Connect(client).value());
+      JoinOptions join;
+      join.world = kNodes;
       members_.push_back(
-          clients_.back()->Join("train", absl::StrCat("worker", node), {.world = kNodes}).value());
+          clients_.back()->Join("train", absl::StrCat("worker", node), std::move(join)).value());
     }
     for (const Membership& member : members_) {
       EXPECT_THAT(member.WaitForWorld(kDeadline), IsOk());

@@ -279,6 +279,7 @@ class LocalNode {
   MemfdMemory& memory() { return memory_; }
   collectives::Reducer& reducer() { return *reducer_; }
   jobs::Members& members() { return *members_; }
+  jobs::Messages& messages() { return *messages_; }
   JobShard& jobs() { return jobs_; }
   // The messages to the shard so far, in order.
   std::vector<v1::NodeMessage> sent() {
@@ -308,7 +309,10 @@ class LocalNode {
           loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
         }
         for (v1::ShardMessage& answer : jobs_.Answer(message, loop_.Now())) {
-          loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
+          loop_.Post([this, answer = std::move(answer)] {
+            // An answer can arrive after the node was taken down.
+            if (members_ != nullptr) channel_.OnMessage(0, answer);
+          });
         }
         reduce_.Receive(std::move(message));
       },
