@@ -62,6 +62,15 @@ std::vector<Request> EveryRequest() {
       LeaveJob{14, true},
       SendMessage{15, 14, "server", 2, true, 1, absl::Seconds(8), "some bytes"},
       MessageTaken{14, "server", 2, 1, 9, 10},
+      GroupCall{
+          15,
+          14,
+          {jobs::CallKind::kReduce, ReduceOp::kMax, DType::kI64, jobs::OnLoss::kExclude, 16, 3},
+          absl::Seconds(8),
+          9,
+          16,
+          "input"},
+      GroupBuffer{16, 1 << 20, absl::Seconds(9)},
   };
 }
 
@@ -113,6 +122,7 @@ std::vector<Answer> EveryAnswer() {
                     {3, 0, MemberState::kLeft, "worker3", "box7", "node7"}}},
       MemberEnded{8, absl::StatusCode::kAborted, "a newer life"},
       MessageArrived{8, "server", 2, 1, 9, "some bytes"},
+      GroupDone{9, 57, 8, {3, 4}, "result"},
   };
 }
 

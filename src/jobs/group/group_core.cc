@@ -25,7 +25,6 @@ void GroupCore::RemoveMember(int rank, uint64_t life) {
   const auto found = members_.find(rank);
   if (found == members_.end() || found->second.life != life) return;
   members_.erase(found);
-  // The inputs of the member stay: other nodes can still need them. Only its answers are void.
   for (auto& [number, call] : calls_) {
     const auto part = call.parts.find(rank);
     if (part != call.parts.end() && part->second.life == life) part->second.answered = true;
@@ -47,7 +46,6 @@ absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, 
   }
   ++member.unanswered;
   agreement_.next_tick = std::min({agreement_.next_tick, request.deadline, now + kAskAfter});
-  // Before the nodes have agreed, the call has no number. It waits for Resume.
   if (member.last.has_value()) {
     Enter(rank, member, std::move(request));
   } else {
@@ -62,8 +60,6 @@ absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, 
 void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
   const uint64_t number = ++*member.last;
   NodeCall& call = calls_[number];
-  // Tick has answered this request already. The call keeps its number, since the calls of all
-  // members are numbered alike.
   const bool given_up = request.id == 0;
   Part& part = call.parts[rank];
   part = {std::move(request), member.life, given_up};
@@ -82,13 +78,11 @@ void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
           absl::StrCat("the input has ", part.request.input.size(), " bytes, not ", bytes));
     }
   }
-  // The call fails on all nodes, so that the members stay at the same number.
   if (!checked.ok()) {
     return FailCall(number,
                     absl::Status(checked.code(), absl::StrCat(Title(number), ": rank ", rank, ": ",
                                                               checked.message())));
   }
-  // The other members must not wait for a caller that has given the call up.
   if (given_up) {
     return FailCall(number, absl::DeadlineExceededError(absl::StrCat(
                                 Title(number), ": rank ", rank, " waited until its deadline")));
@@ -119,7 +113,6 @@ std::string GroupCore::Title(uint64_t number) const {
 
 void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
                        const absl::Status& error) {
-  // An error and a result can both reach a call. The member gets the first of them.
   if (part.answered) return;
   part.answered = true;
   const auto member = members_.find(rank);
@@ -128,7 +121,6 @@ void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
   if (!error.ok() || call.end == CallEnd::kError) {
     done.status = error.ok() ? call.error : error;
   } else if (!(part.request.spec == call.spec)) {
-    // The call ended before this member made it, and the others made a different one.
     done.status = absl::InvalidArgumentError(
         absl::StrCat(Title(number), " differs: rank ", rank, " calls ",
                      part.request.spec.ToString(), ", others called ", call.spec.ToString()));
@@ -136,7 +128,12 @@ void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
     auto result = call.results.find(rank);
     // Adopted, or from before this member's life: any member's result is its result.
     if (result == call.results.end() && SameForAll(call.spec.kind)) result = call.results.begin();
-    if (result != call.results.end()) done.result = result->second;
+    if (result != call.results.end()) {
+      done.result = result->second;
+    } else if (ResultBytes(call.spec, list_.shape.world, rank) > 0) {
+      done.status = absl::AbortedError(
+          absl::StrCat(Title(number), ": an earlier life of rank ", rank, " had the result"));
+    }
     done.in_input = call.input != nullptr;
     done.memory = call.memory;
     done.input = call.input;
@@ -148,20 +145,17 @@ void GroupCore::AnswerAll(uint64_t number, NodeCall& call, const absl::Status& e
   for (auto& [rank, part] : call.parts) Answer(number, call, rank, part, error);
 }
 
-// The call fails here, and the other nodes hear of it. They may have ended it before: then their
-// members have the result.
+// The call fails here unless it has ended, and the other nodes hear of it. They may have ended it:
+// their members have the result.
 void GroupCore::FailCall(uint64_t number, const absl::Status& why) {
-  // A call that has ended here keeps its end, and of several errors the first one counts.
-  if (number < cursor_ || errors_.contains(number)) return;
+  if (errors_.contains(number)) return;
   TakeError(number, why);
-  // In the other states TellErrors sends the errors as soon as the nodes have agreed.
   if (state_ == State::kRunning && !DefectActive(Defect::kGroupErrorNotTold)) {
     SendToOthers(GroupMessage::kError, number, EncodeError(why));
   }
 }
 
 void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
-  // The upper bound keeps a faulty peer from filling the map.
   if (number < cursor_ || number > cursor_ + kMaxOutstandingCalls) return;
   if (!errors_.emplace(number, why).second) return;
   const auto call = calls_.find(number);
@@ -171,7 +165,6 @@ void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
 // Room for a Send that the link had too much for.
 void GroupCore::OnReleased(const NodeKey& node, uint64_t bytes) {
   Link& link = links_[node];
-  // OnLost forgets the count of a link, and the payloads of that link are released afterwards.
   link.unreleased -= std::min(link.unreleased, bytes);
   Advance();
 }
@@ -182,7 +175,6 @@ void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   links_.erase(node);
   early_.Take([&](const EarlyMessages::Message& message) { return message.from == node; });
   const int peer = list_.IndexOf(node);
-  // In the other states no bytes of a call are under way.
   if (peer < 0 || state_ != State::kRunning) return;
   std::vector<uint64_t> numbers;
   for (const auto& [number, call] : calls_) {
@@ -212,7 +204,6 @@ void GroupCore::Tick(Instant now) {
   }
   for (auto& [rank, member] : members_) {
     for (GroupCallRequest& request : member.waiting) {
-      // The request stays in the queue with id 0: its call still takes a number.
       if (request.id == 0 || request.deadline > now) continue;
       effects_.emplace_back(GroupDone{.id = std::exchange(request.id, 0),
                                       .status = absl::DeadlineExceededError(absl::StrCat(
@@ -222,7 +213,6 @@ void GroupCore::Tick(Instant now) {
     }
   }
   Advance();
-  // The cursor has not moved since the last Tick, so the call takes long.
   if (agreement_.ticked_at == cursor_) Ask();
   agreement_.ticked_at = cursor_;
   AskAgainAt(now);
@@ -231,7 +221,6 @@ void GroupCore::Tick(Instant now) {
 // Says what the call waits for, as far as this node knows: the coordinator knows more, and is asked
 // before the deadline.
 std::string GroupCore::Waiting(uint64_t number) const {
-  // From the reason that explains most to the one that explains least: the error names one only.
   if (!list_.absent.empty()) return absl::StrCat("waiting for ", list_.Name(list_.absent));
   if (state_ != State::kRunning) {
     return "the nodes have not agreed yet after a change of the members";
@@ -244,7 +233,6 @@ std::string GroupCore::Waiting(uint64_t number) const {
   }
   const MissingRanks here = MissingHere(number);
   if (here.count > 0) return absl::StrCat("waiting for ", list_.Name(here));
-  // A node takes its calls one after the other, so a later call waits for the one at the cursor.
   if (number > cursor_) return absl::StrCat("call ", cursor_, " is still under way");
   const int peer =
       current_.has_value() && current_->run != nullptr ? current_->run->WaitsFor() : -1;

@@ -159,6 +159,12 @@ class GroupCore {
                                             size_t bytes);
   void OnMessage(const NodeKey& from, const GroupHeader& header, absl::string_view payload,
                  Instant now);
+  // The memory of the last place for that node until OnMessage. An owner that drops the core in
+  // between keeps it.
+  std::shared_ptr<const GroupMemory> LandingFrom(const NodeKey& from) const {
+    const auto link = links_.find(from);
+    return link == links_.end() ? nullptr : link->second.landing;
+  }
   // The link does not need `bytes` bytes of payloads to that node any more.
   void OnReleased(const NodeKey& node, uint64_t bytes);
   // The link to a node was given up: what was under way to it or from it is lost.
@@ -275,7 +281,6 @@ class GroupCore {
 
   // ---- lists of members (group_core_lists.cc)
   void EndMembers();
-  void FailMember(int rank, uint64_t life);
   bool HasWaiting() const;
   void Demand();
   void Report();
@@ -306,8 +311,8 @@ class GroupCore {
   State state_ = State::kForming;
   GroupList list_;
   std::map<int, LocalMember> members_;  // by rank
-  // No member of this node has taken part in a call yet.
-  bool fresh_ = true;
+  // The first call in which this node takes part; 0: none yet.
+  uint64_t first_ = 0;
 
   // By number: calls that are not settled, or that a member of this node has still to make.
   std::map<uint64_t, NodeCall> calls_;

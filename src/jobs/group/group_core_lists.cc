@@ -14,7 +14,6 @@ namespace phalanx::jobs {
 void GroupCore::OnView(const GroupView& view, Instant now) {
   if (view.epoch < list_.epoch) return;
   GroupList list = MakeGroupList(view, self_);
-  // The same members in the same lives on the same nodes: what is under way goes on.
   if (list.digest == list_.digest && list_.shape.world > 0) {
     const bool formed = list_.absent.empty();
     list_ = std::move(list);
@@ -23,20 +22,15 @@ void GroupCore::OnView(const GroupView& view, Instant now) {
     list_ = std::move(list);
   }
   EndMembers();
-  // Bytes of two lists must not mix. The run ends here, and the call begins again with its inputs
-  // (invariant 1).
   current_.reset();
   plans_.Clear();
   orders_.clear();
-  // Reports and missing ranks are of the old list. Only the time of the next Tick goes on.
   const Instant next_tick = agreement_.next_tick;
   agreement_ = Agreement();
   agreement_.next_tick = next_tick;
   agreement_.reports.resize(list_.nodes.size());
-  // A kReady speaks of the memory of a run that has just ended.
   for (auto& [node, link] : links_) link.ready = 0;
   state_ = list_.absent.empty() && list_.self >= 0 ? State::kIdle : State::kForming;
-  // Messages of older lists are never used. Those of newer lists wait for their view.
   early_.Take([&](const EarlyMessages::Message& message) {
     return message.header.list != list_.digest && message.header.epoch <= list_.epoch;
   });
@@ -51,19 +45,28 @@ void GroupCore::EndMembers() {
   for (auto at = members_.begin(); at != members_.end();) {
     const auto& [rank, member] = *at;
     const auto index = static_cast<size_t>(rank);
-    // A client can join before the view with its life comes, so a list without this life says
-    // nothing.
     const bool known =
         index < list_.lives.size() && list_.lives[index] >= member.life &&
         !std::binary_search(list_.absent.begin(), list_.absent.end(), static_cast<uint32_t>(rank));
     const bool live = known && list_.lives[index] == member.life &&
                       list_.shape.NodeOf(rank) == list_.self && list_.self >= 0;
     const bool over = known && !live;
-    if (over) FailMember(rank, member.life);
+    const absl::Status why = absl::AbortedError(absl::StrCat(
+        "rank ", rank, " of ", name_, ", life ", member.life, ", has ended for the group"));
+    for (const GroupCallRequest& request : member.waiting) {
+      if (!over || request.id == 0) continue;
+      effects_.emplace_back(GroupDone{.id = request.id, .status = why});
+    }
+    for (auto& [number, call] : calls_) {
+      const auto part = call.parts.find(rank);
+      if (!over || part == call.parts.end() || part->second.life != member.life) continue;
+      if (std::exchange(part->second.answered, true)) continue;
+      effects_.emplace_back(GroupDone{.id = part->second.request.id, .status = why});
+    }
     at = over ? members_.erase(at) : std::next(at);
   }
   if (list_.self >= 0) return;
-  fresh_ = true;
+  first_ = 0;
   calls_.clear();
   errors_.clear();
   cursor_ = 1;
@@ -71,24 +74,8 @@ void GroupCore::EndMembers() {
   settled_ = 0;
 }
 
-void GroupCore::FailMember(int rank, uint64_t life) {
-  const absl::Status why = absl::AbortedError(
-      absl::StrCat("rank ", rank, " of ", name_, ", life ", life, ", has ended for the group"));
-  for (const GroupCallRequest& request : members_[rank].waiting) {
-    if (request.id != 0) effects_.emplace_back(GroupDone{.id = request.id, .status = why});
-  }
-  for (auto& [number, call] : calls_) {
-    const auto part = call.parts.find(rank);
-    if (part == call.parts.end() || part->second.life != life || part->second.answered) continue;
-    // Answer is not used here: it counts for the member, which EndMembers erases next.
-    part->second.answered = true;
-    effects_.emplace_back(GroupDone{.id = part->second.request.id, .status = why});
-  }
-}
-
 bool GroupCore::HasWaiting() const {
   for (const auto& [rank, member] : members_) {
-    // A member that takes no part yet needs the number of its first call.
     if (member.unanswered > 0 || !member.last.has_value()) return true;
   }
   return false;
@@ -102,15 +89,13 @@ void GroupCore::Demand() {
 
 void GroupCore::Report() {
   NodeReport report = MakeReport();
-  // Node 0 has the least live rank, so it is the coordinator.
   if (list_.self == 0) return TakeReport(0, std::move(report));
   Send(0, GroupMessage::kReport, 0, EncodeReport(report));
 }
 
 bool GroupCore::IsFresh() const {
-  if (!fresh_) return false;
+  if (first_ != 0) return false;
   for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
-    // A first life takes part from call 1 on, so its node counts all calls.
     if (list_.lives[static_cast<size_t>(rank)] == 0) return false;
   }
   return true;
@@ -122,9 +107,8 @@ NodeReport GroupCore::MakeReport() const {
   report.fresh = IsFresh();
   if (report.fresh) return report;
   report.ended = ended_;
+  report.first = first_;
   for (const auto& [number, call] : calls_) {
-    // Settled calls have ended on all nodes. A failed call is reported by its absence
-    // (group_recovery.cc).
     if (number <= settled_ || number > ended_ || call.end == CallEnd::kError) continue;
     if (report.calls.size() < kMaxKeptCalls)
       report.calls.push_back({number, call.end, static_cast<uint32_t>(call.members), call.spec});
@@ -138,8 +122,6 @@ void GroupCore::TakeReport(int node, NodeReport report) {
   const bool first = std::none_of(reports.begin(), reports.end(),
                                   [](const auto& each) { return each.has_value(); });
   reports[static_cast<size_t>(node)] = std::move(report);
-  // The first report begins the agreement. The coordinator asks the other nodes, which may have no
-  // call to make, and reports itself.
   if (first) {
     for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
       if (peer != node && peer != list_.self) Send(peer, GroupMessage::kReportRequest, 0);
@@ -147,14 +129,11 @@ void GroupCore::TakeReport(int node, NodeReport report) {
     if (node != list_.self) return Demand();
   }
   std::vector<NodeReport> all;
-  // The coordinator waits for all reports: a decision without one could contradict what has ended
-  // on that node.
   for (const std::optional<NodeReport>& each : reports) {
     if (!each.has_value()) return;
     all.push_back(*each);
   }
   const ResumeOrder order = DecideResume(all);
-  // Before Resume, so that no message of a call from this node precedes the order.
   SendToOthers(GroupMessage::kResume, 0, EncodeOrder(order));
   Resume(order);
 }
@@ -162,16 +141,13 @@ void GroupCore::TakeReport(int node, NodeReport report) {
 // The nodes agree. The cursor goes back to the first call that has not ended everywhere.
 void GroupCore::Resume(const ResumeOrder& order) {
   state_ = State::kRunning;
-  // A fresh node has no calls, and begins behind `base`. Any other node goes back to the first call
-  // that has not ended on all nodes, and helps to take it again.
   if (IsFresh()) {
     ended_ = order.base;
     cursor_ = order.base + 1;
   } else {
     cursor_ = order.ended + 1;
   }
-  fresh_ = false;
-  // What has ended on all nodes of the list is settled.
+  if (first_ == 0) first_ = cursor_;
   settled_ = std::max(settled_, std::min(order.ended, ended_));
   for (uint64_t i = 0; i < order.last - order.ended; ++i) {
     const uint64_t number = order.ended + 1 + i;
@@ -190,8 +166,12 @@ void GroupCore::Resume(const ResumeOrder& order) {
     // It has this result: it neither gives nor takes it.
     orders_[number].fate = Fate::kEnd;
   }
-  // Errors that were found before the nodes agreed can be known on this node only.
   TellErrors();
+  // Members that made a call in place of earlier lives, when it was to run again: it has ended on
+  // all nodes instead.
+  for (auto& [number, call] : calls_) {
+    if (number < cursor_) AnswerAll(number, call, absl::OkStatus());
+  }
   for (auto& [rank, member] : members_) {
     const bool live = static_cast<size_t>(rank) < list_.lives.size() &&
                       list_.lives[static_cast<size_t>(rank)] == member.life &&
@@ -200,7 +180,6 @@ void GroupCore::Resume(const ResumeOrder& order) {
     member.last = member.life == 0 ? 0 : order.base;
     member.first = *member.last + 1;
     effects_.emplace_back(GroupEntered{rank, member.life, member.first});
-    // The calls get their numbers now, in the order in which the member made them.
     std::deque<GroupCallRequest> waiting = std::exchange(member.waiting, {});
     for (GroupCallRequest& request : waiting) Enter(rank, member, std::move(request));
   }
@@ -236,10 +215,8 @@ bool GroupCore::IsForLater(const GroupHeader& header) const {
     return moves ? list_.epoch < header.epoch : list_.epoch <= header.epoch;
   }
   const bool of_call = moves || header.kind == GroupMessage::kError;
-  // The other node has the coordinator's order already. The order for this node is on its way.
   if (of_call && state_ != State::kRunning) return true;
   if (header.kind != GroupMessage::kData || header.call < cursor_) return false;
-  // The call at the cursor takes data only when its memory is there.
   return header.call > cursor_ || !current_.has_value() || current_->run == nullptr;
 }
 
@@ -251,7 +228,6 @@ absl::StatusOr<absl::Span<char>> GroupCore::PlaceFor(const NodeKey& from, const 
   }
   const int peer = list_.IndexOf(from);
   const bool now = header.list == list_.digest || DefectActive(Defect::kGroupListsMixed);
-  // Everything else is read into memory of the link, and OnMessage decides about it.
   if (header.kind != GroupMessage::kData || !now || peer < 0 || header.call != cursor_ ||
       state_ != State::kRunning || !current_.has_value() || current_->run == nullptr ||
       !(header.spec == current_->spec)) {
@@ -259,7 +235,6 @@ absl::StatusOr<absl::Span<char>> GroupCore::PlaceFor(const NodeKey& from, const 
   }
   const auto landing = current_->run->Landing(peer, bytes);
   if (!landing.ok()) return absl::Span<char>();
-  // The call can end before the payload has arrived. This keeps the memory until OnMessage.
   links_[from].landing = current_->memory;
   return *landing;
 }
@@ -279,7 +254,6 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
     if (header.list == list_.digest && header.kind == GroupMessage::kData && peer >= 0) {
       CompareEarly(peer, header);
     }
-    // Only a node that ignores kReady, or runs ahead of acknowledged calls, exceeds the limits.
     if (!early_.Add({from, header, std::string(payload)})) {
       effects_.emplace_back(
           GroupGiveUp{from, absl::ResourceExhaustedError(absl::StrCat(
@@ -297,9 +271,8 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
 void GroupCore::CompareEarly(int peer, const GroupHeader& header) {
   const auto call = calls_.find(header.call);
   if (call == calls_.end() || call->second.parts.empty()) return;
-  // The members of this node agree (CheckAgreement), so one of them stands for all.
   const auto& [rank, part] = *call->second.parts.begin();
-  if (part.request.spec == header.spec || part.answered) return;
+  if (part.request.spec == header.spec) return;
   if (DefectActive(Defect::kGroupMismatchIgnored)) return;
   FailCall(header.call,
            absl::InvalidArgumentError(absl::StrCat(
@@ -318,11 +291,9 @@ void GroupCore::Handle(int peer, const GroupHeader& header, absl::string_view pa
 absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::string_view payload) {
   switch (header.kind) {
     case GroupMessage::kData:
-      // Data of a call that has ended here comes too late, and is dropped.
       if (header.call == cursor_ && current_.has_value()) OnData(peer, header, payload);
       return absl::OkStatus();
     case GroupMessage::kReady: {
-      // The peer takes its calls in order, so the greatest number stands for all before it.
       Link& link = links_[list_.nodes[static_cast<size_t>(peer)].key];
       link.ready = std::max(link.ready, header.call);
       return absl::OkStatus();
@@ -335,21 +306,17 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     }
     case GroupMessage::kReport: {
       PHALANX_ASSIGN_OR_RETURN(NodeReport report, DecodeReport(payload));
-      // In kRunning the decision has been made.
       const bool open = state_ == State::kIdle || state_ == State::kAgreeing;
       if (list_.self == 0 && open) TakeReport(peer, std::move(report));
       return absl::OkStatus();
     }
     case GroupMessage::kReportRequest:
-      // In kAgreeing this node has reported already.
       if (peer == 0 && state_ == State::kIdle) Demand();
       return absl::OkStatus();
     case GroupMessage::kResume: {
       PHALANX_ASSIGN_OR_RETURN(const ResumeOrder order,
                                DecodeOrder(payload, static_cast<uint32_t>(list_.shape.nodes())));
       if (peer != 0 || state_ != State::kAgreeing) return absl::OkStatus();
-      // The order follows from this node's report too, so it cannot leave out calls that ended
-      // here.
       if (!IsFresh() && (order.ended > ended_ || order.last < ended_)) {
         return absl::InvalidArgumentError(absl::StrCat("calls after ", order.ended, " up to ",
                                                        order.last, ", but ", ended_,
@@ -411,18 +378,15 @@ void GroupCore::OnStuck(int peer, const GroupHeader& header, const MissingRanks&
       if (header.call >= cursor_) all.insert(all.end(), here.ranks.begin(), here.ranks.end());
       continue;
     }
-    // The node has not asked about this call, so all of its members count as missing.
     if (stuck == agreement_.stuck.end() || stuck->second.call < header.call) {
       all.insert(all.end(), ranks.begin(), ranks.end());
       continue;
     }
-    // The node is past this call, so none of its members is missing.
     if (stuck->second.call > header.call) continue;
     const MissingRanks& there = stuck->second.missing;
     all.insert(all.end(), there.ranks.begin(), there.ranks.end());
     if (*stuck->second.spec == header.spec) continue;
-    const bool ended = header.call <= ended_;
-    if (ended || DefectActive(Defect::kGroupMismatchIgnored)) continue;
+    if (DefectActive(Defect::kGroupMismatchIgnored)) continue;
     return FailCall(header.call, absl::InvalidArgumentError(absl::StrCat(
                                      Title(header.call), " differs: rank ", ranks.front(),
                                      " calls ", stuck->second.spec->ToString(), ", rank ",

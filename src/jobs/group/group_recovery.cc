@@ -28,10 +28,9 @@ struct Found {
 Found Look(const std::vector<NodeReport>& reports, uint64_t number) {
   Found found;
   for (size_t node = 0; node < reports.size(); ++node) {
-    // The call has not ended on this node, so the node has nothing to say about it.
-    if (reports[node].fresh || reports[node].ended < number) continue;
+    const NodeReport& report = reports[node];
+    if (report.fresh || report.ended < number || number < report.first) continue;
     const NodeReport::Call* call = Find(reports[node], number);
-    // A report leaves out calls that have ended with an error.
     if (call == nullptr) {
       found.failed = true;
       continue;
@@ -55,10 +54,8 @@ ResumeOrder::Call Failed(absl::string_view why) {
 
 ResumeOrder::Call Decide(const Found& found) {
   ResumeOrder::Call call;
-  // The error wins over a result: the node that failed the call has answered its members.
   if (found.failed) return Failed("the call failed on another node before a member ended");
   if (found.differs) return Failed("the members' calls differ");
-  // No node has a result, so the call runs again (kRun). All nodes still keep its inputs.
   if (!found.holder.has_value() || DefectActive(Defect::kGroupResultNotAdopted)) return call;
   call.spec = *found.spec;
   call.members = found.members;
@@ -68,7 +65,6 @@ ResumeOrder::Call Decide(const Found& found) {
     call.fate = Fate::kAdopt;
     call.holder = *found.holder;
   } else if (found.spec->on_loss != OnLoss::kWait) {
-    // With kWait the next life gives the same input again, so that parts of both runs fit together.
     return Failed("a member ended when some members had their parts of the result");
   }
   return call;
@@ -90,7 +86,6 @@ ResumeOrder DecideResume(const std::vector<NodeReport>& reports) {
   const uint64_t last = std::min(order.last, order.ended + kMaxKeptCalls);
   for (uint64_t number = order.ended + 1; number <= last; ++number) {
     ResumeOrder::Call call = Decide(Look(reports, number));
-    // A fresh node takes part in every call that runs again.
     if (call.fate == Fate::kRun) order.base = std::min(order.base, number - 1);
     for (size_t node = 0; node < reports.size() && call.fate == Fate::kAdopt; ++node) {
       const NodeReport& report = reports[node];

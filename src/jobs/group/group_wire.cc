@@ -89,6 +89,7 @@ std::string EncodeReport(const NodeReport& report) {
   ByteWriter out(bytes);
   out.U8(report.fresh ? 1 : 0);
   out.U64(report.ended);
+  out.U64(report.first);
   out.U32(static_cast<uint32_t>(report.calls.size()));
   for (const NodeReport::Call& call : report.calls) {
     out.U64(call.number);
@@ -104,6 +105,7 @@ absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes) {
   NodeReport report;
   report.fresh = in.U8() != 0;
   report.ended = in.U64();
+  report.first = in.U64();
   const uint32_t count = ReadCount(in, kMaxKeptCalls);
   for (uint32_t i = 0; i < count && in.ok(); ++i) {
     NodeReport::Call call;

@@ -77,8 +77,9 @@ struct NodeReport {
   // No member of the node has taken part before, and none is in its first life: such a member takes
   // part from the first call on. The rest is empty then.
   bool fresh = true;
-  // The calls up to this one have ended here.
+  // The calls up to this one have ended here; those before `first` without this node.
   uint64_t ended = 0;
+  uint64_t first = 0;
   struct Call {
     uint64_t number = 0;
     CallEnd end = CallEnd::kNone;

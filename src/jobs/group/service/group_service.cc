@@ -107,7 +107,9 @@ absl::StatusOr<absl::Span<char>> GroupService::PlaceFor(const NodeKey& from,
   Group* group = Find(decoded.group);
   // The link keeps the payload, which is small enough, and OnMessage keeps the message.
   if (group == nullptr) return absl::Span<char>();
-  return group->core.PlaceFor(from, decoded, payload_bytes);
+  const absl::StatusOr<absl::Span<char>> place = group->core.PlaceFor(from, decoded, payload_bytes);
+  if (place.ok() && !place->empty()) landings_[from] = group->core.LandingFrom(from);
+  return place;
 }
 
 void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
@@ -116,6 +118,8 @@ void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
   // PlaceFor is not called for an empty payload, so a bad header can come as far as this.
   if (!decoded.ok()) return links_.Forget(from);
   const absl::string_view bytes(payload.data(), payload.size());
+  // Kept until the message has been handled.
+  const auto landing = landings_.extract(from);
   Group* group = Find(decoded->group);
   if (group == nullptr) return KeepUnknown(from, *decoded, bytes);
   group->core.OnMessage(from, *decoded, bytes, control_.Now());
@@ -136,6 +140,7 @@ void GroupService::KeepUnknown(const NodeKey& from, const GroupHeader& header,
 
 void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
   unknown_.Take([&](const EarlyMessages::Message& message) { return message.from == peer; });
+  landings_.erase(peer);
   for (const auto& [name, group] : groups_) {
     group->core.OnLost(peer, why);
     // In a later turn: a caller that is answered can leave its group and change groups_.

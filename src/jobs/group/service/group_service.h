@@ -121,6 +121,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   EarlyMessages unknown_;
   Instant unknown_since_;
   Released released_;
+  // Memory into which a link is writing a payload, also when its group is left.
+  std::map<NodeKey, std::shared_ptr<const GroupMemory>> landings_;
   GroupCallId next_call_ = 1;
   Stats stats_;
   // Expired when the service is gone.

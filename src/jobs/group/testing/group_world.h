@@ -50,6 +50,7 @@ class GroupWorld {
     GroupSend send;
     bool landing = false;
     absl::Span<char> place;
+    std::shared_ptr<const GroupMemory> keep;  // of the place
   };
   struct Link {
     std::deque<Message> queue;
