@@ -8,11 +8,23 @@ import threading
 CHUNK = 65536
 
 
+_PORTS = iter(range(20000, 30000))
+
+
 def free_address():
-    """Return an address without a listener. Each test has its own network, so no other process takes it."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{place.getsockname()[1]}"
+    """Return an address without a listener. Each test has its own network, so no other process takes it.
+
+    The ports below those that the kernel gives to connections: the end of a connection of a daemon would have one of
+    these until its listener starts.
+    """
+    for port in _PORTS:
+        with socket.socket() as place:
+            try:
+                place.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return f"127.0.0.1:{port}"
+    raise OSError("no port is free")
 
 
 class Proxy:
