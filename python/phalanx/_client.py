@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from phalanx import _broadcast, _calls, _failures, _objects
+from phalanx import _broadcast, _calls, _failures, _native, _objects
 from phalanx._collectives import Collectives
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef, id_for, made_by, several
