@@ -35,6 +35,14 @@ class ReducerProgressTest : public ::testing::Test {
   bool Ready(ReduceNode& node) {
     return world_.RunUntil([&] { return !node.Reports(v1::FoldReport::READY).empty(); });
   }
+  // The reports of the fold itself, without those of its inputs.
+  static std::vector<v1::FoldReport> WithoutPace(ReduceNode& node) {
+    std::vector<v1::FoldReport> reports;
+    for (const v1::FoldReport& report : node.Reports(v1::FoldReport::PROGRESS)) {
+      if (!report.has_pace()) reports.push_back(report);
+    }
+    return reports;
+  }
 
   ReduceWorld world_;
 };
@@ -66,7 +74,7 @@ TEST_F(ReducerProgressTest, ALargeFoldReportsItsProgressAtEachEighth) {
                  .Source(Source(2), g)
                  .Root({Source(1), Source(2)}));
   ASSERT_TRUE(Ready(root));
-  const auto progress = root.Reports(v1::FoldReport::PROGRESS);
+  const auto progress = WithoutPace(root);
   ASSERT_EQ(progress.size(), 7u);
   for (uint64_t i = 0; i < progress.size(); ++i) {
     EXPECT_GE(progress[i].watermark(), (i + 1) * kEighth);
@@ -109,8 +117,8 @@ TEST_F(ReducerProgressTest, AnInputThatCeasesAndGoesOnIsReported) {
   const size_t before = paces().size();
   a.Write(writer, numbers, kLargeBytes);
   ASSERT_TRUE(Ready(root));
-  ASSERT_EQ(paces().size(), before + 1);
-  EXPECT_EQ(paces().back().silent_ns(), 0u) << "it has ended";
+  ASSERT_GT(paces().size(), before);
+  EXPECT_EQ(paces()[before].silent_ns(), 0u) << "it has ended";
 }
 
 TEST_F(ReducerProgressTest, AFoldInATreeOfManySlotsReportsProgressLessOften) {
@@ -125,7 +133,7 @@ TEST_F(ReducerProgressTest, AFoldInATreeOfManySlotsReportsProgressLessOften) {
   fold.fold().set_slots(1000);  // 100 ms
   root.Shard(fold);
   ASSERT_TRUE(Ready(root));
-  EXPECT_EQ(root.Reports(v1::FoldReport::PROGRESS).size(), 1u);
+  EXPECT_EQ(WithoutPace(root).size(), 1u);
 }
 
 }  // namespace
