@@ -28,6 +28,8 @@ LIMITED = {
     "set_exception": lambda ref: (phalanx.ref(), ValueError()),
     "stream": lambda ref: (ref,),
     "broadcast": lambda ref: (ref,),
+    "replicate": lambda ref: (ref, 2),
+    "end_scope": lambda ref: ("limits",),
     "reduce": lambda ref: ([ref],),
     "open_reduction": lambda ref: ([ref],),
     "allreduce": lambda ref: ([ref],),
