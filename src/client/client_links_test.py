@@ -11,7 +11,7 @@ import unittest
 
 from bazel import unittest_xml
 
-FOREIGN = re.compile(r"protobuf|grpc|upb|spdlog|asio|crypto|libssl|cares", re.IGNORECASE)
+FOREIGN = re.compile(r"protobuf|grpc|\b_*upb|spdlog|asio|crypto|libssl|cares", re.IGNORECASE)
 ALLOWED = re.compile(r"lib(absl_.*|stdc\+\+|m|gcc_s|c|dl|pthread|[tau]+san)\.so|ld-linux")
 
 
