@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from phalanx import exceptions
 from phalanx._abi import ffi
@@ -112,13 +111,19 @@ def ttl_nanos(ttl: float | timedelta | None) -> int:
     return max(1, nanos(seconds))
 
 
-class Stay(NamedTuple):
+class Stay:
     """How long an object stays, and where; see `Client.put`. Made by `stay`."""
 
-    ttl: int = FOREVER
-    copies: int = 0
-    wait_for_copies: bool = False
-    scope: tuple[bytes, int] | None = None
+    __slots__ = ("copies", "scope", "ttl", "wait_for_copies")
+
+    def __init__(
+        self,
+        ttl: int = FOREVER,
+        copies: int = 0,
+        wait_for_copies: bool = False,
+        scope: tuple[bytes, int] | None = None,
+    ) -> None:
+        self.ttl, self.copies, self.wait_for_copies, self.scope = ttl, copies, wait_for_copies, scope
 
 
 DEFAULT_STAY = Stay()
