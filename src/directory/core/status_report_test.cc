@@ -211,9 +211,10 @@ TEST_F(StatusReportTest, TheStatusHasTheNodesAndTheCounters) {
   EXPECT_EQ(out.counters().at("creates"), 1u);
   EXPECT_EQ(out.counters().at("adopted"), 1u);
   EXPECT_EQ(out.counters().at("assigned"), 1u);
-  EXPECT_THAT(out.gauges(),
-              ::testing::ElementsAre("holds", "holds_complete", "jobs", "job_members",
-                                     "joins_waiting", "sticky", "broadcasts_waited_for"));
+  EXPECT_THAT(out.gauges(), ::testing::ElementsAre(
+                                "holds", "holds_complete", "jobs", "job_members", "joins_waiting",
+                                "sticky", "broadcasts_waited_for", "ended_scopes", "scope_objects",
+                                "scopes_waited_for", "short_of_copies", "copies_waited_for"));
   for (const std::string& name : out.gauges()) EXPECT_TRUE(out.counters().contains(name)) << name;
 }
 
