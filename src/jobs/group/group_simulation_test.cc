@@ -54,8 +54,8 @@ TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
   RunSeeds({.deaths = false, .differs = true});
 }
 
-// Returns the number of seeds until some world detects the defect, or 0. One that most seeds miss is
-// searched near a seed that detects it.
+// Returns the number of seeds until some world detects the defect, or 0. One that most seeds miss
+// is searched near a seed that detects it.
 uint64_t SeedsUntilDetected(Defect defect) {
   const phalanx::testing::ScopedDefect active(defect);
   const uint64_t first = defect == Defect::kGroupOlderLifeUsed ? 601 : 1;
