@@ -121,8 +121,9 @@ class ObjectRequestsTest : public ObjectFixture {
   PullScheduler scheduler_{{context_, nodes_, outbox_, gate_, table_, tombstones_, failures_,
                             inline_cache_, placement_table_},
                            drain_manager_};
+  CopyKeeper copies_{{context_, nodes_, outbox_, gate_, table_}};
   PlacementManager placement_manager_{
-      {context_, nodes_, outbox_, gate_, table_, tombstones_, losses_, placement_table_}};
+      {context_, nodes_, outbox_, gate_, table_, tombstones_, losses_, placement_table_, copies_}};
   ObjectRequests requests_{{context_, nodes_, outbox_, gate_, holds_, tombstones_, losses_,
                             failures_, placement_table_, expiries_, table_, scheduler_,
                             drain_manager_, placement_manager_, reduction_manager_}};
