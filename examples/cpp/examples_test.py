@@ -27,6 +27,7 @@ _SURROUNDINGS = """
 
 #include "phalanx/client.h"
 #include "phalanx/collectives.h"
+#include "phalanx/job.h"
 
 constexpr size_t kBytes = 1 << 20, kStep = 1 << 10;
 std::shared_ptr<phalanx::Client> client;

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "src/common/ids/ids.h"
 #include "src/common/testing/status_matchers.h"
 
 namespace phalanx::directory {
@@ -446,7 +448,8 @@ TEST(SessionHandshakeTest, AMismatchNamesBothSides) {
   other.protocol_version = 9;
   EXPECT_THAT(Answer(Config(), HelloOf(other)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("version is 1"), HasSubstr("node's is 9"))));
+                       AllOf(HasSubstr(absl::StrCat("version is ", kProtocolVersion)),
+                             HasSubstr("node's is 9"))));
   other = Config();
   other.cluster_id = "blue";
   EXPECT_THAT(Answer(Config(), HelloOf(other)),
