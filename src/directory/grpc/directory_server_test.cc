@@ -359,9 +359,11 @@ TEST(DirectoryServerTest, MismatchesAreRefusedWithBothSidesNamed) {
                        AllOf(HasSubstr("default"), HasSubstr("blue"))));
   other = Config();
   other.protocol_version = 9;
-  EXPECT_THAT(Node(address, other).WaitRefused(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("version is 1"), HasSubstr("is 9"))));
+  EXPECT_THAT(
+      Node(address, other).WaitRefused(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(absl::StrCat("version is ", SessionConfig().protocol_version)),
+                     HasSubstr("is 9"))));
   other = Config();
   other.num_shards = 2;
   EXPECT_THAT(Node(address, other).WaitRefused(),
