@@ -383,7 +383,7 @@ int phx_member_rank(const phx_member* member);
 uint64_t phx_member_life(const phx_member* member);
 int phx_member_world(const phx_member* member);
 /* 0 while the task is a member; Aborted (10): a newer life of it has joined, or the others were
- * told that it died. */
+ * informed that it died. */
 int phx_member_status(const phx_member* member);
 /* Fills in at most `n` members of the role in the order of ranks (NULL: of the member's own role),
  * and returns how many ranks the role has: 0 if no task of it has joined. */

@@ -1,5 +1,5 @@
-// Groups: collectives of all members of one role of a job. docs/jobs.md tells what a call is, and
-// what happens when a member dies in one.
+// Groups: collectives of all members of one role of a job. docs/jobs.md explains what a call is,
+// and what happens when a member dies in one.
 //
 //   auto member = client->Join("train", "worker3", {.world = 8}).value();
 //   phalanx::Group group(member);

@@ -1,4 +1,4 @@
-// Jobs: tasks that know of each other. docs/jobs.md tells what a job is and what happens when a
+// Jobs: tasks that know of each other. docs/jobs.md explains what a job is and what happens when a
 // member dies.
 //
 //   auto member = client->Join("train", "worker3", {.world = 8}).value();   // or from the
@@ -96,7 +96,7 @@ class Membership {
   int world() const;
 
   // OK while the task is a member. Aborted: a newer life of the task has joined, or the node was
-  // out of touch with the directory for so long that the others were told that the task died; it
+  // out of touch with the directory for so long that the task counts as dead for the others; it
   // can join again. FailedPrecondition after Leave. Else the error of the connection.
   absl::Status status() const;
   // All members of this role in the order of ranks, or of another role. Takes in what has arrived

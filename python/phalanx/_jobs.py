@@ -154,7 +154,7 @@ class Member:
         Raises
         ------
         MemberEndedError
-            A newer life of the task has joined, or the others were told that the task died: its node
+            A newer life of the task has joined, or the task counts as dead for the others: its node
             was out of touch with the directory for too long. The task can join again.
         ClosedError
             The task has left, or the client is closed.
@@ -400,7 +400,7 @@ def join(
         else:
             outcome.append(Member(connection, ptr))
 
-    # A thread, so that an interrupt need not wait for the directory. A member that nobody takes dies.
+    # A thread, so that an interrupt need not wait for the directory. A member without a handle dies.
     worker = threading.Thread(target=call, name="phalanx-join", daemon=True)
     worker.start()
     while worker.is_alive():

@@ -87,7 +87,7 @@ class CallCancelledError(PhalanxError, RuntimeError):
 
 
 class MemberEndedError(PhalanxError, RuntimeError):
-    """The task is a member of its job no longer: a newer life of it has joined, or the others were told that it died."""
+    """The task is a member of its job no longer: a newer life of it has joined, or it counts as dead for the others."""
 
 
 class MemberUnavailableError(PhalanxError, ConnectionError):

@@ -519,7 +519,7 @@ struct Described {
   uint32_t named_complete = 0;
   uint32_t named_without_room = 0;
   uint64_t named_bytes = 0;
-  // Primary copies that are wanted, each on another host (0: nobody has asked for a number of
+  // Primary copies that are wanted, each on another host (0: no client has asked for a number of
   // them), and how many hosts have one.
   uint32_t copies_wanted = 0;
   uint32_t copies_there = 0;

@@ -517,7 +517,7 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   }
   for (const PinId pin : pins_.TakeNotKept()) ReleasePin(pin, true);
   store_.UnholdAll(client_);
-  // A client that left its jobs before has none: the others need not be told that they ended well.
+  // A client that left its jobs before has none: there is nothing to report.
   jobs_.EndMembers();
   return absl::OkStatus();
 }

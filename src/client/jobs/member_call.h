@@ -1,4 +1,4 @@
-// A member of a job at its client: the Join, and what the node tells of the job until the member
+// A member of a job at its client: the Join, and what the node reports of the job until the member
 // ends.
 //
 //   joining ──Joined──► live ──Leave, MemberEnded, connection broken──► ended
@@ -65,7 +65,7 @@ class MemberCall final : public Call {
     Message message;
     uint64_t stream = 0;
   };
-  // What was taken from one member and the node was not told.
+  // What was taken from one member and not reported to the node.
   struct Held {
     uint64_t life = 0;
     uint64_t stream = 0;

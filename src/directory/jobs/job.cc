@@ -117,7 +117,7 @@ void Job::Merge(const RegisteredJob& registered, const NodeKey& from, Judge own,
   } else if (registered.epoch > epoch_) {
     AdoptEpoch(registered.epoch);
   }
-  // What nodes know that register this epoch is told only to the others.
+  // What nodes that register this epoch know is sent to the others alone.
   const bool adopts = adopted_ && !reminted_ && registered.epoch == epoch_;
   for (const RegisteredMember& member : registered.members) {
     const RegisteredJob::Role& described = registered.roles[member.role];
@@ -131,7 +131,7 @@ void Job::Merge(const RegisteredJob& registered, const NodeKey& from, Judge own,
 }
 
 // An epoch that this shard does not know, and which can be of another state of the job than the one
-// that it has: everything is told again, under an epoch beyond it.
+// that it has: everything is sent again, under an epoch beyond it.
 void Job::AdoptEpoch(const JobEpoch& epoch) {
   epoch_ = epoch;
   minted_here_ = false;
@@ -188,7 +188,7 @@ void Job::EndMerge(const RegisteredJob& registered, const NodeKey& from) {
   const bool knows = adopted_ && !minted_here_ && !reminted_ && registered.epoch == epoch_;
   watcher->second.whole = !knows;
   // Changes are numbered in this life of the shard, so all of them are news to the node.
-  watcher->second.told = 0;
+  watcher->second.last_sent = 0;
 }
 
 // ---------------------------------------------------------------------------- epochs
@@ -294,7 +294,7 @@ absl::Status Job::CheckInvariants() const {
       const auto watcher = watchers_.find(member->place.node);
       if (watcher == watchers_.end() || !watcher->second.live.contains({name, member->task})) {
         return absl::InternalError(
-            absl::StrCat(Named(*role), ": the node of rank ", rank, " is not told of changes"));
+            absl::StrCat(Named(*role), ": the node of rank ", rank, " gets no changes"));
       }
     }
   }

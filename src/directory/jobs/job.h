@@ -1,5 +1,5 @@
 // One job at its shard: which tasks have joined, with which rank and life, on which node, and which
-// of the changes each of these nodes has been told.
+// of the changes that were sent to each of these nodes.
 //
 // A member's states, by task
 //
@@ -13,7 +13,7 @@
 //  1. A task keeps its rank, and two tasks of a role never have one rank, for as long as the job
 //     exists.
 //  2. Lives of a task only grow. Of two states of one life, the end is final.
-//  3. Two nodes that were told the same epoch know the same members.
+//  3. Two nodes that got the same epoch know the same members.
 //  4. After a restart of the shard the job is what nodes register: the greatest life of each task,
 //     under the greatest epoch. Its next epoch has a greater incarnation than any of these.
 //
@@ -69,12 +69,12 @@ struct JobRole {
 
 class Job {
  public:
-  // What the shard has told a node that has live members here, or had until it is told otherwise.
+  // What the shard has sent to a node that has live members here, or had until it gets the change.
   struct Watcher {
     // By role and task, which are views into the member.
     absl::btree_map<std::pair<absl::string_view, absl::string_view>, JobMember*> live;
-    uint64_t told = 0;  // the number of the last change that it knows
-    bool whole = true;  // it needs all members
+    uint64_t last_sent = 0;  // the number of the last change that it knows
+    bool whole = true;       // it needs all members
   };
   // How members of nodes without a complete registration are judged.
   enum class Judge { kWait, kDead };
@@ -95,7 +95,7 @@ class Job {
   int EndAllOf(const NodeKey& node, bool only_unconfirmed, Instant now);
   // The node registers anew: none of its members is confirmed, and it needs all members.
   void SessionBegins(const NodeKey& node);
-  // The node is not told anything any more.
+  // Nothing is sent to the node any more.
   void Unwatch(const NodeKey& node) { watchers_.erase(node); }
   // Merges a part of what `from` knows. `judge`: of live members that are new to the shard, on
   // `from` and on other nodes.

@@ -112,7 +112,7 @@ void JobManager::OnRegister(const Node& node, const RegisteredJob& registered) {
   }
   const size_t before = job->members();
   // Nodes that register after the end of learning were out of touch for a lease: their members were
-  // told to have died.
+  // reported dead.
   const auto judge = parts_.gate.learning() ? Job::Judge::kWait : Job::Judge::kDead;
   job->Merge(registered, node.key, judge, judge, parts_.context.now);
   if (!registered.more) job->EndMerge(registered, node.key);
@@ -238,7 +238,7 @@ void JobManager::Flush(Job& job) {
   std::vector<NodeKey> gone;
   for (auto& [key, watcher] : job.watchers()) {
     const Node* node = parts_.nodes.Find(key);
-    // A node that registers is told afterwards.
+    // A node that registers gets them afterwards.
     if (node == nullptr || node->registering) continue;
     SendNews(job, key, watcher);
     if (watcher.live.empty()) gone.push_back(key);
@@ -260,14 +260,14 @@ void JobManager::SendNews(Job& job, const NodeKey& node, Job::Watcher& watcher) 
       for (const auto& [rank, member] : role->by_rank) members.push_back(member);
     }
   } else {
-    for (auto it = job.changes().upper_bound(watcher.told); it != job.changes().end(); ++it) {
+    for (auto it = job.changes().upper_bound(watcher.last_sent); it != job.changes().end(); ++it) {
       members.push_back(it->second);
     }
     if (members.empty()) return;
   }
   const bool whole = std::exchange(watcher.whole, false);
   // If the session ends before the node has the update, SessionBegins makes it `whole` again.
-  watcher.told = job.last_change();
+  watcher.last_sent = job.last_change();
   size_t sent = 0;
   do {
     v1::JobUpdate& update = *parts_.outbox.Send(node).mutable_job()->mutable_job_update();
@@ -340,7 +340,7 @@ absl::Status JobManager::CheckInvariants() const {
       return absl::InternalError(absl::StrCat("job ", name, ": its end is not scheduled rightly"));
     }
     if (!parts_.gate.learning() && job->unminted() && job->due.infinite()) {
-      return absl::InternalError(absl::StrCat("job ", name, ": its changes are told to nobody"));
+      return absl::InternalError(absl::StrCat("job ", name, ": its changes are sent to no node"));
     }
   }
   if (members != members_) return absl::InternalError("the members of the jobs are miscounted");

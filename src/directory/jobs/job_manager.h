@@ -1,5 +1,5 @@
 // The jobs of a shard: answers tasks that join, hears of the ends of members from their nodes and
-// from the nodes' own ends, and tells every node that has live members of a job of each change.
+// from the nodes' own ends, and sends each change to every node that has live members of the job.
 //
 //   JoinRequest ──► wait for the end of learning ──► Job::Join ─┐
 //   MemberEnded, NodeDown ─────────────────────────► Job::End ──┼──► flush: JobUpdate to the nodes
@@ -10,7 +10,7 @@
 //   a member's join      the joining node before its reply, the others at the end of the turn, or
 //                        later if the job has many nodes: the shard spends at most a share of its
 //                        time on telling them, however many tasks join one by one
-// What is told to a node is what has changed since it was told last.
+// A node gets what has changed since the last message to it.
 //
 // While the shard learns (RecoveryGate) a life that it would give can be taken, so joins wait. No
 // message of this class is about a single call of a collective.
@@ -60,7 +60,7 @@ class JobManager {
   // The node has registered: its other members have died.
   void SessionRegistered(const NodeKey& node);
   void NodeDown(const NodeKey& node);
-  // The gate has opened: joins that waited are answered, and members that nobody registered have
+  // The gate has opened: joins that waited are answered, and members that no node registered have
   // died.
   void EndLearning();
   // Flushes the jobs that are due.
@@ -101,7 +101,7 @@ class JobManager {
   void Schedule(Job& job, bool urgent);
   void Reschedule(Queue& queue, Job& job, Instant& when, Instant to);
   void Flush(Job& job);
-  // Tells the node what it does not know.
+  // Sends the node what it does not know.
   void SendNews(Job& job, const NodeKey& node, Job::Watcher& watcher);
   void Remove(Job& job);
 

@@ -93,7 +93,7 @@ class LinkModel {
     RecordSpeeds(sender, receiver, bytes_per_second, std::numeric_limits<double>::infinity(), now);
   }
 
-  // Records the rate of a transfer beside which others that nobody counts can have run: both nodes
+  // Records the rate of a transfer beside which uncounted others can have run: both nodes
   // can do at least `bytes_per_second`, and at most `most` with each other. It says nothing about
   // the pair, and so nothing about its labels.
   void RecordBounds(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,

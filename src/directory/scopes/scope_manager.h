@@ -54,11 +54,11 @@ class ScopeManager {
   absl::Status OnConfirm(Node& node, const v1::ScopeConfirm& m);
   absl::Status OnRegister(const v1::RegisterScope& m);
 
-  // The node names a scope in a Want. If the scope has ended, the node is told so; the Want counts,
-  // for Gets there that name no scope.
+  // The node names a scope in a Want. If the scope has ended, the node is notified; the Want
+  // counts, for Gets there that name no scope.
   absl::Status OnNamed(Node& node, const v1::Scope& scope);
   // Returns true if an object with this info must not be announced or registered, because its scope
-  // has ended; the node is told so. A malformed scope is not refused here.
+  // has ended; the node is notified. A malformed scope is not refused here.
   bool Refuses(Node& node, const v1::ObjectInfo& info);
 
   // The node's registration has ended: what the last session did not confirm is sent again.

@@ -1,5 +1,5 @@
-// The scopes of a shard's objects: which have ended, which objects are in which scope, and who
-// waits until every node has heard that a scope has ended. Pure.
+// The scopes of a shard's objects: which have ended, which objects are in which scope, and the
+// requests that wait until every node has heard of an end. Pure.
 //
 //   Add(scope, id) ──► live ──End(scope)──► ended, queued ──TakeEnded──► freed by ScopeManager
 //   End(scope, requester) ──► missing nodes ──Confirm | NodeDown──► Answer
@@ -105,7 +105,7 @@ class ScopeTable {
 
   void Forget(Records::iterator at);
   void AnswerCompleted(Records::iterator at);
-  // Ends the requests of the node; `down`: nobody waits for it either.
+  // Ends the requests of the node; `down`: no request waits for it either.
   void EndParts(const NodeKey& node, bool down);
 
   CoreContext& context_;

@@ -61,7 +61,7 @@ class Scopes : public ::testing::Test {
     h_.Send(node, message).IgnoreError();
   }
   int Replies(const NodeKey& node) { return h_.Count(node, v1::ShardMessage::kEndScopeReply); }
-  int Told(const NodeKey& node) { return h_.Count(node, v1::ShardMessage::kScopeEnded); }
+  int EndsSent(const NodeKey& node) { return h_.Count(node, v1::ShardMessage::kScopeEnded); }
   v1::GetStatusResponse Status() {
     v1::GetStatusResponse out;
     h_.core().FillStatus(h_.now(), &out);
@@ -89,7 +89,7 @@ TEST_F(Scopes, TheEndIsAnsweredWhenEveryNodeHasConfirmedOrIsDown) {
   const NodeKey b = h_.Up("b");
   const NodeKey c = h_.Up("c");
   End(a, {"job", 4});
-  EXPECT_EQ(Told(a) + Told(b) + Told(c), 3);
+  EXPECT_EQ(EndsSent(a) + EndsSent(b) + EndsSent(c), 3);
   Confirm(a, {"job", 4});
   Confirm(b, {"job", 4});
   EXPECT_EQ(Replies(a), 0);
@@ -105,7 +105,7 @@ TEST_F(Scopes, ANewSessionIsToldAgainWhatTheOldOneDidNotConfirm) {
   h_.NewSession(b);
   h_.Clear();
   h_.RegisterEnd(b);
-  EXPECT_EQ(Told(b), 1);
+  EXPECT_EQ(EndsSent(b), 1);
   Confirm(b, {"job", 4});
   EXPECT_EQ(Replies(a), 1);
 }
@@ -116,7 +116,7 @@ TEST_F(Scopes, ALatePutIsRefusedAndALaterNumberIsNot) {
   h_.Clear();
   Create(a, {"job", 3});
   EXPECT_FALSE(h_.Known(x));
-  EXPECT_EQ(Told(a), 1);
+  EXPECT_EQ(EndsSent(a), 1);
   Create(a, {"job", 5});
   EXPECT_TRUE(h_.Known(x));
 }
@@ -143,7 +143,7 @@ TEST_F(Scopes, AWantThatNamesAnEndedScopeIsToldAndStays) {
   message.mutable_want()->set_number(1);
   SetScope({"job", 4}, message.mutable_want());
   PHALANX_EXPECT_OK(h_.Send(b, message));
-  EXPECT_EQ(Told(b), 1);
+  EXPECT_EQ(EndsSent(b), 1);
   // A Get on that node that names no scope still waits.
   EXPECT_EQ(h_.Describe(x).summary().waiting(), 1u);
   h_.Unwant(b, x);
@@ -193,7 +193,7 @@ TEST_F(RestartedScopes, AShardLearnsAnEndFromANodeBeforeOrAfterTheCopies) {
     if (before) RegisterScope(a, scope);
     Register(b, h_.NewGeneration(b), scope);
     if (!before) RegisterScope(a, scope);
-    EXPECT_GE(Told(b), 1);
+    EXPECT_GE(EndsSent(b), 1);
     EXPECT_FALSE(h_.Known(x));
     h_.RegisterEnd(a);
     h_.RegisterEnd(b);

@@ -261,7 +261,7 @@ void GroupCore::AskAgainAt(Instant now) {
     }
   }
   if (!pending) return;
-  // Asks in time before a deadline, so that the error can say who is missing.
+  // Asks in time before a deadline, so that the error can name the missing ranks.
   Instant ask = now + kAskAfter;
   if (deadline < ask + kAskAfter) ask = now + std::max((deadline - now) / 2, kLeastAskPause);
   agreement_.next_tick = std::min(deadline, ask);

@@ -71,7 +71,7 @@ inline constexpr size_t kMaxOutstandingCalls = 1024;
 inline constexpr uint64_t kMaxUnreleasedBytes = uint64_t{8} << 20;
 // Payloads up to this size are copied by the link.
 inline constexpr uint64_t kCopiedBytes = 4096;
-// How long a call is under way before this node asks who is missing.
+// How long a call is under way before this node asks which ranks are missing.
 inline constexpr absl::Duration kAskAfter = absl::Milliseconds(500);
 // The least time between two questions.
 inline constexpr absl::Duration kLeastAskPause = absl::Milliseconds(10);
@@ -243,7 +243,7 @@ class GroupCore {
     // Of the coordinator, by node.
     std::vector<std::optional<NodeReport>> reports;
     std::map<int, Stuck> stuck;
-    // Who is missing in a call, as the coordinator says.
+    // The ranks that are missing in a call, from the coordinator.
     uint64_t missing_call = 0;
     MissingRanks missing;
     uint64_t ticked_at = 0;  // the cursor at the last Tick

@@ -353,7 +353,8 @@ MissingRanks GroupCore::MissingHere(uint64_t number) const {
   return Bounded(missing);
 }
 
-// The call at the cursor has been there for a while: the coordinator finds out who is missing.
+// The call at the cursor has been there for a while: the coordinator finds out which ranks are
+// missing.
 void GroupCore::Ask() {
   const auto call = calls_.find(cursor_);
   if (state_ != State::kRunning || call == calls_.end() || call->second.parts.empty()) return;
@@ -365,8 +366,8 @@ void GroupCore::Ask() {
       .to = list_.nodes[0], .header = EncodeHeader(header), .copied = EncodeMissing(missing)});
 }
 
-// The coordinator collects who waits in which call. A node that has not asked has not called: its
-// ranks are missing. Nodes that wait with different calls are told that they differ.
+// The coordinator collects which node waits in which call. A node that has not asked has not
+// called: its ranks are missing. Nodes that wait with different calls get an error that names both.
 void GroupCore::OnStuck(int peer, const GroupHeader& header, const MissingRanks& missing) {
   agreement_.stuck[peer] = {header.call, header.spec, missing};
   std::vector<uint32_t> all;

@@ -1,5 +1,5 @@
-// What a group does in single cases: errors and whom they name, and memory. The simulation has the
-// rest.
+// What a group does in single cases: errors and the ranks that they name, and memory. The
+// simulation has the rest.
 #include "src/jobs/group/group_core.h"
 
 #include <deque>

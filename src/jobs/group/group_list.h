@@ -1,4 +1,4 @@
-// GroupList: the members of a group as one list of one view: who is where, who has ended.
+// GroupList: the members of a group as one list of one view: where they are, which have ended.
 //
 // A value. Owned by the GroupCore.
 #ifndef PHALANX_JOBS_GROUP_GROUP_LIST_H_

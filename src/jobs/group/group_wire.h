@@ -11,7 +11,7 @@
 //     │◄── kReportRequest, to nodes that have not ──────────│
 //     │◄── kResume: which calls end how, which run again ───│
 //
-//     │── kStuck: who has not called here ─────────────────►│     a call that takes long
+//     │── kStuck: ranks that have not called here ─────────►│     a call that takes long
 //     │◄── kMissing: the ranks for which all wait ──────────│
 //
 // All numbers are little-endian. A message names the list of members that its sender knows, by a

@@ -1,5 +1,5 @@
 // What a node knows of one job: its members by role and rank, and the epoch under which the shard
-// has told them.
+// has sent them.
 //
 //   JobUpdate, in pieces ──► Apply ──► view(role), for observers
 //                                ├───► changes after a number, for clients

@@ -8,7 +8,7 @@
 //
 // A member of this node
 //
-//   Join ──► joining ──JoinReply──► live ──Leave, the client's end──► ended (the shard is told)
+//   Join ──► joining ──JoinReply──► live ──Leave, the client's end──► ended (reported)
 //               │                     └────a newer life, fenced─────► ended (OnEnded)
 //               └──deadline, Leave──► given up: ended when the reply comes
 //

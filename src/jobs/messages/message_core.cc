@@ -12,7 +12,7 @@ namespace {
 
 // What a sender may have unanswered when it sends another message of any length.
 constexpr uint64_t kFreeWindow = kMessageWindow / 4;
-// Less than a step is unknown to the receiver's node, and less than a step is not told to the
+// Less than a step is unknown to the receiver's node, and less than a step is not reported to the
 // sender.
 static_assert(kFreeWindow >= 2 * kCreditStep);
 constexpr uint64_t kMostUnanswered =
@@ -196,7 +196,7 @@ absl::Status MessageCore::Dispatch(const NodeKey& from, const MessageHeader& hea
 absl::Status MessageCore::Message(Parked message) {
   const MessageHeader& header = message.header;
   const std::optional<KnownLife> sender = lookup_.Find(header.from.group, header.from.rank);
-  // The message of an older life. Its sender is gone, so nobody is told.
+  // The message of an older life. Its sender is gone, so no answer is sent.
   if (sender.has_value() && sender->life > header.from.life) return absl::OkStatus();
   const bool sender_known = sender.has_value() && sender->life == header.from.life;
   const bool here = members_.contains(header.to);

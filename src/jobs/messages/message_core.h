@@ -19,9 +19,9 @@
 // of it first.
 //
 // Credit: a sender that has messages which cost kMessageWindow / 4 or less without an answer sends
-// the next one whatever its length, and else up to kMessageWindow in all. A receiver's client tells
-// of what it has taken when that is kCreditStep, and the receiver's node answers in such steps too,
-// so a sender that waits is always answered.
+// the next one whatever its length, and else up to kMessageWindow in all. A receiver's client
+// reports what it has taken when that is kCreditStep, and the receiver's node answers in such
+// steps too, so a sender that waits is always answered.
 //
 // Owned by Messages; the control loop.
 #ifndef PHALANX_JOBS_MESSAGES_MESSAGE_CORE_H_
@@ -126,7 +126,7 @@ class MessageCore {
   // The link was given up: what was under way to and from this node is lost.
   void PeerLost(const NodeKey& peer, const absl::Status& why);
 
-  // Ends Sends whose deadline has passed, and parked messages that nobody came for.
+  // Ends Sends whose deadline has passed, and parked messages whose member has not come.
   void Tick(Instant now);
   // The time of the next Tick; nullopt if none is needed.
   std::optional<Instant> next_tick() const;
@@ -204,7 +204,7 @@ class MessageCore {
   uint64_t parked_bytes_ = 0;
   std::deque<Transmit> local_;
   bool running_local_ = false;
-  // Of the last call that has told it.
+  // Of the last call that has reported it.
   Instant now_;
   std::vector<Effect> effects_;
 };

@@ -3,7 +3,7 @@
 //   LocalSession ──Send, Taken──► Messages ──► MessageCore
 //                ◄──MailboxOwner──    │ LinkReceiver, LifeLookup
 //                                     ├──► NodeLinks ◄──► other nodes
-//                                     └──► Members (who lives where)
+//                                     └──► Members (which live where)
 //
 // Owned by the node. Thread rule: everything, callbacks too, on the control loop. No callback runs
 // inside a call.

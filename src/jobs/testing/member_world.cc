@@ -195,7 +195,8 @@ void MemberWorld::StartShard() {
   core_ =
       std::make_unique<directory::DirectoryCore>(options, scheduler_.now(), Random(random_.Next()));
   for (const auto& node : nodes_) {
-    // The earlier life can have told others that it died, and this one learns that from them.
+    // The earlier life can have reported to others that it died, and this one learns that from
+    // them.
     ++node->fences;
     ConnectLater(*node);
   }

@@ -127,7 +127,7 @@ TEST_F(MembersTest, AJoinWhoseShardIsAwayEndsWithItsDeadlineAndLeavesNothing) {
                                             "not answered node n1 in time")));
   w.Heal(1);
   w.RunFor(kSoon);
-  // The shard had been asked: the member that nobody waits for ends at once.
+  // The shard had been asked: the member without a waiting Join ends at once.
   EXPECT_EQ(w.Seen(0, "train", "worker"), "worker0.0+ worker1.0- - -");
   EXPECT_EQ(w.members(1).stats().joining, 0u);
 }

@@ -1,11 +1,11 @@
 // One client's part in groups: its members' calls, the buffers into which it writes large inputs,
 // and the large results that it reads.
 //
-//   GroupBuffer ──► free ──GroupCall──► in use ──settled, the client is told──► free ──Abort──►
+//   GroupBuffer ──► free ──GroupCall──► in use ──settled, in a GroupDone──► free ──Abort──►
 //   gone
 //
 // A buffer in use is an input that other nodes may still need although the call has ended; the next
-// GroupDone tells the client of those that are free again. A large result is mapped like an object;
+// GroupDone names those that are free again. A large result is mapped like an object;
 // the client releases its pin. Numbers of buffers and pins have kGroupNumber set, so that they
 // differ from those of the store.
 //
@@ -68,7 +68,7 @@ class ClientGroups {
                     std::shared_ptr<MemoryBlock> block);
   void OnBuffer(uint64_t request, absl::StatusOr<ScratchBlock> block);
   void Fail(uint64_t request, const absl::Status& why);
-  // Buffers that have become free since the client was told.
+  // Buffers that have become free since the last GroupDone.
   std::vector<uint64_t> TakeFree();
 
   jobs::GroupService* const groups_;

@@ -96,8 +96,8 @@ void ClientMembers::EncodeUpdate(uint64_t request, LocalOutbox::Batch& batch) {
   found->second.queued = false;
   const jobs::MemberTable* table = members_.TableOf(found->second.id);
   if (table == nullptr) return;
-  std::vector<const jobs::Member*> changed = table->ChangedAfter(found->second.told);
-  found->second.told = table->last_change();
+  std::vector<const jobs::Member*> changed = table->ChangedAfter(found->second.last_sent);
+  found->second.last_sent = table->last_change();
   // A frame has members of one role. Within a role the oldest change stays first.
   std::stable_sort(changed.begin(), changed.end(),
                    [](const auto* a, const auto* b) { return a->role < b->role; });

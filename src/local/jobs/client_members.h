@@ -1,5 +1,5 @@
 // The members of jobs that one client has, by the numbers of its Joins: hands the client's requests
-// to the node's Members, and encodes what these tell of the jobs.
+// to the node's Members, and encodes what these report of the jobs.
 //
 // A client that does not read costs one queued answer for each of its members, however much changes
 // meanwhile: the answer is encoded when the socket has room, with all changes until then.
@@ -64,8 +64,8 @@ class ClientMembers final : public jobs::MemberListener {
  private:
   struct Member {
     jobs::MemberId id = 0;
-    uint64_t told = 0;    // the last change that was encoded
-    bool queued = false;  // an update waits in the outbox
+    uint64_t last_sent = 0;  // the last change that was encoded
+    bool queued = false;     // an update waits in the outbox
   };
 
   void QueueUpdate(uint64_t request);

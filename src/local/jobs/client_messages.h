@@ -2,7 +2,7 @@
 // and what arrives for its members to the client.
 //
 // A client that does not read or take its messages holds up their senders, which have a window for
-// each pair of members, and nobody else.
+// each pair of members, and no other.
 //
 // Owned by a LocalSession; loop thread only.
 #ifndef PHALANX_LOCAL_JOBS_CLIENT_MESSAGES_H_

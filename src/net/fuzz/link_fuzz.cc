@@ -2,7 +2,7 @@
 //
 // The lowest bit of the first byte selects the mode: 0, the rest is the stream; 1, the rest is a
 // list of frames whose checks are corrected, so that the fuzzer gets past them. The second bit
-// tells if a WELCOME comes first. The stream is fed twice, at once and in pieces whose lengths are
+// says if a WELCOME comes first. The stream is fed twice, at once and in pieces whose lengths are
 // derived from the input, part of them in the place of a payload. Both runs must give the same
 // result.
 

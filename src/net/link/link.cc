@@ -66,11 +66,11 @@ absl::Status Link::Send(const Address& address, LinkService service, absl::strin
   return absl::OkStatus();
 }
 
-void Link::GiveUp(const absl::Status& why, bool tell) {
+void Link::GiveUp(const absl::Status& why, bool notify) {
   // Read before lost_ is set, on which connected() depends. An END cannot follow a part of a frame.
-  const bool told = tell && connected() && writer_.between_frames();
+  const bool notified = notify && connected() && writer_.between_frames();
   if (std::exchange(lost_, true)) return;
-  if (told) {
+  if (notified) {
     const std::string end = LinkFrame(LinkFrameType::kEnd, inbox_.received(), EncodeBody(why));
     const iovec piece = {const_cast<char*>(end.data()), end.size()};
     // If the stream does not take it now, the peer learns of the end when it dials.
@@ -115,7 +115,7 @@ void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
     if (peer->peer.node == peer_.node && peer_ < peer->peer) {
       return GiveUp(absl::UnavailableError(
                         absl::StrCat(PeerName(), " has restarted as ", peer->peer.ToString())),
-                    /*tell=*/false);
+                    /*notify=*/false);
     }
     // The address belongs to another node.
     return Retry();
@@ -178,7 +178,7 @@ LinkSession::Answer Link::Accept(std::unique_ptr<ByteStream>& stream, const Link
   // any more, bytes are lost, and the link cannot go on.
   const absl::Status resumed = outbox_.Resume(request.received);
   if (!resumed.ok()) {
-    GiveUp(resumed, /*tell=*/false);
+    GiveUp(resumed, /*notify=*/false);
     return answer;
   }
   ++shared_.counters.connects;
@@ -224,7 +224,7 @@ void Link::Read() {
     if (!taken.ok()) {
       GiveUp(
           absl::Status(taken.code(), absl::StrCat("bytes of ", PeerName(), ": ", taken.message())),
-          /*tell=*/true);
+          /*notify=*/true);
       break;
     }
     total += *size;
@@ -362,7 +362,7 @@ absl::Status Link::Welcome(const WelcomeBody& welcome, uint64_t received) {
       return absl::CancelledError("refused");
     case LinkSession::Outcome::kLost:
       GiveUp(absl::UnavailableError(absl::StrCat(PeerName(), " has given the link up")),
-             /*tell=*/false);
+             /*notify=*/false);
       return absl::CancelledError("given up");
     case LinkSession::Outcome::kConnected:
       break;
@@ -379,7 +379,7 @@ absl::Status Link::Welcome(const WelcomeBody& welcome, uint64_t received) {
 absl::Status Link::End(const absl::Status& why) {
   GiveUp(
       absl::UnavailableError(absl::StrCat(PeerName(), " has given the link up: ", why.message())),
-      /*tell=*/false);
+      /*notify=*/false);
   return absl::CancelledError("given up");
 }
 

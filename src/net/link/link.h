@@ -59,10 +59,11 @@ class Link final : public std::enable_shared_from_this<Link>, private LinkInbox:
   absl::Status Send(const Address& address, LinkService service, absl::string_view header,
                     absl::string_view payload, std::shared_ptr<const void> keep);
   // Answers a request of the peer over `stream`, which the link keeps if the answer is kAccept.
-  // After kRenew the stream is left to the caller, who gives the link up. REQUIRES: !lost().
+  // After kRenew the stream is left to the caller, which gives the link up. REQUIRES: !lost().
   LinkSession::Answer Accept(std::unique_ptr<ByteStream>& stream, const LinkPayload& request);
-  // Ends the link: releases what is queued, and calls on_lost. `tell` the peer, if it is connected.
-  void GiveUp(const absl::Status& why, bool tell);
+  // Ends the link: releases what is queued, and calls on_lost. `notify`: sends END to a connected
+  // peer.
+  void GiveUp(const absl::Status& why, bool notify);
 
   bool lost() const { return lost_; }
   bool connected() const { return !lost_ && session_.phase() == Phase::kConnected; }

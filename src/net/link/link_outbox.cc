@@ -82,14 +82,14 @@ void LinkOutbox::Encode(Message& message, uint64_t received) {
 }
 
 bool LinkOutbox::Gather(uint64_t received, size_t max_pieces, std::vector<iovec>& pieces) {
-  bool told = false;
+  bool reported = false;
   uint64_t at = position_;
   for (size_t i = next_; i < messages_.size() && pieces.size() + 2 <= max_pieces; ++i) {
     Message& message = messages_[i];
     // A frame of which a part is written keeps its header, as it was.
     if (at == message.begin) {
       Encode(message, received);
-      told = true;
+      reported = true;
     }
     const uint64_t done = at - message.begin;
     if (done < message.head.size()) {
@@ -102,7 +102,7 @@ bool LinkOutbox::Gather(uint64_t received, size_t max_pieces, std::vector<iovec>
     }
     at = message.end();
   }
-  return told;
+  return reported;
 }
 
 void LinkOutbox::Wrote(size_t bytes) {

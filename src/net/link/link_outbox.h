@@ -43,8 +43,8 @@ class LinkOutbox {
   absl::Status Resume(uint64_t received);
 
   // Appends the next bytes to write to `pieces`: at most `max_pieces` pieces. Headers that are made
-  // now tell the peer that `received` bytes of its messages have arrived. They stay valid until the
-  // next call of a method that is not const. Returns true if such a header is among them.
+  // now report to the peer that `received` bytes of its messages have arrived. They stay valid
+  // until the next call of a method that is not const. Returns true if such a header is among them.
   bool Gather(uint64_t received, size_t max_pieces, std::vector<iovec>& pieces);
   // So many bytes of the last Gather were written.
   void Wrote(size_t bytes);

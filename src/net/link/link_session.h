@@ -11,7 +11,7 @@
 // Both sides can dial at the same time. A side that has not asked yet abandons its own dial for the
 // other's request. If both have asked, the request of the smaller node wins: the greater node
 // abandons its own for it, and the smaller one refuses the other's. A request that was abandoned
-// can still arrive late, so every side numbers its attempts, and a WELCOME tells which attempts of
+// can still arrive late, so every side numbers its attempts, and a WELCOME names the attempts of
 // its sender are over.
 //
 // Each side's state of the pair has a session number. If one side has given the link up, its next

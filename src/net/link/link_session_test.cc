@@ -28,7 +28,7 @@ struct Side {
   // On its way: the request of this side, and the answer to it.
   std::optional<LinkPayload> request;
   std::optional<WelcomeBody> welcome;
-  // Who dialed the connection in use, and its number.
+  // The side that dialed the connection in use, and its number.
   bool used_is_own = false;
   uint64_t used = 0;
 };
@@ -75,7 +75,7 @@ class World {
     if (answer == Answer::kAccept) {
       to.used_is_own = false;
       to.used = request.attempt;
-      // Its own connection is closed: an answer to it finds nobody.
+      // Its own connection is closed: an answer to it finds no end.
       to.welcome.reset();
     }
     // The dialer has abandoned this connection.

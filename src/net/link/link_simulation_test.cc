@@ -2,7 +2,7 @@
 // are reset, stall, break on one side and trickle, links are cut, nodes stop, forget each other and
 // restart. Then the faults end, and everything that was not lost must arrive.
 //
-// LinkChecker verifies each message; a side that is told of a loss begins a new era. A seeded
+// LinkChecker verifies each message; a side that hears of a loss begins a new era. A seeded
 // defect must be detected within the seeds that the test runs. (node_links_test has the one that
 // needs a loss in the instant of a message.)
 #include <cstdint>
@@ -103,7 +103,7 @@ class Simulation {
       const size_t bytes = sizes[random_.Below(random_.Chance(0.2) ? 4 : 3)];
       const LinkPeer& peer = hosts_[other]->peer();
       const uint64_t era = hosts_[one]->checker.Era(peer.key);
-      // Refused until the loss is told; the number is then not used again in this era.
+      // Refused until the loss is reported; the number is then not used again in this era.
       if (!hosts_[one]->Send(peer, bytes).ok()) skipped_.push_back({hosts_[one], peer.key, era});
     }
   }
@@ -126,7 +126,7 @@ class Simulation {
     hosts_[host]->process().Resume();
     hosts_[host]->Kill();
     StartNode(host);
-    // The directory tells some nodes; the others learn from the new incarnation.
+    // The directory notifies some nodes; the others learn from the new incarnation.
     for (SimLinkNode* const node : hosts_) {
       if (random_.Chance(0.5)) node->links().Forget(before);
     }
@@ -143,7 +143,7 @@ class Simulation {
     }
     const uint64_t sent = from.checker.Sent(to.key());
     const uint64_t arrived = to.checker.ReceivedOfEra(from.key(), era);
-    // The receiver alone can have been told of a loss, of a link that was idle.
+    // The receiver alone can have heard of a loss, of a link that was idle.
     if (arrived != sent && !(arrived == 0 && to.checker.lost.contains(from.key()))) {
       violations_.push_back(absl::StrCat(pair, ": ", arrived, " of ", sent, " arrived"));
     }

@@ -24,17 +24,17 @@ class LinkWriter {
   // REQUIRES: `outbox` outlives the writer.
   explicit LinkWriter(LinkOutbox& outbox) : outbox_(outbox) {}
 
-  // A new connection, which begins with the bytes `first`. They tell the peer that `received` of
-  // its bytes have arrived.
+  // A new connection, which begins with the bytes `first`. They report to the peer that `received`
+  // of its bytes have arrived.
   void Begin(std::string first, uint64_t received);
   // The messages can follow.
   void OpenForMessages() { open_ = true; }
   // The connection has ended.
   void Reset();
 
-  // The number of the peer's bytes of which it was not told.
+  // The number of the peer's bytes that were not reported to it.
   uint64_t Owed(uint64_t received) const { return received - told_; }
-  // The peer is to be told as soon as possible.
+  // They are to be reported as soon as possible.
   void AcknowledgeSoon() { ack_due_ = true; }
 
   // Returns the next bytes to write, valid until the next call; empty if there are none.

@@ -92,7 +92,7 @@ absl::StatusOr<std::shared_ptr<Link>> NodeLinks::Impl::LinkTo(const NodeKey& pee
     if (it->first < peer) {
       it->second->GiveUp(absl::UnavailableError(absl::StrCat(
                              "node ", it->first.ToString(), " has restarted as ", peer.ToString())),
-                         /*tell=*/false);
+                         /*notify=*/false);
       continue;
     }
     if (!it->second->lost()) return it->second;
@@ -136,7 +136,7 @@ void NodeLinks::Impl::Forget(const NodeKey& peer) {
   if (link == links_.end()) return;
   link->second->GiveUp(absl::UnavailableError(absl::StrCat(
                            "node ", self().ToString(), " has forgotten node ", peer.ToString())),
-                       /*tell=*/true);
+                       /*notify=*/true);
 }
 
 void NodeLinks::Impl::Accept(IncomingLink incoming) {
@@ -155,7 +155,7 @@ void NodeLinks::Impl::Accept(IncomingLink incoming) {
   Refuse(**stream, LinkVerdict::kBusy);
   (*link)->GiveUp(absl::UnavailableError(
                       absl::StrCat("node ", incoming.peer.ToString(), " has given the link up")),
-                  /*tell=*/false);
+                  /*notify=*/false);
 }
 
 LinkStats NodeLinks::Impl::stats() const {

@@ -11,9 +11,9 @@
 //                     │  ▲ broken        │        ────────────────────────────────────────► OnLost
 //                     └──┴── retried ◄───┘
 //
-// A peer that does not answer is dialed again and again, with a growing pause: only the owner, who
-// hears from the directory which nodes have ended, knows when to call Forget. Nothing is sent over
-// an idle connection. docs/data-plane.md describes the bytes on the wire.
+// A peer that does not answer is dialed again and again, with a growing pause: only the owner,
+// which hears from the directory which nodes have ended, knows when to call Forget. Nothing is sent
+// over an idle connection. docs/data-plane.md describes the bytes on the wire.
 //
 // A small message costs one write in the turn of its Send and one read in one turn of the
 // receiver's control loop; no other thread takes part. Payloads are written from and read into
@@ -77,7 +77,7 @@ class NodeLinks {
   // Returns the bytes of headers and payloads that this peer has not acknowledged.
   size_t QueuedBytes(const NodeKey& peer) const;
 
-  // Gives the link with `peer` up, if there is one, and tells the peer so if it is connected.
+  // Gives the link with `peer` up, if there is one, and notifies the peer if it is connected.
   // Nothing is written to places that PlaceFor returned for it from here on.
   void Forget(const NodeKey& peer);
 

@@ -177,11 +177,12 @@ void DirectoryDecisions::OnGone(const v1::Gone& gone) {
       const bool failed = gone.code() > 0;
       const auto code = failed ? static_cast<absl::StatusCode>(gone.code())
                                : absl::StatusCode::kResourceExhausted;
-      const char* who = gone.expired() ? ": "
-                        : failed       ? ": its producer failed: "
-                                       : ": the directory refused: ";
-      pulls_.OnRefused(*id, gone.want(),
-                       absl::Status(code, absl::StrCat("object ", id->hex(), who, gone.reason())));
+      const char* cause = gone.expired() ? ": "
+                          : failed       ? ": its producer failed: "
+                                         : ": the directory refused: ";
+      pulls_.OnRefused(
+          *id, gone.want(),
+          absl::Status(code, absl::StrCat("object ", id->hex(), cause, gone.reason())));
       break;
     }
     default:

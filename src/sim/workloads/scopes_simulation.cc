@@ -151,7 +151,7 @@ class ScopesSimulation final : public ClientSimulation {
         random_.Chance(0.6) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
     cluster_.store(n)->Put(ClientOf(n), options, std::string(size, 'x'),
                            [this, object](const absl::StatusOr<object_store::PutResult>& put) {
-                             if (absl::IsNotFound(put.status())) CheckTold(object, put.status());
+                             if (absl::IsNotFound(put.status())) CheckEnd(object, put.status());
                            });
   }
 
@@ -166,7 +166,7 @@ class ScopesSimulation final : public ClientSimulation {
     events.on_view = [this, object, begun = now(), life = cluster_.node(n)->key(),
                       client = ClientOf(n)](absl::StatusOr<object_store::View> view) {
       const int node = cluster_.FindNode(life);
-      if (absl::IsNotFound(view.status())) CheckTold(object, view.status());
+      if (absl::IsNotFound(view.status())) CheckEnd(object, view.status());
       if (node < 0 || !view.ok()) return;
       CheckRead(node, object, begun);
       cluster_.store(node)->Release(client, view->pin).IgnoreError();
@@ -174,12 +174,12 @@ class ScopesSimulation final : public ClientSimulation {
     cluster_.store(n)->Get(ClientOf(n), options, std::move(events));
   }
 
-  // The call was told that the scope has ended: a client must have asked for that.
-  void CheckTold(const Object& object, const absl::Status& told) {
-    if (!absl::StrContains(told.message(), "has ended")) return;
+  // The call ended with its scope: a client must have asked for that.
+  void CheckEnd(const Object& object, const absl::Status& end) {
+    if (!absl::StrContains(end.message(), "has ended")) return;
     if (object.number <= scopes_[object.scope].asked) return;
-    cluster_.journal().Violation(absl::StrCat("nobody has ended number ", object.number, " of s",
-                                              object.scope, ", but: ", told.message()));
+    cluster_.journal().Violation(absl::StrCat("no client has ended number ", object.number, " of s",
+                                              object.scope, ", but: ", end.message()));
   }
 
   // A Get that began after the end of the scope was acknowledged reads nothing of it, on a node

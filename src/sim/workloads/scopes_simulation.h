@@ -3,7 +3,7 @@
 //
 //   storm     clients act, faults happen    always: a node that was in touch when a scope's end was
 //                                           acknowledged has no copy of the scope; no Get there
-//                                           returns one, or is told of an end that nobody asked
+//                                           returns one, or ends with an end that no client asked
 //                                           for; the shards have no tombstones
 //   calm      faults stop                   within a bound: no copy is left of a scope that a
 //   living

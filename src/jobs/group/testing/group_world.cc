@@ -405,7 +405,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
   if (number == differs_at_ && worked && waits) {
     Violate(absl::StrCat("call ", number, " worked although the members' calls differ"));
   }
-  // Whoever lived throughout agrees on whether the call failed, unless only some get a result.
+  // Members that lived throughout agree on whether the call failed, unless only some get a result.
   if (failed && worked && waits && options_.on_loss == OnLoss::kWait) {
     Violate(absl::StrCat("call ", number, " ", spec.ToString(), " failed for some only"));
   }

@@ -35,7 +35,7 @@ class MessageWorld {
     bool live = true;
     // Messages that its client has not taken.
     std::deque<MessageCore::Deliver> mailbox = {};
-    // The cost of what it has taken, by sender and stream, and not told its node.
+    // The cost of what it has taken, by sender and stream, and not reported to its node.
     std::map<std::pair<LifeKey, uint64_t>, uint64_t> held = {};
   };
   // The Sends from one life to another, by their number, and what has arrived.
