@@ -84,7 +84,7 @@ class JobManagerTest : public ::testing::Test {
   }
 
   // The members in the node's last update: "worker0.0+ worker1.2-" (live, died; "=" left).
-  std::string Updates(const NodeKey& node) {
+  std::string News(const NodeKey& node) {
     const std::vector<v1::JobUpdate> updates = Updates(node);
     if (updates.empty()) return "nothing";
     std::string text = updates.back().whole() ? "all:" : "";
@@ -121,12 +121,12 @@ class JobManagerTest : public ::testing::Test {
 TEST_F(JobManagerTest, ATaskHasTheRankOfItsNameAndEveryNodeWithMembersHearsOfIt) {
   const NodeKey a = h.Up("a"), b = h.Up("b"), c = h.Up("c");
   EXPECT_EQ(Join(a, "worker2"), "2.0");
-  EXPECT_EQ(Updates(a), "all: worker2.0+");
+  EXPECT_EQ(News(a), "all: worker2.0+");
   EXPECT_EQ(Join(b, "worker0"), "0.0");
-  EXPECT_EQ(Updates(b), "all: worker0.0+ worker2.0+");
+  EXPECT_EQ(News(b), "all: worker0.0+ worker2.0+");
   h.Advance(absl::Milliseconds(1));
-  EXPECT_EQ(Updates(a), "worker0.0+");
-  EXPECT_EQ(Updates(c), "nothing");
+  EXPECT_EQ(News(a), "worker0.0+");
+  EXPECT_EQ(News(c), "nothing");
   EXPECT_LT(Updates(a)[0].epoch().counter(), Updates(a)[1].epoch().counter());
 }
 
@@ -159,9 +159,9 @@ TEST_F(JobManagerTest, TheEndOfAMemberIsToldAtOnce) {
   Join(a, "worker0");
   Join(b, "worker1");
   End(b, "worker1", 0);
-  EXPECT_EQ(Updates(a), "worker1.0-");
+  EXPECT_EQ(News(a), "worker1.0-");
   End(a, "worker0", 0, /*left=*/true);
-  EXPECT_EQ(Updates(a), "worker0.0=");
+  EXPECT_EQ(News(a), "worker0.0=");
 }
 
 TEST_F(JobManagerTest, ANodeThatIsFencedTakesItsMembersAlong) {
@@ -171,20 +171,20 @@ TEST_F(JobManagerTest, ANodeThatIsFencedTakesItsMembersAlong) {
   Join(b, "worker2");
   h.Advance(absl::Milliseconds(1));
   h.Down(b);
-  EXPECT_EQ(Updates(a), "worker1.0- worker2.0-");
+  EXPECT_EQ(News(a), "worker1.0- worker2.0-");
 }
 
 TEST_F(JobManagerTest, ANewerLifeReplacesALiveOneAndTheEndOfTheOlderOneIsLate) {
   const NodeKey a = h.Up("a"), b = h.Up("b");
   Join(a, "worker0");
   EXPECT_EQ(Join(b, "worker0"), "0.1");
-  EXPECT_EQ(Updates(a), "worker0.1+");
+  EXPECT_EQ(News(a), "worker0.1+");
   h.Clear();
   End(a, "worker0", 0);
-  EXPECT_EQ(Updates(b), "nothing");
+  EXPECT_EQ(News(b), "nothing");
   // Its only member was replaced: it has heard so, and hears nothing more.
   End(b, "worker0", 1);
-  EXPECT_EQ(Updates(a), "nothing");
+  EXPECT_EQ(News(a), "nothing");
 }
 
 TEST_F(JobManagerTest, AJobIsForgottenAGraceAfterItsLastMember) {
@@ -214,12 +214,12 @@ TEST_F(JobManagerTest, ARestartedShardLearnsTheJobAndNobodyNotices) {
   }
   // A join now could be given a life that a node has not registered so far.
   EXPECT_EQ(Join(a, "worker1"), "no reply");
-  EXPECT_EQ(Updates(a), "nothing");
-  EXPECT_EQ(Updates(b), "nothing");
+  EXPECT_EQ(News(a), "nothing");
+  EXPECT_EQ(News(b), "nothing");
   h.Advance(absl::Seconds(2));
   EXPECT_EQ(Reply(a)->life(), 2u);
-  EXPECT_EQ(Updates(a), "worker1.2+");
-  EXPECT_EQ(Updates(b), "worker1.2+");
+  EXPECT_EQ(News(a), "worker1.2+");
+  EXPECT_EQ(News(b), "worker1.2+");
   EXPECT_GT(Updates(a)[0].epoch().incarnation(), of_a.back().epoch().incarnation());
 }
 
@@ -243,7 +243,7 @@ TEST_F(JobManagerTest, WhoIsNotRegisteredAgainHasDied) {
   Register(c, of_c);
   h.RegisterEnd(c);
   h.Advance(absl::Seconds(2));
-  EXPECT_EQ(Updates(a), "worker3.0- worker1.0-");
+  EXPECT_EQ(News(a), "worker3.0- worker1.0-");
   h.Clear();
   // b comes later than the lease: its member is not revived, and b hears of that.
   h.NewSession(b, true, true);
@@ -251,8 +251,8 @@ TEST_F(JobManagerTest, WhoIsNotRegisteredAgainHasDied) {
   Register(b, of_b);
   h.RegisterEnd(b);
   h.Advance(absl::Milliseconds(1));
-  EXPECT_EQ(Updates(b), "all: worker0.0+ worker1.0- worker2.0+ worker3.0-");
-  EXPECT_EQ(Updates(a), "nothing");
+  EXPECT_EQ(News(b), "all: worker0.0+ worker1.0- worker2.0+ worker3.0-");
+  EXPECT_EQ(News(a), "nothing");
 }
 
 TEST_F(JobManagerTest, ANewSessionConfirmsTheMembersThatItRegisters) {
@@ -266,9 +266,9 @@ TEST_F(JobManagerTest, ANewSessionConfirmsTheMembersThatItRegisters) {
   h.Clear();
   h.NewSession(b, true);
   Register(b, of_b);
-  EXPECT_EQ(Updates(a), "nothing");
+  EXPECT_EQ(News(a), "nothing");
   h.RegisterEnd(b);
-  EXPECT_EQ(Updates(a), "worker2.0-");
+  EXPECT_EQ(News(a), "worker2.0-");
 }
 
 TEST_F(JobManagerTest, ManyTasksThatJoinOneByOneAreToldTogether) {
