@@ -24,9 +24,8 @@ bool IsThere(const Copy& copy) {
   return copy.primary && copy.state() == CopyState::kComplete && !copy.stale;
 }
 
-bool HasBytes(const Object& object) {
-  return object.adopted() && (object.copies.complete() > 0 || object.copies.writing() > 0);
-}
+// A copy that is being written does not count: its writer may never seal it.
+bool CanBeCopied(const Object& object) { return object.adopted() && object.copies.complete() > 0; }
 
 }  // namespace
 
@@ -222,9 +221,9 @@ void CopyKeeper::Examine(const ObjectId& id, Record& record) {
   Object* object = parts_.objects.Find(id);
   short_.erase(id);
   to_order_.erase(id);
-  // Without bytes there is nothing to copy: the next generation, or a holder that returns, is
-  // examined again.
-  if (object == nullptr || !HasBytes(*object)) return;
+  // Without a complete copy there is nothing to order: the next generation, a copy that is sealed,
+  // or a holder that returns, is examined again.
+  if (object == nullptr || !CanBeCopied(*object)) return EndOrders(id, record);
   // An order is carried out when the node's copy is primary, whatever made it so.
   std::vector<NodeKey> done;
   for (const auto& [key, plan] : record.keeping) {
@@ -257,13 +256,25 @@ void CopyKeeper::Examine(const ObjectId& id, Record& record) {
   Answer(id, *object, record);
 }
 
+void CopyKeeper::EndOrders(const ObjectId& id, Record& record) {
+  const absl::btree_map<NodeKey, PlanId> keeping = record.keeping;
+  const absl::btree_map<NodeKey, PlanId> releasing = std::exchange(record.releasing, {});
+  for (const auto& [key, plan] : keeping) {
+    parts_.outbox.SendFetchEnd(key, id, plan);
+    EndKeeping(id, record, key);
+    UnlinkIfUnused(id, record, key);
+  }
+  for (const auto& [key, plan] : releasing) UnlinkIfUnused(id, record, key);
+  changed_.erase(id);
+}
+
 void CopyKeeper::OrderShort() {
   for (size_t i = 0; i < kMaxExamined && open_ < kMaxOrders && !to_order_.empty(); ++i) {
     const ObjectId id = *to_order_.begin();
     to_order_.erase(to_order_.begin());
     Record& record = records_.at(id);
     Object* object = parts_.objects.Find(id);
-    if (object == nullptr || !HasBytes(*object)) continue;
+    if (object == nullptr || !CanBeCopied(*object)) continue;
     if (Order(*object, record)) {
       short_.erase(id);
     } else {

@@ -10,7 +10,8 @@
 //
 // A host is what HostOf says of its nodes. A copy counts if it is complete, primary, confirmed by
 // its node and on a node that stays. A node that is receiving or writing a primary copy, or that
-// registers, is waited for, so that no copy is made in its stead.
+// registers, is waited for, so that no copy is made in its stead. While the object has no complete
+// copy, nothing is ordered.
 //
 // Invariants (CheckInvariants)
 //  1. A node has at most one order of an object at a time: to keep a copy, or to release one.
@@ -124,6 +125,8 @@ class CopyKeeper {
 
   Hosts Count(const Object& object, const Record& record) const;
   void Examine(const ObjectId& id, Record& record);
+  // No copy can be made any more: the orders would keep others from being sent.
+  void EndOrders(const ObjectId& id, Record& record);
   void OrderShort();
   // Orders what the object lacks. Returns false if it still lacks a copy for want of a node.
   bool Order(Object& object, Record& record);

@@ -42,7 +42,20 @@ class CopyKeeperTest : public ObjectFixture {
     keeper_.SessionBegins(key);
     keeper_.OnCopiesChanged(id_);
   }
-  // "node: keep", "node: release", or "node: hosts N" or "node: error CODE" of a reply.
+  // A second object with the number, of node a.
+  ObjectId PutAnother(size_t number, bool complete) {
+    const ObjectId id = ObjectId::FromName("test", std::to_string(number));
+    v1::AnnounceCreate m;
+    m.set_object_id(id.binary().data(), ObjectId::kSize);
+    ToProto(Gen(kA, 10 + number), m.mutable_generation());
+    m.mutable_info()->set_size_bytes(1);
+    m.mutable_info()->set_slices(1);
+    m.set_complete(complete);
+    PHALANX_EXPECT_OK(table_.OnCreate(node(kA), m));
+    return id;
+  }
+  // "node: keep", "node: release" or "node: end", or "node: hosts N" or "node: error CODE" of a
+  // reply.
   std::vector<std::string> Sent() {
     keeper_.RunPending();
     std::vector<std::string> sent;
@@ -50,7 +63,8 @@ class CopyKeeperTest : public ObjectFixture {
       const std::string to = nodes_.NameOf(out.to) + ": ";
       if (out.message.has_fetch()) {
         plans_[out.to] = out.message.fetch().plan_id();
-        sent.push_back(to + (out.message.fetch().release() ? "release" : "keep"));
+        const v1::Fetch& fetch = out.message.fetch();
+        sent.push_back(to + (fetch.release() ? "release" : fetch.end() ? "end" : "keep"));
       }
       if (!out.message.has_broadcast_reply()) continue;
       const v1::BroadcastReply& reply = out.message.broadcast_reply();
@@ -221,14 +235,7 @@ TEST_F(CopyKeeperTest, OnlySoManyOrdersAreOpen) {
   Leaves(kB);
   std::vector<ObjectId> ids;
   for (size_t i = 0; i <= CopyKeeper::kMaxOrders; ++i) {
-    ids.push_back(ObjectId::FromName("test", std::to_string(i)));
-    v1::AnnounceCreate m;
-    m.set_object_id(ids.back().binary().data(), ObjectId::kSize);
-    ToProto(Gen(kA, 10 + i), m.mutable_generation());
-    m.mutable_info()->set_size_bytes(1);
-    m.mutable_info()->set_slices(1);
-    m.set_complete(true);
-    PHALANX_ASSERT_OK(table_.OnCreate(node(kA), m));
+    ids.push_back(PutAnother(i, /*complete=*/true));
     keeper_.Want(ids.back(), 2, absl::OkStatus());
   }
   EXPECT_EQ(Sent(), Messages());
@@ -246,6 +253,33 @@ TEST_F(CopyKeeperTest, OnlySoManyOrdersAreOpen) {
   }
   keeper_.OnReported(*table_.Find(*std::min_element(ids.begin(), ids.end())), kB, 0, true);
   for (const ObjectId& id : ids) keeper_.Want(id, 0, absl::OkStatus());
+}
+
+// A draft can be open for as long as its client likes.
+TEST_F(CopyKeeperTest, ADraftIsOrderedWhenItIsSealedAndOccupiesNoOrderBefore) {
+  Leaves(kC);
+  std::vector<ObjectId> drafts;
+  for (size_t i = 0; i <= CopyKeeper::kMaxOrders; ++i) {
+    drafts.push_back(PutAnother(i, /*complete=*/false));
+    keeper_.Want(drafts.back(), 2, absl::OkStatus());
+  }
+  EXPECT_EQ(Sent(), Messages());
+  Want(2);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+  table_.CompleteCopy(*table_.Find(drafts.front()), kA);
+  keeper_.OnCopiesChanged(drafts.front());
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
+}
+
+TEST_F(CopyKeeperTest, TheOrdersOfAnObjectWithoutBytesEndAndAreRepeatedWhenAHolderReturns) {
+  Want(3);
+  EXPECT_EQ(Sent(), (Messages{"b: keep", "c: keep"}));
+  table_.AddCopy(object(), node(kB));
+  Leaves(kA);
+  EXPECT_EQ(Sent(), (Messages{"b: end", "c: end"}));
+  EXPECT_EQ(Sent(), Messages());
+  Arrives(kC);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
 }
 
 }  // namespace
