@@ -182,6 +182,8 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   orders.copies.SessionBegins(key);
   absences.scopes.NodeDown(key);
   nodes.EndRemove();
+  // Requests that waited for the node to return.
+  orders.copies.RetryAll();
 }
 
 void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
@@ -314,7 +316,7 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
     case v1::NodeMessage::kBroadcastRequest:
       return placements.OnBroadcast(node, message.broadcast_request());
     case v1::NodeMessage::kDrainRequest:
-      if (orders.drains.OnDrain(node)) placements.NodeDrains(node);
+      OnDrain(node);
       return absl::OkStatus();
     case v1::NodeMessage::kReduceRequest:
       return reductions.OnReduce(node, message.reduce_request());
@@ -381,6 +383,13 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
     default:
       return absl::InvalidArgumentError("a message of no kind this shard knows");
   }
+}
+
+void DirectoryCore::Impl::OnDrain(Node& node) {
+  if (!orders.drains.OnDrain(node)) return;
+  placements.NodeDrains(node);
+  // Requests that waited for the node to connect.
+  orders.copies.RetryAll();
 }
 
 absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterCopy& m) {

@@ -93,6 +93,7 @@ struct DirectoryCore::Impl {
   absl::Status HandleRegistration(Node& node, const v1::NodeMessage& message);
   absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m);
   void OnRegisterEnd(Node& node);
+  void OnDrain(Node& node);
   // The node has registered, and its lease begins.
   void SendRegistered(Node& node);
 

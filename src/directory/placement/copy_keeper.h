@@ -82,7 +82,7 @@ class CopyKeeper {
   void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan);
   // Orders to the node, and its requests, are void. Also when it is down.
   void SessionBegins(const NodeKey& node);
-  // The node joined, connected, drains, or has room: objects that lack copies are tried again.
+  // A node joined, connected, drains, is down or has room: objects that lack copies are tried again.
   void RetryAll();
   void EndLearning();
 

@@ -678,5 +678,47 @@ TEST(BadInputTest, MessagesOfANodeThatIsDownAreIgnored) {
   EXPECT_FALSE(h.Known(x));
 }
 
+// -------------------------------------------------------------------------------------------
+// copies on several hosts
+
+// A node that is away may have room when it returns: the request waits for it, but not for ever.
+class CopiesAwaited : public ::testing::Test {
+ protected:
+  CopiesAwaited() {
+    h_.Create(a_, x, {.complete = true});
+    h_.Connected(b_, false);
+    v1::NodeMessage message;
+    v1::BroadcastRequest& request = *message.mutable_broadcast_request();
+    ToProto(x, request.mutable_object_id());
+    request.set_request_id(1);
+    request.set_copies(2);
+    PHALANX_EXPECT_OK(h_.Send(a_, message));
+    EXPECT_EQ(h_.Count(a_, v1::ShardMessage::kBroadcastReply), 0);
+  }
+  // Expects the answer that the one host that is left has a copy.
+  void ExpectAnswer() {
+    const auto reply = h_.Last(a_, v1::ShardMessage::kBroadcastReply);
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->broadcast_reply().code(), 0) << reply->broadcast_reply().message();
+    EXPECT_EQ(reply->broadcast_reply().nodes(), 1u);
+  }
+
+  Harness h_;
+  const NodeKey a_ = h_.Up("a", {{"host", "1"}});
+  const NodeKey b_ = h_.Up("b", {{"host", "2"}});
+};
+
+TEST_F(CopiesAwaited, AreNotWaitedForWhenTheNodeThatIsAwayIsDeclaredDead) {
+  h_.Down(b_);
+  ExpectAnswer();
+}
+
+TEST_F(CopiesAwaited, AreNotWaitedForWhenTheNodeThatIsAwayDrains) {
+  v1::NodeMessage message;
+  message.mutable_drain_request();
+  PHALANX_EXPECT_OK(h_.Send(b_, message));
+  ExpectAnswer();
+}
+
 }  // namespace
 }  // namespace phalanx::directory
