@@ -107,20 +107,19 @@ void CopyKeeper::OnCopiesChanged(const ObjectId& id) {
 
 void CopyKeeper::OnReported(Object& object, const NodeKey& node, PlanId plan, bool primary) {
   const auto listed = object.copies.find(node);
-  const auto at = records_.find(object.id);
   if (listed != object.copies.end()) {
     Copy& copy = listed->second;
-    copy.primary = copy.primary || primary;
-    if (at != records_.end()) {
-      const auto released = at->second.releasing.find(node);
-      // A report that crossed the order does not answer it.
-      const bool answers = released != at->second.releasing.end() && released->second == plan;
-      if (answers && !DefectActive(Defect::kCopyReleasedTooSoon)) {
-        at->second.releasing.erase(released);
-        copy.primary = primary;
-        UnlinkIfUnused(object.id, at->second, node);
-      }
+    const auto at = records_.find(object.id);
+    const bool releases = at != records_.end() && at->second.releasing.contains(node) &&
+                          !DefectActive(Defect::kCopyReleasedTooSoon);
+    if (!releases) {
+      copy.primary = copy.primary || primary;
+    } else if (at->second.releasing.at(node) == plan) {
+      at->second.releasing.erase(node);
+      copy.primary = primary;
+      UnlinkIfUnused(object.id, at->second, node);
     }
+    // A report that crossed the order to release the copy says nothing of what becomes of it.
   }
   OnCopiesChanged(object.id);
 }

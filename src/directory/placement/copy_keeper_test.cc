@@ -139,8 +139,9 @@ TEST_F(CopyKeeperTest, ReleasesTheCopyThatIsTooManyAndKeepsTheCreators) {
   Want(2);
   EXPECT_EQ(Sent(), (Messages{"c: release"}));
   EXPECT_EQ(HostsWithPrimary(object(), nodes_), 2u);
-  // A report that crossed the order does not bring the copy back for good.
+  // A report that crossed the order does not count.
   keeper_.OnReported(object(), kC, plans_[kC] - 1, /*primary=*/true);
+  EXPECT_EQ(HostsWithPrimary(object(), nodes_), 2u);
   EXPECT_EQ(Sent(), Messages());
   keeper_.OnReported(object(), kC, plans_[kC], /*primary=*/false);
   EXPECT_EQ(Sent(), Messages());
