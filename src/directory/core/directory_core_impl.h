@@ -63,7 +63,7 @@ struct KeepOrders final : public PullListener {
   }
   void OnRoomFreed() override {
     drains.OnRoomFreed();
-    copies.RetryAll();
+    copies.OnRoomFreed();
   }
 
   DrainManager drains;

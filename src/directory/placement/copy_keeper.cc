@@ -54,8 +54,7 @@ void CopyKeeper::Want(const ObjectId& id, uint32_t copies, const absl::Status& w
   const Record record = std::move(at->second);
   records_.erase(at);
   changed_.erase(id);
-  short_.erase(id);
-  to_order_.erase(id);
+  EraseShort(id);
   if (!record.retry.infinite()) retries_.erase({record.retry, id});
   open_ -= record.keeping.size();
   requests_ -= record.waiting.size();
@@ -162,6 +161,8 @@ void CopyKeeper::SessionBegins(const NodeKey& node) {
 
 void CopyKeeper::RetryAll() { to_order_ = short_; }
 
+void CopyKeeper::OnRoomFreed() { to_order_.merge(lack_room_); }
+
 void CopyKeeper::EndLearning() {
   for (const auto& [id, record] : records_) changed_.insert(id);
 }
@@ -218,8 +219,7 @@ CopyKeeper::Hosts CopyKeeper::Count(const Object& object, const Record& record) 
 
 void CopyKeeper::Examine(const ObjectId& id, Record& record) {
   Object* object = parts_.objects.Find(id);
-  short_.erase(id);
-  to_order_.erase(id);
+  EraseShort(id);
   // Without a complete copy there is nothing to order: the next generation, a copy that is sealed,
   // or a holder that returns, is examined again.
   if (object == nullptr || !CanBeCopied(*object)) return EndOrders(id, record);
@@ -255,6 +255,12 @@ void CopyKeeper::Examine(const ObjectId& id, Record& record) {
   Answer(id, *object, record);
 }
 
+void CopyKeeper::EraseShort(const ObjectId& id) {
+  short_.erase(id);
+  to_order_.erase(id);
+  lack_room_.erase(id);
+}
+
 void CopyKeeper::EndOrders(const ObjectId& id, Record& record) {
   const absl::btree_map<NodeKey, PlanId> keeping = record.keeping;
   const absl::btree_map<NodeKey, PlanId> releasing = std::exchange(record.releasing, {});
@@ -271,6 +277,7 @@ void CopyKeeper::OrderShort() {
   for (size_t i = 0; i < kMaxExamined && open_ < kMaxOrders && !to_order_.empty(); ++i) {
     const ObjectId id = *to_order_.begin();
     to_order_.erase(to_order_.begin());
+    lack_room_.erase(id);
     Record& record = records_.at(id);
     Object* object = parts_.objects.Find(id);
     if (object == nullptr || !CanBeCopied(*object)) continue;
@@ -278,6 +285,9 @@ void CopyKeeper::OrderShort() {
       short_.erase(id);
     } else {
       SetRetry(id, record);
+      const bool lack = std::any_of(object->wants.begin(), object->wants.end(),
+                                    [&](const auto& w) { return object->LacksRoom(w.second); });
+      if (lack) lack_room_.insert(id);
     }
     // The requests wait no longer if no node can be ordered.
     Answer(id, *object, record);
@@ -500,7 +510,7 @@ absl::Status CopyKeeper::CheckInvariants() const {
       return broken("its retry is forgotten");
     }
   }
-  for (const auto* ids : {&changed_, &short_, &to_order_}) {
+  for (const auto* ids : {&changed_, &short_, &to_order_, &lack_room_}) {
     for (const ObjectId& id : *ids) {
       if (!records_.contains(id)) return absl::InternalError("no copies of a listed object wanted");
     }

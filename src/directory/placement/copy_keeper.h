@@ -82,8 +82,11 @@ class CopyKeeper {
   void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan);
   // Orders to the node, and its requests, are void. Also when it is down.
   void SessionBegins(const NodeKey& node);
-  // A node joined, connected, drains, is down or has room: objects that lack copies are tried again.
+  // A node joined, connected, drains or is down: objects that lack copies are tried again.
   void RetryAll();
+  // A node has more memory: the same, for the objects for which a node waits for memory. A node
+  // that has refused is asked again after its pause.
+  void OnRoomFreed();
   void EndLearning();
 
   // ---- time
@@ -95,6 +98,8 @@ class CopyKeeper {
   // ---- looking
   // Objects that lack copies.
   size_t short_of_copies() const { return short_.size(); }
+  // Those of them for which the next turns compare the nodes.
+  size_t to_compare() const { return to_order_.size(); }
   uint64_t orders() const { return ordered_; }
   uint64_t releases() const { return released_; }
   size_t requests() const { return requests_; }
@@ -125,6 +130,8 @@ class CopyKeeper {
 
   Hosts Count(const Object& object, const Record& record) const;
   void Examine(const ObjectId& id, Record& record);
+  // The object lacks no copy, or is to be examined again.
+  void EraseShort(const ObjectId& id);
   // No copy can be made any more: the orders would keep others from being sent.
   void EndOrders(const ObjectId& id, Record& record);
   void OrderShort();
@@ -156,6 +163,8 @@ class CopyKeeper {
   absl::btree_set<ObjectId> changed_;   // to be examined
   absl::btree_set<ObjectId> short_;     // lack a copy for which no node has been ordered
   absl::btree_set<ObjectId> to_order_;  // those of `short_` for which nodes have not been compared
+  // Those of `short_` for which a node waited for memory when nodes were compared last.
+  absl::btree_set<ObjectId> lack_room_;
   absl::btree_set<std::pair<Instant, ObjectId>> retries_;
   // The objects in which a node has an order or a request.
   absl::btree_map<NodeKey, absl::btree_set<ObjectId>> linked_;

@@ -283,5 +283,28 @@ TEST_F(CopyKeeperTest, TheOrdersOfAnObjectWithoutBytesEndAndAreRepeatedWhenAHold
   EXPECT_EQ(Sent(), (Messages{"b: keep"}));
 }
 
+// A report of freed memory comes with each progress of each node.
+TEST_F(CopyKeeperTest, FreedRoomIsATurnOnlyForObjectsForWhichANodeWaitsForMemory) {
+  Want(3);
+  EXPECT_EQ(Sent(), (Messages{"b: keep", "c: keep"}));
+  Arrives(kB);
+  object().wants[kC].no_room_for = object().generation;
+  keeper_.OnOrderRefused(id_, kC, plans_[kC]);
+  const ObjectId refused = PutAnother(1, /*complete=*/true);
+  keeper_.Want(refused, 3, absl::OkStatus());
+  EXPECT_EQ(Sent(), (Messages{"b: keep", "c: keep"}));
+  keeper_.OnOrderRefused(refused, kC, plans_[kC]);
+  EXPECT_EQ(Sent(), Messages());
+  EXPECT_EQ(keeper_.short_of_copies(), 2u);
+  keeper_.OnRoomFreed();
+  EXPECT_EQ(keeper_.to_compare(), 1u);
+  // Nothing has changed for it, and the next report is a turn for it again.
+  EXPECT_EQ(Sent(), Messages());
+  Advance(Refusals::kFirstPause);
+  object().wants.clear();
+  keeper_.OnRoomFreed();
+  EXPECT_EQ(Sent(), (Messages{"c: keep"}));
+}
+
 }  // namespace
 }  // namespace phalanx::directory
