@@ -245,14 +245,12 @@ TEST_F(CopyKeeperTest, OnlySoManyOrdersAreOpen) {
   keeper_.RetryAll();
   EXPECT_EQ(Sent().size(), CopyKeeper::kMaxOrders);
   EXPECT_EQ(Sent(), Messages());
-  for (const ObjectId& id : ids) {
-    Object& stored = *table_.Find(id);
-    table_.AddCopy(stored, node(kB));
-    table_.CompleteCopy(stored, kB);
-    keeper_.OnReported(stored, kB, 0, /*primary=*/true);
-    break;
-  }
-  keeper_.OnReported(*table_.Find(*std::min_element(ids.begin(), ids.end())), kB, 0, true);
+  // The first in the order of ids has been ordered, and the last has not.
+  Object& stored = *table_.Find(*std::min_element(ids.begin(), ids.end()));
+  table_.AddCopy(stored, node(kB));
+  table_.CompleteCopy(stored, kB);
+  keeper_.OnReported(stored, kB, plans_[kB], /*primary=*/true);
+  EXPECT_EQ(Sent(), (Messages{"b: keep"}));
   for (const ObjectId& id : ids) keeper_.Want(id, 0, absl::OkStatus());
 }
 
