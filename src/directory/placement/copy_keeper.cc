@@ -60,6 +60,7 @@ void CopyKeeper::Want(const ObjectId& id, uint32_t copies, const absl::Status& w
   requests_ -= record.waiting.size();
   for (const auto& [node, plan] : record.keeping) UnlinkIfUnused(id, Record(), node);
   for (const auto& [node, plan] : record.releasing) UnlinkIfUnused(id, Record(), node);
+  for (const NodeKey& node : record.refusals.Nodes()) UnlinkIfUnused(id, Record(), node);
   for (const Waiting& waiting : record.waiting) {
     UnlinkIfUnused(id, Record(), waiting.node);
     SendReply(waiting, id, 0, why);
@@ -474,6 +475,7 @@ bool CopyKeeper::EndKeeping(const ObjectId& id, Record& record, const NodeKey& n
 
 void CopyKeeper::UnlinkIfUnused(const ObjectId& id, const Record& record, const NodeKey& node) {
   if (record.keeping.contains(node) || record.releasing.contains(node)) return;
+  if (record.refusals.Knows(node)) return;
   for (const Waiting& waiting : record.waiting) {
     if (waiting.node == node) return;
   }
@@ -499,6 +501,7 @@ absl::Status CopyKeeper::CheckInvariants() const {
       if (!parts.insert(node).second) return broken("a node is to keep and to release one");
     }
     for (const Waiting& waiting : record.waiting) parts.insert(waiting.node);
+    for (const NodeKey& node : record.refusals.Nodes()) parts.insert(node);
     for (const NodeKey& node : parts) {
       const auto linked = linked_.find(node);
       if (parts_.nodes.Find(node) == nullptr) return broken("a node that is down has part in it");

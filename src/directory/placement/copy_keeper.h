@@ -80,7 +80,7 @@ class CopyKeeper {
   void OnRefused(const ObjectId& id, const NodeKey& node);
   // The node does not carry out the Fetch of this plan, or an earlier one.
   void OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId plan);
-  // Orders to the node, and its requests, are void. Also when it is down.
+  // Orders to the node, its refusals and its requests are void. Also when it is down.
   void SessionBegins(const NodeKey& node);
   // A node joined, connected, drains or is down: objects that lack copies are tried again.
   void RetryAll();
@@ -166,7 +166,7 @@ class CopyKeeper {
   // Those of `short_` for which a node waited for memory when nodes were compared last.
   absl::btree_set<ObjectId> lack_room_;
   absl::btree_set<std::pair<Instant, ObjectId>> retries_;
-  // The objects in which a node has an order or a request.
+  // The objects in which a node has an order or a request, or that it has refused.
   absl::btree_map<NodeKey, absl::btree_set<ObjectId>> linked_;
   size_t open_ = 0;  // orders to keep a copy
   size_t requests_ = 0;

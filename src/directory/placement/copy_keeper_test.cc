@@ -175,6 +175,19 @@ TEST_F(CopyKeeperTest, ANodeWithoutRoomIsAskedAgainAfterAPause) {
   Arrives(kB);
 }
 
+// Else a record would keep every node that has ever refused. (CheckInvariants)
+TEST_F(CopyKeeperTest, TheRefusalsOfANodeThatIsDownAreForgotten) {
+  Want(3);
+  Sent();
+  keeper_.OnOrderRefused(id_, kB, plans_[kB]);
+  EXPECT_EQ(Sent(), Messages());
+  Leaves(kB);
+  PHALANX_EXPECT_OK(keeper_.CheckInvariants());
+  keeper_.OnOrderRefused(id_, kC, plans_[kC]);
+  keeper_.SessionBegins(kC);
+  EXPECT_EQ(Sent(), (Messages{"c: keep"})) << "a new session can have room";
+}
+
 TEST_F(CopyKeeperTest, ARefusalOfAnEarlierFetchEndsNoOrder) {
   Want(3);
   Sent();

@@ -6,6 +6,7 @@
 #define PHALANX_DIRECTORY_PLACEMENT_REFUSALS_H_
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/time/time.h"
@@ -30,6 +31,13 @@ class Refusals {
   bool Has(const NodeKey& node, Instant now) const {
     const auto refusal = nodes_.find(node);
     return refusal != nodes_.end() && refusal->second.until > now;
+  }
+  // Returns true if the node has refused, also if its pause is over.
+  bool Knows(const NodeKey& node) const { return nodes_.contains(node); }
+  std::vector<NodeKey> Nodes() const {
+    std::vector<NodeKey> nodes;
+    for (const auto& [node, refusal] : nodes_) nodes.push_back(node);
+    return nodes;
   }
   // When the next pause ends; infinite if no node pauses.
   Instant NextEnd(Instant now) const {
