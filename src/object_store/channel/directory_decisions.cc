@@ -211,26 +211,25 @@ void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generat
   // Kept even without a copy: this node may have to report the deletion to a shard that restarts.
   deleted_.Add(id, generation);
   // A Put whose verdict is a deletion was adopted before the deletion.
-  EndGeneration(id, generation, DeletedStatus(id, expired), PutResult{false, generation});
+  gets_.ForgetLost(id);
+  pulls_.OnDeleted(id, generation, DeletedStatus(id, expired));
+  EndCopy(id, generation, DeletedStatus(id, expired), PutResult{false, generation});
   // Always: the shard keeps its tombstone until it has this answer.
   reporter_.ConfirmDelete(id, generation);
 }
 
-void DirectoryDecisions::EndGeneration(const ObjectId& id, const Generation& generation,
-                                       const absl::Status& why,
-                                       const absl::StatusOr<PutResult>& put) {
-  gets_.ForgetLost(id);
+void DirectoryDecisions::EndCopy(const ObjectId& id, const Generation& generation,
+                                 const absl::Status& why, const absl::StatusOr<PutResult>& put,
+                                 bool of_object) {
   turns_.Touch(id);
-  pulls_.OnDeleted(id, generation, why);
   Copy* copy = table_.Find(id, generation);
-  if (copy != nullptr && copy->state != CopyState::kPulling) {
-    const bool waited_for = copy->state == CopyState::kWriting;
-    puts_.AnswerCreator(copy, copy->waiting_put != 0 ? put : absl::StatusOr<PutResult>(why));
-    // Before Drop: Gets wait for a copy that is being written only if they would be shown it.
-    const bool shown = copy->standing != Standing::kStandby;
-    copies_.Drop(copy, why);
-    if (waited_for && shown) gets_.EndAll(id, why);
-  }
+  if (copy == nullptr || copy->state == CopyState::kPulling) return;
+  const bool waited_for = copy->state == CopyState::kWriting;
+  puts_.AnswerCreator(copy, copy->waiting_put != 0 ? put : absl::StatusOr<PutResult>(why));
+  // Before Drop: Gets wait for a copy that is being written only if they would be shown it.
+  const bool shown = copy->standing != Standing::kStandby;
+  copies_.Drop(copy, why);
+  if (waited_for && shown && of_object) gets_.EndAll(id, why);
 }
 
 void DirectoryDecisions::OnScopeEnded(int shard, const v1::ScopeEnded& ended) {
@@ -255,9 +254,16 @@ bool DirectoryDecisions::DropEnded() {
       if (left-- == 0) return false;
       const Copy* copy = table_.Find(id, generation);
       const absl::Status why = EndedScopeStatus(id, copy->traits.scope);
-      // The shard may list it as one that stands by.
-      if (copy->standing != Standing::kAdopted) reporter_.Withdraw(id, generation, why);
-      EndGeneration(id, generation, why, why);
+      // Another generation, of another scope, can be the object: Gets wait for that one then.
+      const bool of_object = copy->standing == Standing::kAdopted;
+      if (of_object) {
+        gets_.ForgetLost(id);
+        pulls_.OnDeleted(id, generation, why);
+      } else {
+        // The shard may list it as one that stands by.
+        reporter_.Withdraw(id, generation, why);
+      }
+      EndCopy(id, generation, why, why, of_object);
     }
     endings_.pop_front();
     reporter_.ConfirmScope(ending.shard, ending.scope);

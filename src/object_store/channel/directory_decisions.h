@@ -62,10 +62,10 @@ class DirectoryDecisions {
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   void OnVoid(const ObjectId& id, const Generation& generation, const std::string& reason);
   void OnDeleted(const ObjectId& id, const Generation& generation, bool expired);
-  // The generation is gone for good: drops the copy and ends what is bound to it with `why`. A Put
-  // that waits for adoption ends with `put`.
-  void EndGeneration(const ObjectId& id, const Generation& generation, const absl::Status& why,
-                     const absl::StatusOr<PutResult>& put);
+  // The generation is gone for good: drops the copy and ends its writer with `why`, and a Put that
+  // waits for adoption with `put`. `of_object`: so do Gets that wait for its Seal.
+  void EndCopy(const ObjectId& id, const Generation& generation, const absl::Status& why,
+               const absl::StatusOr<PutResult>& put, bool of_object = true);
   // Reports a generation that was deleted, and returns true; else returns false.
   bool ReportIfDeleted(const ObjectId& id, const Generation& generation);
   // The shard has named this copy's generation as the object's, so none that is being fetched is.

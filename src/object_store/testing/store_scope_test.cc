@@ -132,6 +132,22 @@ TEST_F(StoreScopeTest, APullOfTheScopeEnds) {
   EXPECT_EQ(w_.store().stats().objects, 0u);
 }
 
+// Another generation, of another scope, is the object; this node's waits to be judged or stands by.
+TEST_F(StoreScopeTest, TheEndOfAGenerationThatStandsByEndsNoGetOfTheObject) {
+  const StoreWorld::PutAnswer put = Put(1, {"job", 2});
+  ASSERT_THAT(**put, IsOk());
+  w_.Shard(Verdict(Id(1), (**put)->generation, v1::Verdict::STANDBY));
+  const auto reading = Get(1, {});
+  ASSERT_EQ(w_.Sent<v1::Want>().size(), 1u);
+  Ended({"job", 2});
+  EXPECT_EQ(w_.store().stats().objects, 0u);
+  EXPECT_FALSE(reading->answered());
+  EXPECT_THAT(w_.Sent<v1::Unwant>(), IsEmpty());
+  w_.Shard(Deliver(Id(1), Generation{kPeer, 7}, "other"));
+  EXPECT_TRUE(reading->answered());
+  EXPECT_THAT(reading->status(), IsOk());
+}
+
 class TwoShards : public StoreScopeTest {
  protected:
   TwoShards() : StoreScopeTest(2) {}
