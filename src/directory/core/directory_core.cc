@@ -146,6 +146,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
     placement_table.SessionBegins(key);
     orders.copies.SessionBegins(key);
     absences.scopes.SessionBegins(key);
+    scopes.SessionEnds(key);
   }
   node.info = info;
   node.endpoint = Endpoint{key, Locality::FromNode(info)};
@@ -181,6 +182,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
   jobs.NodeDown(key);
   orders.copies.SessionBegins(key);
   absences.scopes.NodeDown(key);
+  scopes.SessionEnds(key);
   nodes.EndRemove();
   // Requests that waited for the node to return.
   orders.copies.RetryAll();

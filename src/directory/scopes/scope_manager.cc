@@ -51,18 +51,24 @@ absl::Status ScopeManager::OnRegister(const v1::RegisterScope& m) {
 
 absl::Status ScopeManager::OnNamed(Node& node, const v1::Scope& named) {
   PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(named));
-  if (parts_.scopes.HasEnded(scope)) parts_.outbox.SendScopeEnded(node.key, scope);
+  if (parts_.scopes.HasEnded(scope)) Notify(node, scope);
   return absl::OkStatus();
 }
 
 bool ScopeManager::Refuses(Node& node, const v1::ObjectInfo& info) {
   const Scope scope = ScopeOf(info);
   if (!parts_.scopes.HasEnded(scope) || DefectActive(Defect::kLatePutIntoEndedScope)) return false;
-  parts_.outbox.SendScopeEnded(node.key, scope);
+  Notify(node, scope);
   return true;
 }
 
+void ScopeManager::Notify(const Node& node, const Scope& scope) {
+  if (node.registering && !notified_[node.key].insert(scope.name).second) return;
+  parts_.outbox.SendScopeEnded(node.key, {scope.name, parts_.scopes.LastEnded(scope.name)});
+}
+
 void ScopeManager::SessionRegistered(const Node& node) {
+  notified_.erase(node.key);
   // The message of the earlier session can be lost, and requests wait for the node's answer.
   for (const Scope& scope : parts_.scopes.AwaitedFrom(node.key)) {
     parts_.outbox.SendScopeEnded(node.key, scope);

@@ -13,7 +13,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/scope.h"
@@ -58,9 +61,12 @@ class ScopeManager {
   // counts, for Gets there that name no scope.
   absl::Status OnNamed(Node& node, const v1::Scope& scope);
   // Returns true if an object with this info must not be announced or registered, because its scope
-  // has ended; the node is notified. A malformed scope is not refused here.
+  // has ended; the node is notified, of each name once while it registers. A malformed scope is not
+  // refused here.
   bool Refuses(Node& node, const v1::ObjectInfo& info);
 
+  // A new session of the node begins, or the node is down.
+  void SessionEnds(const NodeKey& node) { notified_.erase(node); }
   // The node's registration has ended: what the last session did not confirm is sent again.
   void SessionRegistered(const Node& node);
   // Frees the object now if its scope has ended.
@@ -70,9 +76,14 @@ class ScopeManager {
 
  private:
   void Free(const ObjectId& id);
+  // The message names the greatest number that has ended, so one is enough for all copies and wants
+  // that the node registers.
+  void Notify(const Node& node, const Scope& scope);
   void SendRefused(const NodeKey& to, const ObjectId& id, uint64_t want, const absl::Status& why);
 
   const Parts parts_;
+  // The names of whose ends the nodes that register have been notified.
+  absl::btree_map<NodeKey, absl::btree_set<std::string>> notified_;
 };
 
 }  // namespace phalanx::directory

@@ -53,6 +53,8 @@ class ScopeTable {
   bool End(const Scope& scope);
   // Returns false if there is no scope.
   bool HasEnded(const Scope& scope) const;
+  // The greatest number that has ended. REQUIRES: one of the name has.
+  uint64_t LastEnded(const std::string& name) const { return *records_.at(name).ended; }
   // Forgets the records that are old.
   void Expire();
   Instant NextDeadline() const;

@@ -159,6 +159,26 @@ TEST_F(Scopes, AMalformedScopeIsRefusedAndChangesNothing) {
   EXPECT_EQ(Status().counters().at("ended_scopes"), 0u);
 }
 
+TEST_F(Scopes, AnEndIsSentOnceForAllObjectsThatANodeRegistersAndForEachLatePut) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  End(b, {"job", 4});
+  Confirm(a, {"job", 4});
+  h_.NewSession(a, /*had_session=*/true);
+  h_.Clear();
+  for (int i = 0; i < 100; ++i) Register(a, h_.NewGeneration(a), {"job", 3});
+  EXPECT_EQ(EndsSent(a), 1);
+  Register(a, h_.NewGeneration(a), {"job", 4});
+  EXPECT_EQ(EndsSent(a), 1) << "the message names the greatest number";
+  h_.RegisterEnd(a);
+  for (int i = 0; i < 2; ++i) Create(a, {"job", 4});
+  EXPECT_EQ(EndsSent(a), 3);
+  h_.NewSession(a, /*had_session=*/true);
+  h_.Clear();
+  Register(a, h_.NewGeneration(a), {"job", 3});
+  EXPECT_EQ(EndsSent(a), 1) << "the last session's message can be lost";
+}
+
 // A program that numbers its rounds: nothing grows with them.
 TEST_F(Scopes, AHundredThousandObjectsOfEndedScopesLeaveOneRecord) {
   const NodeKey a = h_.Up("a");

@@ -1,5 +1,6 @@
 #include "src/object_store/channel/directory_decisions.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -242,15 +243,17 @@ void DirectoryDecisions::OnScopeEnded(int shard, const v1::ScopeEnded& ended) {
     if (reporter_.ShardOf(id) != shard) continue;
     pulls_.OnDeleted(id, generation, EndedScopeStatus(id, scope));
   }
-  endings_.push_back(Ending{shard, scope});
+  // A shard names a scope again for each late Put: one entry of the name, and one confirmation.
+  uint64_t& number = endings_[{shard, scope.name}];
+  number = std::max(number, scope.number);
 }
 
 bool DirectoryDecisions::DropEnded() {
   for (size_t left = kMaxDroppedPerTurn; !endings_.empty();) {
-    // A copy: the entry ends below.
-    const Ending ending = endings_.front();
-    for (const auto& [id, generation] : copies_.scopes().CopiesIn(ending.scope)) {
-      if (reporter_.ShardOf(id) != ending.shard) continue;
+    const int shard = endings_.begin()->first.first;
+    const Scope scope{endings_.begin()->first.second, endings_.begin()->second};
+    for (const auto& [id, generation] : copies_.scopes().CopiesIn(scope)) {
+      if (reporter_.ShardOf(id) != shard) continue;
       if (left-- == 0) return false;
       const Copy* copy = table_.Find(id, generation);
       const absl::Status why = EndedScopeStatus(id, copy->traits.scope);
@@ -265,8 +268,8 @@ bool DirectoryDecisions::DropEnded() {
       }
       EndCopy(id, generation, why, why, of_object);
     }
-    endings_.pop_front();
-    reporter_.ConfirmScope(ending.shard, ending.scope);
+    endings_.erase(endings_.begin());
+    reporter_.ConfirmScope(shard, scope);
   }
   return true;
 }

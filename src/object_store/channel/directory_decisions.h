@@ -11,8 +11,11 @@
 #define PHALANX_OBJECT_STORE_CHANNEL_DIRECTORY_DECISIONS_H_
 
 #include <cstddef>
-#include <deque>
+#include <cstdint>
+#include <string>
+#include <utility>
 
+#include "absl/container/btree_map.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/object_store/channel/copy_reporter.h"
 #include "src/object_store/memory/memory_queue.h"
@@ -54,11 +57,6 @@ class DirectoryDecisions {
   static constexpr size_t kMaxDroppedPerTurn = 1024;
 
  private:
-  // A scope that has ended, of this shard's objects.
-  struct Ending {
-    int shard = 0;
-    Scope scope;
-  };
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   void OnVoid(const ObjectId& id, const Generation& generation, const std::string& reason);
   void OnDeleted(const ObjectId& id, const Generation& generation, bool expired);
@@ -88,7 +86,8 @@ class DirectoryDecisions {
   PullRunner& runner_;
   DeletedGenerations& deleted_;
   StickyMarks& stickies_;
-  std::deque<Ending> endings_;  // whose copies are not all dropped
+  // The ended scopes whose copies are not all dropped: of each shard, by name, the greatest number.
+  absl::btree_map<std::pair<int, std::string>, uint64_t> endings_;
 };
 
 }  // namespace phalanx::object_store

@@ -148,6 +148,21 @@ TEST_F(StoreScopeTest, TheEndOfAGenerationThatStandsByEndsNoGetOfTheObject) {
   EXPECT_THAT(reading->status(), IsOk());
 }
 
+// A shard can name the same scope once for each object that it refuses.
+TEST_F(StoreScopeTest, EndsOfOneNameThatComeWhileCopiesAreDroppedAreConfirmedOnce) {
+  for (int i = 0; i < 1100; ++i) Put(i, {"job", 2});
+  w_.ForgetSent();
+  w_.Run([&] {
+    for (const uint64_t number : {2, 1}) {
+      v1::ShardMessage message;
+      directory::SetScope({"job", number}, message.mutable_scope_ended());
+      w_.channel().OnMessage(0, message);
+    }
+  });
+  EXPECT_EQ(w_.store().stats().objects, 0u);
+  EXPECT_EQ(Confirmed(), 1u);
+}
+
 class TwoShards : public StoreScopeTest {
  protected:
   TwoShards() : StoreScopeTest(2) {}
