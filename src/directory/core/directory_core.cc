@@ -159,7 +159,10 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   hold_sets.SessionBegins(key);
   jobs.SessionBegins(key);
   // Other shards can have named this node as a source's holder before it had a session here.
-  if (added) reductions.NodeAdded();
+  if (added) {
+    reductions.NodeAdded();
+    absences.scopes.NodeAdded(key);
+  }
 }
 
 void DirectoryCore::Impl::NodeDown(const NodeKey& key, Instant serves_until) {
@@ -483,6 +486,7 @@ void DirectoryCore::Impl::EndLearning() {
   objects.EndLearning();
   while (gate.has_requests()) AnswerDeferred(gate.NextRequestId());
   placements.EndLearning();
+  absences.scopes.EndLearning();
   reductions.EndLearning();
   for (const auto& [key, node] : nodes.all()) {
     if (!node->lease_ended) continue;

@@ -21,6 +21,8 @@ absl::Status ScopeManager::OnEndScope(Node& node, const v1::EndScopeRequest& m) 
     missing.insert(key);
     parts_.outbox.SendScopeEnded(key, scope);
   }
+  // A node that has not registered yet can have copies, too.
+  if (parts_.gate.learning()) missing.insert(ScopeTable::kUnregistered);
   // The scope has ended even if this request cannot wait. The client can ask again.
   const absl::Status waits =
       parts_.scopes.Await(scope, {node.key, m.request_id()}, std::move(missing));

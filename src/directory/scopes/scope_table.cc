@@ -121,6 +121,14 @@ void ScopeTable::Confirm(const NodeKey& node, const Scope& scope) {
   AnswerCompleted(at);
 }
 
+void ScopeTable::NodeAdded(const NodeKey& node) {
+  for (const std::string& name : awaited_) {
+    for (Waiting& waiting : records_.at(name).waiting) {
+      if (waiting.missing.contains(kUnregistered)) waiting.missing.insert(node);
+    }
+  }
+}
+
 void ScopeTable::SessionBegins(const NodeKey& node) { EndParts(node, /*down=*/false); }
 
 void ScopeTable::NodeDown(const NodeKey& node) { EndParts(node, /*down=*/true); }

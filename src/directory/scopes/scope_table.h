@@ -45,6 +45,10 @@ class ScopeTable {
     uint64_t request_id = 0;
   };
 
+  // Among the nodes that a request waits for: those that have not registered yet, of a shard that
+  // learns.
+  static constexpr NodeKey kUnregistered{};
+
   explicit ScopeTable(CoreContext& context) : context_(context) {}
 
   // ---- records
@@ -74,6 +78,10 @@ class ScopeTable {
                      absl::btree_set<NodeKey> missing);
   // The node has dropped what it had of the scope.
   void Confirm(const NodeKey& node, const Scope& scope);
+  // A node has come: requests that wait for nodes that have not registered wait for it.
+  void NodeAdded(const NodeKey& node);
+  // No further node can register copies from before the requests.
+  void EndLearning() { NodeDown(kUnregistered); }
   // A new session of the node: its own requests end, since it repeats them.
   void SessionBegins(const NodeKey& node);
   // The node's requests end, and no request waits for the node.

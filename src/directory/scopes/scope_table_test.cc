@@ -126,6 +126,20 @@ TEST_F(ScopeTableTest, ANodeThatIsDownIsNotWaitedForAndASessionEndsItsOwnRequest
   EXPECT_EQ(Answered(), Numbers{1});
 }
 
+TEST_F(ScopeTableTest, ARequestDuringLearningWaitsForTheNodesThatComeUntilLearningEnds) {
+  PHALANX_ASSERT_OK(scopes_.Await({"job", 4}, {kA, 1}, {kA, ScopeTable::kUnregistered}));
+  scopes_.Confirm(kA, {"job", 4});
+  EXPECT_EQ(Answered(), Numbers());
+  scopes_.NodeAdded(kB);
+  EXPECT_EQ(scopes_.AwaitedFrom(kB), (std::vector<Scope>{{"job", 4}}));
+  scopes_.EndLearning();
+  EXPECT_EQ(Answered(), Numbers());
+  PHALANX_ASSERT_OK(scopes_.Await({"job", 5}, {kA, 2}, {kB}));
+  scopes_.NodeAdded(NodeKey{3, 1});
+  scopes_.Confirm(kB, {"job", 5});
+  EXPECT_EQ(Answered(), (Numbers{1, 2}));
+}
+
 TEST_F(ScopeTableTest, TooManyRequestsAreRefused) {
   PHALANX_ASSERT_OK(scopes_.Await({"a", 4}, {kA, 1}, {kB}));
   PHALANX_ASSERT_OK(scopes_.Await({"b", 4}, {kA, 2}, {kB}));

@@ -220,5 +220,32 @@ TEST_F(RestartedScopes, AShardLearnsAnEndFromANodeBeforeOrAfterTheCopies) {
   }
 }
 
+TEST_F(RestartedScopes, AnEndIsAnsweredWhenTheNodesThatRegisterLaterHaveConfirmedToo) {
+  const NodeKey a = h_.Up("a");
+  End(a, {"job", 4});
+  EXPECT_EQ(EndsSent(a), 1);
+  Confirm(a, {"job", 4});
+  EXPECT_EQ(Replies(a), 0);
+  const NodeKey b = h_.Up("b");
+  h_.Advance(absl::Seconds(3));
+  EXPECT_EQ(EndsSent(b), 1);
+  Confirm(a, {"job", 4});
+  EXPECT_EQ(Replies(a), 0);
+  Confirm(b, {"job", 4});
+  EXPECT_EQ(Replies(a), 1);
+}
+
+TEST_F(RestartedScopes, ARequestOfAnEarlierSessionIsNotAnswered) {
+  const NodeKey a = h_.Up("a");
+  End(a, {"job", 4}, 1);
+  h_.NewSession(a);
+  h_.RegisterEnd(a);
+  End(a, {"job", 4}, 2);
+  h_.Advance(absl::Seconds(3));
+  Confirm(a, {"job", 4});
+  EXPECT_EQ(Replies(a), 1);
+  EXPECT_EQ(h_.Last(a, v1::ShardMessage::kEndScopeReply)->end_scope_reply().request_id(), 2u);
+}
+
 }  // namespace
 }  // namespace phalanx::directory
