@@ -55,6 +55,7 @@ class ScopeManager {
   // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
   absl::Status OnEndScope(Node& node, const v1::EndScopeRequest& m);
   absl::Status OnConfirm(Node& node, const v1::ScopeConfirm& m);
+  // Counts only if an earlier life of the shard can have ended the scope, and would remember it.
   absl::Status OnRegister(const v1::RegisterScope& m);
 
   // The node names a scope in a Want. If the scope has ended, the node is notified; the Want

@@ -159,6 +159,20 @@ TEST_F(Scopes, AMalformedScopeIsRefusedAndChangesNothing) {
   EXPECT_EQ(Status().counters().at("ended_scopes"), 0u);
 }
 
+// The node heard of the end later than the shard, and registers it when the shard has forgotten it.
+TEST_F(Scopes, AnEndThatTheShardHasForgottenDoesNotComeBackWithANode) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  End(b, {"job", 4});
+  h_.Advance(absl::Minutes(11));
+  h_.NewSession(a, /*had_session=*/true);
+  RegisterScope(a, {"job", 4});
+  h_.RegisterEnd(a);
+  Create(b, {"job", 4});
+  EXPECT_TRUE(h_.Known(x));
+  EXPECT_EQ(Status().counters().at("ended_scopes"), 0u);
+}
+
 TEST_F(Scopes, AnEndIsSentOnceForAllObjectsThatANodeRegistersAndForEachLatePut) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
@@ -245,6 +259,20 @@ TEST_F(RestartedScopes, ARequestOfAnEarlierSessionIsNotAnswered) {
   Confirm(a, {"job", 4});
   EXPECT_EQ(Replies(a), 1);
   EXPECT_EQ(h_.Last(a, v1::ShardMessage::kEndScopeReply)->end_scope_reply().request_id(), 2u);
+}
+
+TEST_F(RestartedScopes, AnEndThatANodeRegistersLateCountsWhileTheEarlierLifeWouldRememberIt) {
+  const NodeKey a = h_.Up("a");
+  h_.Advance(absl::Minutes(9));
+  h_.NewSession(a, /*had_session=*/true);
+  RegisterScope(a, {"job", 4});
+  h_.RegisterEnd(a);
+  EXPECT_EQ(Status().counters().at("ended_scopes"), 1u);
+  h_.Advance(absl::Minutes(10));
+  h_.NewSession(a, /*had_session=*/true);
+  RegisterScope(a, {"job", 4});
+  h_.RegisterEnd(a);
+  EXPECT_EQ(Status().counters().at("ended_scopes"), 0u);
 }
 
 }  // namespace
