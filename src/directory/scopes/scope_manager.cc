@@ -44,8 +44,8 @@ absl::Status ScopeManager::OnRegister(const v1::RegisterScope& m) {
   PHALANX_ASSIGN_OR_RETURN(const Scope scope, ParseScope(m.scope()));
   // All nodes register their records, so most of them are known already.
   if (parts_.scopes.HasEnded(scope)) return absl::OkStatus();
-  // One that this life of the shard has forgotten does not begin anew: it would go round between the
-  // shard and the nodes for ever.
+  // One that this life of the shard has forgotten does not begin anew: it would go round between
+  // the shard and the nodes for ever.
   const CoreContext& context = parts_.context;
   const Instant too_old = context.start + context.options.tombstone_age;
   if (context.options.first_life || context.now >= too_old) return absl::OkStatus();

@@ -8,6 +8,7 @@
 namespace phalanx::object_store {
 
 void LocalScopes::End(const Scope& scope, Instant now) {
+  Expire(now);
   const auto [at, added] = ended_.try_emplace(scope.name);
   Ending& ending = at->second;
   // A scope that ends again is the youngest, and is kept the longest.
@@ -18,20 +19,25 @@ void LocalScopes::End(const Scope& scope, Instant now) {
   while (ended_.size() > max_ended_) Forget(by_age_.begin()->second);
 }
 
-bool LocalScopes::HasEnded(const Scope& scope) const {
+bool LocalScopes::HasEnded(const Scope& scope, Instant now) const {
   if (scope.empty()) return false;
   const auto at = ended_.find(scope.name);
-  return at != ended_.end() && scope.number <= at->second.number;
+  // Old records go with the next event, so the store needs no timer for them.
+  return at != ended_.end() && scope.number <= at->second.number &&
+         now < at->second.at + kEndedScopeAge;
 }
 
 std::vector<Scope> LocalScopes::Ended(Instant now) {
-  // Old records go when they would be registered, so the store needs no timer for them.
-  while (!by_age_.empty() && by_age_.begin()->first + kEndedScopeAge <= now) {
-    Forget(by_age_.begin()->second);
-  }
+  Expire(now);
   std::vector<Scope> scopes;
   for (const auto& [name, ending] : ended_) scopes.push_back({name, ending.number});
   return scopes;
+}
+
+void LocalScopes::Expire(Instant now) {
+  while (!by_age_.empty() && by_age_.begin()->first + kEndedScopeAge <= now) {
+    Forget(by_age_.begin()->second);
+  }
 }
 
 void LocalScopes::Forget(const std::string& name) {
@@ -42,8 +48,9 @@ void LocalScopes::Forget(const std::string& name) {
   ended_.erase(at);
 }
 
-absl::Status LocalScopes::Check(const Scope& scope) const {
-  if (!HasEnded(scope) || DefectActive(Defect::kLatePutIntoEndedScope)) return absl::OkStatus();
+absl::Status LocalScopes::Check(const Scope& scope, Instant now) const {
+  if (!HasEnded(scope, now) || DefectActive(Defect::kLatePutIntoEndedScope))
+    return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(scope.ToString(), " has ended"));
 }
 

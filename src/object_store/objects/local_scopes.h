@@ -40,11 +40,12 @@ class LocalScopes {
   // ---- ended scopes
   // A shard has said that the scope and those with smaller numbers have ended.
   void End(const Scope& scope, Instant now);
-  bool HasEnded(const Scope& scope) const;
-  // With the greatest number of each name that has ended and is remembered at `now`.
+  // As remembered at `now`.
+  bool HasEnded(const Scope& scope, Instant now) const;
+  // With the greatest number of each name that has ended.
   std::vector<Scope> Ended(Instant now);
   // OK, or NotFound if the scope has ended, for a Put.
-  absl::Status Check(const Scope& scope) const;
+  absl::Status Check(const Scope& scope, Instant now) const;
 
   // ---- copies
   // Do nothing if there is no scope.
@@ -60,6 +61,8 @@ class LocalScopes {
     uint64_t number = 0;
     Instant at;
   };
+  // Forgets the records that are old.
+  void Expire(Instant now);
   void Forget(const std::string& name);
 
   const size_t max_ended_;

@@ -19,19 +19,25 @@ TEST(LocalScopes, EndEveryNumberUpToTheOneThatIsNamed) {
   LocalScopes scopes(10);
   scopes.End({"job", 7}, Instant());
   scopes.End({"job", 5}, Instant());
-  EXPECT_TRUE(scopes.HasEnded({"job", 7}));
-  EXPECT_FALSE(scopes.HasEnded({"job", 8}));
-  EXPECT_FALSE(scopes.HasEnded(Scope()));
-  EXPECT_THAT(scopes.Check({"job", 0}), HasCode(absl::StatusCode::kNotFound));
-  PHALANX_EXPECT_OK(scopes.Check({"job", 8}));
+  EXPECT_TRUE(scopes.HasEnded({"job", 7}, Instant()));
+  EXPECT_FALSE(scopes.HasEnded({"job", 8}, Instant()));
+  EXPECT_FALSE(scopes.HasEnded(Scope(), Instant()));
+  EXPECT_THAT(scopes.Check({"job", 0}, Instant()), HasCode(absl::StatusCode::kNotFound));
+  PHALANX_EXPECT_OK(scopes.Check({"job", 8}, Instant()));
   EXPECT_EQ(scopes.Ended(Instant()), (std::vector<Scope>{{"job", 7}}));
 }
 
 TEST(LocalScopes, ForgetWhatEndedLongAgo) {
   LocalScopes scopes(10);
   scopes.End({"job", 7}, Instant());
-  EXPECT_EQ(scopes.Ended(Instant() + kEndedScopeAge), std::vector<Scope>());
-  EXPECT_FALSE(scopes.HasEnded({"job", 7}));
+  const Instant later = Instant() + kEndedScopeAge;
+  EXPECT_TRUE(scopes.HasEnded({"job", 7}, later - absl::Nanoseconds(1)));
+  EXPECT_FALSE(scopes.HasEnded({"job", 7}, later));
+  PHALANX_EXPECT_OK(scopes.Check({"job", 7}, later));
+  // A smaller number that ends later does not bring the greater one back.
+  scopes.End({"job", 5}, later);
+  EXPECT_EQ(scopes.Ended(later), (std::vector<Scope>{{"job", 5}}));
+  EXPECT_EQ(scopes.Ended(later + kEndedScopeAge), std::vector<Scope>());
 }
 
 TEST(LocalScopes, ForgetTheOldestBeyondTheLimit) {
@@ -39,9 +45,10 @@ TEST(LocalScopes, ForgetTheOldestBeyondTheLimit) {
   for (int i = 0; i < 3; ++i) {
     scopes.End({std::to_string(i), 1}, Instant() + absl::Seconds(i));
   }
-  EXPECT_FALSE(scopes.HasEnded({"0", 1}));
-  EXPECT_TRUE(scopes.HasEnded({"1", 1}));
-  EXPECT_TRUE(scopes.HasEnded({"2", 1}));
+  const Instant now = Instant() + absl::Seconds(3);
+  EXPECT_FALSE(scopes.HasEnded({"0", 1}, now));
+  EXPECT_TRUE(scopes.HasEnded({"1", 1}, now));
+  EXPECT_TRUE(scopes.HasEnded({"2", 1}, now));
 }
 
 TEST(LocalScopes, ListTheCopiesOfAScopeAndOfSmallerNumbers) {

@@ -76,7 +76,7 @@ absl::Status PutRequests::Check(const PutOptions& options, uint64_t size) const 
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));
   }
-  if (absl::Status status = copies_.scopes().Check(options.scope); !status.ok()) {
+  if (absl::Status status = copies_.scopes().Check(options.scope, executor_.Now()); !status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat("object ", options.id.hex(), ": ", status.message()));
   }
@@ -111,7 +111,8 @@ void PutRequests::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
   PutPart& part = std::get<PutPart>(request.part);
   const uint64_t size = part.bytes.size();
   // While the Put waited for memory its scope can have ended, or the object arrived.
-  if (absl::Status ended = copies_.scopes().Check(part.options.scope); !ended.ok()) {
+  if (absl::Status ended = copies_.scopes().Check(part.options.scope, executor_.Now());
+      !ended.ok()) {
     table_.Unreserve(size + RecordBytes(part.options));
     return AnswerPut(request, std::move(ended));
   }
@@ -131,7 +132,8 @@ void PutRequests::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
 
 void PutRequests::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> block) {
   CreatePart& part = std::get<CreatePart>(request.part);
-  if (absl::Status ended = copies_.scopes().Check(part.options.scope); !ended.ok()) {
+  if (absl::Status ended = copies_.scopes().Check(part.options.scope, executor_.Now());
+      !ended.ok()) {
     table_.Unreserve(part.size_bytes + RecordBytes(part.options));
     return AnswerCreate(request, std::move(ended));
   }

@@ -456,7 +456,7 @@ void Store::AnnounceAgain(const ObjectId& id, const Generation& generation,
 
 RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
   Turn turn(impl_->turns_);
-  const bool ended = impl_->copies_.scopes().HasEnded(options.scope);
+  const bool ended = impl_->copies_.scopes().HasEnded(options.scope, impl_->executor_.Now());
   const absl::Status refused =
       ended ? EndedScopeStatus(options.id, options.scope) : absl::OkStatus();
   return impl_->gets_.Get(client, std::move(options), std::move(events), refused);
@@ -552,7 +552,9 @@ RequestId Store::EndScope(ClientId client, Scope scope, Instant deadline, Status
   return impl_->shard_requests_.StartEndScope(client, std::move(scope), deadline, std::move(done));
 }
 
-bool Store::HasEnded(const Scope& scope) const { return impl_->copies_.scopes().HasEnded(scope); }
+bool Store::HasEnded(const Scope& scope) const {
+  return impl_->copies_.scopes().HasEnded(scope, impl_->executor_.Now());
+}
 
 void Store::Drain(Instant deadline, StatusDone done) {
   Turn turn(impl_->turns_);

@@ -163,6 +163,17 @@ TEST_F(StoreScopeTest, EndsOfOneNameThatComeWhileCopiesAreDroppedAreConfirmedOnc
   EXPECT_EQ(Confirmed(), 1u);
 }
 
+TEST_F(StoreScopeTest, ANodeWithALongSessionForgetsTheEndAfterTenMinutes) {
+  Ended({"job", 2});
+  w_.Pass(absl::Minutes(10) - absl::Seconds(1));
+  EXPECT_THAT(**Put(1, {"job", 2}), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(w_.store().HasEnded({"job", 2}));
+  w_.Pass(absl::Seconds(1));
+  EXPECT_THAT(**Put(1, {"job", 2}), IsOk());
+  EXPECT_FALSE(Get(2, {"job", 2})->answered());
+  EXPECT_FALSE(w_.store().HasEnded({"job", 2}));
+}
+
 class TwoShards : public StoreScopeTest {
  protected:
   TwoShards() : StoreScopeTest(2) {}
