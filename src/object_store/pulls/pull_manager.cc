@@ -62,7 +62,7 @@ struct PullManager::Pull {
   bool want_open = false;  // at the shard
   ObjectId near;
   ObjectName name;
-  Scope scope;        // that a client named for it
+  Scope scope;        // that a client named for it last
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
   PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
@@ -180,8 +180,8 @@ void PullManager::Want(const ObjectId& id, const ObjectId& near, const ObjectNam
                        const Scope& scope) {
   Pull& pull = FindOrMake(id);
   // The shard may know that it has ended. Nothing runs yet that a second Want would disturb.
-  if (!scope.empty() && pull.scope.empty() && !pull.target) pull.want_open = false;
-  if (pull.scope.empty()) pull.scope = scope;
+  if (!scope.empty() && pull.scope != scope && !pull.target) pull.want_open = false;
+  if (!scope.empty()) pull.scope = scope;
   pull.near = near;
   pull.name = name;
   pull.wanted = true;

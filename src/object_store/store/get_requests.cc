@@ -85,7 +85,7 @@ void GetRequests::Join(Request& request) {
     gets->name = std::get<GetPart>(request.part).name;
   }
   const Scope& scope = std::get<GetPart>(request.part).scope;
-  if (gets->scope.empty()) gets->scope = scope;
+  if (!scope.empty()) gets->scope = scope;
   gets->list.PushBack(&request);
   CountWaiting(*gets, request, 1);
   ++open_;

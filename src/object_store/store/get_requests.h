@@ -100,7 +100,7 @@ class GetRequests {
     size_t waiting_streaming = 0;  // of these, those that can stream a partial copy
     ObjectId near;                 // of the first of them
     ObjectName name;               // likewise
-    Scope scope;                   // of the first of them that names one
+    Scope scope;                   // of the last of them that named one
     absl::Status failure;          // of the last pull that failed
   };
 

@@ -122,6 +122,23 @@ TEST_F(StoreScopeTest, AGetThatNamesTheScopeLaterTellsTheShard) {
   EXPECT_EQ(w_.Sent<v1::Want>()[1].scope().number(), 2u);
 }
 
+// One of the scopes can have ended, which only the shard knows.
+TEST_F(StoreScopeTest, AGetThatNamesAnotherScopeThanEarlierOnesTellsTheShard) {
+  const auto first = Get(1, {"job", 2});
+  const auto again = Get(1, {"job", 2});
+  ASSERT_EQ(w_.Sent<v1::Want>().size(), 1u);
+  const auto other = Get(1, {"other", 7});
+  const auto smaller = Get(1, {"other", 5});
+  const auto plain = Get(1, {});
+  ASSERT_EQ(w_.Sent<v1::Want>().size(), 3u);
+  EXPECT_EQ(w_.Sent<v1::Want>()[1].scope().name(), "other");
+  EXPECT_EQ(w_.Sent<v1::Want>()[2].scope().number(), 5u);
+  Ended({"other", 5});
+  EXPECT_THAT(smaller->status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_FALSE(first->answered() || other->answered() || plain->answered());
+  EXPECT_EQ(w_.Sent<v1::Want>().size(), 3u);
+}
+
 TEST_F(StoreScopeTest, APullOfTheScopeEnds) {
   const auto reading = Get(1, {});
   v1::ShardMessage assign = Assign(Id(1), Generation{kPeer, 7}, {.size = 100});
