@@ -72,7 +72,12 @@ class ScopesSimulation final : public ClientSimulation {
       for (size_t scope = 0; scope < scopes_.size(); ++scope) {
         scopes_[scope].asked = kAllNumbers;
         cluster_.store(n)->EndScope(ClientOf(n), ScopeOf(scope, kAllNumbers), Instant::Infinite(),
-                                    [left](const absl::Status&) { --*left; });
+                                    [this, left](const absl::Status& done) {
+                                      if (!done.ok()) {
+                                        cluster_.journal().Violation("the end of a scope", done);
+                                      }
+                                      --*left;
+                                    });
       }
     });
     Await("for the ends of all scopes", [&left] {
