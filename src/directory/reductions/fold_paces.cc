@@ -84,9 +84,13 @@ absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction
   if (!link.has_value() || link->sender.key != from) return absl::OkStatus();
   if (m.silent_ns() > 0) {
     NoteSilence(placed, m, link->above);
-  } else if (m.window_ns() == 0 || !NoteRate(*link, placed, m)) {
-    EndTrouble(reduction, *link, placed, m);
-    return absl::OkStatus();
+  } else {
+    // Without a window something that was reported is over. That does not say how fast bytes come.
+    const Pace pace = m.window_ns() > 0 ? NoteRate(*link, placed, m) : Pace::kNoProof;
+    if (pace != Pace::kLow) {
+      EndTrouble(reduction, *link, placed, m.input(), pace == Pace::kFine);
+      return absl::OkStatus();
+    }
   }
   catalog_.SetTimer(reduction, OnTimer(reduction, {node.key, version}));
   return absl::OkStatus();
@@ -110,43 +114,48 @@ void FoldPaces::NoteSilence(Reduction::Placed& placed, const v1::InputPace& m,
                                 .judge_at = again ? context_.now : Instant::Infinite()};
 }
 
-bool FoldPaces::NoteRate(const Link& link, Reduction::Placed& placed, const v1::InputPace& m) {
+FoldPaces::Pace FoldPaces::NoteRate(const Link& link, Reduction::Placed& placed,
+                                    const v1::InputPace& m) {
   const double rate = UsableRate(m.bytes_per_second());
   const Endpoint& from = link.sender.endpoint;
   const Endpoint& to = link.receiver.endpoint;
   const auto window = static_cast<double>(m.window_ns());
   const double part = std::max(0.0, 1 - absl::ToDoubleNanoseconds(kBurst) / window);
-  const bool low = rate * Sharing(link) < part * LinkModel::kSlowShare * FastRate();
+  const double enough = part * LinkModel::kSlowShare * FastRate();
+  const bool low = rate * Sharing(link) < enough;
   const bool starved = m.starved_ns() >= m.window_ns() / 10;
   if (low || starved) {
     links_.RecordLeast(from, to, rate, context_.now);
   } else {
     links_.RecordBounds(from, to, rate, kUncounted * Sharing(link) * rate, context_.now);
   }
+  // That it would be enough if nothing shared the link is no proof: perhaps nothing does.
+  if (!low) return rate >= enough ? Pace::kFine : Pace::kNoProof;
   // Between racks and zones neither node need be the limit.
-  if (!low || rate <= 0 || Crosses(from.locality, to.locality)) return false;
+  if (rate <= 0 || Crosses(from.locality, to.locality)) return Pace::kNoProof;
   const uint64_t watermark = std::min(m.watermark(), link.above.size_bytes);
   const double left = static_cast<double>(link.above.size_bytes - watermark) / rate;
-  if (!links_.FastRate().has_value() && absl::Seconds(left) < kWorthTrying) return false;
+  if (!links_.FastRate().has_value() && absl::Seconds(left) < kWorthTrying) {
+    return Pace::kNoProof;
+  }
   placed.troubles[m.input()] = {.since = context_.now,
                                 .watermark = watermark,
                                 .bytes_per_second = rate,
                                 .silent = false,
                                 .reported_again = false,
                                 .judge_at = context_.now};
-  return true;
+  return Pace::kLow;
 }
 
 void FoldPaces::EndTrouble(Reduction& reduction, const Link& link, Reduction::Placed& placed,
-                           const v1::InputPace& m) {
+                           size_t input, bool fine) {
   if (DefectActive(Defect::kSilenceNotForgotten)) return;
-  placed.troubles.erase(m.input());
-  if (m.window_ns() > 0) ConvictSuspects(reduction, link);
+  placed.troubles.erase(input);
+  if (fine) ConvictSuspects(reduction, link);
   for (const NodeKey& end : {link.sender.key, link.receiver.key}) {
     const auto slow = reduction.slow_nodes.find(end);
     if (slow == reduction.slow_nodes.end()) continue;
-    // That bytes come again does not say how fast.
-    if (m.window_ns() > 0 || slow->second.silent) Acquit(reduction, end);
+    if (fine || slow->second.silent) Acquit(reduction, end);
   }
 }
 

@@ -23,6 +23,7 @@
 #define PHALANX_DIRECTORY_REDUCTIONS_FOLD_PACES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -64,11 +65,16 @@ class FoldPaces {
                              const SlotVersion& version, size_t input) const;
 
   void NoteSilence(Reduction::Placed& placed, const v1::InputPace& m, const FoldTask& above);
-  // Returns true if the rate is low.
-  bool NoteRate(const Link& link, Reduction::Placed& placed, const v1::InputPace& m);
-  // The input does well: so do its two nodes.
-  void EndTrouble(Reduction& reduction, const Link& link, Reduction::Placed& placed,
-                  const v1::InputPace& m);
+  // What a rate says of the link.
+  enum class Pace : uint8_t {
+    kLow,
+    kNoProof,  // neither end need be the limit, or others share the link with the input
+    kFine,
+  };
+  Pace NoteRate(const Link& link, Reduction::Placed& placed, const v1::InputPace& m);
+  // Bytes come again. `fine`: so many that the input's two nodes do well.
+  void EndTrouble(Reduction& reduction, const Link& link, Reduction::Placed& placed, size_t input,
+                  bool fine);
 
   // The link does well: nodes that had a slow link with one of its ends are slow themselves.
   void ConvictSuspects(const Reduction& reduction, const Link& link);

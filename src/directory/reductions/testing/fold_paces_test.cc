@@ -156,6 +156,19 @@ TEST_F(FoldPacesTest, ASuspectWhosePeerDoesWellWithAnotherNodeIsSlowForLaterTran
   EXPECT_FALSE(links_.SlowNode(node(kB).endpoint, context_.now).has_value());
 }
 
+// The link from b to c crosses a boundary, on which neither end need be the limit.
+TEST_F(FoldPacesTest, ALowRateThatCannotBeJudgedProvesNothing) {
+  Rate(kB, kFast / 10, kSize / 32);
+  ASSERT_FALSE(IsIn(0)) << "node a is suspected";
+  node(kB).endpoint.locality.zone = 1;
+  node(kC).endpoint.locality.zone = 2;
+  Rate(kC, kFast / 10, kSize / 4);
+  EXPECT_FALSE(links_.SlowNode(node(kA).endpoint, context_.now).has_value()) << "not convicted";
+  reduction_.slow_nodes[kB] = {.speed = 0.1, .silent = false, .with = kD, .sources = {}};
+  Rate(kC, 0, kSize / 4);
+  EXPECT_TRUE(reduction_.slow_nodes.contains(kB)) << "not acquitted";
+}
+
 TEST_F(FoldPacesTest, ANodeThatDoesWellAgainIsNotSlow) {
   reduction_.slow_nodes[kA] = {.speed = 0.1, .silent = false, .with = kB, .sources = {Source(0)}};
   Rate(kB, kFast, kSize / 4);
