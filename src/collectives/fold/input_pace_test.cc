@@ -56,14 +56,48 @@ TEST_F(InputPaceTest, TheEndOfASilenceIsReportedOnce) {
   ASSERT_EQ(news.size(), 1u);
   EXPECT_EQ(news[0].window, absl::ZeroDuration());
   EXPECT_EQ(news[0].silent, absl::ZeroDuration());
-  EXPECT_FALSE(pace_.End().has_value());
+  EXPECT_FALSE(pace_.End(now_, seen_.present).has_value());
 }
 
 TEST_F(InputPaceTest, ThePullsEndIsTheEndOfItsSilence) {
   Pass(absl::Milliseconds(200), kRate);
-  EXPECT_FALSE(pace_.End().has_value()) << "there was none";
+  EXPECT_FALSE(pace_.End(now_, seen_.present).has_value()) << "there was none";
   ASSERT_FALSE(Pass(absl::Milliseconds(70), 0).empty());
-  EXPECT_TRUE(pace_.End().has_value());
+  EXPECT_TRUE(pace_.End(now_, seen_.present).has_value());
+}
+
+TEST_F(InputPaceTest, ARateThatRisesAgainIsReportedOnce) {
+  Pass(absl::Milliseconds(200), kRate);
+  ASSERT_EQ(Pass(absl::Milliseconds(100), kRate / 10).size(), 1u) << "it has fallen";
+  const auto news = Pass(absl::Seconds(2), kRate);
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_EQ(news[0].window, 2 * kTick);
+  EXPECT_NEAR(news[0].bytes_per_second, kRate, 1);
+}
+
+// The shard takes a low rate to last: at no look have more than twice as many bytes come.
+TEST_F(InputPaceTest, AReportedRateHoldsUntilTheNextReport) {
+  Instant reported_at = now_;
+  double rate = 0;
+  uint64_t then = 0;
+  for (int i = 0; i < 200; ++i) {
+    const double real = i % 37 < 12 ? kRate / 20 : kRate * (i % 5) / 4;
+    for (const InputPace::News& one : Pass(kTick, real)) {
+      rate = one.window > absl::ZeroDuration() ? one.bytes_per_second : 0;
+      reported_at = now_;
+      then = seen_.present;
+    }
+    if (rate == 0 || now_ - reported_at < 2 * kTick) continue;
+    EXPECT_LE(static_cast<double>(seen_.present - then),
+              2 * rate * absl::ToDoubleSeconds(now_ - reported_at) + 1);
+  }
+}
+
+TEST_F(InputPaceTest, ThePullsEndIsTheEndOfALowRateThatRoseJustBefore) {
+  Pass(absl::Milliseconds(200), kRate);
+  ASSERT_EQ(Pass(absl::Milliseconds(60), kRate / 10).size(), 1u);
+  EXPECT_FALSE(pace_.End(now_, seen_.present).has_value()) << "it lasts";
+  EXPECT_TRUE(pace_.End(now_ + kTick, seen_.present + 2'000'000).has_value());
 }
 
 TEST_F(InputPaceTest, AFirstConnectionIsNoSilence) {

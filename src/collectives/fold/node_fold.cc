@@ -326,7 +326,7 @@ void NodeFold::StartPull(size_t i) {
 void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
   Input& input = inputs_[i];
   EndPull(input);
-  const std::optional<InputPace::News> over = input.pace->End();
+  const std::optional<InputPace::News> over = input.pace->End(control_.Now(), ArrivedBytes(i));
   input.pace.reset();
   if (over && !ending()) ReportPace(i, *over);
   const bool replaced = std::exchange(input.cancelling, false);
