@@ -24,10 +24,8 @@ constexpr double kProofBytes = 512 * 1024;
 // A low rate is judged again after this time, and after twice as long each time, up to the last.
 constexpr absl::Duration kFirstLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastLook = absl::Seconds(1);
-// For so long an input is taken to go on at a low rate. Later only what its fold has computed
-// shows what has arrived, and that is reported in so many parts.
-constexpr absl::Duration kStaysLow = absl::Milliseconds(60);
-constexpr double kReportedParts = 8;
+// A node reports that a low rate has doubled within this time (InputPace).
+constexpr absl::Duration kRiseUnheard = absl::Milliseconds(60);
 // A report from a node can name any time.
 constexpr uint64_t kLongestSilenceNs = uint64_t{1} << 42;
 // Beyond the moment at which waiting and starting over cost the same.
@@ -202,9 +200,7 @@ void FoldPaces::JudgeSilence(Reduction& reduction, const Link& link, Trouble& tr
     trouble.judge_at = due;
     return;
   }
-  for (const ObjectId& source : OwnSources(link.below)) {
-    if (!HoldsWhole(reduction, source, link.sender.key)) return;
-  }
+  if (!HoldsOwn(reduction, link.below, link.sender.key)) return;
   const double waited =
       trouble.bytes_per_second * absl::ToDoubleSeconds(context_.now - trouble.since);
   Blame(reduction, link, /*sender=*/true, trouble, left / (left + waited));
@@ -212,16 +208,13 @@ void FoldPaces::JudgeSilence(Reduction& reduction, const Link& link, Trouble& tr
 
 void FoldPaces::JudgeRate(Reduction& reduction, const Link& link, Trouble& trouble) {
   const double rate = trouble.bytes_per_second;
-  if (Receives(link.below, link.sender.key)) {
-    if (!IsAhead(reduction, link, trouble)) {
-      const absl::Duration passed = context_.now - trouble.since;
-      if (passed < kLastLook) trouble.judge_at = context_.now + std::max(kFirstLook, passed);
-      return;
-    }
-  } else {
-    for (const ObjectId& source : OwnSources(link.below)) {
-      if (!HoldsWhole(reduction, source, link.sender.key)) return;
-    }
+  // What is still being written, or pulled as an object, slows down or shares the link.
+  if (!HoldsOwn(reduction, link.below, link.sender.key)) return;
+  if (!HoldsOwn(reduction, link.above, link.receiver.key)) return;
+  if (Receives(link.below, link.sender.key) && !IsAhead(reduction, link, trouble)) {
+    const absl::Duration passed = context_.now - trouble.since;
+    if (passed < kLastLook) trouble.judge_at = context_.now + std::max(kFirstLook, passed);
+    return;
   }
   // So that the tasks stay what they are.
   reduction.plan.Hold();
@@ -243,12 +236,12 @@ bool FoldPaces::IsAhead(const Reduction& reduction, const Link& link,
   const auto below = reduction.placed.find({link.sender.key, link.below.version});
   const auto above = reduction.placed.find({link.receiver.key, link.above.version});
   if (below == reduction.placed.end() || above == reduction.placed.end()) return false;
-  const double passed = absl::ToDoubleSeconds(context_.now - trouble.since);
-  double arrived = static_cast<double>(trouble.watermark) + 2 * trouble.bytes_per_second * passed;
-  if (passed > absl::ToDoubleSeconds(kStaysLow)) {
-    const double part = static_cast<double>(link.above.size_bytes) / kReportedParts;
-    arrived = std::max(arrived, static_cast<double>(above->second.watermark) + part);
-  }
+  const absl::Duration passed = context_.now - trouble.since;
+  const double unheard = FastRate() * absl::ToDoubleSeconds(std::min(passed, kRiseUnheard));
+  const double low = 2 * trouble.bytes_per_second * absl::ToDoubleSeconds(passed);
+  // What the receiver has computed has arrived.
+  const double arrived = std::max(static_cast<double>(trouble.watermark) + low + unheard,
+                                  static_cast<double>(above->second.watermark));
   return static_cast<double>(below->second.watermark) >= arrived + kProofBytes;
 }
 
@@ -291,6 +284,13 @@ void FoldPaces::Acquit(Reduction& reduction, const NodeKey& node) {
   const std::vector<ObjectId> sources = found->second.sources;
   reduction.slow_nodes.erase(found);
   ReportSources(reduction, sources);
+}
+
+bool FoldPaces::HoldsOwn(const Reduction& reduction, const FoldTask& task, const NodeKey& node) {
+  const std::vector<ObjectId> own = OwnSources(task);
+  return std::all_of(own.begin(), own.end(), [&](const ObjectId& source) {
+    return HoldsWhole(reduction, source, node);
+  });
 }
 
 bool FoldPaces::HoldsWhole(const Reduction& reduction, const ObjectId& source,

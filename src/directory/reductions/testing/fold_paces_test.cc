@@ -132,6 +132,24 @@ TEST_F(FoldPacesTest, ASenderThatHasNoMoreIsNotSlow) {
   EXPECT_FALSE(IsIn(2)) << "what the sender has is heard of later";
 }
 
+TEST_F(FoldPacesTest, ALowRateThatHasRisenIsNotJudged) {
+  Computed(kB, kSize / 32);
+  Rate(kC, kFast / 10, kSize / 32);
+  Rate(kC, kFast, kSize / 16);
+  Computed(kB, kSize / 2);
+  Pass(absl::Milliseconds(20));
+  EXPECT_TRUE(IsIn(1) && IsIn(2));
+}
+
+TEST_F(FoldPacesTest, AReceiverWhoseOwnSourceIsStillReceivedIsNotSlow) {
+  Object& source = *table_.Find(Source(2));
+  table_.SetCopyState(source, source.copies.at(kC), CopyState::kReceiving);
+  Computed(kB, kSize / 4);
+  Rate(kC, kFast / 10, kSize / 32);
+  EXPECT_TRUE(IsIn(1) && IsIn(2));
+  EXPECT_TRUE(reduction_.slow_nodes.empty());
+}
+
 TEST_F(FoldPacesTest, WhatTwoSlowLinksHaveInCommonIsSlow) {
   Rate(kB, kFast / 10, kSize / 32);
   ASSERT_FALSE(IsIn(0)) << "node a is suspected";
@@ -178,6 +196,13 @@ TEST_F(FoldPacesTest, ANodeThatDoesWellAgainIsNotSlow) {
 TEST_F(FoldPacesTest, ARateThatIsOnlyWhatTheResultNeedsMovesNothing) {
   Rate(kB, kFast / 10, kSize - kSize / 32);
   EXPECT_TRUE(IsIn(0)) << "the rest is there sooner than all of it again";
+}
+
+TEST_F(FoldPacesTest, WhatTheReceiverHasComputedHasArrived) {
+  Computed(kB, kSize / 4);
+  Computed(kC, kSize / 4);
+  Rate(kC, kFast / 10, kSize / 32);
+  EXPECT_TRUE(IsIn(1) && IsIn(2));
 }
 
 // Half is done: starting over costs another half, so three quarters are waited for.
