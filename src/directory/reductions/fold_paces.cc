@@ -203,7 +203,7 @@ void FoldPaces::JudgeSilence(Reduction& reduction, const Link& link, Trouble& tr
   if (!HoldsOwn(reduction, link.below, link.sender.key)) return;
   const double waited =
       trouble.bytes_per_second * absl::ToDoubleSeconds(context_.now - trouble.since);
-  Blame(reduction, link, /*sender=*/true, trouble, left / (left + waited));
+  Blame(reduction, link, {.sender = true}, trouble, left / (left + waited));
 }
 
 void FoldPaces::JudgeRate(Reduction& reduction, const Link& link, Trouble& trouble) {
@@ -216,19 +216,15 @@ void FoldPaces::JudgeRate(Reduction& reduction, const Link& link, Trouble& troub
     if (passed < kLastLook) trouble.judge_at = context_.now + std::max(kFirstLook, passed);
     return;
   }
-  // So that the tasks stay what they are.
-  reduction.plan.Hold();
-  const double fast = FastRate();
-  bool certain = false;
-  const bool sender = SenderIsSlow(reduction, link, certain);
+  const Verdict verdict = SlowEnd(reduction, link);
   const double usable = rate * Sharing(link);
+  const double speed = usable / FastRate();
   links_.RecordBounds(link.sender.endpoint, link.receiver.endpoint, rate, kUncounted * usable,
                       context_.now);
-  if (certain) {
-    links_.NoteSlow((sender ? link.sender : link.receiver).endpoint, usable, context_.now);
+  if (verdict.certain) {
+    links_.NoteSlow((verdict.sender ? link.sender : link.receiver).endpoint, usable, context_.now);
   }
-  Blame(reduction, link, sender, trouble, usable / fast);
-  reduction.plan.Release();
+  Blame(reduction, link, verdict, trouble, speed);
 }
 
 bool FoldPaces::IsAhead(const Reduction& reduction, const Link& link,
@@ -245,38 +241,43 @@ bool FoldPaces::IsAhead(const Reduction& reduction, const Link& link,
   return static_cast<double>(below->second.watermark) >= arrived + kProofBytes;
 }
 
-bool FoldPaces::SenderIsSlow(Reduction& reduction, const Link& link, bool& certain) {
+FoldPaces::Verdict FoldPaces::SlowEnd(const Reduction& reduction, const Link& link) const {
   const NodeKey& a = link.sender.key;
   const NodeKey& b = link.receiver.key;
-  certain = true;
   // What two slow links have in common is the slow node.
   for (const auto& [suspect, slow] : reduction.slow_nodes) {
     if (slow.silent || suspect == a || suspect == b) continue;
     if (slow.with != a && slow.with != b) continue;
-    const bool sender = slow.with == a;
-    Acquit(reduction, suspect);
-    return sender;
+    return {.sender = slow.with == a, .certain = true, .acquitted = suspect};
   }
-  if (links_.SlowNode(link.sender.endpoint, context_.now).has_value()) return true;
-  if (links_.SlowNode(link.receiver.endpoint, context_.now).has_value()) return false;
+  if (links_.SlowNode(link.sender.endpoint, context_.now).has_value()) {
+    return {.sender = true, .certain = true};
+  }
+  if (links_.SlowNode(link.receiver.endpoint, context_.now).has_value()) {
+    return {.sender = false, .certain = true};
+  }
   // It receives more than it can hand on.
-  if (Receives(link.below, a)) return false;
-  certain = false;
-  if (SeenFast(link.sender) != SeenFast(link.receiver)) return SeenFast(link.receiver);
-  return !reduction.slow_nodes.contains(b);
+  if (Receives(link.below, a)) return {.sender = false, .certain = true};
+  if (SeenFast(link.sender) != SeenFast(link.receiver)) return {.sender = SeenFast(link.receiver)};
+  return {.sender = !reduction.slow_nodes.contains(b)};
 }
 
-void FoldPaces::Blame(Reduction& reduction, const Link& link, bool sender, const Trouble& trouble,
-                      double speed) {
-  const std::vector<ObjectId> own = OwnSources(sender ? link.below : link.above);
-  reduction.slow_nodes[(sender ? link.sender : link.receiver).key] = {
+void FoldPaces::Blame(Reduction& reduction, const Link& link, const Verdict& verdict,
+                      const Trouble& trouble, double speed) {
+  const std::vector<ObjectId> own = OwnSources(verdict.sender ? link.below : link.above);
+  reduction.slow_nodes[(verdict.sender ? link.sender : link.receiver).key] = {
       .speed = std::min(speed, LinkModel::kSlowShare),
       .silent = trouble.silent,
-      .with = (sender ? link.receiver : link.sender).key,
+      .with = (verdict.sender ? link.receiver : link.sender).key,
       .sources = own};
   // Everything above gets as far as this input is.
   reduction.plan.OnProgress(reduction.plan.RootVersion(), trouble.watermark);
+  // Held, so that the plan decides once. From here on it may drop its tasks: a source can turn out
+  // to have failed.
+  reduction.plan.Hold();
+  if (verdict.acquitted.valid()) Acquit(reduction, verdict.acquitted);
   ReportSources(reduction, own);
+  reduction.plan.Release();
 }
 
 void FoldPaces::Acquit(Reduction& reduction, const NodeKey& node) {

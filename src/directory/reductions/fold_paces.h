@@ -81,15 +81,21 @@ class FoldPaces {
   // The link does well: nodes that had a slow link with one of its ends are slow themselves.
   void ConvictSuspects(const Reduction& reduction, const Link& link);
 
+  // Which end of a slow link is taken for slow.
+  struct Verdict {
+    bool sender = false;   // and not the receiver
+    bool certain = false;  // not only suspected
+    NodeKey acquitted;     // was suspected in place of that end; not valid if none was
+  };
+
   // Take one end of the link for slow, set judge_at, or leave it: for good then.
   void JudgeSilence(Reduction& reduction, const Link& link, Trouble& trouble);
   void JudgeRate(Reduction& reduction, const Link& link, Trouble& trouble);
   // Returns true if the fold below has computed much more than has arrived.
   bool IsAhead(const Reduction& reduction, const Link& link, const Trouble& trouble) const;
-  // Returns true if the sender, and not the receiver, is taken for slow. `certain`: not only
-  // suspected.
-  bool SenderIsSlow(Reduction& reduction, const Link& link, bool& certain);
-  void Blame(Reduction& reduction, const Link& link, bool sender, const Trouble& trouble,
+  Verdict SlowEnd(const Reduction& reduction, const Link& link) const;
+  // The tasks of the link are not valid afterwards.
+  void Blame(Reduction& reduction, const Link& link, const Verdict& verdict, const Trouble& trouble,
              double speed);
   // The node is not slow after all.
   void Acquit(Reduction& reduction, const NodeKey& node);
