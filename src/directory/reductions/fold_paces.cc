@@ -264,27 +264,23 @@ FoldPaces::Verdict FoldPaces::SlowEnd(const Reduction& reduction, const Link& li
 
 void FoldPaces::Blame(Reduction& reduction, const Link& link, const Verdict& verdict,
                       const Trouble& trouble, double speed) {
-  const std::vector<ObjectId> own = OwnSources(verdict.sender ? link.below : link.above);
-  reduction.slow_nodes[(verdict.sender ? link.sender : link.receiver).key] = {
-      .speed = std::min(speed, LinkModel::kSlowShare),
-      .silent = trouble.silent,
-      .with = (verdict.sender ? link.receiver : link.sender).key,
-      .sources = own};
+  const NodeKey slow = (verdict.sender ? link.sender : link.receiver).key;
+  reduction.slow_nodes[slow] = {.speed = std::min(speed, LinkModel::kSlowShare),
+                                .silent = trouble.silent,
+                                .with = (verdict.sender ? link.receiver : link.sender).key};
   // Everything above gets as far as this input is.
   reduction.plan.OnProgress(reduction.plan.RootVersion(), trouble.watermark);
   // Held, so that the plan decides once. From here on it may drop its tasks: a source can turn out
   // to have failed.
   reduction.plan.Hold();
   if (verdict.acquitted.valid()) Acquit(reduction, verdict.acquitted);
-  ReportSources(reduction, own);
+  ReportSources(reduction, slow);
   reduction.plan.Release();
 }
 
 void FoldPaces::Acquit(Reduction& reduction, const NodeKey& node) {
-  const auto found = reduction.slow_nodes.find(node);
-  const std::vector<ObjectId> sources = found->second.sources;
-  reduction.slow_nodes.erase(found);
-  ReportSources(reduction, sources);
+  reduction.slow_nodes.erase(node);
+  ReportSources(reduction, node);
 }
 
 bool FoldPaces::HoldsOwn(const Reduction& reduction, const FoldTask& task, const NodeKey& node) {
@@ -313,8 +309,10 @@ bool FoldPaces::SeenFast(const Node& node) const {
   return links_.CanDo(node.endpoint, context_.now) >= LinkModel::kSlowShare * FastRate();
 }
 
-void FoldPaces::ReportSources(Reduction& reduction, const std::vector<ObjectId>& sources) {
-  for (const ObjectId& source : sources) watcher_.ReportSource(reduction, source);
+void FoldPaces::ReportSources(Reduction& reduction, const NodeKey& node) {
+  for (const ObjectId& source : reduction.plan.HeldBy(node)) {
+    watcher_.ReportSource(reduction, source);
+  }
 }
 
 }  // namespace phalanx::directory

@@ -17,7 +17,8 @@
 // much as starting over. A sender that the shard has heard from since, that has not delivered yet,
 // or whose source is still being written, is not given up.
 //
-// Each report costs work for the one input, and for the sources of its two nodes.
+// Each report costs work for the one input. That a node is slow, or is not, costs a look at each
+// source of the reduction.
 //
 // Owned by ReductionManager; writes Reduction::slow_nodes and Placed::troubles. Thread rule: the
 // shard's control loop; no I/O.
@@ -107,8 +108,8 @@ class FoldPaces {
   double Sharing(const Link& link) const;
   double FastRate() const { return links_.FastRate().value_or(links_.ExpectedRate()); }
   bool SeenFast(const Node& node) const;
-  // The plan hears of the sources again.
-  void ReportSources(Reduction& reduction, const std::vector<ObjectId>& sources);
+  // The plan hears of the node's sources again: also of those that wait.
+  void ReportSources(Reduction& reduction, const NodeKey& node);
 
   CoreContext& context_;
   NodeTable& nodes_;

@@ -64,10 +64,9 @@ struct Reduction {
   };
   // A node that has turned out to be slow while this reduction ran.
   struct SlowNode {
-    double speed = 1;               // as ReduceSource::Holder::speed
-    bool silent = false;            // nothing comes from it
-    NodeKey with;                   // the other end of the link that showed it
-    std::vector<ObjectId> sources;  // which the fold there took from the node itself
+    double speed = 1;     // as ReduceSource::Holder::speed
+    bool silent = false;  // nothing comes from it
+    NodeKey with;         // the other end of the link that showed it
   };
   // A fold that a node was ordered to compute.
   struct Placed {

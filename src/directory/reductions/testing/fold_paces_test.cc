@@ -106,7 +106,7 @@ class FoldPacesTest : public ReductionFixture {
     Run();
   }
 
-  Reduction& reduction_ = Begin(ThreeOf(Sources(4)));
+  Reduction& reduction_ = Begin(ThreeOf(Sources(5)));
   FoldPaces paces_{parts_, catalog_, watcher_};
 };
 
@@ -182,13 +182,13 @@ TEST_F(FoldPacesTest, ALowRateThatCannotBeJudgedProvesNothing) {
   node(kC).endpoint.locality.zone = 2;
   Rate(kC, kFast / 10, kSize / 4);
   EXPECT_FALSE(links_.SlowNode(node(kA).endpoint, context_.now).has_value()) << "not convicted";
-  reduction_.slow_nodes[kB] = {.speed = 0.1, .silent = false, .with = kD, .sources = {}};
+  reduction_.slow_nodes[kB] = {.speed = 0.1, .silent = false, .with = kD};
   Rate(kC, 0, kSize / 4);
   EXPECT_TRUE(reduction_.slow_nodes.contains(kB)) << "not acquitted";
 }
 
 TEST_F(FoldPacesTest, ANodeThatDoesWellAgainIsNotSlow) {
-  reduction_.slow_nodes[kA] = {.speed = 0.1, .silent = false, .with = kB, .sources = {Source(0)}};
+  reduction_.slow_nodes[kA] = {.speed = 0.1, .silent = false, .with = kB};
   Rate(kB, kFast, kSize / 4);
   EXPECT_TRUE(reduction_.slow_nodes.empty());
 }
@@ -196,6 +196,16 @@ TEST_F(FoldPacesTest, ANodeThatDoesWellAgainIsNotSlow) {
 TEST_F(FoldPacesTest, ARateThatIsOnlyWhatTheResultNeedsMovesNothing) {
   Rate(kB, kFast / 10, kSize - kSize / 32);
   EXPECT_TRUE(IsIn(0)) << "the rest is there sooner than all of it again";
+}
+
+TEST_F(FoldPacesTest, ASlowNodesOtherSourceDoesNotTakeTheSeat) {
+  reduction_.slow_nodes[kD] = {.speed = 0.3, .silent = false, .with = NodeKey()};
+  Changed(Source(3));
+  Put(kA, Source(4), kSize);
+  Changed(Source(4));
+  Rate(kB, kFast / 10, kSize / 32);
+  EXPECT_TRUE(IsIn(3));
+  EXPECT_FALSE(IsIn(4)) << "it is on the slow node, too";
 }
 
 TEST_F(FoldPacesTest, WhatTheReceiverHasComputedHasArrived) {

@@ -517,6 +517,17 @@ bool ReducePlan::Placed(const ObjectId& source) const {
   return i != SourceTable::kNone && impl_->sources[i].seat.valid();
 }
 
+std::vector<ObjectId> ReducePlan::HeldBy(const NodeKey& node) const {
+  const SourceTable& sources = impl_->sources;
+  sources.CountExamined(static_cast<uint64_t>(sources.size()));
+  std::vector<ObjectId> held;
+  for (int i = 0; i < sources.size(); ++i) {
+    const std::optional<ReduceSource>& state = sources[i].state;
+    if (state && Holds(*state, node)) held.push_back(sources[i].id);
+  }
+  return held;
+}
+
 ReducePlan::View ReducePlan::Look() const {
   const Impl& plan = *impl_;
   View view;

@@ -154,6 +154,8 @@ class ReducePlan {
   bool Has(const ObjectId& source) const;
   // Returns true if the plan still needs reports of the source's state.
   bool Watches(const ObjectId& source) const;
+  // Returns the sources of which the node has bytes, as far as the plan knows, in the list's order.
+  std::vector<ObjectId> HeldBy(const NodeKey& node) const;
   // Returns true if the source is in a seat, so that the plan counts on its current generation.
   bool Placed(const ObjectId& source) const;
 
