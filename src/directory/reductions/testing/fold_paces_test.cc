@@ -198,6 +198,14 @@ TEST_F(FoldPacesTest, ARateThatIsOnlyWhatTheResultNeedsMovesNothing) {
   EXPECT_TRUE(IsIn(0)) << "the rest is there sooner than all of it again";
 }
 
+TEST_F(FoldPacesTest, WhatOneInputHasIsNoProgressOfTheOthers) {
+  Rate(kB, kFast / 10, kSize - kSize / 32);
+  ASSERT_TRUE(IsIn(0)) << "the rest is there soon";
+  Computed(kB, kSize / 4);
+  Rate(kC, kFast / 10, kSize / 32);
+  EXPECT_FALSE(IsIn(1)) << "this input needs long";
+}
+
 TEST_F(FoldPacesTest, ASlowNodesOtherSourceDoesNotTakeTheSeat) {
   reduction_.slow_nodes[kD] = {.speed = 0.3, .silent = false, .with = NodeKey()};
   Changed(Source(3));

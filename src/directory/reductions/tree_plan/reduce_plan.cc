@@ -336,8 +336,8 @@ uint64_t ReducePlan::TakeSwaps() {
 
 void ReducePlan::OnProgress(const SlotVersion& version, uint64_t bytes) {
   if (version != RootVersion()) return;
-  const bool same = std::exchange(impl_->progress_of, version) == version;
-  impl_->progress_bytes = same ? std::max(impl_->progress_bytes, bytes) : bytes;
+  impl_->progress_of = version;
+  impl_->progress_bytes = bytes;
 }
 
 void ReducePlan::Begin() {

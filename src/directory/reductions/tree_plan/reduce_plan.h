@@ -112,7 +112,8 @@ class ReducePlan {
   // still the root's.
   void OnReady(const NodeKey& node, const SlotVersion& version);
   // The fold of that version has computed so many bytes, or will have in a moment, since the input
-  // that it waits for has them. Ignored unless it is the root's; the most that was reported counts.
+  // that it waits for has them. Ignored unless it is the root's; the last report counts, since a
+  // root that is placed anew begins again.
   void OnProgress(const SlotVersion& version, uint64_t bytes);
   // The committed result was lost before any node had all of it: the plan computes it again from
   // the sources that are ready now. If the root's node is down, the caller calls OnNodeDown first,
