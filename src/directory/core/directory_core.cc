@@ -195,7 +195,7 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
   Node* node = nodes.Find(key);
   if (node == nullptr || node->connected == connected) return;
   node->connected = connected;
-  node->last_heard = context.now;
+  if (connected) node->last_heard = context.now;
   objects.SetConnected(*node, connected);
   if (!connected) return;
   // The node may have room for an object that no other node could take.

@@ -361,5 +361,46 @@ TEST_F(ReduceEdges, ASourceWithThousandsOfCopiesIsReportedWithAFewOfThem) {
   EXPECT_GE(RootAt(), 0) << "the one that is complete is among them";
 }
 
+// ---- senders that stop
+
+// Half of an input was there when its sender fell silent.
+TEST_F(ReduceEdges, ADisconnectIsNoSignOfLife) {
+  AddNodes(4);
+  for (int i = 0; i < 4; ++i) Put(i, i);
+  v1::NodeMessage request = Request(4);
+  In(request).set_num_objects(3);
+  Send(0, request);
+  std::vector<int> spare, receivers;
+  for (int i = 0; i < 4; ++i) {
+    if (!FoldAt(i).has_value()) spare.push_back(i);
+    if (FoldAt(i).has_value() && FoldAt(i)->inputs_size() == 2) receivers.push_back(i);
+  }
+  ASSERT_EQ(spare.size(), 1u);
+  ASSERT_FALSE(receivers.empty());
+  const int receiver = receivers.front();
+  const v1::Fold fold = *FoldAt(receiver);
+  const uint32_t input = fold.inputs(0).has_sender() ? 0 : 1;
+  ASSERT_TRUE(fold.inputs(static_cast<int>(input)).has_sender());
+  const v1::NodeKey& sender = fold.inputs(static_cast<int>(input)).sender();
+  for (int i = 0; i < 2; ++i) {
+    h_.Advance(absl::Milliseconds(40));
+    v1::NodeMessage message;
+    v1::FoldReport& report = *message.mutable_fold_report();
+    report.set_object_id(Bytes(kTarget));
+    *report.mutable_version() = fold.version();
+    report.set_kind(v1::FoldReport::PROGRESS);
+    report.mutable_pace()->set_input(input);
+    *report.mutable_pace()->mutable_sender() = sender;
+    report.mutable_pace()->set_watermark(kSize / 2);
+    report.mutable_pace()->set_bytes_per_second(100e6);
+    report.mutable_pace()->set_silent_ns(static_cast<uint64_t>(i + 1) * 30'000'000);
+    Send(receiver, message);
+  }
+  h_.Connected(FromProto(sender), false);
+  h_.Clear();
+  h_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(FoldAt(spare.front()).has_value()) << "the spare replaces it";
+}
+
 }  // namespace
 }  // namespace phalanx::directory
