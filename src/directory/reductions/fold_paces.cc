@@ -157,14 +157,15 @@ void FoldPaces::EndTrouble(Reduction& reduction, const Link& link, Reduction::Pl
   }
 }
 
-void FoldPaces::ConvictSuspects(const Reduction& reduction, const Link& link) {
-  for (const auto& [suspect, slow] : reduction.slow_nodes) {
-    const NodeKey& peer = slow.with;
+void FoldPaces::ConvictSuspects(Reduction& reduction, const Link& link) {
+  for (auto& [suspect, slow] : reduction.slow_nodes) {
+    const NodeKey peer = slow.with;
     const bool ends = suspect == link.sender.key || suspect == link.receiver.key;
     if (slow.silent || ends || (peer != link.sender.key && peer != link.receiver.key)) continue;
     const Node* node = nodes_.Find(suspect);
     if (node == nullptr) continue;
     links_.NoteSlow(node->endpoint, slow.speed * FastRate(), context_.now);
+    slow.with = NodeKey();
   }
 }
 
@@ -265,9 +266,10 @@ FoldPaces::Verdict FoldPaces::SlowEnd(const Reduction& reduction, const Link& li
 void FoldPaces::Blame(Reduction& reduction, const Link& link, const Verdict& verdict,
                       const Trouble& trouble, double speed) {
   const NodeKey slow = (verdict.sender ? link.sender : link.receiver).key;
+  const NodeKey peer = (verdict.sender ? link.receiver : link.sender).key;
   reduction.slow_nodes[slow] = {.speed = std::min(speed, LinkModel::kSlowShare),
                                 .silent = trouble.silent,
-                                .with = (verdict.sender ? link.receiver : link.sender).key};
+                                .with = verdict.certain ? NodeKey() : peer};
   // Everything above gets as far as this input is.
   reduction.plan.OnProgress(reduction.plan.RootVersion(), trouble.watermark);
   // Held, so that the plan decides once. From here on it may drop its tasks: a source can turn out

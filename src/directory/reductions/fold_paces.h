@@ -80,7 +80,7 @@ class FoldPaces {
                   bool fine);
 
   // The link does well: nodes that had a slow link with one of its ends are slow themselves.
-  void ConvictSuspects(const Reduction& reduction, const Link& link);
+  void ConvictSuspects(Reduction& reduction, const Link& link);
 
   // Which end of a slow link is taken for slow.
   struct Verdict {

@@ -66,7 +66,9 @@ struct Reduction {
   struct SlowNode {
     double speed = 1;     // as ReduceSource::Holder::speed
     bool silent = false;  // nothing comes from it
-    NodeKey with;         // the other end of the link that showed it
+    // The other end of the link that showed it, which can be the slow one; not valid once it is
+    // proven.
+    NodeKey with;
   };
   // A fold that a node was ordered to compute.
   struct Placed {

@@ -174,6 +174,16 @@ TEST_F(FoldPacesTest, ASuspectWhosePeerDoesWellWithAnotherNodeIsSlowForLaterTran
   EXPECT_FALSE(links_.SlowNode(node(kB).endpoint, context_.now).has_value());
 }
 
+TEST_F(FoldPacesTest, AProvenNodeIsNotAcquittedWhenItsPeerBecomesSlow) {
+  Rate(kB, kFast / 10, kSize / 32);
+  Rate(kC, kFast, kSize / 4);
+  ASSERT_TRUE(links_.SlowNode(node(kA).endpoint, context_.now).has_value());
+  Computed(kB, kSize / 2);
+  Rate(kC, kFast / 10, kSize / 4);
+  EXPECT_TRUE(reduction_.slow_nodes.contains(kA));
+  EXPECT_FALSE(IsIn(0));
+}
+
 // The link from b to c crosses a boundary, on which neither end need be the limit.
 TEST_F(FoldPacesTest, ALowRateThatCannotBeJudgedProvesNothing) {
   Rate(kB, kFast / 10, kSize / 32);
