@@ -81,7 +81,7 @@ absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction
   // The input has moved since, or a third node hands it on.
   if (!link.has_value() || link->sender.key != from) return absl::OkStatus();
   if (m.silent_ns() > 0) {
-    NoteSilence(placed, m, link->above);
+    NoteSilence(*link, placed, m);
   } else {
     // Without a window something that was reported is over. That does not say how fast bytes come.
     const Pace pace = m.window_ns() > 0 ? NoteRate(*link, placed, m) : Pace::kNoProof;
@@ -94,21 +94,21 @@ absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction
   return absl::OkStatus();
 }
 
-void FoldPaces::NoteSilence(Reduction::Placed& placed, const v1::InputPace& m,
-                            const FoldTask& above) {
+void FoldPaces::NoteSilence(const Link& link, Reduction::Placed& placed, const v1::InputPace& m) {
   const double rate = UsableRate(m.bytes_per_second());
   // No byte has come since the pull began: the sender may wait for memory. The report has shown
   // that this node runs.
   if (rate <= 0) return;
   const auto at = placed.troubles.find(m.input());
-  const bool again = at != placed.troubles.end() && at->second.silent;
+  const bool again = at != placed.troubles.end() && at->second.silent &&
+                     at->second.sender == link.sender.key;
   const auto silent = static_cast<int64_t>(std::min(m.silent_ns(), kLongestSilenceNs));
   // The first report can arrive before that of the sender, which waits as well.
   placed.troubles[m.input()] = {.since = context_.now - absl::Nanoseconds(silent),
-                                .watermark = std::min(m.watermark(), above.size_bytes),
+                                .watermark = std::min(m.watermark(), link.above.size_bytes),
                                 .bytes_per_second = rate,
                                 .silent = true,
-                                .reported_again = again,
+                                .sender = link.sender.key,
                                 .judge_at = again ? context_.now : Instant::Infinite()};
 }
 
@@ -140,7 +140,7 @@ FoldPaces::Pace FoldPaces::NoteRate(const Link& link, Reduction::Placed& placed,
                                 .watermark = watermark,
                                 .bytes_per_second = rate,
                                 .silent = false,
-                                .reported_again = false,
+                                .sender = link.sender.key,
                                 .judge_at = context_.now};
   return Pace::kLow;
 }
@@ -178,9 +178,10 @@ Instant FoldPaces::OnTimer(Reduction& reduction, const Reduction::FoldKey& key) 
       // Set first: what is judged for good is not judged again.
       trouble.judge_at = Instant::Infinite();
       const std::optional<Link> link = LinkOf(reduction, key.first, key.second, input);
-      if (!link.has_value()) continue;
-      if (trouble.silent) JudgeSilence(reduction, *link, trouble);
-      if (!trouble.silent) JudgeRate(reduction, *link, trouble);
+      // The input has moved to another node since.
+      if (!link.has_value() || link->sender.key != trouble.sender) continue;
+      trouble.silent ? JudgeSilence(reduction, *link, trouble)
+                     : JudgeRate(reduction, *link, trouble);
     }
     next = std::min(next, trouble.judge_at);
   }
@@ -270,8 +271,10 @@ void FoldPaces::Blame(Reduction& reduction, const Link& link, const Verdict& ver
   reduction.slow_nodes[slow] = {.speed = std::min(speed, LinkModel::kSlowShare),
                                 .silent = trouble.silent,
                                 .with = verdict.certain ? NodeKey() : peer};
-  // Everything above gets as far as this input is.
-  reduction.plan.OnProgress(reduction.plan.RootVersion(), trouble.watermark);
+  // Everything above gets as far as this input is: at least as far as the fold above has got since.
+  const auto above = reduction.placed.find({link.receiver.key, link.above.version});
+  const uint64_t computed = above == reduction.placed.end() ? 0 : above->second.watermark;
+  reduction.plan.OnProgress(reduction.plan.RootVersion(), std::max(trouble.watermark, computed));
   // Held, so that the plan decides once. From here on it may drop its tasks: a source can turn out
   // to have failed.
   reduction.plan.Hold();

@@ -67,7 +67,7 @@ class FoldPaces {
   std::optional<Link> LinkOf(const Reduction& reduction, const NodeKey& receiver,
                              const SlotVersion& version, size_t input) const;
 
-  void NoteSilence(Reduction::Placed& placed, const v1::InputPace& m, const FoldTask& above);
+  void NoteSilence(const Link& link, Reduction::Placed& placed, const v1::InputPace& m);
   // What a rate says of the link.
   enum class Pace : uint8_t {
     kLow,

@@ -59,7 +59,7 @@ struct Reduction {
     uint64_t watermark = 0;       // the bytes that were here then
     double bytes_per_second = 0;  // the low rate, or the rate before the silence
     bool silent = false;
-    bool reported_again = false;
+    NodeKey sender;    // the node from which they were pulled then
     Instant judge_at;  // infinite once it is judged
   };
   // A node that has turned out to be slow while this reduction ran.

@@ -394,6 +394,7 @@ void ReductionManager::NodeDown(const NodeKey& key) {
     }
     const bool folded_there = first != last;
     reduction->placed.erase(first, last);
+    reduction->slow_nodes.erase(key);
     descriptors_.ForgetReplica(*reduction, key);
     ForgetRequesters(*reduction, key);
     const bool undecided =

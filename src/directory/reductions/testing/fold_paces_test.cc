@@ -266,6 +266,18 @@ TEST_F(FoldPacesTest, ASenderThatRunsIsNotGivenUp) {
   }
 }
 
+TEST_F(FoldPacesTest, ASilenceIsThatOfTheSenderThatFellSilent) {
+  table_.AddCopy(*table_.Find(Source(0)), node(kD));
+  table_.CompleteCopy(*table_.Find(Source(0)), kD, CopyState::kComplete);
+  Changed(Source(0));
+  FallSilent(kB, kSize / 2);
+  reduction_.plan.OnNodeDown(kA);
+  Run();
+  ASSERT_TRUE(IsIn(0)) << "node d computes the leaf now";
+  Pass(absl::Seconds(1));
+  EXPECT_TRUE(reduction_.slow_nodes.empty());
+}
+
 TEST_F(FoldPacesTest, ASenderThatHasNotDeliveredYetIsNotGivenUp) {
   FallSilent(kB, 0, /*before=*/0);
   Pass(absl::Seconds(10));

@@ -440,5 +440,25 @@ TEST_F(ReductionManagerTest, ADeleteEndsTheReductionAndSaysWhichItWas) {
   EXPECT_TRUE(WasSent(kA, v1::ShardMessage::kFoldDrop));
 }
 
+TEST_F(ReductionManagerTest, WhatWasSeenOfANodeIsForgottenWithIt) {
+  for (const uint64_t n : {11, 12}) {
+    links_.RecordBounds({{n, 1}, {}}, {{n + 2, 1}, {}}, 100e6, 200e6, context_.now);
+  }
+  BeginFolding();
+  v1::FoldReport m;
+  m.set_object_id(Bytes(target_));
+  *m.mutable_version() = LastFold(kA)->version();
+  m.set_kind(v1::FoldReport::PROGRESS);
+  m.mutable_pace()->set_input(LastFold(kA)->inputs(0).has_sender() ? 0 : 1);
+  ToProto(kB, m.mutable_pace()->mutable_sender());
+  m.mutable_pace()->set_bytes_per_second(10e6);
+  m.mutable_pace()->set_window_ns(40'000'000);
+  PHALANX_ASSERT_OK(manager_.OnFoldReport(node(kA), m));
+  const Reduction& reduction = *manager_.catalog().Find(target_);
+  ASSERT_TRUE(reduction.slow_nodes.contains(kB));
+  GoDown(kB);
+  EXPECT_TRUE(reduction.slow_nodes.empty());
+}
+
 }  // namespace
 }  // namespace phalanx::directory
