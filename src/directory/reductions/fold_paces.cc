@@ -26,6 +26,8 @@ constexpr absl::Duration kFirstLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastLook = absl::Seconds(1);
 // A node reports that a low rate has doubled within this time (InputPace).
 constexpr absl::Duration kRiseUnheard = absl::Milliseconds(60);
+// Of more reductions than these, the rest is taken to share a link.
+constexpr size_t kReductionsExamined = 64;
 // A report from a node can name any time.
 constexpr uint64_t kLongestSilenceNs = uint64_t{1} << 42;
 // Beyond the moment at which waiting and starting over cost the same.
@@ -38,6 +40,11 @@ bool Pulled(const FoldInput& input, const NodeKey& node) {
 bool Receives(const FoldTask& task, const NodeKey& node) {
   return std::any_of(task.inputs.begin(), task.inputs.end(),
                      [&node](const FoldInput& input) { return Pulled(input, node); });
+}
+
+bool FoldsAt(const Reduction& reduction, const NodeKey& node) {
+  const auto first = reduction.placed.lower_bound({node, SlotVersion()});
+  return first != reduction.placed.end() && first->first.first == node;
 }
 
 std::vector<ObjectId> OwnSources(const FoldTask& task) {
@@ -307,7 +314,14 @@ bool FoldPaces::HoldsWhole(const Reduction& reduction, const ObjectId& source,
 double FoldPaces::Sharing(const Link& link) const {
   const auto pulled = [&link](const FoldInput& input) { return Pulled(input, link.receiver.key); };
   const auto inputs = std::count_if(link.above.inputs.begin(), link.above.inputs.end(), pulled);
-  return static_cast<double>(inputs) * static_cast<double>(catalog_.all().size());
+  size_t examined = 0;
+  size_t here = 0;
+  for (const auto& [target, reduction] : catalog_.all()) {
+    if (examined == kReductionsExamined) break;
+    ++examined;
+    if (FoldsAt(*reduction, link.sender.key) || FoldsAt(*reduction, link.receiver.key)) ++here;
+  }
+  return static_cast<double>(inputs) * static_cast<double>(here + catalog_.all().size() - examined);
 }
 
 bool FoldPaces::SeenFast(const Node& node) const {

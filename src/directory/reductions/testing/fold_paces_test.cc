@@ -233,6 +233,17 @@ TEST_F(FoldPacesTest, WhatTheReceiverHasComputedHasArrived) {
   EXPECT_TRUE(IsIn(1) && IsIn(2));
 }
 
+TEST_F(FoldPacesTest, AReductionWithoutFoldsHereSharesNoLink) {
+  for (const bool folds : {true, false}) {
+    Reduction& other = *catalog_.Begin(IdOf("other"), ThreeOf(Sources(4)), {}, {});
+    watcher_.Watch(other, Sources(4));
+    if (folds) other.placed[{kA, SlotVersion()}] = {};
+    Rate(kB, kFast / 5, kSize / 32);
+    EXPECT_EQ(IsIn(0), folds) << "two transfers would have 0.4 of the rate";
+    Erase(other);
+  }
+}
+
 // Half is done: starting over costs another half, so three quarters are waited for.
 TEST_F(FoldPacesTest, ASilenceIsGivenUpWhenItHasCostAsMuchAsStartingOver) {
   FallSilent(kB, kSize / 2);
