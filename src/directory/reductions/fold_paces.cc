@@ -97,7 +97,9 @@ absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction
       return absl::OkStatus();
     }
   }
-  catalog_.SetTimer(reduction, OnTimer(reduction, {node.key, version}));
+  const Reduction::FoldKey key{node.key, version};
+  reduction.LookAt(key, placed, OnTimer(reduction, key));
+  catalog_.SetTimer(reduction, placed.look);
   return absl::OkStatus();
 }
 

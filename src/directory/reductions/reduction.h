@@ -81,6 +81,8 @@ struct Reduction {
     bool registered = true;
     // By the input's number.
     absl::btree_map<size_t, Trouble> troubles;
+    // When the fold is looked at again: its entry in `looks`.
+    Instant look = Instant::Infinite();
   };
   using FoldKey = std::pair<NodeKey, SlotVersion>;
   // How much of an input its fold had when its sender failed.
@@ -179,6 +181,27 @@ struct Reduction {
     return ring.plan != nullptr ? ring.plan->committed() : plan.committed();
   }
 
+  // The fold is looked at then, unless it is earlier.
+  void LookAt(const FoldKey& key, Placed& fold, Instant when) {
+    if (when >= fold.look) return;
+    looks.erase({fold.look, key});
+    fold.look = when;
+    looks.insert({when, key});
+  }
+  // Returns the folds that are due.
+  std::vector<FoldKey> TakeDue(Instant now) {
+    std::vector<FoldKey> due;
+    for (; !looks.empty() && looks.begin()->first <= now; looks.erase(looks.begin())) {
+      const auto& [when, key] = *looks.begin();
+      const auto found = placed.find(key);
+      // The fold is gone, or was placed anew since.
+      if (found == placed.end() || found->second.look != when) continue;
+      found->second.look = Instant::Infinite();
+      due.push_back(key);
+    }
+    return due;
+  }
+
   // Returns the node that the parent of this input is to pull it from.
   const NodeKey& SenderOf(const FoldInput& input) const {
     const auto route = routes.find(input.version);
@@ -202,6 +225,9 @@ struct Reduction {
   Replicas replicas;
   // The folds, ring members and relays that nodes have orders for.
   absl::btree_map<FoldKey, Placed> placed;
+  // By Placed::look, so that a timer costs nothing for the other folds. The entry of a fold that is
+  // gone stays until it is due.
+  absl::btree_set<std::pair<Instant, FoldKey>> looks;
   // ---- FoldDispatcher
   // By the version of the input.
   absl::btree_map<SlotVersion, Arrived> arrived;

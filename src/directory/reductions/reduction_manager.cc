@@ -314,7 +314,8 @@ void ReductionManager::OnFoldGone(Reduction& reduction, const NodeKey& node,
   }
   // After a pause: a node without memory would refuse the same order at once.
   placed.again = context_.now + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
-  catalog_.SetTimer(reduction, placed.again);
+  reduction.LookAt({node, version}, placed, placed.again);
+  catalog_.SetTimer(reduction, placed.look);
 }
 
 void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node,
@@ -349,20 +350,16 @@ void ReductionManager::OnTimer(Reduction& reduction) {
   Instant next = std::min(passed ? context_.now + context_.options.lease : reduction.deadline,
                           reduction.commit.awaited_until);
   std::vector<Reduction::FoldKey> lost;
-  std::vector<Reduction::FoldKey> troubled;
-  for (auto& [key, placed] : reduction.placed) {
+  for (const Reduction::FoldKey& key : reduction.TakeDue(context_.now)) {
+    Reduction::Placed& placed = reduction.placed.at(key);
     if (placed.again <= context_.now) {
       placed.again = Instant::Infinite();
       lost.push_back(key);
-    } else {
-      next = std::min(next, placed.again);
     }
-    if (!placed.troubles.empty()) troubled.push_back(key);
+    reduction.LookAt(key, placed, std::min(placed.again, paces_.OnTimer(reduction, key)));
   }
-  for (const Reduction::FoldKey& key : troubled) {
-    next = std::min(next, paces_.OnTimer(reduction, key));
-  }
-  // Apart from the loop above: the plan's reaction changes `placed`.
+  if (!reduction.looks.empty()) next = std::min(next, reduction.looks.begin()->first);
+  // Apart from the loop above: `next` is known then.
   for (const Reduction::FoldKey& key : lost) {
     const bool result = commits_.IsRoot(reduction.target, key.second, key.first);
     if (result && commits_.ResultUndecided(reduction)) continue;

@@ -132,6 +132,19 @@ TEST_F(FoldPacesTest, ASenderThatHasNoMoreIsNotSlow) {
   EXPECT_FALSE(IsIn(2)) << "what the sender has is heard of later";
 }
 
+TEST_F(FoldPacesTest, OnlyAFoldThatWaitsForALookIsDue) {
+  Computed(kB, kSize / 32);
+  Rate(kC, kFast / 10, kSize / 32);
+  EXPECT_TRUE(reduction_.TakeDue(context_.now).empty());
+  const auto due = reduction_.TakeDue(context_.now + absl::Milliseconds(20));
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].first, kC);
+  Rate(kC, kFast / 10, kSize / 32);
+  reduction_.placed.at({kC, At(kC)}) = Reduction::Placed();
+  EXPECT_TRUE(reduction_.TakeDue(context_.now + absl::Seconds(1)).empty()) << "it is placed anew";
+  EXPECT_TRUE(reduction_.looks.empty());
+}
+
 TEST_F(FoldPacesTest, ALowRateThatHasRisenIsNotJudged) {
   Computed(kB, kSize / 32);
   Rate(kC, kFast / 10, kSize / 32);
