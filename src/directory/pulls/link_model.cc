@@ -257,6 +257,7 @@ LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiv
   const PairKey key = KeyOf(sender, receiver);
   auto [at, added] = pairs_.try_emplace(key);
   at->second.link.used = now;
+  at->second.link.lives = {sender.node.incarnation, receiver.node.incarnation};
   if (!added) {
     by_age_.splice(by_age_.begin(), by_age_, at->second.age);
     return at->second.link;
@@ -420,7 +421,10 @@ absl::Duration LinkModel::ColdStart(const Endpoint& sender, const Endpoint& rece
   const absl::Duration round_trip = ExpectedLatency(sender, receiver, now);
   if (round_trip <= kFarLatency) return absl::ZeroDuration();
   const auto pair = pairs_.find(KeyOf(sender, receiver));
-  if (pair != pairs_.end() && now - pair->second.link.used <= kConnectionKept) {
+  // A restarted node is behind the same link, but has none of its earlier life's connections.
+  const std::pair lives{sender.node.incarnation, receiver.node.incarnation};
+  if (pair != pairs_.end() && pair->second.link.lives == lives &&
+      now - pair->second.link.used <= kConnectionKept) {
     return absl::ZeroDuration();
   }
   const double in_flight = ExpectedRate(sender, receiver, now) * absl::ToDoubleSeconds(round_trip);

@@ -158,10 +158,17 @@ class LinkModel {
   // Returns true if round trips between the two, which are on different sides of that boundary,
   // were measured to be much longer than inside.
   bool FarAcross(const Endpoint& a, const Endpoint& b, Nearness inner, Instant now) const;
+  // A transfer that is not measured has used the connection between the two.
+  void NoteUsed(const Endpoint& sender, const Endpoint& receiver, Instant now) {
+    Touch(sender, receiver, now);
+  }
   // The time that a pull over a long round trip loses because it needs a new connection: the
   // handshake, and the round trips in which TCP finds the rate of the link. Zero if the two have
-  // kept a connection since their last pull, or are near each other.
+  // kept a connection since their last transfer, or are near each other.
   absl::Duration ColdStart(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
+
+  // Nodes keep an idle connection so long (DataPlaneOptions::idle_timeout), with a margin.
+  static constexpr absl::Duration kConnectionKept = absl::Minutes(4);
 
   size_t pairs() const { return pairs_.size(); }
 
@@ -195,7 +202,9 @@ class LinkModel {
   struct Link {
     MiddleRate rate;
     LeastLatency latency;
-    Instant used;  // by the last pull
+    // The last transfer, and the lives of the sender and the receiver that it was between.
+    Instant used;
+    std::pair<uint64_t, uint64_t> lives;
   };
   struct LabelLink {
     SmoothRate rate;
@@ -282,8 +291,6 @@ class LinkModel {
   static constexpr absl::Duration kFarLatency = absl::Milliseconds(5);
   static constexpr int kFarTimes = 4;
 
-  // Nodes keep an idle connection so long (DataPlaneOptions::idle_timeout), with a margin.
-  static constexpr absl::Duration kConnectionKept = absl::Minutes(4);
   // Dialing and the handshake of the data plane.
   static constexpr int kHandshakeTrips = 3;
   // TCP's initial window (RFC 6928), which doubles in every round trip.

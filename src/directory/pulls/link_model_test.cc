@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/net/plane/data_plane.h"
 
 namespace phalanx::directory {
 namespace {
@@ -359,6 +360,33 @@ TEST(LinkModelTest, ANewConnectionOverALongRoundTripCostsItsStart) {
   EXPECT_EQ(model.ColdStart(a, b, later), trips * round_trip) << "it was idle for too long";
   model.RecordLatency(a, b, 2 * round_trip, later);
   EXPECT_EQ(model.ColdStart(a, b, later), absl::ZeroDuration());
+}
+
+TEST(LinkModelTest, ARestartedNodeHasNoConnection) {
+  LinkModel model;
+  const Endpoint a = At(1, "a"), b = At(2, "b");
+  for (int i = 0; i < 3; ++i) model.RecordLatency(a, b, absl::Milliseconds(100), kStart);
+  EXPECT_EQ(model.ColdStart(a, b, kStart), absl::ZeroDuration());
+  Endpoint again = b;
+  ++again.node.incarnation;
+  EXPECT_GT(model.ColdStart(a, again, kStart), absl::ZeroDuration());
+  model.NoteUsed(a, again, kStart);
+  EXPECT_EQ(model.ColdStart(a, again, kStart), absl::ZeroDuration());
+  EXPECT_GT(model.ColdStart(a, b, kStart), absl::ZeroDuration()) << "that life has ended";
+}
+
+TEST(LinkModelTest, AUseWithoutAMeasurementKeepsTheConnection) {
+  LinkModel model;
+  const Endpoint a = At(1, "a"), b = At(2, "b");
+  for (int i = 0; i < 3; ++i) model.RecordLatency(a, b, absl::Milliseconds(100), kStart);
+  model.NoteUsed(a, b, kStart + absl::Seconds(200));
+  EXPECT_EQ(model.ColdStart(a, b, kStart + absl::Seconds(250)), absl::ZeroDuration());
+  EXPECT_FALSE(model.MedianRate().has_value());
+}
+
+// A connection that the model counts on is still there.
+TEST(LinkModelTest, NodesKeepAConnectionLongerThanTheModelBelieves) {
+  EXPECT_LT(LinkModel::kConnectionKept, 0.9 * net::DataPlaneOptions().idle_timeout);
 }
 
 TEST(LinkModelTest, ANewConnectionToANearNodeCostsNothing) {

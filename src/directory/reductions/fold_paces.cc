@@ -87,6 +87,9 @@ absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction
   const std::optional<Link> link = LinkOf(reduction, node.key, version, m.input());
   // The input has moved since, or a third node hands it on.
   if (!link.has_value() || link->sender.key != from) return absl::OkStatus();
+  if (m.bytes_per_second() > 0) {
+    links_.NoteUsed(link->sender.endpoint, link->receiver.endpoint, context_.now);
+  }
   if (m.silent_ns() > 0) {
     NoteSilence(*link, placed, m);
   } else {

@@ -325,6 +325,16 @@ TEST_F(FoldPacesTest, AJudgedTroubleIsNotJudgedAgain) {
   EXPECT_EQ(paces_.OnTimer(reduction_, {kB, At(kB)}), Instant::Infinite());
 }
 
+TEST_F(FoldPacesTest, AFoldKeepsTheConnectionOfItsNodes) {
+  const Endpoint& a = node(kA).endpoint;
+  const Endpoint& b = node(kB).endpoint;
+  for (int i = 0; i < 3; ++i) links_.RecordLatency(a, b, absl::Milliseconds(100), context_.now);
+  Advance(absl::Seconds(270));
+  EXPECT_GT(links_.ColdStart(a, b, context_.now), absl::ZeroDuration()) << "idle for too long";
+  Rate(kB, kFast, kSize / 4);
+  EXPECT_EQ(links_.ColdStart(a, b, context_.now), absl::ZeroDuration());
+}
+
 TEST_F(FoldPacesTest, ASenderThatIsNoNodeIsAnError) {
   EXPECT_THAT(paces_.OnPace(reduction_, node(kB), reduction_.placed.at({kB, At(kB)}), At(kB),
                             v1::InputPace()),
