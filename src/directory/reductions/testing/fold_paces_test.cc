@@ -316,6 +316,8 @@ TEST_F(FoldPacesTest, NothingIsJudgedAfterTheCommit) {
   EXPECT_EQ(paces_.OnTimer(reduction_, {kB, At(kB)}), Instant::Infinite());
   Rate(kB, kFast / 10, kSize / 32);
   EXPECT_TRUE(IsIn(0));
+  EXPECT_TRUE(reduction_.slow_nodes.empty());
+  EXPECT_FALSE(links_.SlowNode(node(kA).endpoint, context_.now).has_value());
 }
 
 TEST_F(FoldPacesTest, AJudgedTroubleIsNotJudgedAgain) {
