@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/common/pace_rules.h"
+
 namespace phalanx::collectives {
 namespace {
 
 // Bytes arrive in bursts: a rate is that of so many looks at least.
-constexpr absl::Duration kLeastWindow = 2 * object_store::PullWatch::kTick;
-// A rate that was reported is another one if it has grown by this factor.
-constexpr double kRise = 2;
+constexpr absl::Duration kLeastWindow = 2 * kPaceTick;
 
 }  // namespace
 
@@ -55,9 +55,8 @@ std::optional<InputPace::News> InputPace::End(Instant now, uint64_t present) {
 bool InputPace::Rose(Instant now, uint64_t present) const {
   if (!reported_) return false;
   const double passed = absl::ToDoubleSeconds(now - reported_->at);
-  const double bytes =
-      static_cast<double>(present) - static_cast<double>(reported_->seen.present);
-  return bytes > kRise * reported_rate_ * passed;
+  const double bytes = static_cast<double>(present) - static_cast<double>(reported_->seen.present);
+  return bytes > kPaceRise * reported_rate_ * passed;
 }
 
 InputPace::News InputPace::RateOf(const News& news, Instant now, const Seen& seen) {

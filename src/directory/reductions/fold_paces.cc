@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/common/defects.h"
+#include "src/common/pace_rules.h"
 #include "src/common/status_macros.h"
 #include "src/directory/core/reduce_messages.h"
 
@@ -18,14 +19,11 @@ constexpr double kUncounted = 2;
 // While no link is known to be fast, the others may be as slow as this one. To find out costs a
 // start from the beginning, so that the rest must take at least this long.
 constexpr absl::Duration kWorthTrying = absl::Seconds(1);
-// So many bytes that the sender has and the receiver has not are no accident: they fit into no
-// buffer on the way.
-constexpr double kProofBytes = 512 * 1024;
 // A low rate is judged again after this time, and after twice as long each time, up to the last.
 constexpr absl::Duration kFirstLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastLook = absl::Seconds(1);
-// A node reports that a low rate has doubled within this time (InputPace).
-constexpr absl::Duration kRiseUnheard = absl::Milliseconds(60);
+// For so long a rate can have risen unheard: two looks of the node, and the way to the shard.
+constexpr absl::Duration kRiseUnheard = 3 * kPaceTick;
 // Of more reductions than these, the rest is taken to share a link.
 constexpr size_t kReductionsExamined = 64;
 // A report from a node can name any time.
@@ -112,8 +110,8 @@ void FoldPaces::NoteSilence(const Link& link, Reduction::Placed& placed, const v
   // that this node runs.
   if (rate <= 0) return;
   const auto at = placed.troubles.find(m.input());
-  const bool again = at != placed.troubles.end() && at->second.silent &&
-                     at->second.sender == link.sender.key;
+  const bool again =
+      at != placed.troubles.end() && at->second.silent && at->second.sender == link.sender.key;
   const auto silent = static_cast<int64_t>(std::min(m.silent_ns(), kLongestSilenceNs));
   // The first report can arrive before that of the sender, which waits as well.
   placed.troubles[m.input()] = {.since = context_.now - absl::Nanoseconds(silent),
@@ -248,11 +246,11 @@ bool FoldPaces::IsAhead(const Reduction& reduction, const Link& link,
   if (below == reduction.placed.end() || above == reduction.placed.end()) return false;
   const absl::Duration passed = context_.now - trouble.since;
   const double unheard = FastRate() * absl::ToDoubleSeconds(std::min(passed, kRiseUnheard));
-  const double low = 2 * trouble.bytes_per_second * absl::ToDoubleSeconds(passed);
+  const double low = kPaceRise * trouble.bytes_per_second * absl::ToDoubleSeconds(passed);
   // What the receiver has computed has arrived.
   const double arrived = std::max(static_cast<double>(trouble.watermark) + low + unheard,
                                   static_cast<double>(above->second.watermark));
-  return static_cast<double>(below->second.watermark) >= arrived + kProofBytes;
+  return static_cast<double>(below->second.watermark) >= arrived + kPaceProofBytes;
 }
 
 FoldPaces::Verdict FoldPaces::SlowEnd(const Reduction& reduction, const Link& link) const {
@@ -302,9 +300,8 @@ void FoldPaces::Acquit(Reduction& reduction, const NodeKey& node) {
 
 bool FoldPaces::HoldsOwn(const Reduction& reduction, const FoldTask& task, const NodeKey& node) {
   const std::vector<ObjectId> own = OwnSources(task);
-  return std::all_of(own.begin(), own.end(), [&](const ObjectId& source) {
-    return HoldsWhole(reduction, source, node);
-  });
+  return std::all_of(own.begin(), own.end(),
+                     [&](const ObjectId& source) { return HoldsWhole(reduction, source, node); });
 }
 
 bool FoldPaces::HoldsWhole(const Reduction& reduction, const ObjectId& source,

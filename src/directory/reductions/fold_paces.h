@@ -5,12 +5,12 @@
 //                  └──► enough ──► the trouble is over                        │
 //                       the plan hears again of the node's sources ◄── Reduction::slow_nodes
 //
-// A low rate is the link's if the fold below has computed much more than has arrived. It is taken to
-// last until the node reports that it has risen, and proves nothing while a source of the two folds
-// is still being written or received. Of the two ends the receiver is the slow one then, if the
-// sender itself receives so much more. A leaf receives nothing: it is suspected. It is acquitted if
-// its receiver has a slow link with another node, too, and known to be slow for later transfers if
-// its receiver does well with another.
+// A low rate is the link's if the fold below has computed much more than has arrived. It is taken
+// to last until the node reports that it has risen, and proves nothing while a source of the two
+// folds is still being written or received. Of the two ends the receiver is the slow one then, if
+// the sender itself receives so much more. A leaf receives nothing: it is suspected. It is
+// acquitted if its receiver has a slow link with another node, too, and known to be slow for later
+// transfers if its receiver does well with another.
 //
 // A silence counts as a rate: it is expected to last as long again as it has lasted. So the longer
 // it lasts, and the less is done, the sooner the plan gives the node up: when waiting has cost as

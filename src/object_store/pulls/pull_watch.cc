@@ -83,7 +83,7 @@ bool PullWatch::RateIsNews(const Report& report, double last_rate) {
   if (report.window < 2 * kTick) return false;
   // Once: the link can do at least this.
   if (starved) return !measured_ && !std::exchange(bounded_, true);
-  const bool proof = usual_ * absl::ToDoubleSeconds(report.window) >= kProofBytes;
+  const bool proof = usual_ * absl::ToDoubleSeconds(report.window) >= kPaceProofBytes;
   const bool slowed = proof && report.bytes_per_second < kSlowedShare * usual_;
   if (std::exchange(measured_, true) && !slowed) return false;
   // From now on this is the usual rate: one report for each time that the link slows down.
@@ -98,7 +98,7 @@ bool PullWatch::LongerRateIsDue(const Report& report) {
 }
 
 bool PullWatch::TooLongForTheLink(absl::Duration quiet) const {
-  return quiet >= kLeastSilence && usual_ * absl::ToDoubleSeconds(quiet) >= kProofBytes;
+  return quiet >= kLeastSilence && usual_ * absl::ToDoubleSeconds(quiet) >= kPaceProofBytes;
 }
 
 absl::Duration PullWatch::Quiet(Instant now) const {

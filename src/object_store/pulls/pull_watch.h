@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "src/common/pace_rules.h"
 #include "src/common/time/instant.h"
 
 namespace phalanx::object_store {
@@ -22,10 +23,8 @@ class PullWatch {
  public:
   // The time between two looks while bytes arrive; half of it when they have just ceased. Without
   // bytes it grows up to kMaxTick.
-  static constexpr absl::Duration kTick = absl::Milliseconds(20);
+  static constexpr absl::Duration kTick = kPaceTick;
   static constexpr absl::Duration kMaxTick = absl::Milliseconds(160);
-  // Less than these bytes of a link's rate prove nothing: they fit into the buffers on the way.
-  static constexpr double kProofBytes = 512 * 1024;
 
   // What the receiver knows at a look: the bytes that it has, and how long the sender had none.
   struct Seen {
