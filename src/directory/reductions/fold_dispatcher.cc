@@ -117,7 +117,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   }
   // Only the root creates the object that carries all this.
   if (!task.root) return;
-  out->set_owned(reduction.owned);
+  out->set_owned(reduction.requests.owned);
   std::string from;
   for (const ObjectId& source : task.reduced_from) {
     from.append(source.binary().data(), ObjectId::kSize);

@@ -114,6 +114,8 @@ struct Reduction {
   // ---- ReductionManager
   struct Requests {
     std::vector<Requester> waiting;
+    // Every requester wants the target to be owned.
+    bool owned = false;
     // Every request of an open reduction, and every extension that was carried out, by node and
     // request number.
     absl::btree_set<std::pair<NodeKey, uint64_t>> seen;
@@ -211,8 +213,6 @@ struct Reduction {
   const ObjectId target;
   ReducePlan plan;
   ReductionPhase phase = ReductionPhase::kCollecting;
-  // Every requester wants the target to be owned.
-  bool owned = false;
   ObjectName name;  // the target's, if a requester knows it
   Instant started;
   Instant deadline = Instant::Infinite();

@@ -275,7 +275,7 @@ void ReductionDescriptors::FillKeep(const Reduction& reduction, size_t first,
   ToProto(reduction.plan.spec(), reduction.plan.root(), out->mutable_reduction(), first);
   out->mutable_reduction()->set_closed(reduction.plan.closed());
   ToProto(reduction.identity.id, out->mutable_reduction()->mutable_begun());
-  out->set_owned(reduction.owned);
+  out->set_owned(reduction.requests.owned);
   SetName(reduction.name, out->mutable_reduction());
   if (reduction.deadline.infinite()) return;
   // At least 1: 0 would mean no deadline.

@@ -128,11 +128,12 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
     reduction.phase = ReductionPhase::kRingWanted;
   }
   // Owned only if all requesters agree: one that did not ask for it need not hold the result.
-  reduction.owned = m.owned() && (first || reduction.owned);
+  reduction.requests.owned = m.owned() && (first || reduction.requests.owned);
   if (reduction.name.empty()) reduction.name = NameOf(m.reduction());
   Object* result = objects_.Find(reduction.target);
   if (result != nullptr) result->LearnName(reduction.name);
-  const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
+  const bool stays =
+      !reduction.requests.owned && result != nullptr && !result->info.reduced_from.empty();
   if (stays) objects_.ClearOwned(*result);
   if (!m.again()) reduction.requests.has_new = true;
   if (!reduction.requests.first.valid()) reduction.requests.first = requester.node;
@@ -594,7 +595,7 @@ absl::Status ReductionManager::OnRootCreate(Node& node, const ObjectId& id,
       objects_.FinishCreate(*object, node, std::move(announced), gate_.MayAdoptFromAbsence()));
   // A requester that wants the result to stay may have joined since the root was placed.
   const bool adopted = object->IsAdopted(generation);
-  if (adopted && !catalog_.Find(id)->owned) objects_.ClearOwned(*object);
+  if (adopted && !catalog_.Find(id)->requests.owned) objects_.ClearOwned(*object);
   objects_.Reevaluate(*object);
   return absl::OkStatus();
 }
@@ -659,7 +660,7 @@ void ReductionManager::OnResultDeleted(const ObjectId& target) {
 
 bool ReductionManager::ClearOwned(const ObjectId& target) {
   Reduction* reduction = catalog_.Find(target);
-  if (reduction != nullptr) reduction->owned = false;
+  if (reduction != nullptr) reduction->requests.owned = false;
   return reduction != nullptr;
 }
 

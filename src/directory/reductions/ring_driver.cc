@@ -171,7 +171,7 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
     ToProto(own.generation, input.mutable_generation());
   }
   fold.set_reduced_from(reduced_from);
-  fold.set_owned(reduction.owned);
+  fold.set_owned(reduction.requests.owned);
   fold.set_metadata(ring.metadata());
   fold.set_asked_for(ReduceRecord(spec).Encode());
   SetName(reduction.name, &fold);
@@ -220,7 +220,7 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target, Announceme
   }
   outbox_.SendVerdict(node.key, target, generation, v1::Verdict::ADOPTED);
   if (info_owned && !object.info.owned) outbox_.SendKept(node.key, object.id, object.generation);
-  if (!reduction.owned) objects_.ClearOwned(object);
+  if (!reduction.requests.owned) objects_.ClearOwned(object);
   objects_.Reevaluate(object);
   return absl::OkStatus();
 }

@@ -83,7 +83,7 @@ TEST_F(FoldDispatcherTest, TheOrderSaysWhatIsComputedAndFromWhere) {
 }
 
 TEST_F(FoldDispatcherTest, TheRootIsSentWhatTheResultIsMadeOf) {
-  reduction_.owned = true;
+  reduction_.requests.owned = true;
   FoldTask task = Task();
   task.root = true;
   task.reduced_from = Sources(2);
