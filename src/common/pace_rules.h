@@ -11,9 +11,10 @@ namespace phalanx {
 inline constexpr double kPaceProofBytes = 512 * 1024;
 // The receiver of a fold's input looks at it so often while bytes arrive.
 inline constexpr absl::Duration kPaceTick = absl::Milliseconds(20);
-// A rate that was reported lasts, until more than so many times its bytes have come since, for two
-// looks at least. Then it is reported again.
+// A rate that was reported lasts until so many times its bytes have come since, in this time at
+// least. Then it is reported again.
 inline constexpr double kPaceRise = 2;
+inline constexpr absl::Duration kPaceRiseWindow = absl::Milliseconds(40);
 
 }  // namespace phalanx
 

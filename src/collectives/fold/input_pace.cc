@@ -6,12 +6,6 @@
 #include "src/common/pace_rules.h"
 
 namespace phalanx::collectives {
-namespace {
-
-// Bytes arrive in bursts: a rate is that of so many looks at least.
-constexpr absl::Duration kLeastWindow = 2 * kPaceTick;
-
-}  // namespace
 
 std::optional<InputPace::News> InputPace::Look(Instant now, const Seen& seen, bool handed_on) {
   const object_store::PullWatch::Report report = watch_.Look(now, seen);
@@ -30,7 +24,7 @@ std::optional<InputPace::News> InputPace::Look(Instant now, const Seen& seen, bo
   if (report.window > absl::ZeroDuration()) {
     return RateOf({report.window, report.bytes_per_second, report.starved_ns}, now, seen);
   }
-  if (reported_ && now - reported_->at >= kLeastWindow && Rose(now, seen.present)) {
+  if (reported_ && now - reported_->at >= kPaceRiseWindow && Rose(now, seen.present)) {
     // Of the last looks only: the time before them was slower.
     const double bytes = static_cast<double>(seen.present - since.seen.present);
     const uint64_t starved = seen.starved_ns - std::min(seen.starved_ns, since.seen.starved_ns);

@@ -22,8 +22,8 @@ constexpr absl::Duration kWorthTrying = absl::Seconds(1);
 // A low rate is judged again after this time, and after twice as long each time, up to the last.
 constexpr absl::Duration kFirstLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastLook = absl::Seconds(1);
-// For so long a rate can have risen unheard: two looks of the node, and the way to the shard.
-constexpr absl::Duration kRiseUnheard = 3 * kPaceTick;
+// For so long a rate can have risen unheard: kPaceRiseWindow, and a look of the node.
+constexpr absl::Duration kRiseUnheard = absl::Milliseconds(60);
 // Of more reductions than these, the rest is taken to share a link.
 constexpr size_t kReductionsExamined = 64;
 // A report from a node can name any time.

@@ -84,9 +84,9 @@ class FoldPaces {
 
   // Which end of a slow link is taken for slow.
   struct Verdict {
-    bool sender = false;   // and not the receiver
-    bool certain = false;  // not only suspected
-    NodeKey acquitted;     // was suspected in place of that end; not valid if none was
+    bool sender = false;     // and not the receiver
+    bool certain = false;    // not only suspected
+    NodeKey acquitted = {};  // was suspected in place of that end; not valid if none was
   };
 
   // Take one end of the link for slow, set judge_at, or leave it: for good then.
