@@ -22,8 +22,9 @@ constexpr absl::Duration kWorthTrying = absl::Seconds(1);
 // A low rate is judged again after this time, and after twice as long each time, up to the last.
 constexpr absl::Duration kFirstLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastLook = absl::Seconds(1);
-// For so long a rate can have risen unheard: kPaceRiseWindow, and a look of the node.
-constexpr absl::Duration kRiseUnheard = absl::Milliseconds(60);
+// For so long a rate can have risen unheard: a look of the node, and the report's way. Longer only
+// until kPaceRiseWindow has passed since the last report.
+constexpr absl::Duration kRiseUnheard = absl::Milliseconds(25);
 // Of more reductions than these, the rest is taken to share a link.
 constexpr size_t kReductionsExamined = 64;
 // A report from a node can name any time.
@@ -245,7 +246,8 @@ bool FoldPaces::IsAhead(const Reduction& reduction, const Link& link,
   const auto above = reduction.placed.find({link.receiver.key, link.above.version});
   if (below == reduction.placed.end() || above == reduction.placed.end()) return false;
   const absl::Duration passed = context_.now - trouble.since;
-  const double unheard = FastRate() * absl::ToDoubleSeconds(std::min(passed, kRiseUnheard));
+  const absl::Duration risen = passed <= kPaceRiseWindow ? passed : kRiseUnheard;
+  const double unheard = FastRate() * absl::ToDoubleSeconds(risen);
   const double low = kPaceRise * trouble.bytes_per_second * absl::ToDoubleSeconds(passed);
   // What the receiver has computed has arrived.
   const double arrived = std::max(static_cast<double>(trouble.watermark) + low + unheard,
