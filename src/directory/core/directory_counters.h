@@ -41,8 +41,9 @@ struct Counters {
   uint64_t expired = 0;         // counted in `deleted`, too
   uint64_t freed_by_scope = 0;  // with their scopes
   uint64_t claims = 0;
-  uint64_t joins = 0;         // of tasks to jobs
-  uint64_t members_died = 0;  // of jobs
+  uint64_t joins = 0;            // of tasks to jobs
+  uint64_t members_died = 0;     // of jobs
+  uint64_t members_refused = 0;  // that nodes registered, beyond the limits of jobs
   uint64_t members_left = 0;
   uint64_t job_updates = 0;  // messages to nodes about changes of jobs
 };

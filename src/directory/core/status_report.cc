@@ -277,6 +277,7 @@ void StatusReport::FillCounters(StatusCounters counters) const {
   counters.Gauge("joins_waiting", parts_.jobs.waiting());
   counters.Counter("joins", parts_.context.counters.joins);
   counters.Counter("members_died", parts_.context.counters.members_died);
+  counters.Counter("members_refused", parts_.context.counters.members_refused);
   counters.Counter("members_left", parts_.context.counters.members_left);
   counters.Counter("job_updates", parts_.context.counters.job_updates);
   counters.Gauge("sticky", parts_.placements.sticky());

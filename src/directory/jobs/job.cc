@@ -108,8 +108,8 @@ void Job::SessionBegins(const NodeKey& node) {
 
 // ---------------------------------------------------------------------------- registration
 
-void Job::Merge(const RegisteredJob& registered, const NodeKey& from, Judge own, Judge others,
-                Instant now) {
+size_t Job::Merge(const RegisteredJob& registered, const NodeKey& from, Judge own, Judge others,
+                  size_t room, Instant now) {
   // The shard knows nothing of the job yet, so it begins with the epoch of the first node.
   if (!adopted_ && !minted_here_ && last_change_ == 0) {
     epoch_ = registered.epoch;
@@ -119,15 +119,20 @@ void Job::Merge(const RegisteredJob& registered, const NodeKey& from, Judge own,
   }
   // What nodes that register this epoch know is sent to the others alone.
   const bool adopts = adopted_ && !reminted_ && registered.epoch == epoch_;
+  Merging merging{from, own, others, adopts, room, /*refused=*/0, now};
   for (const RegisteredMember& member : registered.members) {
     const RegisteredJob::Role& described = registered.roles[member.role];
     JobRole* role = FindRole(described.name);
-    if (role == nullptr && roles_.size() >= kMaxRolesPerJob) continue;
+    if (role == nullptr && (merging.room == 0 || roles_.size() >= kMaxRolesPerJob)) {
+      ++merging.refused;
+      continue;
+    }
     if (role == nullptr) role = &RoleOf(described.name, described.world);
     // Nodes that contradict each other: the first one counts.
     if (role->world != described.world) continue;
-    MergeMember(*role, member, from, own, others, adopts, now);
+    MergeMember(*role, member, merging);
   }
+  return merging.refused;
 }
 
 // An epoch that this shard does not know, and which can be of another state of the job than the one
@@ -140,8 +145,9 @@ void Job::AdoptEpoch(const JobEpoch& epoch) {
   for (auto& [node, watcher] : watchers_) watcher.whole = true;
 }
 
-void Job::MergeMember(JobRole& role, const RegisteredMember& found, const NodeKey& from, Judge own,
-                      Judge others, bool adopts, Instant now) {
+void Job::MergeMember(JobRole& role, const RegisteredMember& found, Merging& merging) {
+  const NodeKey& from = merging.from;
+  const Instant now = merging.now;
   const auto known = role.by_task.find(found.task);
   const auto holder = role.by_rank.find(found.rank);
   const bool fits = known != role.by_task.end() ? known->second->rank == found.rank
@@ -170,16 +176,22 @@ void Job::MergeMember(JobRole& role, const RegisteredMember& found, const NodeKe
     return;
   }
   const bool added = known == role.by_task.end();
+  // Only here: the shard has a place for what it knows already.
+  if (added && merging.room == 0) {
+    ++merging.refused;
+    return;
+  }
+  if (added) --merging.room;
   JobMember& member = added ? Add(role, found.task, found.rank) : *known->second;
   // The earlier life leaves the counts, and the list of its node, before it is overwritten.
   if (!added) SetState(member, MemberState::kDied, now);
-  const bool dead = (claimed ? own : others) == Judge::kDead;
+  const bool dead = (claimed ? merging.own : merging.others) == Judge::kDead;
   member.life = found.life;
   member.place = found.place;
   member.confirmed = claimed;
   SetState(member, found.state == MemberState::kLive && dead ? MemberState::kDied : found.state,
            now);
-  if (!adopts || !added || member.state != found.state) Changed(member);
+  if (!merging.adopts || !added || member.state != found.state) Changed(member);
 }
 
 void Job::EndMerge(const RegisteredJob& registered, const NodeKey& from) {
@@ -212,6 +224,11 @@ void Job::Mint(Random& random) {
 JobRole* Job::FindRole(absl::string_view name) const {
   const auto found = roles_.find(std::string(name));
   return found == roles_.end() ? nullptr : found->second.get();
+}
+
+bool Job::Knows(absl::string_view role_name, absl::string_view task) const {
+  const JobRole* role = FindRole(role_name);
+  return role != nullptr && role->by_task.contains(task);
 }
 
 JobRole& Job::RoleOf(absl::string_view name, int world) {

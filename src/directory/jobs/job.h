@@ -97,16 +97,20 @@ class Job {
   void SessionBegins(const NodeKey& node);
   // Nothing is sent to the node any more.
   void Unwatch(const NodeKey& node) { watchers_.erase(node); }
-  // Merges a part of what `from` knows. `judge`: of live members that are new to the shard, on
-  // `from` and on other nodes.
-  void Merge(const RegisteredJob& registered, const NodeKey& from, Judge own, Judge others,
-             Instant now);
+  // Merges a part of what `from` knows. `own`, `others`: how live members that are new to the shard
+  // are judged, on `from` and on other nodes. Adds at most `room` tasks, and returns the number of
+  // members for which there is no place: other tasks, and roles beyond kMaxRolesPerJob.
+  size_t Merge(const RegisteredJob& registered, const NodeKey& from, Judge own, Judge others,
+               size_t room, Instant now);
   // Merge has taken the last part.
   void EndMerge(const RegisteredJob& registered, const NodeKey& from);
 
   // Gives the changes since the last call an epoch, if there are any.
   void Mint(Random& random);
   bool unminted() const { return last_change_ > minted_change_ || reminted_; }
+
+  // Whether the task has joined, in whatever state it is.
+  bool Knows(absl::string_view role, absl::string_view task) const;
 
   const std::string& name() const { return name_; }
   const JobEpoch& epoch() const { return epoch_; }
@@ -129,13 +133,24 @@ class Job {
   absl::Status CheckInvariants() const;
 
  private:
+  // One call of Merge.
+  struct Merging {
+    const NodeKey& from;
+    Judge own;
+    Judge others;
+    // The shard takes over the epoch of `from`.
+    bool adopts;
+    size_t room;
+    size_t refused;
+    Instant now;
+  };
+
   absl::Status CheckWorld(const JoinSpec& spec) const;
   absl::StatusOr<int> ChooseRank(const JoinSpec& spec, JobRole* role) const;
   JobRole& RoleOf(absl::string_view name, int world);
   JobRole* FindRole(absl::string_view name) const;
   JobMember& Add(JobRole& role, absl::string_view task, int rank);
-  void MergeMember(JobRole& role, const RegisteredMember& found, const NodeKey& from, Judge own,
-                   Judge others, bool adopts, Instant now);
+  void MergeMember(JobRole& role, const RegisteredMember& found, Merging& merging);
   void AdoptEpoch(const JobEpoch& epoch);
   void SetState(JobMember& member, MemberState state, Instant now);
   void Changed(JobMember& member);

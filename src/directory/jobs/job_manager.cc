@@ -83,7 +83,8 @@ absl::StatusOr<const JobMember*> JobManager::Join(const Node& node, const JoinSp
     return absl::ResourceExhaustedError(
         absl::StrCat("job ", spec.job, ": the shard has ", jobs_.size(), " jobs already"));
   }
-  if (members_ >= parts_.context.options.max_job_members) {
+  // A task that joins again has its place already.
+  if (Room() == 0 && !job->Knows(spec.role, spec.task)) {
     // A refused join leaves no empty job behind.
     if (!known) Remove(*job);
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -105,16 +106,18 @@ absl::StatusOr<const JobMember*> JobManager::Join(const Node& node, const JoinSp
 
 void JobManager::OnRegister(const Node& node, const RegisteredJob& registered) {
   Job* job = FindOrAdd(registered.job);
-  if (job == nullptr ||
-      members_ + registered.members.size() > parts_.context.options.max_job_members) {
-    if (job != nullptr && job->members() == 0) Remove(*job);
+  if (job == nullptr) {
+    parts_.context.counters.members_refused += registered.members.size();
     return;
   }
   const size_t before = job->members();
   // Nodes that register after the end of learning were out of touch for a lease: their members were
   // reported dead.
   const auto judge = parts_.gate.learning() ? Job::Judge::kWait : Job::Judge::kDead;
-  job->Merge(registered, node.key, judge, judge, parts_.context.now);
+  parts_.context.counters.members_refused +=
+      job->Merge(registered, node.key, judge, judge, Room(), parts_.context.now);
+  // No member found a place, and the job was not known before.
+  if (job->members() == 0) return Remove(*job);
   if (!registered.more) job->EndMerge(registered, node.key);
   if (job->watchers().contains(node.key)) jobs_of_[node.key].insert(job->name());
   AfterChange(*job, before, /*urgent=*/false);
@@ -292,6 +295,11 @@ void JobManager::SendNews(Job& job, const NodeKey& node, Job::Watcher& watcher) 
 }
 
 // ---------------------------------------------------------------------------- the table
+
+size_t JobManager::Room() const {
+  const size_t most = parts_.context.options.max_job_members;
+  return most - std::min(most, members_);
+}
 
 Job* JobManager::Find(absl::string_view name) const {
   const auto found = jobs_.find(std::string(name));

@@ -92,6 +92,8 @@ class JobManager {
   void OnEnded(const EndedMember& ended);
   void EndMembersOf(const NodeKey& node, bool only_unconfirmed);
 
+  // Tasks that the jobs can still add.
+  size_t Room() const;
   Job* Find(absl::string_view name) const;
   // nullptr if the shard has as many jobs as it can.
   Job* FindOrAdd(const std::string& name);

@@ -27,7 +27,7 @@ struct Options {
 
 class JobManagerTest : public ::testing::Test {
  protected:
-  explicit JobManagerTest(bool learning = false) : h(learning) {}
+  explicit JobManagerTest(DirectoryOptions options = {}) : h(/*learning=*/false, options) {}
 
   void SendJoin(const NodeKey& node, const std::string& task, const Options& options = {}) {
     v1::NodeMessage message;
@@ -269,6 +269,79 @@ TEST_F(JobManagerTest, ANewSessionConfirmsTheMembersThatItRegisters) {
   EXPECT_EQ(News(a), "nothing");
   h.RegisterEnd(b);
   EXPECT_EQ(News(a), "worker2.0-");
+}
+
+class FullJobsTest : public JobManagerTest {
+ protected:
+  FullJobsTest() : JobManagerTest(Limited()) {}
+
+  static DirectoryOptions Limited() {
+    DirectoryOptions options;
+    options.max_job_members = 3;
+    return options;
+  }
+  uint64_t Refused() {
+    v1::GetStatusResponse status;
+    h.core().FillStatus(h.now(), &status);
+    return status.counters().at("members_refused");
+  }
+};
+
+TEST_F(FullJobsTest, ATaskThatIsKnownJoinsAgainAndAnotherOneDoesNot) {
+  const NodeKey a = h.Up("a");
+  for (int i = 0; i < 3; ++i) Join(a, absl::StrCat("worker", i));
+  EXPECT_EQ(Join(a, "worker3"), "job train: the jobs of the shard have 3 members already");
+  End(a, "worker1", 0);
+  EXPECT_EQ(Join(a, "worker1"), "1.1");
+  EXPECT_EQ(Join(a, "worker2"), "2.1");
+  EXPECT_EQ(Join(a, "eval0", {.job = "eval"}),
+            "job eval: the jobs of the shard have 3 members already");
+}
+
+TEST_F(FullJobsTest, ARestartedShardLearnsAsMuchAsItHad) {
+  const NodeKey a = h.Up("a"), b = h.Up("b");
+  Join(a, "worker0");
+  Join(b, "worker1");
+  Join(b, "worker2");
+  h.Advance(absl::Milliseconds(1));
+  const std::vector<v1::JobUpdate> of_a = Updates(a), of_b = Updates(b);
+  h.Clear();
+  h.RestartShard();
+  for (const auto& [node, updates] : {std::pair(a, of_a), std::pair(b, of_b)}) {
+    h.NewSession(node, true);
+    Register(node, updates);
+    h.RegisterEnd(node);
+  }
+  h.Advance(absl::Seconds(2));
+  // Nothing has changed, so that no node hears anything.
+  EXPECT_EQ(News(a), "nothing");
+  EXPECT_EQ(News(b), "nothing");
+  EXPECT_EQ(Join(a, "worker0"), "0.1");
+}
+
+TEST_F(FullJobsTest, AMemberForWhichThereIsNoPlaceIsCountedAndTheOthersAreTaken) {
+  const NodeKey a = h.Up("a"), b = h.Up("b");
+  Join(a, "worker0");
+  Join(b, "worker1");
+  h.Advance(absl::Milliseconds(1));
+  std::vector<v1::JobUpdate> of_b = Updates(b);
+  v1::JobUpdate& last = of_b.back();
+  for (uint32_t rank = 2; rank < 4; ++rank) {
+    v1::JobMember& more = *last.add_members();
+    more = last.members(1);
+    more.set_rank(rank);
+    more.set_task(absl::StrCat("worker", rank));
+  }
+  h.RestartShard();
+  h.Clear();
+  h.NewSession(b, true);
+  Register(b, of_b);
+  h.RegisterEnd(b);
+  h.NewSession(a, true);
+  h.RegisterEnd(a);
+  h.Advance(absl::Seconds(2));
+  EXPECT_EQ(Refused(), 1u);
+  EXPECT_EQ(Join(a, "worker2"), "2.1");
 }
 
 TEST_F(JobManagerTest, ManyTasksThatJoinOneByOneAreToldTogether) {
