@@ -4,7 +4,8 @@ Owns the members of this process: each is one of the library's, freed with its l
 member's watcher, which `Member.on_member` starts, is a daemon thread that holds the member only while
 it calls.
 
-Threads: any. In a child of fork every call raises ClosedError.
+Threads: any. `Member._taking` is held by the one thread that takes a message from the library.
+Fork: in a child every call raises ClosedError, before it could wait for a lock or a thread of the parent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 
 from phalanx import _arguments, _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
@@ -114,6 +116,9 @@ class Member:
         self._connection = connection
         self._ptr = ffi.gc(ptr, lib.phx_member_free)
         self._watching = False
+        # Taken from the library, and not returned to a caller yet: there are none, or one.
+        self._taken: deque[Message] = deque()
+        self._taking = threading.Lock()
 
     @property
     def job(self) -> str:
@@ -168,6 +173,7 @@ class Member:
 
         The list has an entry for every rank. It is empty for a role of which no task has joined.
         """
+        self._check_process()
         spelled = ffi.NULL if role is None else ffi.new("char[]", _arguments.utf8(role, "role"))
         room = self.world
         while True:
@@ -211,6 +217,7 @@ class Member:
         InvalidArgumentError
             The member has a callback already.
         """
+        self._check_process()
         if self._watching:
             raise exceptions.InvalidArgumentError("on_member: the member has a callback already")
         self._watching = True
@@ -245,6 +252,7 @@ class Member:
         MemberEndedError
             This member has ended.
         """
+        self._check_process()
         view = memoryview(data).cast("B")
         address = ffi.from_buffer(view) if view.nbytes else ffi.NULL
         spelled = ffi.NULL if role is None else ffi.new("char[]", _arguments.utf8(role, "role"))
@@ -288,22 +296,49 @@ class Member:
         while True:
             # In slices, so that an interrupt need not wait.
             left = _SLICE_S if until is None else until - time.monotonic()
-            ptr = lib.phx_member_receive(self._ptr, nanos(max(0.0, min(left, _SLICE_S))))
-            if ptr != ffi.NULL:
-                return Message(ptr)
-            code = int(lib.phx_error_code())
-            if code != _native.DEADLINE or (until is not None and left <= _SLICE_S):
-                raise _error(code, self._connection.address)
+            try:
+                self._take(max(0.0, min(left, _SLICE_S)))
+                return self._taken.popleft()
+            except exceptions.GetTimeoutError:
+                if until is not None and left <= _SLICE_S:
+                    raise
+            except IndexError:
+                pass  # Another caller has it.
+
+    def _take(self, seconds: float) -> None:
+        """Wait until `_taken` has a message, for the one that pops it first.
+
+        The wait of an iterator that was cancelled goes on in its thread, so its message must not be
+        returned to it: it would be lost.
+        """
+        self._check_process()
+        if not self._taking.acquire(timeout=seconds):
+            raise exceptions.GetTimeoutError(
+                f"job {self.job}: no message has arrived", None, self._connection.address
+            )
+        try:
+            if self._taken:
+                return
+            ptr = lib.phx_member_receive(self._ptr, nanos(seconds))
+            if ptr == ffi.NULL:
+                raise _error(int(lib.phx_error_code()), self._connection.address)
+            self._taken.append(Message(ptr))
+        finally:
+            self._taking.release()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Iterate over the messages of other tasks until this member has ended."""
+        """Iterate over the messages of other tasks until this member has ended.
+
+        If the iteration is cancelled, the next `receive` or iteration goes on with the next message.
+        """
         import asyncio  # Costs a program that does not use it 20 ms.
 
-        loop = asyncio.get_running_loop()
         while True:
+            self._check_process()  # A child has its parent's executor, without the threads.
             try:
-                message = await loop.run_in_executor(None, self.receive, _SLICE_S)
-            except exceptions.GetTimeoutError:
+                await asyncio.get_running_loop().run_in_executor(None, self._take, _SLICE_S)
+                message = self._taken.popleft()
+            except (exceptions.GetTimeoutError, IndexError):
                 continue
             except (exceptions.ClosedError, exceptions.MemberEndedError):
                 return
@@ -311,10 +346,12 @@ class Member:
 
     def leave(self) -> None:
         """Leave the job: the others see that this task left. Does nothing if the member has ended."""
+        self._check_process()
         lib.phx_member_leave(self._ptr, 0)
 
     def fail(self) -> None:
         """Leave the job in a way that the others see as a death of this task."""
+        self._check_process()
         lib.phx_member_leave(self._ptr, 1)
 
     def __enter__(self) -> Member:
@@ -326,10 +363,20 @@ class Member:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._connection.forked:
+            return  # The block of the parent goes on.
         if kind is None:
             self.leave()
         else:
             self.fail()
+
+    def _check_process(self) -> None:
+        if self._connection.forked:
+            raise exceptions.ClosedError(
+                f"{self.task} of job {self.job} joined before this process was forked: a child joins on its own",
+                None,
+                self._connection.address,
+            )
 
     def _checked(self, code: int) -> None:
         if code != 0:

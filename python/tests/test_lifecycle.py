@@ -112,6 +112,50 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert run(code).strip() == "7"
 
 
+def test_a_forked_child_has_no_part_in_the_members_of_its_parent():
+    code = """
+import asyncio, os, signal, phalanx
+member = phalanx.join('fork', 'worker0', world=1)
+
+async def iterate():
+    async for _ in member:
+        pass
+
+async def main():
+    loop = asyncio.get_running_loop()
+    # The child has this executor, and none of its threads.
+    await loop.run_in_executor(None, member.check)
+    # A thread of the parent that receives.
+    waiting = asyncio.ensure_future(iterate())
+    await asyncio.sleep(0)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        calls = [
+            member.check, member.members, member.leave, member.fail, member.wait_world, member.receive,
+            lambda: member.on_member(print), lambda: member.send(0, b''), lambda: iterate().send(None),
+        ]
+        for number, call in enumerate(calls):
+            try:
+                call()
+            except phalanx.exceptions.ClosedError as error:
+                if 'fork' in str(error):
+                    continue
+            except Exception as error:
+                print(error)
+            os._exit(number)
+        with member:
+            pass
+        os._exit(77)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    member.check()
+    waiting.cancel()
+
+asyncio.run(main())
+"""
+    assert run(code).strip() == "77"
+
+
 def test_a_forked_child_has_no_locks_that_are_held():
     code = """
 import os, sys, threading, phalanx

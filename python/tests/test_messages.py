@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -80,3 +81,39 @@ def test_async_for_takes_messages_until_the_member_ends(pair):
     for i in range(3):
         pair[0].send(1, bytes([i]))
     assert asyncio.run(collect()) == [b"\x00", b"\x01", b"\x02"]
+
+
+def test_a_message_that_arrives_after_a_cancelled_wait_is_the_next_one(pair):
+    async def begin_and_cancel():
+        wait = asyncio.ensure_future(anext(aiter(pair[1])))
+        # One turn, in which the wait begins in its thread; that goes on for a while.
+        await asyncio.sleep(0)
+        wait.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await wait
+        pair[0].send(1, b"first")
+        pair[0].send(1, b"second")
+        return pair[1].receive(timeout=30).data
+
+    assert asyncio.run(begin_and_cancel()) == b"first"
+    assert pair[1].receive(timeout=30).data == b"second"
+
+
+def test_many_threads_receive_each_message_once(pair):
+    taken = []
+
+    def receive():
+        with contextlib.suppress(exceptions.ClosedError):
+            while True:
+                taken.append(pair[1].receive().data)
+                if len(taken) == 100:
+                    pair[1].leave()
+
+    threads = [threading.Thread(target=receive) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for i in range(100):
+        pair[0].send(1, bytes([i]))
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [bytes([i]) for i in range(100)]
