@@ -202,6 +202,8 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   net::NodeLinksOptions link_options;
   link_options.handshake = plane.handshake;
   link_options.connect_timeout = plane.connect_timeout;
+  // Links carry what members of jobs send to each other. The members outlive the links' last turn.
+  link_options.ended = [this](const NodeKey& peer) { return !members->IsUsed(peer); };
   links = std::make_unique<net::NodeLinks>(seams.network, seams.control, std::move(link_options));
   // Before the data plane listens: a message can come over the first connection.
   messages = std::make_unique<jobs::Messages>(key, seams.control, *members, *links);

@@ -38,6 +38,7 @@ void MemberTable::Take(const v1::JobUpdate& update, bool whole) {
     if (role.view.world != 0 && !whole) continue;
     role.ranks.clear();
     for (const uint64_t change : role.changed) changes_.erase(change);
+    for (const Member& member : role.view.members) Count(member, -1);
     role.changed.assign(static_cast<size_t>(world), 0);
     role.view = GroupView{job_, described.name(), epoch_, world, {}};
     role.view.members.resize(static_cast<size_t>(world));
@@ -64,6 +65,7 @@ void MemberTable::Set(Role& role, const v1::JobMember& message) {
   if (same_life && (member.state == state || state == MemberState::kLive)) return;
   // A rank has another task only in a job that was forgotten and began anew.
   if (member.task != message.task()) role.ranks.erase(member.task);
+  Count(member, -1);
   role.ranks[message.task()] = static_cast<int>(message.rank());
   member.task = message.task();
   member.role = role.view.role;
@@ -73,6 +75,7 @@ void MemberTable::Set(Role& role, const v1::JobMember& message) {
   member.address = message.address();
   member.host = message.host();
   member.node_name = message.node_name();
+  Count(member, 1);
   uint64_t& changed = role.changed[message.rank()];
   // A member is listed under its last change only, so a reader gets it once, in its newest state.
   changes_.erase(changed);
@@ -80,8 +83,15 @@ void MemberTable::Set(Role& role, const v1::JobMember& message) {
   changes_[changed] = {&role, member.rank};
 }
 
+void MemberTable::Count(const Member& member, int change) {
+  if (!member.live()) return;
+  const auto count = live_on_.try_emplace(member.node).first;
+  count->second += change;
+  if (count->second == 0) live_on_.erase(count);
+}
+
 const GroupView* MemberTable::view(absl::string_view role) const {
-  const auto found = roles_.find(std::string(role));
+  const auto found = roles_.find(role);
   return found == roles_.end() ? nullptr : &found->second.view;
 }
 
@@ -92,9 +102,9 @@ std::vector<std::string> MemberTable::roles() const {
 }
 
 const Member* MemberTable::Find(absl::string_view role_name, absl::string_view task) const {
-  const auto role = roles_.find(std::string(role_name));
+  const auto role = roles_.find(role_name);
   if (role == roles_.end()) return nullptr;
-  const auto rank = role->second.ranks.find(std::string(task));
+  const auto rank = role->second.ranks.find(task);
   if (rank == role->second.ranks.end()) return nullptr;
   return &role->second.view.members[static_cast<size_t>(rank->second)];
 }

@@ -42,6 +42,8 @@ class MemberTable {
   const GroupView* view(absl::string_view role) const;
   // The names of the roles, in their order.
   std::vector<std::string> roles() const;
+  // Whether a member is live on this incarnation of a node.
+  bool IsUsed(const NodeKey& node) const { return live_on_.contains(node); }
   // Returns nullptr if the task has not joined.
   const Member* Find(absl::string_view role, absl::string_view task) const;
 
@@ -63,6 +65,8 @@ class MemberTable {
   void Commit();
   void Take(const v1::JobUpdate& update, bool whole);
   void Set(Role& role, const v1::JobMember& member);
+  // Adds a member that is live to the count of its node, or takes it away.
+  void Count(const Member& member, int change);
 
   const std::string job_;
   JobEpoch epoch_;
@@ -70,6 +74,7 @@ class MemberTable {
   // By the number of the change: the member's role and rank.
   std::map<uint64_t, std::pair<const Role*, int>> changes_;
   uint64_t last_change_ = 0;
+  std::map<NodeKey, int> live_on_;
   std::vector<v1::JobUpdate> pieces_;
 };
 

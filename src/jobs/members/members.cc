@@ -1,5 +1,7 @@
 #include "src/jobs/members/members.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
@@ -94,8 +96,13 @@ const MemberTable* Members::TableOf(MemberId id) const {
   return member == nullptr ? nullptr : &jobs_.find(member->job)->second->table;
 }
 
+bool Members::IsUsed(const NodeKey& node) const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [&](const auto& entry) { return entry.second->table.IsUsed(node); });
+}
+
 const GroupView* Members::ViewOf(absl::string_view job, absl::string_view role) const {
-  const auto found = jobs_.find(std::string(job));
+  const auto found = jobs_.find(job);
   return found == jobs_.end() ? nullptr : found->second->table.view(role);
 }
 

@@ -100,6 +100,9 @@ class Members final : public object_store::Registrant {
   const LocalMember* Find(MemberId id) const;
   // The job of a live member.
   const MemberTable* TableOf(MemberId id) const;
+  // Whether a member of a job that this node knows is live on this incarnation of a node. If not,
+  // nothing of jobs goes there or comes from there.
+  bool IsUsed(const NodeKey& node) const;
   // Returns nullptr if the node does not know the group.
   const GroupView* ViewOf(absl::string_view job, absl::string_view role) const;
 

@@ -58,6 +58,25 @@ TEST_F(MembersTest, TheOthersHearWhetherAMemberLeftOrDied) {
   EXPECT_EQ(w.Seen(0, "train", "worker"), "worker0.0+ worker1.1+ worker2.0- -");
 }
 
+TEST_F(MembersTest, ANodeIsUsedForAsLongAsAMemberOnItIsLive) {
+  w.Join(0, Worker(0));
+  w.Join(1, Worker(1));
+  Client& two = w.Join(1, Worker(2));
+  w.RunFor(kSoon);
+  const GroupView view = *w.members(0).ViewOf("train", "worker");
+  const NodeKey one = view.members[1].node;
+  EXPECT_TRUE(w.members(0).IsUsed(view.members[0].node));
+  EXPECT_TRUE(w.members(0).IsUsed(one));
+  EXPECT_FALSE(w.members(2).IsUsed(one));
+  w.End(two, MemberState::kLeft);
+  w.RunFor(kSoon);
+  EXPECT_TRUE(w.members(0).IsUsed(one));
+  // A member that joins anew on another node leaves its old one.
+  w.Join(2, Worker(1));
+  w.RunFor(kSoon);
+  EXPECT_FALSE(w.members(0).IsUsed(one));
+}
+
 TEST_F(MembersTest, ANewerLifeReplacesTheOlderOne) {
   const Client& older = w.Join(0, Worker(0));
   w.RunFor(kSoon);

@@ -52,8 +52,9 @@ absl::Status Link::Send(const Address& address, LinkService service, absl::strin
                                                      outbox_.messages(), " messages of ",
                                                      outbox_.bytes(), " bytes to be acknowledged"));
   }
+  last_queued_ = shared_.executor.Now();
   // From here on an answer is due.
-  if (outbox_.empty()) last_heard_ = shared_.executor.Now();
+  if (outbox_.empty()) last_heard_ = last_queued_;
   outbox_.Add(service, header, payload, std::move(keep));
   ++shared_.counters.messages_sent;
   if (connected()) {
@@ -99,7 +100,7 @@ void Link::Dial() {
 void Link::Dialed(uint64_t attempt, absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
   // Abandoned for a request of the peer, or given up.
   if (lost_ || session_.phase() != Phase::kDialing || session_.attempt() != attempt) return;
-  if (!stream.ok()) return Retry();
+  if (!stream.ok()) return DialFailed();
   handshake_ = std::make_unique<StreamHandshake>(
       shared_.executor, *std::move(stream), shared_.options.handshake, Handshake::Role::kDialer,
       dial_deadline_,
@@ -109,7 +110,7 @@ void Link::Dialed(uint64_t attempt, absl::StatusOr<std::unique_ptr<ByteStream>> 
 void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
   // Allowed within the callback of the handshake, which is its last action.
   handshake_.reset();
-  if (!peer.ok()) return Retry();
+  if (!peer.ok()) return DialFailed();
   if (peer->peer != peer_) {
     // A later incarnation: the process with which this link began does not come back.
     if (peer->peer.node == peer_.node && peer_ < peer->peer) {
@@ -126,6 +127,12 @@ void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
   // The time for the dial includes the peer's WELCOME.
   SetTimer(&Link::dial_timer_, dial_deadline_, &Link::Retry);
   Flush();
+}
+
+void Link::DialFailed() {
+  const auto& ended = shared_.options.ended;
+  if (ended == nullptr || !ended(peer_)) return Retry();
+  GiveUp(absl::UnavailableError(absl::StrCat(PeerName(), " has ended")), /*notify=*/false);
 }
 
 void Link::Retry() {

@@ -5,6 +5,7 @@
 #ifndef PHALANX_NET_LINK_LINK_H_
 #define PHALANX_NET_LINK_LINK_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -68,6 +69,8 @@ class Link final : public std::enable_shared_from_this<Link>, private LinkInbox:
   bool lost() const { return lost_; }
   bool connected() const { return !lost_ && session_.phase() == Phase::kConnected; }
   size_t queued_bytes() const { return outbox_.bytes(); }
+  // When a message was queued, or something has moved over a connection.
+  Instant last_used() const { return std::max({last_queued_, last_write_, last_heard_}); }
 
  private:
   absl::StatusOr<absl::Span<char>> PlaceFor(LinkService service, absl::string_view header,
@@ -86,6 +89,8 @@ class Link final : public std::enable_shared_from_this<Link>, private LinkInbox:
   void Dialed(uint64_t attempt, absl::StatusOr<std::unique_ptr<ByteStream>> stream);
   void Proven(absl::StatusOr<StreamHandshake::Authenticated> peer);
   void Retry();
+  // Retry, unless the owner says that the peer has ended.
+  void DialFailed();
   void DialAfter(absl::Duration pause);
   // Takes over the connection, whose first bytes are `first`.
   void UseStream(std::unique_ptr<ByteStream> stream, std::string first);
@@ -126,6 +131,7 @@ class Link final : public std::enable_shared_from_this<Link>, private LinkInbox:
   bool writable_armed_ = false;
   bool flush_posted_ = false;
   Instant last_write_;
+  Instant last_queued_;
   Instant last_heard_;
 
   // Dials again in kIdle and kWaiting; ends an unanswered LINK in kAsked.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,9 @@ namespace phalanx::net {
 // See NodeLinks.
 inline constexpr size_t kMaxLinkQueuedBytes = size_t{256} << 20;
 inline constexpr size_t kMaxLinkQueuedMessages = size_t{1} << 16;
+inline constexpr size_t kMaxNodeLinks = 4096;
+// A link that was used less long ago is kept, whatever the owner says of its peer.
+inline constexpr absl::Duration kKeepIdleLink = absl::Minutes(1);
 
 // An incarnation of a node, and where it listens.
 struct LinkPeer {
@@ -59,6 +63,11 @@ struct NodeLinksOptions {
   // A connection over which nothing was heard for so long, while an acknowledgement is due, is
   // replaced.
   absl::Duration silence_timeout = absl::Seconds(2);
+  size_t max_links = kMaxNodeLinks;
+  // Whether this incarnation has ended, as far as the owner knows, or the owner has nothing to do
+  // with it any more. It is not dialed again then, and its link makes room for others. Called
+  // seldom: after dials that fail, and at the limit of links. Null: none has ended.
+  std::function<bool(const NodeKey& peer)> ended = {};
 };
 
 struct LinkStats {

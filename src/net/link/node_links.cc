@@ -45,6 +45,7 @@ class NodeLinks::Impl {
                     absl::string_view payload, std::shared_ptr<const void> keep);
   size_t QueuedBytes(const NodeKey& peer) const;
   void Forget(const NodeKey& peer);
+  bool Contains(const NodeKey& peer) const { return links_.contains(peer); }
   void Accept(IncomingLink incoming);
   LinkStats stats() const;
 
@@ -53,15 +54,23 @@ class NodeLinks::Impl {
 
   const NodeKey& self() const { return shared_.options.handshake.self; }
   // Returns the link; makes it if there is none. An incarnation replaces the earlier ones of its
-  // node. Unavailable if a later one is known, or if the link is lost; ResourceExhausted at
-  // kMaxLinks.
+  // node. Unavailable if a later one is known, or if the link is lost; ResourceExhausted at the
+  // limit.
   absl::StatusOr<std::shared_ptr<Link>> LinkTo(const NodeKey& peer);
+  // Links that are not given up.
+  size_t kept() const { return links_.size() - losing_; }
+  // Gives up the links with peers that have ended.
+  void MakeRoom();
   void Lost(const NodeKey& peer, const absl::Status& why);
   uint64_t NewSession() const;
 
   Link::Shared shared_;
   // By incarnation, so that the links of one node are neighbors.
   Links links_;
+  // Links that are given up, whose OnLost is still to be called.
+  size_t losing_ = 0;
+  // MakeRoom looks at all links, so it waits before the next time.
+  Instant make_room_at_;
   // Expires with this object.
   const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
@@ -99,11 +108,24 @@ absl::StatusOr<std::shared_ptr<Link>> NodeLinks::Impl::LinkTo(const NodeKey& pee
     return absl::UnavailableError(
         absl::StrCat("the link with node ", peer.ToString(), " is given up"));
   }
-  if (links_.size() >= kMaxLinks) {
+  if (kept() >= shared_.options.max_links) MakeRoom();
+  if (kept() >= shared_.options.max_links) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("node ", self().ToString(), " has links with ", links_.size(), " others"));
+        absl::StrCat("node ", self().ToString(), " has links with ", kept(), " others"));
   }
   return links_.emplace(peer, std::make_shared<Link>(shared_, peer, NewSession())).first->second;
+}
+
+void NodeLinks::Impl::MakeRoom() {
+  const Instant now = shared_.executor.Now();
+  if (shared_.options.ended == nullptr || now < make_room_at_) return;
+  make_room_at_ = now + absl::Seconds(1);
+  for (const auto& [peer, link] : links_) {
+    if (link->lost() || now - link->last_used() < kKeepIdleLink) continue;
+    if (!shared_.options.ended(peer)) continue;
+    link->GiveUp(absl::UnavailableError(absl::StrCat("node ", peer.ToString(), " has ended")),
+                 /*notify=*/true);
+  }
 }
 
 uint64_t NodeLinks::Impl::NewSession() const {
@@ -115,9 +137,11 @@ uint64_t NodeLinks::Impl::NewSession() const {
 // Posted: a service hears of a loss in no call of its own.
 void NodeLinks::Impl::Lost(const NodeKey& peer, const absl::Status& why) {
   ++shared_.counters.lost;
+  ++losing_;
   shared_.executor.Post([this, alive = std::weak_ptr<const bool>(alive_), peer, why] {
     if (alive.expired()) return;
     links_.erase(peer);
+    --losing_;
     // A receiver can remove another one, or destroy this object.
     for (size_t service = 1; service <= kLinkServices && !alive.expired(); ++service) {
       LinkReceiver* const receiver = shared_.receivers[service];
@@ -181,6 +205,7 @@ absl::Status NodeLinks::Send(const LinkPeer& to, LinkService service, std::strin
 }
 size_t NodeLinks::QueuedBytes(const NodeKey& peer) const { return impl_->QueuedBytes(peer); }
 void NodeLinks::Forget(const NodeKey& peer) { impl_->Forget(peer); }
+bool NodeLinks::Contains(const NodeKey& peer) const { return impl_->Contains(peer); }
 void NodeLinks::Accept(IncomingLink incoming) { impl_->Accept(std::move(incoming)); }
 LinkStats NodeLinks::stats() const { return impl_->stats(); }
 

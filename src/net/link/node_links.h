@@ -11,9 +11,10 @@
 //                     │  ▲ broken        │        ────────────────────────────────────────► OnLost
 //                     └──┴── retried ◄───┘
 //
-// A peer that does not answer is dialed again and again, with a growing pause: only the owner,
-// which hears from the directory which nodes have ended, knows when to call Forget. Nothing is sent
-// over an idle connection. docs/data-plane.md describes the bytes on the wire.
+// A peer that does not answer is dialed again and again, with a growing pause, until the owner says
+// that it has ended (NodeLinksOptions::ended). At the limit of links those with peers that have
+// ended make room. Nothing is sent over an idle connection. docs/data-plane.md describes the bytes
+// on the wire.
 //
 // A small message costs one write in the turn of its Send and one read in one turn of the
 // receiver's control loop; no other thread takes part. Payloads are written from and read into
@@ -49,8 +50,8 @@ class NodeLinks {
   // own; this is the last resort.
   static constexpr size_t kMaxQueuedBytes = kMaxLinkQueuedBytes;
   static constexpr size_t kMaxQueuedMessages = kMaxLinkQueuedMessages;
-  // Peers of which there is state.
-  static constexpr size_t kMaxLinks = 4096;
+  // Peers of which there is state, unless the options say less.
+  static constexpr size_t kMaxLinks = kMaxNodeLinks;
 
   // REQUIRES: `network` and `control` outlive this object.
   NodeLinks(Network& network, Executor& control, NodeLinksOptions options);
@@ -70,7 +71,7 @@ class NodeLinks {
   //     InvalidArgument    the header or the payload is too long, or the peer is this node
   //     Unavailable        OnLost of this peer is still to be called
   //     ResourceExhausted  the link has kMaxQueuedBytes or kMaxQueuedMessages, or there are
-  //                        kMaxLinks others
+  //                        as many others as the options allow
   absl::Status Send(const LinkPeer& to, LinkService service, std::string header,
                     absl::string_view payload, std::shared_ptr<const void> keep);
 
@@ -80,6 +81,9 @@ class NodeLinks {
   // Gives the link with `peer` up, if there is one, and notifies the peer if it is connected.
   // Nothing is written to places that PlaceFor returned for it from here on.
   void Forget(const NodeKey& peer);
+  // Whether there is a link with `peer`, also one that is given up and whose OnLost is still to be
+  // called.
+  bool Contains(const NodeKey& peer) const;
 
   // A peer has dialed the data plane's port for a link.
   void Accept(IncomingLink incoming);

@@ -1,6 +1,7 @@
 // Links between simulated nodes, one fault at a time. link_simulation_test.cc has all together.
 #include "src/net/link/node_links.h"
 
+#include <memory>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -249,6 +250,47 @@ TEST_F(NodeLinksTest, ALinkHoldsAtMostItsLimitOfMessages) {
   }
   EXPECT_THAT(a_.links().Send(b_.peer(), LinkService::kMessages, "", "", nullptr),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(b_.key().ToString())));
+}
+
+TEST_F(NodeLinksTest, APeerThatHasEndedIsNotDialedAgain) {
+  const auto ended = std::make_shared<bool>(false);
+  NodeLinksOptions options;
+  options.ended = [ended](const NodeKey&) { return *ended; };
+  SimLinkNode& c = world_.Add("c", options);
+  b_.Kill();
+  PHALANX_EXPECT_OK(c.Send(b_.peer(), 5001));
+  world_.RunFor(absl::Minutes(1));
+  EXPECT_THAT(c.checker.lost, IsEmpty());
+  EXPECT_EQ(c.Kept(), 1u);
+  *ended = true;
+  world_.RunFor(absl::Seconds(5));
+  ASSERT_THAT(c.checker.lost[b_.key()], SizeIs(1));
+  EXPECT_THAT(c.checker.lost[b_.key()][0],
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has ended")));
+  EXPECT_EQ(c.Kept(), 0u);
+  EXPECT_FALSE(c.links().Contains(b_.key()));
+}
+
+TEST_F(NodeLinksTest, AtTheLimitOfLinksThoseWithPeersThatHaveEndedMakeRoom) {
+  NodeLinksOptions options;
+  options.max_links = 2;
+  options.ended = [ended = b_.key()](const NodeKey& peer) { return peer == ended; };
+  SimLinkNode& c = world_.Add("c", options);
+  SimLinkNode& d = world_.Add("d");
+  SendMany(c, a_, 1, 10);
+  SendMany(c, b_, 1, 10);
+  world_.RunFor(absl::Seconds(1));
+  // The link with b was used a moment ago.
+  EXPECT_THAT(c.links().Send(d.peer(), LinkService::kMessages, "", "", nullptr),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("2 others")));
+  world_.RunFor(kKeepIdleLink);
+  SendMany(c, d, 1, 10);
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(d.Received(c.key()), 1u);
+  EXPECT_THAT(c.checker.lost[b_.key()], SizeIs(1));
+  EXPECT_THAT(c.checker.lost[a_.key()], IsEmpty());
+  EXPECT_EQ(c.links().stats().links, 2);
+  ExpectNoViolations();
 }
 
 TEST_F(NodeLinksTest, APeerWithAnotherSecretGetsNoLink) {
