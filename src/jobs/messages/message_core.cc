@@ -42,19 +42,25 @@ absl::Status NotLive(const LifeKey& member, const std::optional<KnownLife>& know
 void MessageCore::Begin(const LifeKey& member, Instant now) {
   now_ = now;
   members_.emplace(member, 0);
-  Unpark();
+  UnparkAll();
   RunLocal();
 }
 
 void MessageCore::End(const LifeKey& member) {
-  std::erase_if(waiting_, [&](const auto& entry) {
-    if (entry.second.key.first != member) return false;
-    deadlines_.erase({entry.second.deadline, entry.first});
-    return true;
-  });
   // Nothing is sent about the end: other nodes learn of it from their tables.
-  std::erase_if(outgoing_, [&](const auto& entry) { return entry.first.first == member; });
-  std::erase_if(incoming_, [&](const auto& entry) { return entry.first.second == member; });
+  auto outgoing = outgoing_.lower_bound({member, LifeKey()});
+  while (outgoing != outgoing_.end() && outgoing->first.first == member) {
+    for (const SendId send : outgoing->second.waiting) {
+      const auto waiting = waiting_.find(send);
+      deadlines_.erase({waiting->second.deadline, send});
+      waiting_.erase(waiting);
+    }
+    outgoing = outgoing_.erase(outgoing);
+  }
+  auto incoming = incoming_.lower_bound({member, LifeKey()});
+  while (incoming != incoming_.end() && incoming->first.first == member) {
+    incoming = incoming_.erase(incoming);
+  }
   members_.erase(member);
 }
 
@@ -97,18 +103,18 @@ void MessageCore::Send(SendId send, const LifeKey& from, const Target& to, Messa
   waiting_.emplace(send, Waiting{key, std::move(bytes), deadline});
   if (!deadline.infinite()) deadlines_.insert({deadline, send});
   // Behind all that wait, so that the messages of a stream stay in order.
-  stream.waiting.push_back(send);
+  stream.waiting.insert(stream.waiting.end(), send);
   Flush(key, stream);
   RunLocal();
 }
 
 void MessageCore::Flush(const StreamKey& key, Outgoing& stream) {
   while (!stream.waiting.empty()) {
-    const SendId send = stream.waiting.front();
+    const SendId send = *stream.waiting.begin();
     const MessageBytes bytes = waiting_.at(send).bytes;
     if (!MayLeave(stream.sent - stream.taken, CostOf(SizeOf(bytes)))) return;
     // The Send ends when its message leaves. It does not wait for the arrival.
-    stream.waiting.pop_front();
+    stream.waiting.erase(stream.waiting.begin());
     Finish(send, absl::OkStatus());
     Leave(key, stream, bytes);
   }
@@ -139,7 +145,7 @@ void MessageCore::Cancel(SendId send) {
   if (waiting == waiting_.end()) return;
   const StreamKey key = waiting->second.key;
   Outgoing& stream = outgoing_.at(key);
-  std::erase(stream.waiting, send);
+  stream.waiting.erase(send);
   Finish(send, absl::CancelledError("the message was cancelled"));
   // A shorter one behind it can leave.
   Flush(key, stream);
@@ -181,8 +187,8 @@ absl::Status MessageCore::Dispatch(const NodeKey& from, const MessageHeader& hea
                                    MessageBytes bytes) {
   switch (header.kind) {
     case MessageKind::kMessage:
-      // Those that came before it go first.
-      Unpark();
+      // Those of its stream that came before it go first.
+      Unpark({header.from, header.to});
       return Message({from, header, std::move(bytes), now_ + kMaxParkedTime});
     case MessageKind::kCredit:
       return Credit(header);
@@ -193,61 +199,100 @@ absl::Status MessageCore::Dispatch(const NodeKey& from, const MessageHeader& hea
   return absl::OkStatus();
 }
 
+MessageCore::Verdict MessageCore::Judge(const StreamKey& key) const {
+  const auto& [from, to] = key;
+  const std::optional<KnownLife> sender = lookup_.Find(from.group, from.rank);
+  // The message of an older life. Its sender is gone, so no answer is sent.
+  if (sender.has_value() && sender->life > from.life) return Verdict::kDrop;
+  const bool sender_known = sender.has_value() && sender->life == from.life;
+  const bool here = members_.contains(to);
+  if (here && sender_known) return Verdict::kAccept;
+  if (here) return Verdict::kPark;
+  // The sender's node can be ahead of this one: the update with the unknown life is on its way.
+  const std::optional<KnownLife> target = lookup_.Find(to.group, to.rank);
+  const bool may_come =
+      !target.has_value() || target->life < to.life || (target->life == to.life && target->live);
+  return may_come ? Verdict::kPark : Verdict::kRefuse;
+}
+
 absl::Status MessageCore::Message(Parked message) {
   const MessageHeader& header = message.header;
-  const std::optional<KnownLife> sender = lookup_.Find(header.from.group, header.from.rank);
-  // The message of an older life. Its sender is gone, so no answer is sent.
-  if (sender.has_value() && sender->life > header.from.life) return absl::OkStatus();
-  const bool sender_known = sender.has_value() && sender->life == header.from.life;
-  const bool here = members_.contains(header.to);
-  if (here && sender_known) return Accept(message.from, header, std::move(message.bytes));
-  const std::optional<KnownLife> target = lookup_.Find(header.to.group, header.to.rank);
-  if (DefectActive(Defect::kMessageToOlderLife) && target.has_value()) {
+  const StreamKey key = {header.from, header.to};
+  const Verdict verdict = Judge(key);
+  if (verdict == Verdict::kDrop) return absl::OkStatus();
+  if (verdict == Verdict::kAccept) return Accept(message.from, header, std::move(message.bytes));
+  if (DefectActive(Defect::kMessageToOlderLife)) {
     MessageHeader to_newer = header;
-    to_newer.to.life = target->life;
+    const std::optional<KnownLife> target = lookup_.Find(header.to.group, header.to.rank);
+    to_newer.to.life = target.has_value() ? target->life : header.to.life;
     if (members_.contains(to_newer.to)) {
       return Accept(message.from, to_newer, std::move(message.bytes));
     }
   }
-  // The sender's node can be ahead of this one: the update with the unknown life is on its way.
-  const bool may_come = here || !target.has_value() || target->life < header.to.life ||
-                        (target->life == header.to.life && target->live);
   const uint64_t cost = CostOf(SizeOf(message.bytes));
-  if (may_come && parked_bytes_ + cost <= kMaxParkedBytes) {
+  if (verdict == Verdict::kPark && parked_bytes_ + cost <= kMaxParkedBytes) {
     parked_bytes_ += cost;
-    parked_.push_back(std::move(message));
+    parked_streams_[key].insert(++last_parked_);
+    parked_.emplace(last_parked_, std::move(message));
   } else {
     Reply(message.from, MessageKind::kRefused, header, 0);
   }
   return absl::OkStatus();
 }
 
-// Tries all parked messages again, in their order.
-void MessageCore::Unpark() {
-  if (parked_.empty()) return;
-  parked_bytes_ = 0;
-  for (Parked& message : std::exchange(parked_, {})) {
+// Tries the parked messages of a stream again, in their order. The verdict is the same for all of
+// them, so those that stay parked cost nothing.
+void MessageCore::Unpark(const StreamKey& key) {
+  const auto stream = parked_streams_.find(key);
+  if (stream == parked_streams_.end() || Judge(key) == Verdict::kPark) return;
+  // A copy: TakeParked changes the list.
+  const std::set<uint64_t> numbers = stream->second;
+  for (const uint64_t number : numbers) {
     // A violation is noticed again by the next message of the stream, which comes over the link.
-    (void)Message(std::move(message));
+    (void)Message(TakeParked(number));
   }
+}
+
+void MessageCore::UnparkAll() {
+  for (auto stream = parked_streams_.begin(); stream != parked_streams_.end();) {
+    // Before Unpark, which can remove this stream and no other one.
+    const StreamKey key = (stream++)->first;
+    Unpark(key);
+  }
+}
+
+MessageCore::Parked MessageCore::TakeParked(uint64_t number) {
+  auto parked = parked_.extract(number);
+  const MessageHeader& header = parked.mapped().header;
+  const auto stream = parked_streams_.find({header.from, header.to});
+  stream->second.erase(number);
+  if (stream->second.empty()) parked_streams_.erase(stream);
+  parked_bytes_ -= CostOf(SizeOf(parked.mapped().bytes));
+  return std::move(parked.mapped());
 }
 
 absl::Status MessageCore::Accept(const NodeKey& from, const MessageHeader& header,
                                  MessageBytes bytes) {
-  const auto [at, is_new] = incoming_.try_emplace({header.from, header.to});
-  Incoming& stream = at->second;
+  const StreamKey key = {header.to, header.from};
+  const auto found = incoming_.find(key);
   // A sender that begins again after a loss uses another number, and counts from 0.
-  if (is_new || stream.stream != header.stream) {
-    stream = Incoming();
-    stream.stream = header.stream;
+  const bool is_new = found == incoming_.end() || found->second.stream != header.stream;
+  const uint64_t next = is_new ? 0 : found->second.count;
+  // This node has refused a message before it, and the sender has not heard of that yet.
+  if (header.count > next) {
+    Reply(from, MessageKind::kRefused, header, 0);
+    return absl::OkStatus();
   }
+  // Links keep the order, so no message comes again.
+  if (header.count < next) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("message ", header.count, " of a stream, not ", next));
+  }
+  Incoming& stream = is_new ? incoming_[key] : found->second;
+  if (is_new) stream = Incoming();
+  stream.stream = header.stream;
   stream.node = from;
   const uint64_t cost = CostOf(SizeOf(bytes));
-  // Links keep the order and lose nothing within a stream, so a gap breaks the protocol.
-  if (header.count != stream.count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("message ", header.count, " of a stream, not ", stream.count));
-  }
   if (stream.arrived - stream.taken + cost > kMostUnanswered) {
     return absl::InvalidArgumentError("messages without credit");
   }
@@ -262,7 +307,7 @@ absl::Status MessageCore::Accept(const NodeKey& from, const MessageHeader& heade
 
 void MessageCore::Taken(const LifeKey& member, const LifeKey& from, uint64_t stream,
                         uint64_t cost) {
-  const auto found = incoming_.find({from, member});
+  const auto found = incoming_.find({member, from});
   if (found == incoming_.end() || found->second.stream != stream) return;
   Incoming& incoming = found->second;
   // Never more than arrived, whatever the client says.
@@ -334,26 +379,26 @@ void MessageCore::LivesChanged() {
   }
   // Messages of a life that has just ended can still arrive; those of older ones are refused.
   std::erase_if(incoming_, [&](const auto& entry) {
-    const LifeKey& sender = entry.first.first;
+    const LifeKey& sender = entry.first.second;
     const std::optional<KnownLife> known = lookup_.Find(sender.group, sender.rank);
     return known.has_value() && known->life > sender.life;
   });
-  Unpark();
+  UnparkAll();
   RunLocal();
 }
 
 void MessageCore::PeerLost(const NodeKey& peer, const absl::Status& why) {
   for (auto& [key, stream] : outgoing_) {
     if (stream.peer.key != peer) continue;
-    FailWaiting(stream, why);
+    // Whatever the reason of the link was: the receiver could not be reached.
+    FailWaiting(stream, absl::UnavailableError(why.message()));
     BeginAgain(stream);
   }
   std::erase_if(incoming_, [&](const auto& entry) { return entry.second.node == peer; });
-  std::erase_if(parked_, [&](const Parked& parked) {
-    if (parked.from != peer) return false;
-    parked_bytes_ -= CostOf(SizeOf(parked.bytes));
-    return true;
-  });
+  for (auto parked = parked_.begin(); parked != parked_.end();) {
+    const auto& [number, message] = *parked++;
+    if (message.from == peer) (void)TakeParked(number);
+  }
 }
 
 // Time.
@@ -364,17 +409,15 @@ void MessageCore::Tick(Instant now) {
     const SendId send = deadlines_.begin()->second;
     const StreamKey key = waiting_.at(send).key;
     Outgoing& stream = outgoing_.at(key);
-    std::erase(stream.waiting, send);
+    stream.waiting.erase(send);
     Finish(send, absl::DeadlineExceededError(
                      absl::StrCat("the member (", key.second.ToString(),
                                   ") has not taken the messages before this one in time")));
     Flush(key, stream);
   }
   // All messages are parked for the same time, so the first one is due first.
-  while (!parked_.empty() && parked_.front().until <= now) {
-    const Parked parked = std::move(parked_.front());
-    parked_.pop_front();
-    parked_bytes_ -= CostOf(SizeOf(parked.bytes));
+  while (!parked_.empty() && parked_.begin()->second.until <= now) {
+    const Parked parked = TakeParked(parked_.begin()->first);
     Reply(parked.from, MessageKind::kRefused, parked.header, 0);
   }
   RunLocal();
@@ -384,8 +427,7 @@ std::optional<Instant> MessageCore::next_tick() const {
   if (deadlines_.empty() && parked_.empty()) return std::nullopt;
   Instant next = Instant::Infinite();
   if (!deadlines_.empty()) next = deadlines_.begin()->first;
-  // In the order of their time.
-  if (!parked_.empty()) next = std::min(next, parked_.front().until);
+  if (!parked_.empty()) next = std::min(next, parked_.begin()->second.until);
   return next;
 }
 

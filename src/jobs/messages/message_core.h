@@ -8,15 +8,14 @@
 // bounded by what the receiver has not taken. A Send is answered when its message has left, and
 // waits until credit is there. It fails at once when the life of the receiver ends.
 //
-//    Send         credit          the receiver's life ends, refused          link lost
-//   ──────► waiting ──► left      waiting ──► Unavailable                    waiting ──►
-//   Unavailable
-//              │ deadline, Cancel                                            left, not taken ──►
-//              └──► DeadlineExceeded, Cancelled                              DataLoss of the next
-//              Send
+//    Send         credit       the receiver's life ends, refused   link lost
+//   ──────► waiting ──► left   waiting ──► Unavailable             waiting ──► Unavailable
+//              │                                                   left, not taken ──►
+//              │ deadline, Cancel                                  DataLoss of the next Send
+//              └──► DeadlineExceeded, Cancelled
 //
 // A message from or for a life that this node does not know yet is parked: another node has heard
-// of it first.
+// of it first. A message that is refused ends its stream, and so those that follow it are refused.
 //
 // Credit: a sender that has messages which cost kMessageWindow / 4 or less without an answer sends
 // the next one whatever its length, and else up to kMessageWindow in all. A receiver's client
@@ -108,9 +107,9 @@ class MessageCore {
   void End(const LifeKey& member);
 
   // Queues a message of a member of this node. REQUIRES: `from` has begun; the length is at most
-  // kMaxMessageBytes. Completes with OK when the message has left, with Unavailable if the target
-  // is not live, with ResourceExhausted at kMaxWaitingBytes, with DataLoss if messages before it to
-  // this target were lost; DeadlineExceeded; Cancelled.
+  // kMaxMessageBytes; `send` is greater than all before it. Completes with OK when the message has
+  // left, with Unavailable if the target is not live, with ResourceExhausted at kMaxWaitingBytes,
+  // with DataLoss if messages before it to this target were lost; DeadlineExceeded; Cancelled.
   void Send(SendId send, const LifeKey& from, const Target& to, MessageBytes bytes,
             Instant deadline, Instant now);
   void Cancel(SendId send);
@@ -134,14 +133,14 @@ class MessageCore {
   // The effects since the last call, in order.
   std::vector<Effect> TakeEffects() { return std::exchange(effects_, {}); }
 
-  // Streams of this node, waiting Sends, and parked bytes; for tests and statistics.
-  size_t streams() const { return outgoing_.size() + incoming_.size(); }
-  size_t waiting() const { return waiting_.size(); }
+  // The costs of parked messages; for tests.
   uint64_t parked_bytes() const { return parked_bytes_; }
 
  private:
   // From one life to another.
   using StreamKey = std::pair<LifeKey, LifeKey>;
+  // What is done with the messages of a stream that arrive.
+  enum class Verdict { kAccept, kPark, kRefuse, kDrop };
 
   struct Outgoing {
     net::LinkPeer peer;
@@ -150,7 +149,7 @@ class MessageCore {
     uint64_t count = 0;
     uint64_t sent = 0;
     uint64_t taken = 0;
-    std::deque<SendId> waiting;
+    std::set<SendId> waiting;  // in the order of their calls
     // Messages that had left were lost; the next Send says so.
     bool lost = false;
   };
@@ -180,8 +179,11 @@ class MessageCore {
   void FailWaiting(Outgoing& stream, const absl::Status& why);
   void Finish(SendId send, absl::Status status);
   absl::Status Dispatch(const NodeKey& from, const MessageHeader& header, MessageBytes bytes);
+  Verdict Judge(const StreamKey& key) const;
   absl::Status Message(Parked message);
-  void Unpark();
+  void Unpark(const StreamKey& key);
+  void UnparkAll();
+  Parked TakeParked(uint64_t number);
   absl::Status Accept(const NodeKey& from, const MessageHeader& header, MessageBytes bytes);
   absl::Status Credit(const MessageHeader& header);
   void Refused(const MessageHeader& header);
@@ -196,11 +198,16 @@ class MessageCore {
   // Lives of members of this node, and the cost of what they wait to send.
   std::map<LifeKey, uint64_t> members_;
   std::map<StreamKey, Outgoing> outgoing_;
+  // The receiver comes first in these keys, so that both maps are sorted by the member of this
+  // node.
   std::map<StreamKey, Incoming> incoming_;
   uint64_t last_stream_ = 0;
   std::map<SendId, Waiting> waiting_;
   std::set<std::pair<Instant, SendId>> deadlines_;
-  std::deque<Parked> parked_;
+  // In the order of their arrival, and so of their time.
+  std::map<uint64_t, Parked> parked_;
+  std::map<StreamKey, std::set<uint64_t>> parked_streams_;
+  uint64_t last_parked_ = 0;
   uint64_t parked_bytes_ = 0;
   std::deque<Transmit> local_;
   bool running_local_ = false;

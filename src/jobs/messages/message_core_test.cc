@@ -1,7 +1,13 @@
 #include "src/jobs/messages/message_core.h"
 
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
@@ -137,6 +143,102 @@ TEST_F(MessageCoreTest, MembersOfOneNodeSendToEachOther) {
   EXPECT_THAT(world_.pairs().at({MessageWorld::KeyFor(2, 0), MessageWorld::KeyFor(0, 0)}).arrived,
               SizeIs(20));
   EXPECT_THAT(world_.violations, ::testing::IsEmpty());
+}
+
+// Member 1 lives on node 1, which hears of member 0, on node 2, only when the test says so.
+class EarlyMessagesTest : public ::testing::Test, private LifeLookup {
+ protected:
+  EarlyMessagesTest() { core_.Begin(kMember, Instant()); }
+
+  absl::Status Arrive(uint64_t number, Instant now = Instant(), int from = 0, uint64_t stream = 7) {
+    const MessageHeader header = {MessageKind::kMessage, MessageWorld::KeyFor(from, 0), kMember,
+                                  stream, number};
+    return core_.Arrived(kOther, header, std::make_shared<const std::string>(absl::StrCat(number)),
+                         now);
+  }
+  void Learn(uint32_t rank) { table_[rank] = {0, true}; }
+  // The contents of what was delivered, and "refused" for each refusal, in order.
+  std::vector<std::string> Effects() {
+    std::vector<std::string> effects;
+    for (const MessageCore::Effect& effect : core_.TakeEffects()) {
+      const auto* const deliver = std::get_if<MessageCore::Deliver>(&effect);
+      const auto* const transmit = std::get_if<MessageCore::Transmit>(&effect);
+      if (deliver != nullptr) effects.push_back(*deliver->bytes);
+      if (transmit != nullptr && transmit->header.kind == MessageKind::kRefused) {
+        effects.push_back("refused");
+      }
+    }
+    return effects;
+  }
+  // Since the last call.
+  uint64_t Lookups() { return std::exchange(lookups_, 0); }
+
+  MessageCore& core() { return core_; }
+
+ private:
+  std::optional<KnownLife> Find(const GroupId&, uint32_t rank) const override {
+    ++lookups_;
+    const auto found = table_.find(rank);
+    if (found == table_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  static constexpr NodeKey kOther = {2, 1};
+  const LifeKey kMember = MessageWorld::KeyFor(1, 0);
+  std::map<uint32_t, KnownLife> table_ = {{1, {0, true}}};
+  mutable uint64_t lookups_ = 0;
+  MessageCore core_ = MessageCore({1, 1}, *this);
+};
+
+TEST_F(EarlyMessagesTest, AMessageThatStaysParkedIsNotLookedAtAgain) {
+  constexpr int kMessages = 1000;
+  for (int i = 0; i < kMessages; ++i) {
+    PHALANX_EXPECT_OK(Arrive(i));
+    PHALANX_EXPECT_OK(Arrive(i, Instant(), /*from=*/2));
+  }
+  // A message costs one look at those before it, and one at itself.
+  EXPECT_LE(Lookups(), 4u * kMessages);
+  EXPECT_THAT(Effects(), SizeIs(0));
+  Learn(0);
+  core().LivesChanged();
+  EXPECT_LE(Lookups(), kMessages + 10u);
+  const std::vector<std::string> effects = Effects();
+  ASSERT_THAT(effects, SizeIs(kMessages));
+  for (int i = 0; i < kMessages; ++i) EXPECT_EQ(effects[i], absl::StrCat(i));
+  EXPECT_EQ(core().parked_bytes(), kMessages * kMessageOverhead + 2890u);
+}
+
+TEST_F(EarlyMessagesTest, ParkedMessagesGoBeforeOneThatArrivesWhenTheirSenderIsKnown) {
+  PHALANX_EXPECT_OK(Arrive(0));
+  PHALANX_EXPECT_OK(Arrive(1));
+  // The core hears of the change in a later turn.
+  Learn(0);
+  PHALANX_EXPECT_OK(Arrive(2));
+  EXPECT_THAT(Effects(), ElementsAre("0", "1", "2"));
+}
+
+TEST_F(EarlyMessagesTest, WhatFollowsARefusedMessageIsRefusedAndTheLinkStays) {
+  PHALANX_EXPECT_OK(Arrive(0));
+  core().Tick(Instant() + kMaxParkedTime);
+  EXPECT_THAT(Effects(), ElementsAre("refused"));
+  Learn(0);
+  // They have left before the sender has heard of the refusal.
+  PHALANX_EXPECT_OK(Arrive(1));
+  PHALANX_EXPECT_OK(Arrive(2));
+  EXPECT_THAT(Effects(), ElementsAre("refused", "refused"));
+  // The sender begins again.
+  PHALANX_EXPECT_OK(Arrive(0, Instant(), 0, /*stream=*/8));
+  EXPECT_THAT(Effects(), ElementsAre("0"));
+  EXPECT_THAT(Arrive(0, Instant(), 0, /*stream=*/8),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("message 0 of a stream")));
+}
+
+TEST_F(MessageCoreTest, ASendThatWaitsForALostLinkIsUnavailableWhateverTheReasonIs) {
+  world_.Send(0, 1, kMaxMessageBytes);
+  world_.Send(0, 1, 1);
+  world_.LoseLink(0, 1, absl::InvalidArgumentError("bytes of the peer: checksum mismatch"));
+  ExpectStatuses({kOk, kUnavailable});
+  EXPECT_THAT(*Pair().sends[1], StatusIs(kUnavailable, HasSubstr("checksum mismatch")));
 }
 
 TEST(MessageHeader, SurvivesEncodingAndRefusesOtherBytes) {

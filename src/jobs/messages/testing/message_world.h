@@ -123,7 +123,7 @@ class MessageWorld {
   }
 
   // The link between two nodes is given up: what is on its way is lost.
-  void LoseLink(int a, int b) {
+  void LoseLink(int a, int b, const absl::Status& why = absl::UnavailableError("link lost")) {
     if (a == b) return;
     ++links_[{a, b}].session;
     ++links_[{b, a}].session;
@@ -132,7 +132,7 @@ class MessageWorld {
       if ((from == a && to == b) || (from == b && to == a)) pair.link_lost = true;
     }
     for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
-      nodes_[one]->core.PeerLost(KeyOf(other), absl::UnavailableError("link lost"));
+      nodes_[one]->core.PeerLost(KeyOf(other), why);
       Drain(one);
     }
   }
