@@ -1,7 +1,5 @@
 #include "src/jobs/messages/messages.h"
 
-#include <set>
-
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/status_macros.h"
@@ -29,6 +27,7 @@ void Messages::Begin(MemberId member, MailboxOwner* owner) {
                        local->life};
   mailboxes_[member] = {key, local->job, owner};
   by_key_[key] = member;
+  ++jobs_[local->job].mailboxes;
   // Before core_.Begin, which looks up the senders of parked messages.
   LearnGroups(local->job, *table);
   core_.Begin(key, control_.Now());
@@ -39,11 +38,12 @@ void Messages::End(MemberId member) {
   const auto found = mailboxes_.find(member);
   if (found == mailboxes_.end()) return;
   core_.End(found->second.key);
-  by_key_.erase(found->second.key);
+  const Mailbox mailbox = std::move(found->second);
+  by_key_.erase(mailbox.key);
   mailboxes_.erase(found);
   // Effects that are queued already find no callback, so none runs after the end.
-  std::erase_if(sending_, [&](const auto& entry) { return entry.second.from == member; });
-  ForgetGroups();
+  for (const SendId send : mailbox.sends) sending_.erase(send);
+  Leave(mailbox.job);
   SettleSoon();
 }
 
@@ -59,14 +59,16 @@ void Messages::JobChanged(MemberId member) {
 
 void Messages::LearnGroups(const std::string& job, const MemberTable& table) {
   for (const std::string& role : table.roles()) {
-    groups_.try_emplace(GroupIdOf(job, role), GroupName{job, role});
+    const GroupId id = GroupIdOf(job, role);
+    if (groups_.try_emplace(id, GroupName{job, role}).second) jobs_.at(job).groups.push_back(id);
   }
 }
 
-void Messages::ForgetGroups() {
-  std::set<std::string> jobs;
-  for (const auto& [member, mailbox] : mailboxes_) jobs.insert(mailbox.job);
-  std::erase_if(groups_, [&](const auto& entry) { return !jobs.contains(entry.second.job); });
+void Messages::Leave(const std::string& job) {
+  const auto found = jobs_.find(job);
+  if (--found->second.mailboxes > 0) return;
+  for (const GroupId& group : found->second.groups) groups_.erase(group);
+  jobs_.erase(found);
 }
 
 const Member* Messages::FindMember(const GroupId& group, uint32_t rank) const {
@@ -92,6 +94,7 @@ SendId Messages::Send(MemberId from, absl::string_view role, uint32_t rank,
   const auto mailbox = mailboxes_.find(from);
   PHALANX_CHECK(mailbox != mailboxes_.end(), "members that have begun send");
   sending_.emplace(send, Sending{from, std::move(done)});
+  mailbox->second.sends.insert(send);
   const auto target = TargetOf(mailbox->second, role, rank, life);
   // Errors take the way of answers, so that `done` is never called inside Send.
   if (!target.ok()) {
@@ -134,7 +137,10 @@ absl::StatusOr<MessageCore::Target> Messages::TargetOf(const Mailbox& from, absl
 }
 
 void Messages::Cancel(SendId send) {
-  if (sending_.erase(send) == 0) return;
+  const auto sending = sending_.find(send);
+  if (sending == sending_.end()) return;
+  mailboxes_.at(sending->second.from).sends.erase(send);
+  sending_.erase(sending);
   core_.Cancel(send);
   SettleSoon();
 }
@@ -199,10 +205,13 @@ void Messages::Carry(MessageCore::Transmit transmit) {
   const absl::Status sent = links_.Send(transmit.peer, net::LinkService::kMessages,
                                         Encode(transmit.header), payload, transmit.bytes);
   if (sent.ok()) return;
-  // The stream has a gap now, so it is over, on both sides.
-  links_.Forget(transmit.peer.key);
+  // The stream has a gap now, so it is over, on both sides. The core hears of each loss once: a
+  // second time would be the loss of what was sent in between.
+  if (links_.Contains(transmit.peer.key)) return links_.Forget(transmit.peer.key);
+  if (!unreachable_.insert(transmit.peer.key).second) return;
   // Posted, because Transmit is still going through the effects of the core.
   control_.Post(guard_.Wrap([this, peer = transmit.peer.key, sent] {
+    unreachable_.erase(peer);
     core_.PeerLost(peer, sent);
     Settle();
   }));
@@ -259,6 +268,7 @@ void Messages::Complete(const MessageCore::Complete& complete) {
   const auto sending = sending_.find(complete.send);
   if (sending == sending_.end()) return;
   Done done = std::move(sending->second.done);
+  mailboxes_.at(sending->second.from).sends.erase(complete.send);
   // Removed before the callback, which can send again or end the member.
   sending_.erase(sending);
   done(complete.status);

@@ -15,8 +15,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -81,7 +83,13 @@ class Messages final : public net::LinkReceiver, private LifeLookup {
   struct Mailbox {
     LifeKey key;
     std::string job;
-    MailboxOwner* owner;
+    MailboxOwner* owner = nullptr;
+    std::set<SendId> sends = {};  // that have not ended
+  };
+  // A job with mailboxes.
+  struct Job {
+    size_t mailboxes = 0;
+    std::vector<GroupId> groups;
   };
   struct GroupName {
     std::string job;
@@ -103,7 +111,8 @@ class Messages final : public net::LinkReceiver, private LifeLookup {
   absl::StatusOr<MessageCore::Target> TargetOf(const Mailbox& from, absl::string_view role,
                                                uint32_t rank, std::optional<uint64_t> life) const;
   void LearnGroups(const std::string& job, const MemberTable& table);
-  void ForgetGroups();
+  // A mailbox of the job has ended.
+  void Leave(const std::string& job);
   // Sends what the core has to send, and calls back in a later turn, or now.
   void SettleSoon();
   void Settle();
@@ -120,12 +129,15 @@ class Messages final : public net::LinkReceiver, private LifeLookup {
 
   std::map<MemberId, Mailbox> mailboxes_;
   std::map<LifeKey, MemberId> by_key_;
-  // The groups of all jobs with mailboxes.
+  std::map<std::string, Job> jobs_;
+  // The groups of all these jobs.
   std::map<GroupId, GroupName> groups_;
   SendId last_send_ = 0;
   std::map<SendId, Sending> sending_;
   // The large payload that arrives from each node.
   std::map<NodeKey, std::shared_ptr<std::string>> places_;
+  // Peers without a link, of which the core hears in a later turn that they are lost.
+  std::set<NodeKey> unreachable_;
   // Effects that call back, in order.
   std::deque<MessageCore::Effect> effects_;
   bool settle_posted_ = false;
