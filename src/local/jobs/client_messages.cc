@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,31 +12,28 @@ static_assert(local::kMessageOverhead == jobs::kMessageOverhead);
 static_assert(local::kTakenStep == jobs::kCreditStep);
 
 void ClientMessages::Begin(uint64_t join, jobs::MemberId id) {
-  members_[join] = id;
-  joins_[id] = join;
+  ids_[join] = id;
+  members_[id].join = join;
   messages_.Begin(id, this);
 }
 
 void ClientMessages::End(jobs::MemberId id) {
-  const auto join = joins_.find(id);
-  if (join == joins_.end()) return;
-  members_.erase(join->second);
-  joins_.erase(join);
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  const Member member = std::move(found->second);
+  ids_.erase(member.join);
+  members_.erase(found);
   messages_.End(id);
-  std::vector<uint64_t> ended;
-  for (const auto& [request, sending] : sends_) {
-    if (sending.from == id) ended.push_back(request);
-  }
   // Messages::End drops the callbacks of the Sends, so the client is answered here.
-  for (const uint64_t request : ended) {
+  for (const uint64_t request : member.sends) {
     sends_.erase(request);
     Fail(request, absl::AbortedError("the member has ended before its message had left"));
   }
 }
 
 void ClientMessages::Send(const local::SendMessage& message, Instant deadline) {
-  const auto member = members_.find(message.member);
-  if (member == members_.end()) {
+  const auto member = ids_.find(message.member);
+  if (member == ids_.end()) {
     return Fail(message.request, absl::AbortedError("the member that sends has ended"));
   }
   if (sends_.size() >= local::kMaxRequestsUnderWay) {
@@ -50,7 +46,7 @@ void ClientMessages::Send(const local::SendMessage& message, Instant deadline) {
   const jobs::SendId send =
       messages_.Send(member->second, message.role, message.rank, life, std::string(message.bytes),
                      deadline, [this, request](const absl::Status& status) {
-                       sends_.erase(request);
+                       Erase(request);
                        if (!status.ok()) return Fail(request, status);
                        answer_([request](LocalOutbox::Batch& batch) {
                          batch.Add(local::Counted{request, 1});
@@ -59,24 +55,31 @@ void ClientMessages::Send(const local::SendMessage& message, Instant deadline) {
                      });
   // No callback runs inside Messages::Send, so the entry is there before the Send can end.
   sends_[request] = {member->second, send};
+  members_.at(member->second).sends.insert(request);
+}
+
+void ClientMessages::Erase(uint64_t request) {
+  const auto sending = sends_.find(request);
+  members_.at(sending->second.from).sends.erase(request);
+  sends_.erase(sending);
 }
 
 void ClientMessages::Cancel(uint64_t request) {
   const auto sending = sends_.find(request);
   if (sending == sends_.end()) return;
   messages_.Cancel(sending->second.send);
-  sends_.erase(sending);
+  Erase(request);
 }
 
 void ClientMessages::Taken(const local::MessageTaken& taken) {
-  const auto member = members_.find(taken.member);
+  const auto member = ids_.find(taken.member);
   // It has ended meanwhile.
-  if (member == members_.end()) return;
+  if (member == ids_.end()) return;
   messages_.Taken(member->second, taken.role, taken.rank, taken.life, taken.stream, taken.cost);
 }
 
 void ClientMessages::OnMessage(jobs::MemberId member, const jobs::ArrivedMessage& message) {
-  answer_([join = joins_.at(member), message](LocalOutbox::Batch& batch) {
+  answer_([join = members_.at(member).join, message](LocalOutbox::Batch& batch) {
     const absl::string_view bytes =
         message.bytes == nullptr ? absl::string_view() : absl::string_view(*message.bytes);
     batch.Add(local::MessageArrived{join, message.role, message.rank, message.life, message.stream,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
@@ -56,12 +57,19 @@ class ClientMessages final : public jobs::MailboxOwner {
     jobs::SendId send = 0;
   };
 
+  struct Member {
+    uint64_t join = 0;
+    std::set<uint64_t> sends = {};  // requests
+  };
+
   void Fail(uint64_t request, absl::Status why);
+  // The Send has ended.
+  void Erase(uint64_t request);
 
   jobs::Messages& messages_;
   Answer answer_;
-  std::map<uint64_t, jobs::MemberId> members_;  // by the numbers of their Joins
-  std::map<jobs::MemberId, uint64_t> joins_;
+  std::map<uint64_t, jobs::MemberId> ids_;  // by the numbers of their Joins
+  std::map<jobs::MemberId, Member> members_;
   std::map<uint64_t, Sending> sends_;  // by request
 };
 
