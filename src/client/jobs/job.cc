@@ -154,10 +154,12 @@ void MemberCall::OnUpdate(const local::MemberUpdate& update) {
   if (update.world > static_cast<uint32_t>(kMaxWorld)) return End(Unexpected());
   std::vector<Member>& members = roles_[std::string(update.role)];
   // Only a job that was forgotten and began anew has another world.
-  if (members.size() != update.world) members.assign(update.world, {});
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    members[rank].rank = static_cast<int>(rank);
-    members[rank].role = std::string(update.role);
+  if (members.size() != update.world) {
+    members.assign(update.world, {});
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      members[rank].rank = static_cast<int>(rank);
+      members[rank].role = std::string(update.role);
+    }
   }
   for (const local::MemberUpdate::Member& changed : update.members) {
     if (changed.rank >= update.world) return End(Unexpected());
@@ -196,7 +198,7 @@ std::vector<Member> MemberCall::MembersOf(absl::string_view role) {
   if (connection().forked()) return members;
   connection().WaitInsideCall([] { return false; }, MonotonicNow());
   connection().Update([&] {
-    const auto found = roles_.find(std::string(role));
+    const auto found = roles_.find(role);
     if (found != roles_.end()) members = found->second;
   });
   return members;
@@ -208,7 +210,7 @@ bool MemberCall::Complete() const {
                                               [](const Member& member) { return member.live(); });
 }
 
-absl::Status MemberCall::Missing(absl::Duration waited) const {
+absl::Status MemberCall::Missing() const {
   int missing = 0;
   std::string names;
   for (const Member& member : roles_.at(role_)) {
@@ -222,9 +224,10 @@ absl::Status MemberCall::Missing(absl::Duration waited) const {
     }
   }
   if (missing > kMaxNamedRanks) absl::StrAppend(&names, ", ...");
+  // Without the time: a caller can wait in slices, as the Python package does.
   return absl::DeadlineExceededError(absl::StrCat("job ", job_, ": ", missing, " of ", world_,
-                                                  " tasks of role ", role_, " are missing after ",
-                                                  absl::FormatDuration(waited), ": ", names));
+                                                  " tasks of role ", role_,
+                                                  " are missing: ", names));
 }
 
 absl::Status MemberCall::WaitForWorld(absl::Duration timeout) {
@@ -234,7 +237,7 @@ absl::Status MemberCall::WaitForWorld(absl::Duration timeout) {
       connection().WaitInsideCall([this] { return !why_.ok() || Complete(); },
                                   MonotonicNow() + std::max(timeout, absl::ZeroDuration()));
   absl::Status status;
-  connection().Update([&] { status = !why_.ok() || ended ? why_ : Missing(timeout); });
+  connection().Update([&] { status = !why_.ok() || ended ? why_ : Missing(); });
   return status;
 }
 

@@ -78,7 +78,7 @@ class MemberCall final : public Call {
   Message TakeMessage();
   void End(absl::Status why);
   bool Complete() const;
-  absl::Status Missing(absl::Duration waited) const;
+  absl::Status Missing() const;
 
   const std::string job_;
   const std::string role_;

@@ -104,8 +104,8 @@ TEST_F(JobTest, TheOthersSeeWhoLeftAndWhoDied) {
             "worker0.0+ worker1.0= worker2.0- worker3.0-");
   EXPECT_THAT(zero.WaitForWorld(absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("3 of 4 tasks of role worker are missing after 0: worker1 (life 0 "
-                                 "left), worker2 (life 0 died), worker3 (life 0 died)")));
+                       HasSubstr("3 of 4 tasks of role worker are missing: worker1 (life 0 left), "
+                                 "worker2 (life 0 died), worker3 (life 0 died)")));
 }
 
 TEST_F(JobTest, ANewerLifeEndsTheOlderOneWithAborted) {
