@@ -38,8 +38,8 @@ std::string EpochText(const v1::JobEpoch& epoch) {
 
 std::string RoleOf(const v1::DescribeJobResponse& job, const v1::JobMember& member) {
   // The directory sends positions. One that is out of range must not end the tool.
-  const auto position = static_cast<int>(member.role());
-  return position < job.summary().roles_size() ? job.summary().roles(position).name() : "";
+  const auto roles = static_cast<uint32_t>(job.summary().roles_size());
+  return member.role() < roles ? job.summary().roles(static_cast<int>(member.role())).name() : "";
 }
 
 std::string EndText(const v1::JobSummary& job) {
@@ -115,7 +115,7 @@ std::string JobAsText(const v1::DescribeJobResponse& job) {
   }
   absl::StrAppend(&text, AlignColumns(rows, {false, true, false, true, false, true, false, false}));
   for (const v1::JobSummary::Role& role : job.summary().roles()) {
-    const uint32_t joined = role.live() + role.died() + role.left();
+    const uint64_t joined = uint64_t{role.live()} + role.died() + role.left();
     if (joined >= role.world()) continue;
     absl::StrAppend(&text, role.world() - joined, " of ", role.world(), " tasks of role ",
                     Printable(role.name()), " have not joined\n");

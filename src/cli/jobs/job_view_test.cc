@@ -40,6 +40,19 @@ TEST(JobView, AJobIsALineForEachRank) {
             "2 of 4 tasks of role worker have not joined\n");
 }
 
+TEST(JobView, APositionOrANumberThatIsOutOfRangeEndsNothing) {
+  v1::DescribeJobResponse job = Job();
+  job.mutable_members(0)->mutable_member()->set_role(1);
+  job.mutable_members(1)->mutable_member()->set_role(0xffffffff);
+  job.mutable_summary()->mutable_roles(0)->set_left(0xffffffff);
+  EXPECT_EQ(JobAsText(job),
+            "job train, epoch 1f.7, 1m5s old\n"
+            "ROLE  RANK  TASK     LIFE  STATE  SINCE  NODE  HOST\n"
+            "         0  worker0     0  live    1.2s  n1    box?\n"
+            "         1  worker1     2  died    1.2s  n1    box?\n");
+  EXPECT_EQ(JobDescriptionAsJson(job)["members"][1]["role"], "");
+}
+
 TEST(JobView, TheListHasALineForEachRole) {
   v1::ListJobsResponse list;
   *list.add_jobs() = Job().summary();
