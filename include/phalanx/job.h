@@ -1,10 +1,11 @@
 // Jobs: tasks that know of each other. docs/jobs.md explains what a job is and what happens when a
 // member dies.
 //
-//   auto member = client->Join("train", "worker3", {.world = 8}).value();   // or from the
-//   variables member.WaitForWorld(absl::Seconds(30));                                 // of
-//   `phalanx launch` for (const phalanx::Member& other : member.Members()) use(other.rank,
-//   other.host); member.Leave();
+//   // Without a job and a task: those in the variables that `phalanx launch` sets.
+//   auto member = client->Join("train", "worker3", {.world = 8}).value();
+//   member.WaitForWorld(absl::Seconds(30));
+//   for (const phalanx::Member& other : member.Members()) use(other.rank, other.host);
+//   member.Leave();
 //
 // A task that dies is joined again by its next life: the same rank, the next life number. Of two
 // lives of one task only the newer one is a member: the older one's calls return Aborted.
@@ -123,10 +124,11 @@ class Membership {
   //     Unavailable        the receiver is not live, or has died meanwhile, or is not in the life
   //                        that the options name
   //     DataLoss           messages before this one were lost with the connection between the
-  //     nodes;
-  //                        this one was not sent
-  //     DeadlineExceeded, ResourceExhausted (32 MiB wait), InvalidArgument, Aborted (this member
-  //     has ended)
+  //                        nodes; this one was not sent
+  //     DeadlineExceeded   the receiver has not taken the messages before this one in time
+  //     ResourceExhausted  32 MiB of messages of this member wait
+  //     InvalidArgument    the role has no such rank, or the message is too long
+  //     Aborted            this member has ended
   Future<Done> Send(int rank, absl::string_view bytes, SendOptions options = {}) const;
   // Waits for the next message of any member, and takes it. DeadlineExceeded; else as status(), but
   // messages from before the end are returned first.

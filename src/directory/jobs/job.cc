@@ -222,7 +222,7 @@ void Job::Mint(Random& random) {
 // ---------------------------------------------------------------------------- the table
 
 JobRole* Job::FindRole(absl::string_view name) const {
-  const auto found = roles_.find(std::string(name));
+  const auto found = roles_.find(name);
   return found == roles_.end() ? nullptr : found->second.get();
 }
 

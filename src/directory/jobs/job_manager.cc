@@ -302,7 +302,7 @@ size_t JobManager::Room() const {
 }
 
 Job* JobManager::Find(absl::string_view name) const {
-  const auto found = jobs_.find(std::string(name));
+  const auto found = jobs_.find(name);
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 

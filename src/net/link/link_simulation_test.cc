@@ -134,7 +134,7 @@ class Simulation {
 
   void CheckAllArrived(SimLinkNode& from, SimLinkNode& to) {
     const std::string pair = absl::StrCat(from.key().ToString(), " to ", to.key().ToString());
-    if (from.links().QueuedBytes(to.key()) != 0) {
+    if (from.links().stats().queued_bytes != 0) {
       violations_.push_back(absl::StrCat(pair, ": not all is acknowledged"));
     }
     const uint64_t era = from.checker.Era(to.key());

@@ -43,7 +43,6 @@ class NodeLinks::Impl {
   }
   absl::Status Send(const LinkPeer& to, LinkService service, absl::string_view header,
                     absl::string_view payload, std::shared_ptr<const void> keep);
-  size_t QueuedBytes(const NodeKey& peer) const;
   void Forget(const NodeKey& peer);
   bool Contains(const NodeKey& peer) const { return links_.contains(peer); }
   void Accept(IncomingLink incoming);
@@ -150,11 +149,6 @@ void NodeLinks::Impl::Lost(const NodeKey& peer, const absl::Status& why) {
   });
 }
 
-size_t NodeLinks::Impl::QueuedBytes(const NodeKey& peer) const {
-  const auto link = links_.find(peer);
-  return link == links_.end() ? 0 : link->second->queued_bytes();
-}
-
 void NodeLinks::Impl::Forget(const NodeKey& peer) {
   const auto link = links_.find(peer);
   if (link == links_.end()) return;
@@ -203,7 +197,6 @@ absl::Status NodeLinks::Send(const LinkPeer& to, LinkService service, std::strin
                              absl::string_view payload, std::shared_ptr<const void> keep) {
   return impl_->Send(to, service, header, payload, std::move(keep));
 }
-size_t NodeLinks::QueuedBytes(const NodeKey& peer) const { return impl_->QueuedBytes(peer); }
 void NodeLinks::Forget(const NodeKey& peer) { impl_->Forget(peer); }
 bool NodeLinks::Contains(const NodeKey& peer) const { return impl_->Contains(peer); }
 void NodeLinks::Accept(IncomingLink incoming) { impl_->Accept(std::move(incoming)); }

@@ -75,9 +75,6 @@ class NodeLinks {
   absl::Status Send(const LinkPeer& to, LinkService service, std::string header,
                     absl::string_view payload, std::shared_ptr<const void> keep);
 
-  // Returns the bytes of headers and payloads that this peer has not acknowledged.
-  size_t QueuedBytes(const NodeKey& peer) const;
-
   // Gives the link with `peer` up, if there is one, and notifies the peer if it is connected.
   // Nothing is written to places that PlaceFor returned for it from here on.
   void Forget(const NodeKey& peer);

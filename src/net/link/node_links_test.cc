@@ -43,7 +43,7 @@ TEST_F(NodeLinksTest, MessagesArriveOnceAndInOrderBothWays) {
   ExpectNoViolations();
   EXPECT_EQ(b_.Received(a_.key()), 101u);
   EXPECT_EQ(a_.Received(b_.key()), 100u);
-  EXPECT_EQ(a_.links().QueuedBytes(b_.key()), 0u);
+  EXPECT_EQ(a_.links().stats().queued_bytes, 0u);
   EXPECT_EQ(a_.Kept() + b_.Kept(), 0u);
 }
 
@@ -150,7 +150,7 @@ TEST_F(NodeLinksTest, APeerThatCouldNotBeToldOfForgetLearnsOfItWhenItDials) {
   world_.fabric().HealAll();
   world_.RunFor(absl::Seconds(10));
   EXPECT_THAT(b_.checker.lost[a_.key()], SizeIs(1));
-  EXPECT_EQ(b_.links().QueuedBytes(a_.key()), 0u);
+  EXPECT_EQ(b_.links().stats().queued_bytes, 0u);
   ExpectNoViolations();
 }
 
