@@ -8,10 +8,16 @@ import dataclasses
 
 from benchmarks.records import BadInput, format_size
 
-OPS = ("broadcast", "reduce", "allreduce", "gather", "allgather")
+# With "group_" the op is called again and again within a run, as in benchmarks/run.
+OPS = ("broadcast", "reduce", "allreduce", "gather", "allgather", "group_broadcast", "group_reduce", "group_allreduce",
+       "group_barrier")
 
 # Ops for which bare sockets have a shape.
-SHAPES = ("broadcast", "reduce", "gather")
+SHAPES = ("broadcast", "reduce", "gather", "group_broadcast", "group_reduce")
+
+# The default number of calls in a run of an op with "group_": the same as in src/cli/bench/group_operations.cc.
+BYTES_OF_A_RUN = 32 << 20
+MAX_CALLS = 1000
 
 DEFAULT = "default"
 
@@ -42,6 +48,11 @@ def _open_mpi(op, number, name, segments=(), **others):
     for segment in segments:
         yield Algorithm(f"{name}/{format_size(segment).replace(' ', '')}",
                         ",".join(settings + [f"{prefix}_segmentsize={segment}"]), segment)
+
+
+def _with_groups(algorithms):
+    """Adds the ops of groups, which have the same algorithms."""
+    return {op: algorithms.get(op.removeprefix("group_"), []) for op in OPS}
 
 
 def _open_mpi_algorithms():
@@ -88,19 +99,26 @@ def _open_mpi_algorithms():
             *_open_mpi("allgather", 3, "recursive_doubling"),
             *_open_mpi("allgather", 4, "ring"),
         ],
+        "barrier": [
+            *_open_mpi("barrier", 1, "linear"),
+            *_open_mpi("barrier", 2, "double_ring"),
+            *_open_mpi("barrier", 3, "recursive_doubling"),
+            *_open_mpi("barrier", 4, "bruck"),
+            *_open_mpi("barrier", 6, "tree"),
+        ],
     }
 
 
 ALGORITHMS = {
-    "openmpi": _open_mpi_algorithms(),
-    "gloo": {
+    "openmpi": _with_groups(_open_mpi_algorithms()),
+    "gloo": _with_groups({
         "broadcast": [Algorithm("one_to_all")],
         "reduce": [],
         "allreduce": [Algorithm("bcube"), Algorithm("ring_chunked"), Algorithm("halving_doubling")],
         "gather": [],
         "allgather": [Algorithm("ring")],
-    },
-    # Its object store has one way to move an object; these are the ways in which tasks can use it.
+    }),
+    # No groups. Its object store has one way to move an object; these are the ways in which tasks can use it.
     "ray": {
         "broadcast": [Algorithm("waves")],
         "reduce": [Algorithm("tree")],
@@ -119,23 +137,42 @@ def parse_names(text, known, what):
     return list(dict.fromkeys(names))
 
 
+def check_ops(peers, ops):
+    for peer in peers:
+        for op in ops:
+            if op not in ALGORITHMS[peer]:
+                raise BadInput(f"{peer} has no {op}")
+
+
 def candidates(peer, op, size):
-    return [algorithm for algorithm in ALGORITHMS[peer][op] if algorithm.segment < size]
+    return [algorithm for algorithm in ALGORITHMS[peer][op] if algorithm.segment < size or not algorithm.segment]
 
 
-def _line(op, algorithm, size, warmup, runs, patience=0):
-    return f"{op} {algorithm.name} {size} {warmup} {runs} {patience} {algorithm.settings}"
+def sizes_of(op, sizes):
+    """A barrier has no size."""
+    return [0] if op == "group_barrier" else sizes
 
 
-def limits_plan(ops, sizes, warmup, runs):
+def calls_of(op, size, calls):
+    """The number of calls in a run of the op; `calls` is the user's wish, or 0."""
+    if not op.startswith("group_"):
+        return 1
+    return calls or max(1, min(MAX_CALLS, BYTES_OF_A_RUN // max(size, 1)))
+
+
+def _line(op, algorithm, size, warmup, runs, calls=0, patience=0):
+    return f"{op} {algorithm.name} {size} {calls_of(op, size, calls)} {warmup} {runs} {patience} {algorithm.settings}"
+
+
+def limits_plan(ops, sizes, warmup, runs, calls=0):
     """The plan of the bare sockets: one pair of ranks, and the shape of each op."""
     shapes = ["pair"] + [op for op in ops if op in SHAPES]
-    return [_line(op, Algorithm("bare"), size, warmup, runs) for op in shapes for size in sizes]
+    return [_line(op, Algorithm("bare"), size, warmup, runs, calls) for op in shapes for size in sizes]
 
 
-def scouting_plan(peer, ops, sizes, runs):
-    return [_line(op, algorithm, size, SCOUT_WARMUP, runs, PATIENCE)
-            for op in ops for size in sizes for algorithm in candidates(peer, op, size)]
+def scouting_plan(peer, ops, sizes, runs, calls=0):
+    return [_line(op, algorithm, size, SCOUT_WARMUP, runs, calls, PATIENCE)
+            for op in ops for size in sizes_of(op, sizes) for algorithm in candidates(peer, op, size)]
 
 
 def finalists(scouted):
@@ -151,13 +188,13 @@ def finalists(scouted):
     return {key: each[:FINALISTS] for key, each in names.items()}
 
 
-def measuring_plan(peer, ops, sizes, chosen, warmup, runs):
+def measuring_plan(peer, ops, sizes, chosen, warmup, runs, calls=0):
     """The measuring plan; `chosen` is the result of finalists()."""
     lines = []
     for op in ops:
-        for size in sizes:
-            lines.append(_line(op, Algorithm(DEFAULT), size, warmup, runs))
-            lines += [_line(op, algorithm, size, warmup, runs) for algorithm in candidates(peer, op, size)
+        for size in sizes_of(op, sizes):
+            lines.append(_line(op, Algorithm(DEFAULT), size, warmup, runs, calls))
+            lines += [_line(op, algorithm, size, warmup, runs, calls) for algorithm in candidates(peer, op, size)
                       if algorithm.name in chosen.get((op, size), ())]
     return lines
 
@@ -175,7 +212,8 @@ def choose(measured):
 
 
 def with_limits(records, limits):
-    """Adds the medians of the bare sockets: limit_s of a pair, shape_limit_s of the op's shape, or 0."""
+    """Adds the medians of the bare sockets: limit_s of a pair, shape_limit_s of the op's shape, or 0 for
+    one that was not measured."""
     medians = {(limit["op"], limit["size_bytes"]): limit["median_s"] for limit in limits}
-    return [dict(record, limit_s=medians["pair", record["size_bytes"]],
+    return [dict(record, limit_s=medians.get(("pair", record["size_bytes"]), 0),
                  shape_limit_s=medians.get((record["op"], record["size_bytes"]), 0)) for record in records]

@@ -51,7 +51,7 @@ def check(record, where):
 
 
 def load(path):
-    """Returns the records of one file, without those that are not operations (`idle`)."""
+    """Returns the records of one file, without those that have no size (`idle` and barriers)."""
     try:
         records = json.loads(pathlib.Path(path).read_text())
     except OSError as error:
@@ -62,7 +62,7 @@ def load(path):
         raise BadInput(f"{path} has no list of records: give files that benchmarks/run --json or benchmarks/peers --json wrote")
     loaded = []
     for number, record in enumerate(records, 1):
-        if isinstance(record, dict) and record.get("op") == "idle":
+        if isinstance(record, dict) and record.get("op") in ("idle", "group_barrier"):
             continue
         check(record, f"{path}, record {number}")
         loaded.append(record)

@@ -42,8 +42,9 @@ class RecordsTest(unittest.TestCase):
         self.assertEqual((summary["median_s"], summary["min_s"], summary["max_s"], summary["runs"]), (3.5, 1, 100, 6))
         self.assertEqual(summary["op"], "reduce")
 
-    def test_records_are_loaded_and_idle_ones_left_out(self):
-        self.assertEqual(self.load([RECORD, {"op": "idle", "world": 8}]), [RECORD])
+    def test_records_are_loaded_and_those_without_a_size_left_out(self):
+        barrier = dict(RECORD, op="group_barrier", size_bytes=0)
+        self.assertEqual(self.load([RECORD, {"op": "idle", "world": 8}, barrier]), [RECORD])
 
     def test_a_missing_key_is_named_with_file_and_record(self):
         for key in records.REQUIRED:

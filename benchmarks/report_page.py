@@ -12,7 +12,8 @@ from benchmarks.records import BadInput, format_size
 # Keys of a record that define another experiment, and the form in which they appear in a series' name.
 CONDITIONS = {
     "waiting": "Gets waiting", "with_put": "Put included", "stagger": "staggered by {}", "kill": "killing {}",
-    "stop": "stopping {}", "beside": "beside {}", "clients": "{} clients each", "dtype": "{}", "reduce_op": "{}",
+    "stop": "stopping {}", "kill_member": "killing a member after {}",
+    "beside": "beside {}", "clients": "{} clients each", "dtype": "{}", "reduce_op": "{}",
     "order": "{} order", "subset": "any {} sources", "absent": "{} of them never put",
 }
 

@@ -5,6 +5,7 @@
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
+#include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/broadcast_one_to_all.h>
 #include <gloo/gather.h>
@@ -47,6 +48,7 @@ class Gloo : public Peer {
     if (step.op == "allreduce") PrepareAllreduce(in, out, count);
     if (step.op == "gather") PrepareGather(in, out, count);
     if (step.op == "allgather") PrepareAllgather(in, out, count);
+    if (step.op == "barrier") PrepareBarrier();
   }
 
   void Perform() override { perform_(); }
@@ -132,6 +134,13 @@ class Gloo : public Peer {
       options.setInput(const_cast<float*>(in), count);
       options.setOutput(out, count * world_);
       gloo::allgather(options);
+    };
+  }
+
+  void PrepareBarrier() {
+    perform_ = [this] {
+      gloo::BarrierOptions options(context_);
+      gloo::barrier(options);
     };
   }
 

@@ -63,6 +63,7 @@ class OpenMpi : public Peer {
     if (op_ == "reduce") MPI_Reduce(in_, out_, count_, MPI_FLOAT, MPI_SUM, 0, all_);
     if (op_ == "allreduce") MPI_Allreduce(in_, out_, count_, MPI_FLOAT, MPI_SUM, all_);
     if (op_ == "gather") MPI_Gather(in_, count_, MPI_FLOAT, out_, count_, MPI_FLOAT, 0, all_);
+    if (op_ == "barrier") MPI_Barrier(all_);
     if (op_ == "allgather") MPI_Allgather(in_, count_, MPI_FLOAT, out_, count_, MPI_FLOAT, all_);
   }
 

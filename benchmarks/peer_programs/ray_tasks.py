@@ -209,7 +209,7 @@ def main():
     right = True
     with open(arguments.plan, encoding="utf-8") as plan, open(arguments.output, "w", encoding="utf-8") as output:
         for line in plan:
-            op, algorithm, size, warmup, runs, _, _ = line.split()
+            op, algorithm, size, _, warmup, runs, _, _ = line.split()
             record = run_step(driver, op, algorithm, int(size), int(warmup), int(runs))
             right = right and record["verified"]
             print(json.dumps(record), file=output, flush=True)

@@ -147,7 +147,7 @@ class Trial {
       cpu += all.cpu;
       if (gives_up) break;
     }
-    double& best = best_.try_emplace({step.op, step.size}, Median(times)).first->second;
+    double& best = best_.try_emplace({step.name, step.size}, Median(times)).first->second;
     best = std::min(best, Median(times));
     right_ = right_ && right;
     if (output != nullptr) Write(output, times, cpu / times.size(), right);
@@ -155,7 +155,7 @@ class Trial {
 
   // The result is the same on every rank, because the times are.
   bool GivesUp(double seconds) const {
-    const auto best = best_.find({step_.op, step_.size});
+    const auto best = best_.find({step_.name, step_.size});
     return step_.patience > 0 && best != best_.end() &&
            seconds > step_.patience * best->second + kConnecting;
   }
@@ -170,9 +170,9 @@ class Trial {
     const double start = meeting_.start();
     WaitUntil(start);
     const double cpu = Seconds(CLOCK_PROCESS_CPUTIME_ID);
-    peer_.Perform();
+    for (int call = 0; call < step_.calls; ++call) peer_.Perform();
     Meeting::Result& own = meeting_.result(options_.rank);
-    own.seconds = Seconds(CLOCK_MONOTONIC) - start;
+    own.seconds = (Seconds(CLOCK_MONOTONIC) - start) / step_.calls;
     own.cpu = Seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     meeting_.Barrier();  // no rank verifies while another one is measured
     own.right = Right(seed);
@@ -203,7 +203,9 @@ class Trial {
       }
       return true;
     }
-    if (step_.op == "gather" || (step_.op == "reduce" && options_.rank != 0)) return true;
+    if (step_.op == "barrier" || step_.op == "gather" ||
+        (step_.op == "reduce" && options_.rank != 0))
+      return true;
     std::vector<int> everybody;
     for (int rank = 0; rank < options_.world; ++rank) everybody.push_back(rank);
     return Is(0, everybody, seed);
@@ -221,9 +223,9 @@ class Trial {
     return true;
   }
 
-  // The minimum of bytes that cross the network, over all ranks.
+  // The minimum of bytes that cross the network in a run, over all ranks.
   double BytesMoved() const {
-    const double size = step_.size, others = options_.world - 1;
+    const double size = static_cast<double>(step_.size) * step_.calls, others = options_.world - 1;
     if (step_.op == "pair") return size;
     if (step_.op == "allreduce") return 2 * others * size;
     if (step_.op == "allgather") return options_.world * others * size;
@@ -231,11 +233,12 @@ class Trial {
   }
 
   void Write(FILE* output, const std::vector<double>& times, double cpu, bool right) const {
+    const double cpu_per_gb = BytesMoved() > 0 ? cpu / BytesMoved() * 1e9 : 0;
     std::fprintf(output,
                  "{\"op\": \"%s\", \"algorithm\": \"%s\", \"size_bytes\": %zu, \"world\": %d, "
-                 "\"verified\": %s, \"cpu_s_per_gb\": %.6f, \"each_s\": [",
-                 step_.op.c_str(), step_.algorithm.c_str(), step_.size, options_.world,
-                 right ? "true" : "false", cpu / BytesMoved() * 1e9);
+                 "\"verified\": %s, \"calls\": %d, \"cpu_s_per_gb\": %.6f, \"each_s\": [",
+                 step_.name.c_str(), step_.algorithm.c_str(), step_.size, options_.world,
+                 right ? "true" : "false", step_.calls, cpu_per_gb);
     for (size_t i = 0; i < times.size(); ++i) {
       std::fprintf(output, "%s%.9f", i == 0 ? "" : ", ", times[i]);
     }
@@ -268,9 +271,12 @@ std::vector<Step> ReadPlan(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     Step step;
-    words >> step.op >> step.algorithm >> step.size >> step.warmup >> step.runs >> step.patience >>
-        step.settings;
-    if (!words || step.size % sizeof(float) != 0 || step.runs < 1) Fail("not a step: " + line);
+    words >> step.name >> step.algorithm >> step.size >> step.calls >> step.warmup >> step.runs >>
+        step.patience >> step.settings;
+    const bool sound = words && step.size % sizeof(float) == 0 && step.calls >= 1 && step.runs >= 1;
+    if (!sound) Fail("not a step: " + line);
+    const std::string group = "group_";
+    step.op = step.name.starts_with(group) ? step.name.substr(group.size()) : step.name;
     plan.push_back(step);
   }
   if (plan.empty()) Fail("no plan in " + path);

@@ -16,11 +16,16 @@ namespace phalanx::benchmarks {
 
 // One op, algorithm and size, run several times.
 struct Step {
-  // broadcast, reduce, gather (all with root 0), allreduce, allgather; pair: from rank 0 to rank 1.
+  // The op's name in the plan and the records: that below, or "group_" and that.
+  std::string name;
+  // broadcast, reduce, gather (all with root 0), allreduce, allgather, barrier; pair: from rank 0
+  // to rank 1.
   std::string op;
   // "default" is the peer's own choice; other names are for the records and for the peer.
   std::string algorithm;
   size_t size = 0;
+  // Calls in a run, one after the other on the same buffers; the seconds of a run are their mean.
+  int calls = 1;
   int warmup = 0;
   int runs = 1;
   // Stop after a run that took more than this many times the smallest median of the same op and

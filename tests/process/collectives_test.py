@@ -1,4 +1,4 @@
-"""Collectives that move objects. Each runs as a benchmark whose ranks verify every byte."""
+"""Collectives that move objects, and those of groups. Each runs as a benchmark whose ranks verify every byte."""
 
 import unittest
 
@@ -26,6 +26,24 @@ class CollectivesTest(ClusterTest):
     def test_all_to_all(self):
         self.check("all_to_all")
         self.check("all_to_all", "--with-put")
+
+    def test_calls_of_groups_that_reduce(self):
+        # Inline, and in shared memory; the last size has no equal parts for four ranks.
+        sizes = "8,1KiB,262148"
+        for op in ("group_allreduce", "group_reduce", "group_reduce_scatter"):
+            self.check(op, "--calls=3", sizes=sizes)
+        self.check("group_allreduce", "--calls=2", "--dtype=i64", "--op=max", sizes="8,64KiB")
+
+    def test_calls_of_groups_that_move_bytes(self):
+        for op in ("group_broadcast", "group_allgather", "group_all_to_all"):
+            self.check(op, "--calls=3", sizes="1,1KiB,262147")
+
+    def test_no_rank_leaves_a_barrier_before_all_have_come(self):
+        self.check("group_barrier", sizes="0")
+
+    def test_small_calls_are_repeated_a_thousand_times_and_large_ones_less(self):
+        records = self.cluster.bench("group_broadcast", sizes="8,8MiB")
+        self.assertEqual([record["calls"] for record in records], [1000, 4])
 
 
 if __name__ == "__main__":

@@ -159,7 +159,8 @@ bool MatchesMean(const Elements& elements, uint64_t seed, const std::vector<int>
 void FillElements(const Elements& elements, uint64_t seed, int rank, absl::Span<char> out) {
   // The pattern repeats, so it is computed once and copied.
   std::string period;
-  for (uint64_t i = 0; i < kPeriod; ++i) {
+  const uint64_t distinct = std::min(kPeriod, out.size() / ElementSize(elements.dtype));
+  for (uint64_t i = 0; i < distinct; ++i) {
     AppendElement(elements.dtype, Value(elements, seed, rank, i), period);
   }
   for (size_t at = 0; at < out.size(); at += period.size()) {
@@ -174,7 +175,8 @@ bool MatchesReduction(const Elements& elements, uint64_t seed, const std::vector
   if (elements.op == ReduceOp::kMean) return MatchesMean(elements, seed, ranks, first, bytes);
   // All sources have the same period, so the result has it too.
   std::string period;
-  for (uint64_t i = 0; i < kPeriod; ++i) {
+  const uint64_t distinct = std::min(kPeriod, bytes.size() / ElementSize(elements.dtype));
+  for (uint64_t i = 0; i < distinct; ++i) {
     AppendElement(elements.dtype, Expected(elements, seed, ranks, first + i), period);
   }
   for (size_t at = 0; at < bytes.size(); at += period.size()) {

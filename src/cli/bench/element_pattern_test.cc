@@ -88,6 +88,19 @@ TEST(ElementPattern, SumsOfTheMostRanksAreExactInEveryFloat) {
   EXPECT_LE(largest(DType::kBf16), 256);
 }
 
+TEST(ElementPattern, FewElementsAreTheFirstOfMany) {
+  const Elements elements{DType::kF32, ReduceOp::kSum};
+  const std::string many = Source(elements, 1);
+  for (const size_t count : {1, 2, 1020, 1022}) {
+    std::string few(count * sizeof(float), '\0');
+    FillElements(elements, kSeed, 1, absl::MakeSpan(&few[0], few.size()));
+    EXPECT_EQ(few, many.substr(0, few.size()));
+    EXPECT_TRUE(MatchesReduction(elements, kSeed, {1}, 0, few));
+    few.back() ^= 1;
+    EXPECT_FALSE(MatchesReduction(elements, kSeed, {1}, 0, few));
+  }
+}
+
 TEST(ElementPattern, AMeanCanDifferOnlyInItsLastBits) {
   const Elements elements{DType::kF32, ReduceOp::kMean};
   const std::vector<int> ranks = {0, 1, 2};

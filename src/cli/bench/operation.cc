@@ -12,9 +12,13 @@ namespace phalanx::runtime::bench {
 namespace {
 
 // Operations in which several ranks take part.
-const std::vector<std::string> kTogether = {"broadcast", "broadcast_all",  "gather",
-                                            "allgather", "all_to_all",     "reduce",
-                                            "allreduce", "reduce_scatter", "roundtrip"};
+const std::vector<std::string> kTogether = {
+    "broadcast",       "broadcast_all",        "gather",
+    "allgather",       "all_to_all",           "reduce",
+    "allreduce",       "reduce_scatter",       "roundtrip",
+    "group_allreduce", "group_reduce",         "group_broadcast",
+    "group_allgather", "group_reduce_scatter", "group_all_to_all",
+    "group_barrier"};
 const std::vector<std::string> kAlone = {"put",       "put_turns", "get", "put_get",
                                          "directory", "puts",      "gets"};
 
@@ -38,6 +42,7 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& opt
   std::unique_ptr<Operation> operation = MakeMovingOperation(options, client);
   if (operation == nullptr) operation = MakeLocalOperation(options, client);
   if (operation == nullptr) operation = MakeReducingOperation(options, client);
+  if (operation == nullptr) operation = MakeGroupOperation(options, client);
   if (operation != nullptr) return operation;
   return absl::InvalidArgumentError(absl::StrCat("unknown operation '", options.op,
                                                  "'; the operations are ",

@@ -44,7 +44,12 @@ class Operation {
 
   virtual ~Operation() = default;
   virtual Shape shape() const = 0;
-  // The bytes that cross the network in one run; the divisor of CPU time.
+  // The number of calls in one run, one after the other; the seconds of a run are those of one
+  // call, and the bare work is repeated as often.
+  virtual int calls(const Run&) const { return 1; }
+  // The ranks whose processes are killed in this run.
+  virtual std::vector<int> killed_ranks(const Run&) const { return {}; }
+  // The bytes that cross the network in one run; the divisor of CPU time. 0: no bytes of the user.
   virtual uint64_t bytes_moved(const Run& run) const = 0;
   // The number of operations in one run, for rates; 0 if a rate has no meaning.
   virtual uint64_t count(const Run&) const { return 0; }

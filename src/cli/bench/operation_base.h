@@ -65,6 +65,8 @@ std::unique_ptr<Operation> MakeMovingOperation(const BenchOptions& options,
                                                std::shared_ptr<Client> client);
 std::unique_ptr<Operation> MakeLocalOperation(const BenchOptions& options,
                                               std::shared_ptr<Client> client);
+std::unique_ptr<Operation> MakeGroupOperation(const BenchOptions& options,
+                                              std::shared_ptr<Client> client);
 std::unique_ptr<Operation> MakeReducingOperation(const BenchOptions& options,
                                                  std::shared_ptr<Client> client);
 

@@ -34,17 +34,23 @@ struct Faults {
   double fraction = 0.5;
   // Stop the nodes (SIGSTOP) instead: alive, but silent.
   bool stop = false;
+  // The process of the last rank of a group_allreduce ends this long after the start; 0: it does
+  // not. Only with one run.
+  absl::Duration kill_member;
 };
 
 struct BenchOptions {
   // broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce, reduce_scatter,
-  // roundtrip, put, put_turns, get, put_get, directory, puts, gets
+  // roundtrip, put, put_turns, get, put_get, directory, puts, gets, group_allreduce, group_reduce,
+  // group_broadcast, group_allgather, group_reduce_scatter, group_all_to_all, group_barrier
   std::string op;
   int world = 1;
   int rank = 0;
   std::vector<uint64_t> sizes = {1024, 1 << 20, 32 << 20};
   int runs = 10;
   int warmup = 2;
+  // Calls in a run of a group's operation, one after the other; 0: 32 MiB of them, at most 1,000.
+  int calls = 0;
   // The name of the session: the same for all ranks, and different for every benchmark of a
   // cluster.
   std::string session = "bench";
@@ -90,6 +96,8 @@ struct BenchRecord {
   // beyond one copy for each survivor.
   int killed = 0;
   uint64_t bytes_sent_twice = 0;
+  // The number of calls in a run; the seconds are those of one call.
+  int calls = 1;
   std::vector<double> each_s;
   // By run, the seconds of each rank.
   std::vector<std::vector<double>> each_ranks_s;

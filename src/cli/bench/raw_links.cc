@@ -202,7 +202,7 @@ absl::Status RawLinks::Ring(uint64_t bytes, bool fold, bool copy) {
   const uint64_t world = static_cast<uint64_t>(world_);
   const uint64_t element = sizeof(float);
   // Equal parts of whole elements; the last part can be padded.
-  const uint64_t part = (bytes / world + element - 1) / element * element;
+  const uint64_t part = (bytes + world * element - 1) / (world * element) * element;
   if (part == 0) return absl::OkStatus();
   return RingTurn(*this, part, fold ? world_ - 1 : 0, copy ? world_ - 1 : 0).Go();
 }

@@ -30,7 +30,7 @@ TEST(RawLinksTest, EveryRankReceivesAllBytesOfEachShape) {
       results[rank].Update(links[rank]->Star(kBytes));
       results[rank].Update(links[rank]->Chain(0));
       results[rank].Update(links[rank]->FoldingChain(kBytes));
-      for (const uint64_t bytes : {uint64_t{0}, uint64_t{5}, kBytes}) {
+      for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{5}, kBytes}) {
         results[rank].Update(links[rank]->Ring(bytes, /*fold=*/false, /*copy=*/true));
         results[rank].Update(links[rank]->Ring(bytes, /*fold=*/true, /*copy=*/false));
         results[rank].Update(links[rank]->Ring(bytes, /*fold=*/true, /*copy=*/true));

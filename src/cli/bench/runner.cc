@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -27,6 +28,8 @@ constexpr absl::Duration kStartDelay = absl::Milliseconds(40);
 // A rank that has finished is silent for this long. Its next messages use the same links as the
 // measured transfers, which can still run on other ranks.
 constexpr absl::Duration kQuiet = absl::Milliseconds(10);
+// The memory of a rank for the calls of one run.
+constexpr uint64_t kMaxGroupBytes = uint64_t{4} << 30;
 
 double CpuSeconds(const std::vector<int>& pids) {
   double total = 0;
@@ -88,11 +91,14 @@ class Runner {
   }
 
  private:
+  bool faulty() const {
+    return options_.faults.victims > 0 || options_.faults.kill_member > absl::ZeroDuration();
+  }
   // A rank whose node is killed ends, so its bare links would break.
   bool measures_limit() const {
     return !options_.raw_host.empty() && options_.world > 1 &&
            operation_->shape() != Operation::Shape::kNone &&
-           operation_->shape() != Operation::Shape::kCopy && options_.faults.victims == 0;
+           operation_->shape() != Operation::Shape::kCopy && !faulty();
   }
 
   // Every rank publishes the address of its bare socket and the name of its node.
@@ -131,7 +137,7 @@ class Runner {
       PHALANX_RETURN_IF_ERROR(MeasureLimit(run, &pair_s, &shape_s));
       // Warm-up runs do not kill: their nodes are needed later.
       run.counted = i >= options_.warmup;
-      run.kill = options_.faults.victims > 0 && run.counted;
+      run.kill = faulty() && run.counted;
       run.kill_now = [this, &run, &record] { return Kill(run, &record); };
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
       if (!run.counted) continue;
@@ -140,7 +146,10 @@ class Runner {
       // The limit of each run, because a shared machine changes from run to run.
       pair.push_back(pair_s);
       shape.push_back(shape_s);
-      cpu += run_cpu / operation_->bytes_moved(run) * 1e9;
+      record.calls = operation_->calls(run);
+      if (const uint64_t moved = operation_->bytes_moved(run); moved > 0) {
+        cpu += run_cpu / static_cast<double>(moved) * 1e9;
+      }
       if (operation_->count(run) > 0) record.operations_per_s = operation_->count(run);
     }
     Summarize(pair, shape, cpu, &record);
@@ -168,8 +177,10 @@ class Runner {
     }
     if (!measures_limit()) return absl::OkStatus();
     const std::string tag = absl::StrCat("raw/", run.number);
-    PHALANX_ASSIGN_OR_RETURN(*pair_s, TimeRaw(tag + "/pair", [&] { return raw_.Pair(run.size); }));
-    PHALANX_ASSIGN_OR_RETURN(*shape_s, TimeRaw(tag + "/shape", [&] { return RunShape(run.size); }));
+    PHALANX_ASSIGN_OR_RETURN(*pair_s,
+                             TimeRaw(tag + "/pair", 1, [&] { return raw_.Pair(run.size); }));
+    PHALANX_ASSIGN_OR_RETURN(*shape_s, TimeRaw(tag + "/shape", operation_->calls(run),
+                                               [&] { return RunShape(run.size); }));
     return absl::OkStatus();
   }
 
@@ -189,17 +200,18 @@ class Runner {
       case Operation::Shape::kFoldingRing:
         return raw_.Ring(size, /*fold=*/true, /*copy=*/false);
       case Operation::Shape::kRingTwice:
-        return raw_.Ring(size, /*fold=*/true, /*copy=*/true);
+        // A barrier has no bytes, but its ring needs some.
+        return raw_.Ring(std::max<uint64_t>(size, 1), /*fold=*/true, /*copy=*/true);
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<double> TimeRaw(const std::string& tag,
+  absl::StatusOr<double> TimeRaw(const std::string& tag, int calls,
                                  const std::function<absl::Status()>& work) {
     PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
     SleepUntilNanos(start);
-    PHALANX_RETURN_IF_ERROR(work());
-    return MaximumOverRanks(tag, (MonotonicNanos() - start) * 1e-9, nullptr);
+    for (int call = 0; call < calls; ++call) PHALANX_RETURN_IF_ERROR(work());
+    return MaximumOverRanks(tag, (MonotonicNanos() - start) * 1e-9 / calls, nullptr);
   }
 
   // On rank 0, returns the maximum of all ranks' seconds. A false from any rank clears *verified.
@@ -234,6 +246,10 @@ class Runner {
     const double cpu_before = CpuSeconds(options_.cpu_pids);
     const absl::StatusOr<double> seconds = operation_->Execute(run, start);
     if (!seconds.ok()) return seconds;
+    for (const int rank : operation_->killed_ranks(run)) {
+      std::erase(living_, rank);
+      ++record->killed;
+    }
     // The quiet time is before Verify, whose traffic would disturb slower ranks.
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kQuiet));
     bool verified = true;
@@ -316,8 +332,9 @@ absl::Status CheckReduction(const BenchOptions& options) {
   const ReductionChoice& reduction = options.reduction;
   PHALANX_RETURN_IF_ERROR(CheckReducible(reduction.dtype, reduction.op));
   for (const uint64_t size : options.sizes) {
-    const bool reduces =
-        options.op == "reduce" || options.op == "allreduce" || options.op == "reduce_scatter";
+    const bool reduces = options.op == "reduce" || options.op == "allreduce" ||
+                         options.op == "reduce_scatter" || options.op == "group_allreduce" ||
+                         options.op == "group_reduce";
     if (reduces) PHALANX_RETURN_IF_ERROR(CountElements(reduction.dtype, size).status());
   }
   const int present = options.world - reduction.absent;
@@ -335,9 +352,33 @@ absl::Status CheckReduction(const BenchOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGroup(const BenchOptions& options) {
+  const bool of_group = absl::StartsWith(options.op, "group_");
+  for (const uint64_t size : options.sizes) {
+    if (!of_group || options.op == "group_barrier") break;
+    const uint64_t calls = static_cast<uint64_t>(std::max(options.calls, 1));
+    // Every call of a run has its own memory.
+    if (size == 0 || size > kMaxGroupBytes / calls) {
+      return absl::InvalidArgumentError(absl::StrCat("--calls ", calls, " of ", size,
+                                                     " bytes: they must be 1 byte to ",
+                                                     kMaxGroupBytes, " together"));
+    }
+  }
+  if (options.calls > 0 && !of_group) {
+    return absl::InvalidArgumentError("--calls is for operations of groups");
+  }
+  if (options.faults.kill_member > absl::ZeroDuration() &&
+      (options.op != "group_allreduce" || options.runs != 1 || options.faults.victims > 0)) {
+    return absl::InvalidArgumentError(
+        "--kill-member is for group_allreduce with --runs 1, without --kill and --stop: the member "
+        "does not come back");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
+absl::StatusOr<std::vector<BenchRecord>> RunBench(BenchOptions options,
                                                   std::shared_ptr<Client> client,
                                                   const DirectoryTools& tools) {
   if (options.rank < 0 || options.rank >= options.world) {
@@ -354,6 +395,8 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
   }
   // Checked on every rank before they meet, so that no rank waits for one that failed.
   PHALANX_RETURN_IF_ERROR(CheckReduction(options));
+  PHALANX_RETURN_IF_ERROR(CheckGroup(options));
+  if (options.op == "group_barrier") options.sizes = {0};
   if (options.trace && options.op != "broadcast" && options.op != "broadcast_all") {
     return absl::InvalidArgumentError("--trace is for broadcasts: other operations build no tree");
   }
@@ -377,6 +420,7 @@ std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
                              {"each_s", r.each_s},
                              {"each_ranks_s", r.each_ranks_s}};
     if (r.operations_per_s > 0) record["operations_per_s"] = r.operations_per_s;
+    if (r.calls > 1) record["calls"] = r.calls;
     if (r.killed > 0) {
       record["killed"] = r.killed;
       if (r.op == "broadcast") record["bytes_sent_twice"] = r.bytes_sent_twice;
@@ -393,10 +437,10 @@ std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
 
 std::string RecordsAsTable(const std::vector<BenchRecord>& records) {
   std::string table =
-      absl::StrFormat("%-10s %12s %5s %12s %12s %12s %12s %8s %s\n", "op", "bytes", "world",
+      absl::StrFormat("%-20s %12s %5s %12s %12s %12s %12s %8s %s\n", "op", "bytes", "world",
                       "median ms", "min ms", "max ms", "bare ms", "CPU s/GB", "verified");
   for (const BenchRecord& r : records) {
-    absl::StrAppendFormat(&table, "%-10s %12d %5d %12.3f %12.3f %12.3f %12.3f %8.3f %s", r.op,
+    absl::StrAppendFormat(&table, "%-20s %12d %5d %12.3f %12.3f %12.3f %12.3f %8.3f %s", r.op,
                           r.size_bytes, r.world, r.median_s * 1e3, r.min_s * 1e3, r.max_s * 1e3,
                           r.shape_limit_s * 1e3, r.cpu_s_per_gb, r.verified ? "yes" : "NO");
     if (r.operations_per_s > 0) absl::StrAppendFormat(&table, "  %.0f/s", r.operations_per_s);

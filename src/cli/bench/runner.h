@@ -41,13 +41,13 @@ struct DirectoryTools {
 
 // Returns the records on rank 0, and none on other ranks. A rank whose own daemon was killed
 // returns Unavailable.
-absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
+absl::StatusOr<std::vector<BenchRecord>> RunBench(BenchOptions options,
                                                   std::shared_ptr<Client> client,
                                                   const DirectoryTools& tools);
 
 // A list of objects with op, size_bytes, world, runs, median_s, min_s, max_s, limit_s,
 // shape_limit_s, verified, cpu_s_per_gb, each_s, each_ranks_s and, where they have a meaning,
-// operations_per_s, killed, bytes_sent_twice, slowest_tree, slowest_ranks_s.
+// operations_per_s, calls, killed, bytes_sent_twice, slowest_tree, slowest_ranks_s.
 std::string RecordsAsJson(const std::vector<BenchRecord>& records);
 // A table for people, with a line per record.
 std::string RecordsAsTable(const std::vector<BenchRecord>& records);

@@ -45,6 +45,10 @@ class BenchCommand : public Command {
     flags.Argument("--sizes", "Sizes of objects", ByteSizeList(&options_.sizes));
     flags.Argument("--runs", "Counted runs of each size", Integer(&options_.runs, 1, 1000000));
     flags.Argument("--warmup", "Uncounted runs before", Integer(&options_.warmup, 0, 1000));
+    flags.Argument("--calls",
+                   "Calls in a run of a group's operation, one after the other; 0: 32 MiB of them, "
+                   "at most 1000",
+                   Integer(&options_.calls, 0, 1000000));
     flags.Argument("--session", "Name of the session, new for each benchmark",
                    Text(&options_.session, "NAME"));
     flags.Argument("--raw-host", "This host's address for the bare sockets that measure the limit",
@@ -65,6 +69,10 @@ class BenchCommand : public Command {
                    Text(&kill_, "N@F"));
     flags.Argument("--stop", "N@FRACTION: like --kill, but stop them (SIGSTOP)",
                    Text(&stop_, "N@F"));
+    flags.Argument("--kill-member",
+                   "Kill the last rank of a group_allreduce this long after the start, and measure "
+                   "the time until all others have a result without it",
+                   TimeSpan(&options_.faults.kill_member));
     flags.Argument("--trace", "Show the tree of the slowest broadcast", Switch(&options_.trace));
     flags.Argument("--cpu-pids", "Processes whose CPU time is charged, for rank 0",
                    TextList(&cpu_pids_, "PID"));

@@ -1,0 +1,397 @@
+// Operations of groups: the ranks are the members of a job, and make a number of calls one after
+// the other. Every call has memory of its own, so that every result of a run can be verified after
+// its clock has stopped.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "phalanx/group.h"
+#include "src/cli/bench/element_pattern.h"
+#include "src/cli/bench/operation_base.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::runtime::bench {
+namespace {
+
+// Small calls need many repetitions to average out the clock, and a large one is long enough alone.
+constexpr uint64_t kBytesOfARun = 32 << 20;
+constexpr uint64_t kMaxCalls = 1000;
+
+// The members meet in the first Prepare, and leave when the operation is destroyed.
+class GroupOperation : public Base {
+ public:
+  GroupOperation(const BenchOptions& options, std::shared_ptr<Client> client)
+      : Base(options, std::move(client)),
+        elements_{options.reduction.dtype, options.reduction.op} {}
+  ~GroupOperation() override {
+    if (member_.has_value()) member_->Leave().IgnoreError();
+  }
+
+  int calls(const Run& run) const override {
+    if (options_.calls > 0) return options_.calls;
+    const uint64_t size = std::max<uint64_t>(run.size, 1);
+    return static_cast<int>(std::clamp<uint64_t>(kBytesOfARun / size, 1, kMaxCalls));
+  }
+  uint64_t bytes_moved(const Run& run) const override {
+    return static_cast<uint64_t>(calls(run)) * bytes_of_call(run);
+  }
+
+  absl::Status Prepare(const Run& run) override {
+    PHALANX_RETURN_IF_ERROR(JoinOnce());
+    input_.resize(InputBytes(run) * static_cast<uint64_t>(calls(run)));
+    output_.assign(OutputBytes(run) * static_cast<uint64_t>(calls(run)), '\0');
+    for (int call = 0; call < calls(run); ++call) Fill(run, call);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    SleepUntilNanos(start_nanos);
+    for (int call = 0; call < calls(run); ++call) {
+      PHALANX_RETURN_IF_ERROR(Call(run, call).Wait(options_.timeout).status());
+    }
+    return SecondsSince(start_nanos) / calls(run);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    for (int call = 0; call < calls(run); ++call) {
+      if (!IsRight(run, call)) return false;
+    }
+    return true;
+  }
+
+  absl::Status Clean(const Run&) override { return absl::OkStatus(); }
+
+ protected:
+  virtual uint64_t bytes_of_call(const Run& run) const = 0;
+  // The sizes of this rank's memory in a call. Calls that work in place have no output.
+  virtual uint64_t InputBytes(const Run& run) const { return run.size; }
+  virtual uint64_t OutputBytes(const Run&) const { return 0; }
+  virtual void Fill(const Run& run, int call) = 0;
+  virtual Future<Done> Call(const Run& run, int call) = 0;
+  virtual bool IsRight(const Run& run, int call) const = 0;
+
+  const Group& group() const { return *group_; }
+  uint64_t world() const { return static_cast<uint64_t>(options_.world); }
+  static uint64_t Seed(const Run& run, int call) { return run.seed + static_cast<uint64_t>(call); }
+  absl::Span<char> Input(const Run& run, int call) {
+    return {input_.data() + static_cast<uint64_t>(call) * InputBytes(run), InputBytes(run)};
+  }
+  absl::string_view InputView(const Run& run, int call) const {
+    return {input_.data() + static_cast<uint64_t>(call) * InputBytes(run), InputBytes(run)};
+  }
+  absl::Span<char> Output(const Run& run, int call) {
+    return {output_.data() + static_cast<uint64_t>(call) * OutputBytes(run), OutputBytes(run)};
+  }
+  absl::string_view OutputView(const Run& run, int call) const {
+    return {output_.data() + static_cast<uint64_t>(call) * OutputBytes(run), OutputBytes(run)};
+  }
+  // A rank's part of a call whose members have equal parts: a world-th of the size, rounded up to
+  // whole elements.
+  uint64_t PartBytes(const Run& run, uint64_t element) const {
+    return (run.size + world() * element - 1) / (world() * element) * element;
+  }
+  std::vector<int> AllRanks() const {
+    std::vector<int> ranks(world());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  const Elements elements_;
+
+ private:
+  absl::Status JoinOnce() {
+    if (group_.has_value()) return absl::OkStatus();
+    // Sessions can have names that a job cannot have.
+    const std::string job =
+        absl::StrCat("bench-", ObjectId::FromName(options_.session, "job").hex().substr(0, 16));
+    JoinOptions join;
+    join.world = options_.world;
+    join.rank = options_.rank;
+    join.timeout = options_.timeout;
+    PHALANX_ASSIGN_OR_RETURN(member_,
+                             client_->Join(job, absl::StrCat("rank", options_.rank), join));
+    PHALANX_RETURN_IF_ERROR(member_->WaitForWorld(options_.timeout));
+    GroupOptions options;
+    options.timeout = options_.timeout;
+    if (options_.faults.kill_member > absl::ZeroDuration()) options.on_loss = LossPolicy::kExclude;
+    group_.emplace(*member_, options);
+    return absl::OkStatus();
+  }
+
+  std::optional<Membership> member_;
+  std::optional<Group> group_;
+  std::vector<char> input_;
+  std::vector<char> output_;
+};
+
+// In place. With --kill-member the last rank's process ends at its instant, and the result is the
+// time from then to the end of the first call without it.
+class GroupAllReduce : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kRingTwice; }
+  std::vector<int> killed_ranks(const Run& run) const override {
+    return run.kill ? std::vector<int>{options_.world - 1} : std::vector<int>{};
+  }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    members_.assign(static_cast<size_t>(calls(run)), options_.world);
+    if (!run.kill) return GroupOperation::Execute(run, start_nanos);
+    SleepUntilNanos(start_nanos);
+    const int64_t death = start_nanos + absl::ToInt64Nanoseconds(options_.faults.kill_member);
+    if (options_.rank + 1 == options_.world) {
+      std::thread([death] {
+        SleepUntilNanos(death);
+        kill(getpid(), SIGKILL);
+      }).detach();
+    }
+    for (int call = 0; call < calls(run); ++call) {
+      PHALANX_RETURN_IF_ERROR(Call(run, call).Wait(options_.timeout).status());
+      members_[static_cast<size_t>(call)] = group().members_of_last_call();
+      if (members_[static_cast<size_t>(call)] == options_.world) continue;
+      // The other survivors end the same call without the member.
+      members_.resize(static_cast<size_t>(call) + 1);
+      return SecondsSince(death);
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "all ", calls(run), " calls ended before the member was killed: more --calls"));
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    for (size_t call = 0; call < members_.size(); ++call) {
+      if (!IsRight(run, static_cast<int>(call))) return false;
+    }
+    return true;
+  }
+
+ protected:
+  uint64_t bytes_of_call(const Run& run) const override { return 2 * run.size * (world() - 1); }
+  void Fill(const Run& run, int call) override {
+    FillElements(elements_, Seed(run, call), options_.rank, Input(run, call));
+  }
+  Future<Done> Call(const Run& run, int call) override {
+    return group().AllReduce(elements_.dtype, Input(run, call).data(), run.size, elements_.op);
+  }
+  bool IsRight(const Run& run, int call) const override {
+    std::vector<int> ranks = AllRanks();
+    // The killed rank is the last one.
+    ranks.resize(static_cast<size_t>(members_[static_cast<size_t>(call)]));
+    return MatchesReduction(elements_, Seed(run, call), ranks, 0, InputView(run, call));
+  }
+
+ private:
+  // The number of members of each call that has ended.
+  std::vector<int> members_;
+};
+
+// In place, at rank 0. The memory of the other ranks must stay as it was.
+class GroupReduce : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kFoldingChain; }
+
+ protected:
+  uint64_t bytes_of_call(const Run& run) const override { return run.size * (world() - 1); }
+  void Fill(const Run& run, int call) override {
+    FillElements(elements_, Seed(run, call), options_.rank, Input(run, call));
+  }
+  Future<Done> Call(const Run& run, int call) override {
+    return group().Reduce(0, elements_.dtype, Input(run, call).data(), run.size, elements_.op);
+  }
+  bool IsRight(const Run& run, int call) const override {
+    if (options_.rank == 0) {
+      return MatchesReduction(elements_, Seed(run, call), AllRanks(), 0, InputView(run, call));
+    }
+    std::string source(run.size, '\0');
+    FillElements(elements_, Seed(run, call), options_.rank, absl::MakeSpan(&source[0], run.size));
+    return source == InputView(run, call);
+  }
+};
+
+// From rank 0, in place.
+class GroupBroadcast : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kChain; }
+
+ protected:
+  uint64_t bytes_of_call(const Run& run) const override { return run.size * (world() - 1); }
+  void Fill(const Run& run, int call) override {
+    const absl::Span<char> memory = Input(run, call);
+    std::fill(memory.begin(), memory.end(), '\0');
+    if (options_.rank == 0) FillPattern(Seed(run, call), memory);
+  }
+  Future<Done> Call(const Run& run, int call) override {
+    return group().Broadcast(0, Input(run, call).data(), run.size);
+  }
+  bool IsRight(const Run& run, int call) const override {
+    return MatchesPattern(Seed(run, call), InputView(run, call));
+  }
+};
+
+// The size is that of the result.
+class GroupAllGather : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kRing; }
+
+ protected:
+  uint64_t bytes_of_call(const Run& run) const override { return run.size * (world() - 1); }
+  uint64_t InputBytes(const Run& run) const override { return PartBytes(run, 1); }
+  uint64_t OutputBytes(const Run& run) const override { return InputBytes(run) * world(); }
+  void Fill(const Run& run, int call) override {
+    FillPattern(SeedOf(run, call, options_.rank), Input(run, call));
+  }
+  Future<Done> Call(const Run& run, int call) override {
+    return group().AllGather(Input(run, call).data(), InputBytes(run), Output(run, call).data(),
+                             OutputBytes(run));
+  }
+  bool IsRight(const Run& run, int call) const override {
+    for (const int rank : AllRanks()) {
+      const absl::string_view part = OutputView(run, call).substr(
+          static_cast<uint64_t>(rank) * InputBytes(run), InputBytes(run));
+      if (!MatchesPattern(SeedOf(run, call, rank), part)) return false;
+    }
+    return true;
+  }
+
+ private:
+  uint64_t SeedOf(const Run& run, int call, int rank) const {
+    return Seed(run, call) * world() + static_cast<uint64_t>(rank);
+  }
+};
+
+// The size is that of each rank's input.
+class GroupReduceScatter : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kFoldingRing; }
+
+ protected:
+  uint64_t bytes_of_call(const Run& run) const override { return run.size * (world() - 1); }
+  uint64_t InputBytes(const Run& run) const override { return OutputBytes(run) * world(); }
+  uint64_t OutputBytes(const Run& run) const override {
+    return PartBytes(run, ElementSize(elements_.dtype));
+  }
+  void Fill(const Run& run, int call) override {
+    FillElements(elements_, Seed(run, call), options_.rank, Input(run, call));
+  }
+  Future<Done> Call(const Run& run, int call) override {
+    return group().ReduceScatter(elements_.dtype, Input(run, call).data(), InputBytes(run),
+                                 Output(run, call).data(), OutputBytes(run), elements_.op);
+  }
+  bool IsRight(const Run& run, int call) const override {
+    const uint64_t first =
+        static_cast<uint64_t>(options_.rank) * OutputBytes(run) / ElementSize(elements_.dtype);
+    return MatchesReduction(elements_, Seed(run, call), AllRanks(), first, OutputView(run, call));
+  }
+};
+
+// The size is that of all parts of a rank, including the one for itself, which is not sent.
+class GroupAllToAll : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kRing; }
+
+ protected:
+  uint64_t bytes_of_call(const Run& run) const override { return run.size * (world() - 1); }
+  uint64_t InputBytes(const Run& run) const override { return PartBytes(run, 1) * world(); }
+  uint64_t OutputBytes(const Run& run) const override { return InputBytes(run); }
+  void Fill(const Run& run, int call) override {
+    for (const int to : AllRanks()) {
+      FillPattern(SeedOf(run, call, options_.rank, to),
+                  Input(run, call).subspan(static_cast<uint64_t>(to) * PartBytes(run, 1),
+                                           PartBytes(run, 1)));
+    }
+  }
+  Future<Done> Call(const Run& run, int call) override {
+    return group().AllToAll(Input(run, call).data(), InputBytes(run), Output(run, call).data(),
+                            OutputBytes(run));
+  }
+  bool IsRight(const Run& run, int call) const override {
+    for (const int from : AllRanks()) {
+      const absl::string_view part = OutputView(run, call).substr(
+          static_cast<uint64_t>(from) * PartBytes(run, 1), PartBytes(run, 1));
+      if (!MatchesPattern(SeedOf(run, call, from, options_.rank), part)) return false;
+    }
+    return true;
+  }
+
+ private:
+  uint64_t SeedOf(const Run& run, int call, int from, int to) const {
+    return (Seed(run, call) * world() + static_cast<uint64_t>(from)) * world() +
+           static_cast<uint64_t>(to);
+  }
+};
+
+// Right if no rank has left a barrier before all have come to it: the instants of all ranks are of
+// one clock.
+class GroupBarrier : public GroupOperation {
+ public:
+  using GroupOperation::GroupOperation;
+  Shape shape() const override { return Shape::kRingTwice; }
+
+  absl::Status Prepare(const Run& run) override {
+    came_.assign(static_cast<size_t>(calls(run)), 0);
+    left_.assign(static_cast<size_t>(calls(run)), 0);
+    return GroupOperation::Prepare(run);
+  }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    SleepUntilNanos(start_nanos);
+    for (size_t call = 0; call < came_.size(); ++call) {
+      came_[call] = MonotonicNanos();
+      PHALANX_RETURN_IF_ERROR(group().Barrier().Wait(options_.timeout).status());
+      left_[call] = MonotonicNanos();
+    }
+    return SecondsSince(start_nanos) / calls(run);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    std::vector<int64_t> last = came_;
+    PHALANX_RETURN_IF_ERROR(
+        group().AllReduce(absl::MakeSpan(last), ReduceOp::kMax).Wait(options_.timeout).status());
+    came_ = last;
+    return GroupOperation::Verify(run);
+  }
+
+ protected:
+  uint64_t bytes_of_call(const Run&) const override { return 0; }
+  uint64_t InputBytes(const Run&) const override { return 0; }
+  void Fill(const Run&, int) override {}
+  Future<Done> Call(const Run&, int) override { return group().Barrier(); }
+  bool IsRight(const Run&, int call) const override {
+    return came_[static_cast<size_t>(call)] <= left_[static_cast<size_t>(call)];
+  }
+
+ private:
+  // This rank's instants in each call. Verify makes the first the maximum over ranks.
+  std::vector<int64_t> came_;
+  std::vector<int64_t> left_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> MakeGroupOperation(const BenchOptions& options,
+                                              std::shared_ptr<Client> client) {
+  if (options.op == "group_allreduce") return std::make_unique<GroupAllReduce>(options, client);
+  if (options.op == "group_reduce") return std::make_unique<GroupReduce>(options, client);
+  if (options.op == "group_broadcast") return std::make_unique<GroupBroadcast>(options, client);
+  if (options.op == "group_allgather") return std::make_unique<GroupAllGather>(options, client);
+  if (options.op == "group_reduce_scatter") {
+    return std::make_unique<GroupReduceScatter>(options, client);
+  }
+  if (options.op == "group_all_to_all") return std::make_unique<GroupAllToAll>(options, client);
+  if (options.op == "group_barrier") return std::make_unique<GroupBarrier>(options, client);
+  return nullptr;
+}
+
+}  // namespace phalanx::runtime::bench
