@@ -1,5 +1,7 @@
 """Collectives that move objects, and those of groups. Each runs as a benchmark whose ranks verify every byte."""
 
+import json
+import signal
 import unittest
 
 from tests.process.harness import ClusterTest
@@ -44,6 +46,14 @@ class CollectivesTest(ClusterTest):
     def test_small_calls_are_repeated_a_thousand_times_and_large_ones_less(self):
         records = self.cluster.bench("group_broadcast", sizes="8,8MiB")
         self.assertEqual([record["calls"] for record in records], [1000, 4])
+
+    def test_a_killed_member_is_not_in_the_next_result_of_the_others(self):
+        shared = ["bench", "group_allreduce", "--world=4", "--session=kill", "--sizes=8KiB", "--calls=5000", "--runs=1",
+                  "--warmup=0", "--kill-member=50ms", "--json"]
+        ranks = [self.cluster.begin(*shared, f"--rank={rank}", node=name) for rank, name in enumerate(self.cluster.nodes)]
+        self.cluster.finish(ranks[3], expect=-signal.SIGKILL)
+        [record] = json.loads([self.cluster.finish(rank) for rank in ranks[:3]][0])
+        self.assertEqual((record["killed"], record["verified"]), (1, True))
 
 
 if __name__ == "__main__":
