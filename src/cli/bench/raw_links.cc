@@ -292,15 +292,11 @@ absl::Status RawLinks::SendZeroes(int to, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status RawLinks::Receive(int from, uint64_t bytes) { return Relay(from, -1, bytes); }
-
-// Only the number of bytes matters here, so this forwards whatever the buffer holds.
-absl::Status RawLinks::Relay(int from, int to, uint64_t bytes) {
+absl::Status RawLinks::Receive(int from, uint64_t bytes) {
   for (uint64_t left = bytes; left > 0;) {
     const ssize_t n = recv(from, buffer_.data(), std::min<uint64_t>(left, buffer_.size()), 0);
     if (n <= 0) return SystemError("receive");
-    left -= n;
-    if (to >= 0) PHALANX_RETURN_IF_ERROR(SendZeroes(to, n));
+    left -= static_cast<uint64_t>(n);
   }
   return absl::OkStatus();
 }
@@ -313,8 +309,20 @@ absl::Status RawLinks::Pair(uint64_t bytes) {
 
 absl::Status RawLinks::Chain(uint64_t bytes) {
   if (world_ < 2) return absl::OkStatus();
-  if (rank_ == 0) return SendZeroes(next_, bytes);
-  return Relay(previous_, rank_ + 1 < world_ ? next_ : -1, bytes);
+  // Each rank keeps the bytes, as the receivers of a broadcast do. If all went through one small
+  // buffer, they would not leave the cores' caches: without shaped links that takes half of the
+  // time. The memory is used again by later runs, like that of a store.
+  kept_.resize(bytes);
+  if (rank_ == 0) return SendAll(next_, kept_.data(), bytes);
+  for (uint64_t done = 0; done < bytes;) {
+    char* const into = kept_.data() + done;
+    const ssize_t n = recv(previous_, into, std::min<uint64_t>(bytes - done, kChunkBytes), 0);
+    if (n <= 0) return SystemError("receive");
+    const size_t size = static_cast<size_t>(n);
+    if (rank_ + 1 < world_) PHALANX_RETURN_IF_ERROR(SendAll(next_, into, size));
+    done += size;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RawLinks::FoldingChain(uint64_t bytes) {

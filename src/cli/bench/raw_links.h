@@ -52,7 +52,6 @@ class RawLinks {
  private:
   class RingTurn;
 
-  absl::Status Relay(int from, int to, uint64_t bytes);
   absl::Status Receive(int from, uint64_t bytes);
   absl::Status SendAll(int to, const char* data, uint64_t bytes);
   absl::Status SendZeroes(int to, uint64_t bytes);
@@ -66,6 +65,7 @@ class RawLinks {
   int to_root_ = -1;              // rank > 0
   std::vector<int> from_others_;  // rank 0: by rank
   std::vector<char> buffer_;
+  std::vector<char> kept_;  // the bytes of a chain
   // A rank's own floats, and the result of a ring.
   std::vector<float> own_;
   std::vector<char> ring_;
