@@ -218,6 +218,18 @@ class Chaos:
         if kind != "cut":
             self.later(self.random.uniform(0.1, 3), self.network.disturb, one, other, "heal")
 
+    def slow(self):
+        """Slow all links of one node, or one of them, each to a rate of its own."""
+        nodes = self.nodes()
+        one = self.random.choice(nodes)
+        others = [name for name in nodes if name != one]
+        if self.random.random() < 0.5:
+            others = [self.random.choice(others)]
+        end = self.random.uniform(0.3, 5)
+        for other in others:
+            self.network.disturb(one, other, "slow", self.random.uniform(0.3e6, 10e6))
+            self.later(end, self.network.disturb, one, other, "heal")
+
     def kill_load(self):
         load = self.random.choice(self.loads)
         load.killed = True
@@ -238,6 +250,7 @@ class Chaos:
                 (3, f"cut: {text}", lambda others=others: self.disturb(others, "cut")),
                 (2, f"delayed: {text}", lambda others=others: self.disturb(others, "delay", 0.02)),
             ]
+        table.append((4, "slowed: node and nodes", self.slow))
         table.append((4, "corrupted: node and node", lambda: self.disturb(self.nodes(), "corrupt", 2)))
         _, name, act = self.random.choices(table, [row[0] for row in table])[0]
         self.faults[name] += 1

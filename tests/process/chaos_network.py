@@ -62,6 +62,8 @@ class Pair:
         self.open.set()
         self.refused = False
         self.delay_s = 0
+        # Seconds for each byte, in each direction.
+        self.byte_s = 0
         self.corrupt = 0
         self.passed = 0
         self.transports = set()
@@ -133,9 +135,9 @@ class Network:
     async def _pump(self, reader, writer, pair):
         while data := await reader.read(CHUNK):
             await pair.open.wait()
-            if pair.delay_s:
+            if wait_s := pair.delay_s + pair.byte_s * len(data):
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._never.wait(), pair.delay_s)
+                    await asyncio.wait_for(self._never.wait(), wait_s)
             if pair.corrupt and len(data) >= 4096:
                 pair.corrupt -= 1
                 self.corrupted += 1
@@ -151,8 +153,8 @@ class Network:
         return self._pair(one, other).passed
 
     def disturb(self, one, other, kind, amount=0):
-        """Disturb a pair. `kind`: stall (half-open), refuse (cut, and refuse new connections), cut, delay,
-        corrupt, heal."""
+        """Disturb a pair. `kind`: stall (half-open), refuse (cut, and refuse new connections), cut, delay
+        (by seconds), slow (to bytes per second), corrupt, heal."""
         self._call(self._disturb(one, other, kind, amount))
 
     async def _disturb(self, one, other, kind, amount):
@@ -163,10 +165,12 @@ class Network:
             pair.refused = True
         elif kind == "delay":
             pair.delay_s = amount
+        elif kind == "slow":
+            pair.byte_s = 1 / amount
         elif kind == "corrupt":
             pair.corrupt = amount
         elif kind == "heal":
-            pair.refused, pair.delay_s, pair.corrupt = False, 0, 0
+            pair.refused, pair.delay_s, pair.byte_s, pair.corrupt = False, 0, 0, 0
             pair.open.set()
         if kind in ("cut", "refuse"):
             for transport in list(pair.transports):
