@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/launch/job_place.h"
+#include "src/cli/launch/launch_plan.h"
 #include "src/cli/launch/launcher.h"
 #include "src/client/connection/embedded.h"
 #include "src/common/random.h"
@@ -91,6 +93,9 @@ class LaunchCommand : public Command {
                    Optional(&first_, 0, kMaxWorld));
     flags.Argument("--restarts", "How often failed tasks are started again, all together",
                    Integer(&options_.restarts, 0, kMaxRestarts));
+    flags.Argument("--fail",
+                   "Kill this task as it makes this call of a group; again for its next life",
+                   Texts(&fail_, "TASK@CALL"));
     flags.Argument("--grace", "Time that tasks have to end after a signal, before SIGKILL",
                    TimeSpan(&options_.grace));
     flags.Argument("--timeout", "Stop the tasks after this time", TimeSpan(&options_.timeout));
@@ -106,6 +111,8 @@ class LaunchCommand : public Command {
     OpenStandardDescriptors();
     PHALANX_RETURN_IF_ERROR(SetPlace());
     options_.prefix = !no_prefix_;
+    PHALANX_ASSIGN_OR_RETURN(options_.deaths,
+                             ParseDeaths(fail_, options_.first, options_.tasks, options_.world));
     if (options_.job.empty()) {
       options_.job = absl::StrCat("job-", absl::Hex(SystemRandom64(), absl::kZeroPad16));
     }
@@ -148,6 +155,7 @@ class LaunchCommand : public Command {
   int world_ = kUnset;
   int first_ = kUnset;
   bool no_prefix_ = false;
+  std::vector<std::string> fail_;
 };
 
 }  // namespace

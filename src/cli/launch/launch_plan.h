@@ -12,18 +12,32 @@
 #define PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "src/common/time/instant.h"
 
 namespace phalanx::runtime {
 
+// The declared deaths of each task (`--fail`): the calls of a group, from 1, in which its lives 0,
+// 1,
+// ... are killed.
+using DeclaredDeaths = std::vector<std::vector<uint64_t>>;
+
+// Parses texts as "3@57", a task's number and a call. Those of tasks of other launches are left
+// out: this launch has tasks `first` to `first` + `tasks` - 1 of `world`.
+absl::StatusOr<DeclaredDeaths> ParseDeaths(const std::vector<std::string>& texts, int first,
+                                           int tasks, int world);
+
 class LaunchPlan {
  public:
-  // `restarts`: how often tasks are started again, all of them together.
-  LaunchPlan(size_t tasks, int restarts);
+  // `restarts`: how often tasks are started again, all of them together. `deaths`: of each task, or
+  // empty.
+  LaunchPlan(size_t tasks, int restarts, DeclaredDeaths deaths = {});
 
   // The owner starts the process of a task. REQUIRES: the task does not run, !stopping().
   void Started() { ++running_; }
@@ -38,6 +52,11 @@ class LaunchPlan {
   // to the launch, and once more to the group of the launch.
   static constexpr absl::Duration kOneStop = absl::Seconds(1);
 
+  // The call in which the present life of `task` is to be killed.
+  std::optional<uint64_t> death(size_t task) const;
+  // `code` is no declared death of `task`, whose present life has one. The launch then has failed,
+  // whatever restarts are left.
+  bool MissedDeath(size_t task, int code) const;
   // The process of `task` has ended with this exit code. REQUIRES: it was started.
   Next Ended(size_t task, int code);
   // Stops the launch for another reason than a failed task. Returns false if it stops already; the
@@ -63,6 +82,7 @@ class LaunchPlan {
   size_t running_ = 0;
   int restarts_left_;
   std::vector<int> lives_;
+  const DeclaredDeaths deaths_;
   int exit_code_ = 0;
   std::optional<Instant> first_signal_;
 };

@@ -2,11 +2,16 @@
 
 #include <signal.h>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
 
 namespace phalanx::runtime {
 namespace {
 
+using ::phalanx::testing::IsOkAndHolds;
+using ::phalanx::testing::StatusIs;
+using ::testing::HasSubstr;
 using Next = LaunchPlan::Next;
 
 LaunchPlan Running(size_t tasks, int restarts = 0) {
@@ -121,6 +126,72 @@ TEST(LaunchPlanTest, TheFirstSignalAfterAFailureDoesNotKill) {
     EXPECT_EQ(plan.Signalled(number, kNow + absl::Seconds(2)), Next::kKill);
     EXPECT_EQ(plan.exit_code(), 7);
   }
+}
+
+LaunchPlan WithDeaths(DeclaredDeaths deaths, int restarts) {
+  LaunchPlan plan(deaths.size(), restarts, deaths);
+  for (size_t task = 0; task < deaths.size(); ++task) plan.Started();
+  return plan;
+}
+
+TEST(LaunchPlanTest, EachLifeHasItsDeclaredDeath) {
+  LaunchPlan plan = WithDeaths({{}, {57, 3}}, /*restarts=*/2);
+  EXPECT_EQ(plan.death(0), std::nullopt);
+  EXPECT_EQ(plan.death(1), 57u);
+  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL), Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.death(1), 3u);
+  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL), Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.death(1), std::nullopt);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 0);
+}
+
+TEST(LaunchPlanTest, ADeclaredDeathThatDoesNotHappenFailsTheLaunch) {
+  for (const int code : {0, 3, 128 + SIGTERM}) {
+    LaunchPlan plan = WithDeaths({{57}, {}}, /*restarts=*/5);
+    EXPECT_TRUE(plan.MissedDeath(0, code));
+    EXPECT_FALSE(plan.MissedDeath(1, code));
+    EXPECT_EQ(plan.Ended(0, code), Next::kStop);
+    EXPECT_EQ(plan.exit_code(), 1);
+  }
+}
+
+TEST(LaunchPlanTest, ADeclaredDeathWithoutARestartIsAFailureLikeOthers) {
+  LaunchPlan plan = WithDeaths({{57}}, /*restarts=*/0);
+  EXPECT_EQ(plan.Ended(0, 128 + SIGKILL), Next::kStop);
+  EXPECT_EQ(plan.exit_code(), 128 + SIGKILL);
+}
+
+TEST(LaunchPlanTest, TasksThatTheLaunchStopsMissNoDeath) {
+  LaunchPlan plan = WithDeaths({{}, {57}}, /*restarts=*/0);
+  EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
+  EXPECT_FALSE(plan.MissedDeath(1, 128 + SIGTERM));
+  EXPECT_EQ(plan.Ended(1, 128 + SIGTERM), Next::kNothing);
+  EXPECT_EQ(plan.exit_code(), 3);
+}
+
+TEST(ParseDeathsTest, SortsThemByTask) {
+  const auto deaths = ParseDeaths({"5@57", "4@1", "5@3"}, /*first=*/4, /*tasks=*/2, /*world=*/8);
+  EXPECT_THAT(deaths, IsOkAndHolds(DeclaredDeaths{{1}, {57, 3}}));
+}
+
+TEST(ParseDeathsTest, LeavesOutThoseOfOtherLaunches) {
+  EXPECT_THAT(ParseDeaths({"3@1", "6@1", "0@1"}, /*first=*/4, /*tasks=*/2, /*world=*/8),
+              IsOkAndHolds(DeclaredDeaths{{}, {}}));
+}
+
+TEST(ParseDeathsTest, RefusesOtherTexts) {
+  for (const char* text : {"", "3", "3@", "@3", "3@0", "3@-1", "3@1@1", "a@1", "3@1.5"}) {
+    EXPECT_THAT(ParseDeaths({text}, 0, 4, 4), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+  EXPECT_THAT(ParseDeaths({"4@1"}, 0, 4, 4),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there is no task 4 in a world of 4")));
+  EXPECT_THAT(ParseDeaths({"-1@1"}, 0, 4, 4), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -44,7 +45,7 @@ std::string EndText(const ChildProcess::End& end) {
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)),
-      plan_(static_cast<size_t>(options_.tasks), options_.restarts),
+      plan_(static_cast<size_t>(options_.tasks), options_.restarts, options_.deaths),
       tasks_(static_cast<size_t>(options_.tasks)) {}
 
 absl::Status Launcher::Run() {
@@ -82,6 +83,7 @@ absl::StatusOr<std::shared_ptr<OutputQueue>> Launcher::OpenOutput(int stream) {
 }
 
 std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
+  const std::optional<uint64_t> death = plan_.death(index);
   std::vector<std::string> set = {
       absl::StrCat("PHALANX_JOB=", options_.job),
       absl::StrCat("PHALANX_TASK=", tasks_[index].name),
@@ -89,6 +91,7 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
       absl::StrCat("PHALANX_WORLD=", options_.world),
       absl::StrCat("PHALANX_LIFE=", plan_.life(index)),
       absl::StrCat("PHALANX_ADDRESS=", options_.address),
+      absl::StrCat("PHALANX_FAIL=", death ? absl::StrCat(*death) : ""),
   };
   const size_t own = set.size();
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -178,8 +181,12 @@ void Launcher::OnEnd(size_t index) {
   if (end.exit_code() != 0 && options_.private_cluster && !internal::EmbeddedRuns()) {
     Stop(absl::UnavailableError("the private cluster has ended"), SIGTERM);
   }
+  std::string text = absl::StrCat(task.name, " ", EndText(end));
+  if (plan_.MissedDeath(index, end.exit_code())) {
+    absl::StrAppend(&text, " instead of being killed in its call ", *plan_.death(index),
+                    " of a group (--fail, life ", plan_.life(index), ")");
+  }
   const LaunchPlan::Next next = plan_.Ended(index, end.exit_code());
-  const std::string text = absl::StrCat(task.name, " ", EndText(end));
   if (next == LaunchPlan::Next::kStart) {
     task.held = true;
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),

@@ -39,6 +39,7 @@ struct LaunchOptions {
   // It is that of this process's private cluster (EmbeddedAddress).
   bool private_cluster = false;
   int restarts = 0;
+  DeclaredDeaths deaths = {};
   absl::Duration grace = absl::Seconds(5);
   absl::Duration timeout = absl::InfiniteDuration();
   bool prefix = true;

@@ -175,6 +175,7 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
     return internal::Refused<Done>(state_->connection, arguments.verb, ObjectId(), why);
   };
   if (const absl::Status process = connection.CheckProcess(); !process.ok()) return refuse(process);
+  member.OnGroupCall();
   jobs::CallSpec spec = arguments.spec;
   spec.on_loss = static_cast<jobs::OnLoss>(state_->options.on_loss);
   const int world = member.world();

@@ -1,5 +1,7 @@
 #include "phalanx/job.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -43,6 +45,17 @@ absl::StatusOr<int> WorldOf(int given) {
       absl::StrCat("Join: PHALANX_WORLD is \"", text, "\", not a number of tasks"));
 }
 
+// The call of a group, from 1, in which `phalanx launch --fail` has this life of its task killed;
+// 0: none.
+absl::StatusOr<uint64_t> FatalCallOf(const std::string& task) {
+  const std::string text = Or("", "PHALANX_FAIL");
+  if (text.empty() || task != Or("", "PHALANX_TASK")) return 0;
+  uint64_t call = 0;
+  if (absl::SimpleAtoi(text, &call) && call > 0) return call;
+  return absl::InvalidArgumentError(
+      absl::StrCat("Join: PHALANX_FAIL is \"", text, "\", not the number of a call"));
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------------------- joining
@@ -65,9 +78,10 @@ absl::StatusOr<Membership> Client::Join(std::string job, std::string task, JoinO
                                                    options.rank.value_or(0), " in a world of ",
                                                    options.world));
   }
+  PHALANX_ASSIGN_OR_RETURN(const uint64_t fatal_call, FatalCallOf(task));
   const auto state =
       std::make_shared<internal::MembershipState>(std::make_shared<internal::MemberCall>(
-          connection_, std::move(job), std::move(role), std::move(task)));
+          connection_, std::move(job), std::move(role), std::move(task), fatal_call));
   PHALANX_RETURN_IF_ERROR(state->call->Begin(options));
   return Membership(state);
 }
@@ -135,6 +149,12 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
   // The node can still answer the Join. The member ends then.
   Leave(/*failed=*/true).IgnoreError();
   return Explain(absl::StatusCode::kDeadlineExceeded, "the node has not answered in time");
+}
+
+void MemberCall::OnGroupCall() {
+  if (group_calls_.fetch_add(1) + 1 != fatal_call_) return;
+  // SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
+  raise(SIGKILL);
 }
 
 void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {

@@ -8,6 +8,7 @@
 #ifndef PHALANX_CLIENT_JOBS_MEMBER_CALL_H_
 #define PHALANX_CLIENT_JOBS_MEMBER_CALL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -27,12 +28,14 @@ namespace phalanx::internal {
 
 class MemberCall final : public Call {
  public:
+  // `fatal_call`: the call of a group, from 1, in which this process is killed; 0: none.
   MemberCall(std::shared_ptr<Connection> connection, std::string job, std::string role,
-             std::string task)
+             std::string task, uint64_t fatal_call)
       : Call(std::move(connection), "Join", ObjectId()),
         job_(std::move(job)),
         role_(std::move(role)),
-        task_(std::move(task)) {}
+        task_(std::move(task)),
+        fatal_call_(fatal_call) {}
 
   // Lock held.
   void OnAnswer(uint64_t request, const local::Answer& answer) override;
@@ -49,6 +52,8 @@ class MemberCall final : public Call {
   Future<Done> SendTo(int rank, absl::string_view bytes, SendOptions options);
   absl::StatusOr<Message> Receive(absl::Duration timeout);
   absl::Status Leave(bool failed);
+  // The member makes a call of a group.
+  void OnGroupCall();
 
   const std::string& job() const { return job_; }
   const std::string& role() const { return role_; }
@@ -83,6 +88,8 @@ class MemberCall final : public Call {
   const std::string job_;
   const std::string role_;
   const std::string task_;
+  const uint64_t fatal_call_;
+  std::atomic<uint64_t> group_calls_ = 0;
   // Constant once the Join has ended.
   int world_ = 0;
   int rank_ = 0;

@@ -1,0 +1,81 @@
+// A task of a job, for tests of groups under faults: calls AllReduce until the call with the number
+// CALLS has ended, and, if members were excluded, until a call has all of them again.
+//
+//   group_member CALLS BYTES wait|exclude|fail SECONDS
+//
+// Every element of a member's vector is 2 to the power of its rank, so each element of a result is
+// the set of the members that took part in it. SECONDS are the deadline of each call. Prints
+// "NUMBER SET" for each call. Ends with 0; 1 and "WRONG ..." if elements differ or the number of
+// members is another one; 2 and "ERROR ..." if a call fails.
+#include <bitset>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "phalanx/client.h"
+#include "phalanx/group.h"
+#include "phalanx/job.h"
+
+namespace {
+
+constexpr int kWrong = 1;
+constexpr int kError = 2;
+
+int Fail(const absl::Status& status) {
+  std::cout << "ERROR " << status << std::endl;
+  return kError;
+}
+
+// Returns true if all elements are the set of so many members.
+bool Fits(const std::vector<uint64_t>& result, int members) {
+  for (const uint64_t element : result) {
+    if (element != result[0]) return false;
+  }
+  return std::bitset<64>(result[0]).count() == static_cast<size_t>(members);
+}
+
+int Run(uint64_t calls, uint64_t bytes, phalanx::GroupOptions options) {
+  absl::StatusOr<std::shared_ptr<phalanx::Client>> client = phalanx::Client::Connect();
+  if (!client.ok()) return Fail(client.status());
+  absl::StatusOr<phalanx::Membership> member = (*client)->Join("", "", {});
+  if (!member.ok()) return Fail(member.status());
+  const phalanx::Group group(*member, options);
+  std::vector<uint64_t> sum(bytes / sizeof(uint64_t));
+  while (group.calls() < calls || group.members_of_last_call() < member->world()) {
+    sum.assign(sum.size(), uint64_t{1} << member->rank());
+    const absl::Status status = group.AllReduce(absl::MakeSpan(sum)).Wait().status();
+    if (!status.ok()) return Fail(status);
+    if (!Fits(sum, group.members_of_last_call())) {
+      std::cout << "WRONG call " << group.calls() << " of " << group.members_of_last_call()
+                << " members" << std::endl;
+      return kWrong;
+    }
+    std::cout << group.calls() << " " << sum[0] << std::endl;
+  }
+  const absl::Status left = member->Leave();
+  return left.ok() ? 0 : Fail(left);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+  double seconds = 0;
+  if (argc != 5 || !absl::SimpleAtoi(argv[1], &calls) || !absl::SimpleAtoi(argv[2], &bytes) ||
+      !absl::SimpleAtod(argv[4], &seconds)) {
+    std::cerr << "usage: group_member CALLS BYTES wait|exclude|fail SECONDS\n";
+    return kError;
+  }
+  const std::string on_loss = argv[3];
+  phalanx::GroupOptions options;
+  options.timeout = absl::Seconds(seconds);
+  if (on_loss == "wait") options.on_loss = phalanx::LossPolicy::kWait;
+  if (on_loss == "exclude") options.on_loss = phalanx::LossPolicy::kExclude;
+  return Run(calls, bytes, options);
+}

@@ -1,0 +1,87 @@
+"""Calls of a group whose members are processes: members are killed as they make a call, and at any moment."""
+
+import collections
+import os
+import re
+import subprocess
+import unittest
+
+from tests.process.harness import BINARY, DEADLINE_S, OK, ClusterTest, environment, tied
+
+MEMBER = os.path.abspath("tests/process/group_member")
+NODES = 3
+TASKS = 6
+CALLS = 12
+ALL = 2**TASKS - 1
+LINE = re.compile(r"\[worker(\d+)\] (\d+) (\d+)$")
+
+
+class GroupsTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.cluster.start_shards()
+        self.cluster.start_nodes(NODES)
+
+    def begin(self, job, first, tasks, node, on_loss, size, *flags):
+        command = [BINARY, "launch", f"-n{tasks}", f"--world={TASKS}", f"--first={first}", f"--job={job}"]
+        command += [f"--address={self.cluster.nodes[node].client_address}", *flags]
+        command += ["--", MEMBER, str(CALLS), str(size), on_loss, str(DEADLINE_S / 2)]
+        launch = subprocess.Popen(
+            tied(*command), env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.addCleanup(self.cluster.discard, launch)
+        return launch
+
+    def begin_job(self, job, on_loss, size, *flags):
+        each = TASKS // NODES
+        return [
+            self.begin(job, node * each, each, f"n{node}", on_loss, size, *flags) for node in range(NODES)
+        ]
+
+    def results(self, launches):
+        """Return the sets of members of each call, by number, and the last call of each task."""
+        sets, last = collections.defaultdict(set), {}
+        for launch in launches:
+            out, err = launch.communicate(timeout=DEADLINE_S)
+            self.assertEqual(launch.returncode, OK, (out, err))
+            for line in out.splitlines():
+                task, number, members = map(int, LINE.match(line).groups())
+                sets[number].add(members)
+                last[task] = number
+        self.assertEqual(sorted(last), list(range(TASKS)))
+        self.assertTrue(all(number >= CALLS for number in last.values()), last)
+        self.assertEqual(len(set(last.values())), 1, last)
+        # Never a mix of two lists of members.
+        self.assertEqual([number for number in sets if len(sets[number]) != 1], [], sets)
+        self.assertEqual(sorted(sets), list(range(1, max(sets) + 1)))
+        return sets, last
+
+    def test_all_members_have_all_results(self):
+        sets, _ = self.results(self.begin_job("calm", "fail", 1 << 20))
+        self.assertEqual(set.union(*sets.values()), {ALL})
+
+    def test_a_member_killed_as_it_makes_a_call_makes_it_in_its_next_life(self):
+        for call, size in ((1, 8), (2, 4096), (CALLS // 2, 1 << 20), (CALLS, 8)):
+            with self.subTest(call=call):
+                job = self.begin_job(f"wait{call}", "wait", size, "--restarts=1", f"--fail=3@{call}")
+                sets, _ = self.results(job)
+                self.assertEqual(set.union(*sets.values()), {ALL})
+
+    def test_others_go_on_while_a_killed_member_is_away(self):
+        victim = 1 << 3
+        for call, size in ((2, 8), (CALLS // 2, 1 << 20)):
+            with self.subTest(call=call):
+                job = self.begin_job(f"exclude{call}", "exclude", size, "--restarts=1", f"--fail=3@{call}")
+                sets, _ = self.results(job)
+                # If its next life is early, no call lacks it.
+                self.assertEqual({members | victim for (members,) in sets.values()}, {ALL})
+                self.assertEqual(sets[max(sets)], {ALL})
+
+    def test_two_deaths_of_one_task_and_one_of_another(self):
+        flags = ("--restarts=2", "--fail=3@4", "--fail=3@2", "--fail=0@7")
+        sets, _ = self.results(self.begin_job("often", "wait", 1 << 16, *flags))
+        self.assertEqual(set.union(*sets.values()), {ALL})
+
+
+if __name__ == "__main__":
+    unittest.main()
