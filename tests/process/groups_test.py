@@ -1,4 +1,4 @@
-"""Calls of a group whose members are processes: members are killed as they make a call, and at any moment."""
+"""Calls of a group whose members are processes: tasks are killed as they make a call, nodes at any moment."""
 
 import collections
 import os
@@ -12,6 +12,7 @@ MEMBER = os.path.abspath("tests/process/group_member")
 NODES = 3
 TASKS = 6
 CALLS = 12
+MANY = 400
 ALL = 2**TASKS - 1
 LINE = re.compile(r"\[worker(\d+)\] (\d+) (\d+)$")
 
@@ -22,49 +23,57 @@ class GroupsTest(ClusterTest):
         self.cluster.start_shards()
         self.cluster.start_nodes(NODES)
 
-    def begin(self, job, first, tasks, node, on_loss, size, *flags):
+    def begin(self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS):
         command = [BINARY, "launch", f"-n{tasks}", f"--world={TASKS}", f"--first={first}", f"--job={job}"]
         command += [f"--address={self.cluster.nodes[node].client_address}", *flags]
-        command += ["--", MEMBER, str(CALLS), str(size), on_loss, str(DEADLINE_S / 2)]
+        command += ["--", MEMBER, str(calls), str(size), on_loss, str(DEADLINE_S / 2)]
         launch = subprocess.Popen(
             tied(*command), env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.addCleanup(self.cluster.discard, launch)
         return launch
 
-    def begin_job(self, job, on_loss, size, *flags):
+    def begin_job(self, job, on_loss, size, *flags, **settings):
         each = TASKS // NODES
         return [
-            self.begin(job, node * each, each, f"n{node}", on_loss, size, *flags) for node in range(NODES)
+            self.begin(job, node * each, each, f"n{node}", on_loss, size, *flags, **settings) for node in range(NODES)
         ]
 
-    def results(self, launches):
-        """Return the sets of members of each call, by number, and the last call of each task."""
+    def results(self, launches, calls=CALLS):
+        """Return the sets of members of each call, by number."""
         sets, last = collections.defaultdict(set), {}
         for launch in launches:
             out, err = launch.communicate(timeout=DEADLINE_S)
             self.assertEqual(launch.returncode, OK, (out, err))
-            for line in out.splitlines():
-                task, number, members = map(int, LINE.match(line).groups())
+            self.assertNotIn("WRONG", out)
+            for line in filter(None, map(LINE.match, out.splitlines())):
+                task, number, members = map(int, line.groups())
                 sets[number].add(members)
                 last[task] = number
         self.assertEqual(sorted(last), list(range(TASKS)))
-        self.assertTrue(all(number >= CALLS for number in last.values()), last)
+        self.assertTrue(all(number >= calls for number in last.values()), last)
         self.assertEqual(len(set(last.values())), 1, last)
         # Never a mix of two lists of members.
         self.assertEqual([number for number in sets if len(sets[number]) != 1], [], sets)
-        self.assertEqual(sorted(sets), list(range(1, max(sets) + 1)))
-        return sets, last
+        return sets
+
+    def until_call(self, launch, number):
+        """Wait until a task of the launch has the result of this call."""
+        while True:
+            line = launch.stdout.readline()
+            self.assertNotEqual(line, "", "the launch has ended")
+            if (match := LINE.match(line.rstrip())) and int(match[2]) >= number:
+                return
 
     def test_all_members_have_all_results(self):
-        sets, _ = self.results(self.begin_job("calm", "fail", 1 << 20))
+        sets = self.results(self.begin_job("calm", "fail", 1 << 20))
         self.assertEqual(set.union(*sets.values()), {ALL})
 
     def test_a_member_killed_as_it_makes_a_call_makes_it_in_its_next_life(self):
         for call, size in ((1, 8), (2, 4096), (CALLS // 2, 1 << 20), (CALLS, 8)):
             with self.subTest(call=call):
                 job = self.begin_job(f"wait{call}", "wait", size, "--restarts=1", f"--fail=3@{call}")
-                sets, _ = self.results(job)
+                sets = self.results(job)
                 self.assertEqual(set.union(*sets.values()), {ALL})
 
     def test_others_go_on_while_a_killed_member_is_away(self):
@@ -72,15 +81,40 @@ class GroupsTest(ClusterTest):
         for call, size in ((2, 8), (CALLS // 2, 1 << 20)):
             with self.subTest(call=call):
                 job = self.begin_job(f"exclude{call}", "exclude", size, "--restarts=1", f"--fail=3@{call}")
-                sets, _ = self.results(job)
+                sets = self.results(job)
                 # If its next life is early, no call lacks it.
                 self.assertEqual({members | victim for (members,) in sets.values()}, {ALL})
                 self.assertEqual(sets[max(sets)], {ALL})
 
     def test_two_deaths_of_one_task_and_one_of_another(self):
         flags = ("--restarts=2", "--fail=3@4", "--fail=3@2", "--fail=0@7")
-        sets, _ = self.results(self.begin_job("often", "wait", 1 << 16, *flags))
+        sets = self.results(self.begin_job("often", "wait", 1 << 16, *flags))
         self.assertEqual(set.union(*sets.values()), {ALL})
+
+    def test_a_node_is_killed_among_calls(self):
+        for on_loss in ("wait", "exclude"):
+            with self.subTest(on_loss=on_loss):
+                job = self.begin_job(f"node-{on_loss}", on_loss, 1 << 16, "--restarts=20", calls=MANY)
+                self.until_call(job[0], MANY // 4)
+                self.cluster.nodes["n2"].kill()
+                self.cluster.start_node("n2")
+                self.results(job, calls=MANY)
+
+    def test_a_node_is_stopped_among_calls_until_it_counts_as_dead(self):
+        for on_loss in ("wait", "exclude"):
+            with self.subTest(on_loss=on_loss):
+                job = self.begin_job(f"stop-{on_loss}", on_loss, 1 << 16, "--restarts=20", calls=MANY)
+                self.until_call(job[0], MANY // 4)
+                with self.stopped(self.cluster.nodes["n2"]):
+                    self.cluster.wait_for_nodes(NODES - 1)
+                self.results(job, calls=MANY)
+
+    def test_the_directory_restarts_among_calls(self):
+        job = self.begin_job("directory", "fail", 1 << 16, calls=MANY)
+        self.until_call(job[0], MANY // 4)
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        self.assertEqual(set.union(*self.results(job, calls=MANY).values()), {ALL})
 
 
 if __name__ == "__main__":
