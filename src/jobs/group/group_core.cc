@@ -40,9 +40,13 @@ absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, 
         absl::StrCat("rank ", rank, ", life ", life, ", is no member of ", name_, " here"));
   }
   LocalMember& member = found->second;
-  if (member.unanswered >= kMaxOutstandingCalls) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", rank, " of ", name_, " has ", member.unanswered, " calls under way"));
+  // Calls that were answered with an error count too until the call at the cursor is past them:
+  // their errors are kept.
+  const bool behind = member.last.has_value() ? *member.last >= cursor_ + kMaxOutstandingCalls
+                                              : member.waiting.size() >= kMaxOutstandingCalls;
+  if (behind || member.unanswered >= kMaxOutstandingCalls) {
+    return absl::ResourceExhaustedError(absl::StrCat("rank ", rank, " of ", name_, " has ",
+                                                     kMaxOutstandingCalls, " calls under way"));
   }
   ++member.unanswered;
   agreement_.next_tick = std::min({agreement_.next_tick, request.deadline, now + kAskAfter});
@@ -63,31 +67,32 @@ void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
   const bool given_up = request.id == 0;
   Part& part = call.parts[rank];
   part = {std::move(request), member.life, given_up};
-  const CallSpec& spec = part.request.spec;
   // The call has ended here before this member made it: by an error, or by another list's result.
   const auto error = errors_.find(number);
   if (number < cursor_ || error != errors_.end()) {
     Answer(number, call, rank, part, error == errors_.end() ? absl::OkStatus() : error->second);
     return Settle(settled_);
   }
-  absl::Status checked = CheckCall(spec, list_.shape.world);
-  if (checked.ok()) {
-    const uint64_t bytes = InputBytes(spec, list_.shape.world, rank);
-    if (part.request.input.size() != bytes) {
-      checked = absl::InvalidArgumentError(
-          absl::StrCat("the input has ", part.request.input.size(), " bytes, not ", bytes));
-    }
-  }
-  if (!checked.ok()) {
-    return FailCall(number,
-                    absl::Status(checked.code(), absl::StrCat(Title(number), ": rank ", rank, ": ",
-                                                              checked.message())));
-  }
+  const absl::Status checked = CheckPart(number, rank, part);
+  if (!checked.ok()) return FailCall(number, checked);
   if (given_up) {
     return FailCall(number, absl::DeadlineExceededError(absl::StrCat(
                                 Title(number), ": rank ", rank, " waited until its deadline")));
   }
   CheckAgreement(number);
+}
+
+absl::Status GroupCore::CheckPart(uint64_t number, int rank, const Part& part) const {
+  const CallSpec& spec = part.request.spec;
+  absl::Status checked = CheckCall(spec, list_.shape.world);
+  if (checked.ok()) {
+    const uint64_t bytes = InputBytes(spec, list_.shape.world, rank);
+    if (part.request.input.size() == bytes) return absl::OkStatus();
+    checked = absl::InvalidArgumentError(
+        absl::StrCat("the input has ", part.request.input.size(), " bytes, not ", bytes));
+  }
+  return absl::Status(checked.code(),
+                      absl::StrCat(Title(number), ": rank ", rank, ": ", checked.message()));
 }
 
 // Returns false if the members of this node, or early messages, differ. The call has failed then.
@@ -156,7 +161,7 @@ void GroupCore::FailCall(uint64_t number, const absl::Status& why) {
 }
 
 void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
-  if (number < cursor_ || number > cursor_ + kMaxOutstandingCalls) return;
+  if (number < cursor_) return;
   if (!errors_.emplace(number, why).second) return;
   const auto call = calls_.find(number);
   if (call != calls_.end()) AnswerAll(number, call->second, why);

@@ -65,8 +65,10 @@
 
 namespace phalanx::jobs {
 
-// Calls of one member that have not ended; more are refused.
+// Calls of one member that have not ended on its node, answered ones too; more are refused.
 inline constexpr size_t kMaxOutstandingCalls = 1024;
+// How far ahead of this node's call another node's errors can be; more break the protocol.
+inline constexpr uint64_t kMaxErrorsAhead = 4 * kMaxOutstandingCalls;
 // Bytes sent to one node of which the link still needs the memory.
 inline constexpr uint64_t kMaxUnreleasedBytes = uint64_t{8} << 20;
 // Payloads up to this size are copied by the link.
@@ -257,6 +259,8 @@ class GroupCore {
   void AnswerAll(uint64_t number, NodeCall& call, const absl::Status& error);
   void FailCall(uint64_t number, const absl::Status& why);
   void TakeError(uint64_t number, const absl::Status& why);
+  // Whether a plan can be made for the call, and takes this input.
+  absl::Status CheckPart(uint64_t number, int rank, const Part& part) const;
   bool CheckAgreement(uint64_t number);
   std::string Title(uint64_t number) const;
   std::string Waiting(uint64_t number) const;

@@ -97,6 +97,13 @@ bool GroupCore::BeginRun() {
   NodeCall& call = calls_[cursor_];
   // CheckAgreement has compared the members of this node, so the first spec is that of all.
   const CallSpec spec = call.parts.at(ranks.front()).request.spec;
+  // What Enter has found wrong has failed already. A plan never depends on that.
+  for (const int rank : ranks) {
+    const absl::Status checked = CheckPart(cursor_, rank, call.parts.at(rank));
+    if (checked.ok()) continue;
+    FailCall(cursor_, checked);
+    return true;
+  }
   // The member's next life changes the list, and the call begins then.
   if (!list_.ended.empty() && spec.on_loss == OnLoss::kWait) return false;
   if (const absl::Status lost = CheckLosses(spec); !lost.ok()) {

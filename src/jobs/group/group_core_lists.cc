@@ -301,6 +301,10 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     case GroupMessage::kError: {
       absl::Status why;
       PHALANX_RETURN_IF_ERROR(DecodeError(payload, why));
+      if (header.call > cursor_ + kMaxErrorsAhead) {
+        return absl::ResourceExhaustedError(absl::StrCat("an error of ", Title(header.call),
+                                                         ", but this node is at ", cursor_));
+      }
       TakeError(header.call, why);
       return absl::OkStatus();
     }

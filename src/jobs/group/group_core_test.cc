@@ -52,14 +52,18 @@ class Group {
   }
   // Returns the call's id.
   GroupCallId Call(int rank, CallSpec spec, absl::Duration timeout = absl::InfiniteDuration()) {
+    EXPECT_THAT(TryCall(rank, spec, timeout), testing::IsOk());
+    return next_id_ - 1;
+  }
+  absl::Status TryCall(int rank, CallSpec spec,
+                       absl::Duration timeout = absl::InfiniteDuration()) {
     GroupCallRequest request{.id = next_id_++, .spec = spec, .deadline = now_ + timeout};
     auto input = std::make_shared<std::string>(InputBytes(spec, view_.world, rank), '\1');
     request.input = *input;
     request.keep = input;
-    const GroupCallId id = request.id;
-    EXPECT_THAT(core(rank).Call(rank, 0, std::move(request), now_), testing::IsOk());
+    const absl::Status called = core(rank).Call(rank, 0, std::move(request), now_);
     Deliver();
-    return id;
+    return called;
   }
   void Pass(absl::Duration time) {
     const Instant until = now_ + time;
@@ -246,6 +250,33 @@ TEST(GroupCore, WrongArgumentsFailOnAllMembers) {
   EXPECT_THAT(group.status(wrong),
               testing::StatusIs(absl::StatusCode::kInvalidArgument,
                                 "call 1 of train/worker: rank 1: AllReduce of 0 bytes"));
+}
+
+TEST(GroupCore, AMemberWhoseCallsFailAtOnceIsNotFurtherAheadThanTheLimit) {
+  Group group(2);
+  group.Form();
+  const GroupCallId waits = group.Call(0, kBarrier);
+  const CallSpec wrong{.kind = CallKind::kReduce, .bytes = 8, .root = 99};
+  for (size_t i = 0; i < kMaxOutstandingCalls; ++i) {
+    EXPECT_EQ(group.status(group.Call(0, wrong)).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(group.TryCall(0, wrong).code(), absl::StatusCode::kResourceExhausted);
+  group.Call(1, kBarrier);
+  EXPECT_THAT(group.status(waits), testing::IsOk());
+  for (size_t i = 0; i < kMaxOutstandingCalls; ++i) {
+    EXPECT_EQ(group.status(group.Call(1, wrong)).code(), absl::StatusCode::kInvalidArgument);
+  }
+  // The refused call is not counted, so both members are at the same one.
+  const GroupCallId next = group.Call(0, kSum);
+  group.Call(1, kSum);
+  EXPECT_THAT(group.status(next), testing::IsOk());
+}
+
+TEST(GroupCore, CallsThatFailAtOnceBeforeTheFirstViewAreLimitedToo) {
+  Group group(2);
+  for (size_t i = 0; i < kMaxOutstandingCalls; ++i) group.Call(0, kSum, absl::Milliseconds(5));
+  group.Pass(absl::Seconds(1));
+  EXPECT_EQ(group.TryCall(0, kSum).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(GroupCore, KeepsTheResultsOfFewCalls) {
