@@ -15,21 +15,27 @@ GroupCore::GroupCore(const NodeKey& self, uint64_t group, std::string name)
     : self_(self), group_(group), name_(std::move(name)) {}
 
 void GroupCore::AddMember(int rank, uint64_t life) {
-  const auto [at, added] = members_.try_emplace(rank);
+  const auto [at, added] = members_.try_emplace(rank, LocalMember{.life = life});
   // Every view shows the member again, also while its calls wait for the first agreement.
-  if (added || at->second.life != life) at->second = LocalMember{.life = life};
+  if (added || life <= at->second.life) return;
+  EndLife(rank, at->second);
+  at->second = LocalMember{.life = life};
 }
 
 // What the member has given stays: a call under way can need it, and links may send from it.
-void GroupCore::RemoveMember(int rank, uint64_t life) {
-  const auto found = members_.find(rank);
-  if (found == members_.end() || found->second.life != life) return;
-  members_.erase(found);
+void GroupCore::EndLife(int rank, const LocalMember& member) {
+  const absl::Status why = absl::AbortedError(absl::StrCat(
+      "rank ", rank, " of ", name_, ", life ", member.life, ", has ended for the group"));
+  for (const GroupCallRequest& request : member.waiting) {
+    if (request.id == 0) continue;
+    effects_.emplace_back(GroupDone{.id = request.id, .status = why});
+  }
   for (auto& [number, call] : calls_) {
     const auto part = call.parts.find(rank);
-    if (part != call.parts.end() && part->second.life == life) part->second.answered = true;
+    if (part == call.parts.end() || part->second.life != member.life) continue;
+    if (std::exchange(part->second.answered, true)) continue;
+    effects_.emplace_back(GroupDone{.id = part->second.request.id, .status = why});
   }
-  Settle(settled_);
 }
 
 // A call of a member that does not take part yet has no number: it waits for the first agreement.
@@ -139,7 +145,8 @@ void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
       done.status = absl::AbortedError(
           absl::StrCat(Title(number), ": an earlier life of rank ", rank, " had the result"));
     }
-    done.in_input = call.input != nullptr;
+    // It can also be the input of an earlier life, or of another member that was alone here.
+    done.in_input = !done.result.empty() && done.result.data() == part.request.input.data();
     done.memory = call.memory;
     done.input = call.input;
   }

@@ -93,8 +93,8 @@ struct GroupSend {
 struct GroupDone {
   GroupCallId id = 0;
   absl::Status status = {};
-  // Empty if there is none. With `in_input` it is this member's own input, which `input` keeps;
-  // otherwise it is in `memory`.
+  // Empty if there is none. With `in_input` it is this member's own input; otherwise it is in
+  // `memory`, or is the input of an earlier life. `memory` and `input` keep it.
   absl::string_view result = {};
   bool in_input = false;
   uint64_t number = 0;
@@ -147,9 +147,9 @@ class GroupCore {
   // `group`: a hash of the job and the role, in every header.
   GroupCore(const NodeKey& self, uint64_t group, std::string name);
 
-  // A client of this node is a member, or is not any more. Its unanswered calls end without Done.
+  // A client of this node is a member. Calls of an earlier life of it end with Aborted, and so do
+  // those of a member that has ended by OnView.
   void AddMember(int rank, uint64_t life);
-  void RemoveMember(int rank, uint64_t life);
   void OnView(const GroupView& view, Instant now);
 
   // Done follows, in this call or a later one. Fails, without counting the call, with NotFound if
@@ -253,6 +253,8 @@ class GroupCore {
   };
 
   // ---- calls of members (group_core.cc)
+  // Answers the calls of a life that is over.
+  void EndLife(int rank, const LocalMember& member);
   void Enter(int rank, LocalMember& member, GroupCallRequest request);
   // With `error`, although the call may have a result for others.
   void Answer(uint64_t number, NodeCall& call, int rank, Part& part, const absl::Status& error);
@@ -287,10 +289,8 @@ class GroupCore {
   void EndMembers();
   bool HasWaiting() const;
   void Demand();
-  void Report();
   void TakeReport(int node, NodeReport report);
   void Resume(const ResumeOrder& order);
-  NodeReport MakeReport() const;
   bool IsFresh() const;
   void TellErrors();
   void Redeliver();

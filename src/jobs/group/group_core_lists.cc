@@ -14,13 +14,10 @@ namespace phalanx::jobs {
 void GroupCore::OnView(const GroupView& view, Instant now) {
   if (view.epoch < list_.epoch) return;
   GroupList list = MakeGroupList(view, self_);
-  if (list.digest == list_.digest && list_.shape.world > 0) {
-    const bool formed = list_.absent.empty();
-    list_ = std::move(list);
-    if (formed || !list_.absent.empty()) return;
-  } else {
-    list_ = std::move(list);
-  }
+  const bool same = list.digest == list_.digest && list_.shape.world > 0;
+  list_ = std::move(list);
+  // The digest covers which members are absent, too.
+  if (same) return;
   EndMembers();
   current_.reset();
   plans_.Clear();
@@ -51,18 +48,7 @@ void GroupCore::EndMembers() {
     const bool live = known && list_.lives[index] == member.life &&
                       list_.shape.NodeOf(rank) == list_.self && list_.self >= 0;
     const bool over = known && !live;
-    const absl::Status why = absl::AbortedError(absl::StrCat(
-        "rank ", rank, " of ", name_, ", life ", member.life, ", has ended for the group"));
-    for (const GroupCallRequest& request : member.waiting) {
-      if (!over || request.id == 0) continue;
-      effects_.emplace_back(GroupDone{.id = request.id, .status = why});
-    }
-    for (auto& [number, call] : calls_) {
-      const auto part = call.parts.find(rank);
-      if (!over || part == call.parts.end() || part->second.life != member.life) continue;
-      if (std::exchange(part->second.answered, true)) continue;
-      effects_.emplace_back(GroupDone{.id = part->second.request.id, .status = why});
-    }
+    if (over) EndLife(rank, member);
     at = over ? members_.erase(at) : std::next(at);
   }
   if (list_.self >= 0) return;
@@ -81,18 +67,6 @@ bool GroupCore::HasWaiting() const {
   return false;
 }
 
-// A call is waiting, or another node asks: this node says what it knows.
-void GroupCore::Demand() {
-  state_ = State::kAgreeing;
-  Report();
-}
-
-void GroupCore::Report() {
-  NodeReport report = MakeReport();
-  if (list_.self == 0) return TakeReport(0, std::move(report));
-  Send(0, GroupMessage::kReport, 0, EncodeReport(report));
-}
-
 bool GroupCore::IsFresh() const {
   if (first_ != 0) return false;
   for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
@@ -101,19 +75,25 @@ bool GroupCore::IsFresh() const {
   return true;
 }
 
-// Calls that failed are left out: a number up to `ended` without an entry has failed.
-NodeReport GroupCore::MakeReport() const {
+// A call is waiting, or another node asks: this node says what it knows. Calls that failed are left
+// out: a number up to `ended` without an entry has failed.
+void GroupCore::Demand() {
+  state_ = State::kAgreeing;
   NodeReport report;
   report.fresh = IsFresh();
-  if (report.fresh) return report;
-  report.ended = ended_;
-  report.first = first_;
-  for (const auto& [number, call] : calls_) {
-    if (number <= settled_ || number > ended_ || call.end == CallEnd::kError) continue;
-    if (report.calls.size() < kMaxKeptCalls)
+  if (!report.fresh) {
+    report.ended = ended_;
+    report.first = first_;
+    for (const auto& [number, call] : calls_) {
+      if (number <= settled_ || number > ended_) continue;
+      // A next life has made a call that failed before: its record is a new one.
+      if (call.end != CallEnd::kResult && call.end != CallEnd::kSent) continue;
+      if (report.calls.size() >= kMaxKeptCalls) break;
       report.calls.push_back({number, call.end, static_cast<uint32_t>(call.members), call.spec});
+    }
   }
-  return report;
+  if (list_.self == 0) return TakeReport(0, std::move(report));
+  Send(0, GroupMessage::kReport, 0, EncodeReport(report));
 }
 
 // The coordinator collects the reports of all nodes; the first one makes it ask for the others.
@@ -302,8 +282,8 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
       absl::Status why;
       PHALANX_RETURN_IF_ERROR(DecodeError(payload, why));
       if (header.call > cursor_ + kMaxErrorsAhead) {
-        return absl::ResourceExhaustedError(absl::StrCat("an error of ", Title(header.call),
-                                                         ", but this node is at ", cursor_));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("an error of ", Title(header.call), ", but this node is at ", cursor_));
       }
       TakeError(header.call, why);
       return absl::OkStatus();

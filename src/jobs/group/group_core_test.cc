@@ -55,8 +55,7 @@ class Group {
     EXPECT_THAT(TryCall(rank, spec, timeout), testing::IsOk());
     return next_id_ - 1;
   }
-  absl::Status TryCall(int rank, CallSpec spec,
-                       absl::Duration timeout = absl::InfiniteDuration()) {
+  absl::Status TryCall(int rank, CallSpec spec, absl::Duration timeout = absl::InfiniteDuration()) {
     GroupCallRequest request{.id = next_id_++, .spec = spec, .deadline = now_ + timeout};
     auto input = std::make_shared<std::string>(InputBytes(spec, view_.world, rank), '\1');
     request.input = *input;

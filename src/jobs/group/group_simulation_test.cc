@@ -46,6 +46,11 @@ TEST(GroupSimulation, CallsWaitForTheNextLifeOfAMemberThatDies) {
   RunSeeds({.on_loss = OnLoss::kWait});
 }
 
+TEST(GroupSimulation, CallsOfALifeThatIsReplacedEnd) {
+  RunSeeds({.on_loss = OnLoss::kWait, .replaced = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true});
+}
+
 TEST(GroupSimulation, CallsGoOnWithoutAMemberThatDies) { RunSeeds({.on_loss = OnLoss::kExclude}); }
 
 TEST(GroupSimulation, CallsFailIfAMemberDies) { RunSeeds({.on_loss = OnLoss::kFail}); }

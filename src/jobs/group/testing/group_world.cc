@@ -130,10 +130,11 @@ void GroupWorld::Publish() {
   }
 }
 
-void GroupWorld::Revive(int rank) {
+void GroupWorld::Revive(int rank) { Join(rank, nodes_[random_.Below(nodes_.size())]); }
+
+void GroupWorld::Join(int rank, Node& node) {
   Member& member = view_.members[static_cast<size_t>(rank)];
   const bool first = member.state == MemberState::kAbsent;
-  Node& node = nodes_[random_.Below(nodes_.size())];
   member.life = first ? 0 : member.life + 1;
   member.state = MemberState::kLive;
   member.node = node.key;
@@ -143,6 +144,15 @@ void GroupWorld::Revive(int rank) {
   programs_.back().entered = first;
   node.core->AddMember(rank, member.life);
   Publish();
+}
+
+void GroupWorld::Replace(Program& program) {
+  program.alive = false;
+  program.replaced = true;
+  Node& node = nodes_[static_cast<size_t>(program.node)];
+  if (random_.Chance(0.6)) return Join(program.rank, node);
+  Revive(program.rank);
+  LeaveIfEmpty(node);
 }
 
 GroupWorld::Node* GroupWorld::NodeOf(const NodeKey& key) {
@@ -163,17 +173,31 @@ void GroupWorld::Kill(Program& program) {
   program.alive = false;
   ++deaths_;
   ended_lives_.insert({program.rank, program.life});
-  Node& node = nodes_[static_cast<size_t>(program.node)];
-  if (node.core != nullptr) node.core->RemoveMember(program.rank, program.life);
   view_.members[static_cast<size_t>(program.rank)].state =
       random_.Chance(0.8) ? MemberState::kDied : MemberState::kLeft;
   Publish();
-  bool any = false;
-  for (const Program& each : programs_) any |= each.alive && each.node == program.node;
-  if (!any) {
-    node.core.reset();
-    node.views.clear();
-    node.grants.clear();
+  LeaveIfEmpty(nodes_[static_cast<size_t>(program.node)]);
+}
+
+void GroupWorld::LeaveIfEmpty(Node& node) {
+  const int index = static_cast<int>(&node - nodes_.data());
+  for (const Program& each : programs_) {
+    if (each.alive && each.node == index) return;
+  }
+  node.core.reset();
+  node.views.clear();
+  node.grants.clear();
+  for (Program& each : programs_) {
+    if (each.node == index) each.outstanding = 0;
+  }
+  // Messages for the group that was left are of no use to one that is joined later.
+  for (auto& [key, link] : links_) {
+    if (key.second != node.key) continue;
+    for (const Message& message : link.queue) {
+      if (message.send.keep == nullptr) continue;
+      link.unreleased.emplace_back(message.send.keep, message.send.payload.size());
+    }
+    link.queue.clear();
   }
 }
 
@@ -183,6 +207,7 @@ void GroupWorld::KillNode(Node& node) {
   node.views.clear();
   node.grants.clear();
   for (Program& program : programs_) {
+    if (program.node == index) program.outstanding = 0;
     if (program.alive && program.node == index) Kill(program);
   }
   for (auto at = links_.begin(); at != links_.end();) {
@@ -200,7 +225,7 @@ void GroupWorld::StepProgram(Program& program) {
   auto input = Input(request.spec, number, program.rank);
   request.input = *input;
   request.keep = std::move(input);
-  ids_[request.id] = {&program, number};
+  ids_[request.id] = {&program, number, request.input.data()};
   ++program.outstanding;
   Node& node = nodes_[static_cast<size_t>(program.node)];
   const absl::Status called = node.core->Call(program.rank, program.life, std::move(request), now_);
@@ -234,10 +259,14 @@ void GroupWorld::Drain(Node& node) {
 }
 
 void GroupWorld::OnDone(const GroupDone& done) {
-  const auto [program, number] = ids_.at(done.id);
+  const auto [program, number, input] = ids_.at(done.id);
+  if (program->alive || program->replaced) --program->outstanding;
   if (!program->alive) return;
-  --program->outstanding;
   ++answers_;
+  if (done.in_input && done.result.data() != input) {
+    return Violate(absl::StrCat("call ", number, " at rank ", program->rank,
+                                ": the result is said to be in the input, and is not"));
+  }
   if (done.number != 0 && done.number != number) {
     return Violate(
         absl::StrCat("rank ", program->rank, " made call ", number, ", answered as ", done.number));
@@ -332,6 +361,9 @@ void GroupWorld::StepOnce(bool faults) {
   if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
   if (!faults) return;
   if (random_.Chance(0.004) && program != nullptr) Kill(*program);
+  if (options_.replaced && program != nullptr && program->alive && random_.Chance(0.004)) {
+    Replace(*program);
+  }
   if (random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
   if (random_.Chance(0.02)) {
     const int rank = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
@@ -341,6 +373,7 @@ void GroupWorld::StepOnce(bool faults) {
 
 bool GroupWorld::Finished() {
   for (const Program& program : programs_) {
+    if (program.replaced && program.outstanding > 0) return false;
     if (!program.alive) continue;
     if (program.next <= static_cast<uint64_t>(options_.calls) || program.outstanding > 0) {
       return false;
@@ -352,7 +385,7 @@ bool GroupWorld::Finished() {
 std::string GroupWorld::Describe() {
   std::string text;
   for (const Program& program : programs_) {
-    if (!program.alive) continue;
+    if (!program.alive && !program.replaced) continue;
     absl::StrAppend(&text, " rank ", program.rank, ".", program.life, " on ", program.node, ": ",
                     program.next - 1, " made, ", program.outstanding, " open;");
   }

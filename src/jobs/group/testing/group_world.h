@@ -5,14 +5,16 @@
 // which members are in it, and a result that mixes calls or lists is no multiple.
 //
 // Faults: members die, with or without their nodes, and return with the next life, on the same node
-// or on another one; views come late, to each node at its own time; messages are delayed, a payload
-// lands in two parts with other events between them; memory is granted late.
+// or on another one; a next life joins while the last one still calls; views come late, to each
+// node at its own time; messages are delayed, a payload lands in two parts with other events
+// between them; memory is granted late.
 //
 // Checks, in Violations:
 //  - all live members get the same result of a call, of the same members;
 //  - a result has each member's input once, and leaves out no member that has lived throughout;
 //  - a call ends with an error only where the policy allows that;
-//  - after the faults every call of every member ends.
+//  - a result that is said to be in the member's input is there;
+//  - after the faults every call of every member ends, also those of a life that was replaced.
 #ifndef PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
 #define PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
 
@@ -32,6 +34,8 @@ namespace phalanx::jobs::testing {
 struct GroupWorldOptions {
   OnLoss on_loss = OnLoss::kWait;
   bool deaths = true;
+  // Members also join again while they live.
+  bool replaced = false;
   // One member makes another call than the others at a random number.
   bool differs = false;
   int calls = 12;
@@ -61,6 +65,7 @@ class GroupWorld {
     uint64_t life = 0;
     int node = 0;
     bool alive = true;
+    bool replaced = false;  // by its next life, while it was alive
     bool entered = false;
     uint64_t next = 1;
     size_t outstanding = 0;
@@ -94,7 +99,10 @@ class GroupWorld {
   void StepProgram(Program& program);
   void Kill(Program& program);
   void KillNode(Node& node);
+  void Replace(Program& program);
+  void LeaveIfEmpty(Node& node);
   void Revive(int rank);
+  void Join(int rank, Node& node);
   void Drain(Node& node);
   void OnDone(const GroupDone& done);
   void CheckCall(uint64_t number, const std::vector<Result>& results);
@@ -113,7 +121,12 @@ class GroupWorld {
   std::vector<Node> nodes_;
   std::deque<Program> programs_;
   std::map<std::pair<NodeKey, NodeKey>, Link> links_;
-  std::map<uint64_t, std::pair<Program*, uint64_t>> ids_;
+  struct Made {
+    Program* program = nullptr;
+    uint64_t number = 0;
+    const char* input = nullptr;
+  };
+  std::map<uint64_t, Made> ids_;
   std::map<uint64_t, std::vector<Result>> results_;
   std::set<std::pair<int, uint64_t>> ended_lives_;
   uint64_t next_id_ = 1;
