@@ -16,6 +16,8 @@
 namespace phalanx::jobs {
 
 inline constexpr size_t kMaxRememberedPlans = 16;
+// Of all remembered plans together, but for the last one: 56 bytes each.
+inline constexpr size_t kMaxRememberedSteps = 1 << 16;
 // A call with a larger result, or with more memory, gets it from the owner of the core: the pool
 // has none.
 inline constexpr uint64_t kPooledResultBytes = 65536;
@@ -40,13 +42,22 @@ class PlanCache {
     for (const Entry& entry : entries_) {
       if (entry.acknowledged == acknowledged && entry.spec == spec) return entry.plan;
     }
-    if (entries_.size() >= kMaxRememberedPlans) entries_.pop_front();
     auto plan = std::make_shared<GroupPlan>(MakeGroupPlan(shape, spec, node, acknowledged));
+    steps_ += plan->steps.size();
+    while (!entries_.empty() &&
+           (entries_.size() >= kMaxRememberedPlans || steps_ > kMaxRememberedSteps)) {
+      steps_ -= entries_.front().plan->steps.size();
+      entries_.pop_front();
+    }
     entries_.push_back({spec, acknowledged, plan});
     return plan;
   }
   // The shape has changed.
-  void Clear() { entries_.clear(); }
+  void Clear() {
+    entries_.clear();
+    steps_ = 0;
+  }
+  size_t steps() const { return steps_; }
 
  private:
   struct Entry {
@@ -55,6 +66,7 @@ class PlanCache {
     std::shared_ptr<const GroupPlan> plan;
   };
   std::deque<Entry> entries_;
+  size_t steps_ = 0;
 };
 
 class CallMemoryPool {

@@ -53,7 +53,6 @@ class CallRun {
 
   // The node from which the next step needs a message, or -1.
   int WaitsFor() const;
-  const GroupPlan& plan() const { return *plan_; }
   absl::string_view Bytes(const ResultPlace& place) const;
 
  private:

@@ -31,7 +31,6 @@ class Planner {
       for (const int rank : ranks) absent_[static_cast<size_t>(rank)] = false;
     }
     plan_.receives.resize(static_cast<size_t>(n_));
-    plan_.sent_bytes.resize(static_cast<size_t>(n_));
   }
 
   GroupPlan Make(bool acknowledged) {
@@ -79,7 +78,6 @@ class Planner {
   }
   void Send(int peer, Range range, StepMemory memory = StepMemory::kWork, uint16_t slot = 0,
             bool copy = false) {
-    plan_.sent_bytes[static_cast<size_t>(peer)] += range.size();
     Append({.kind = StepKind::kSend,
             .memory = memory,
             .copy = copy,
@@ -99,6 +97,10 @@ class Planner {
             .peer = peer,
             .at = range.begin,
             .bytes = range.size()});
+  }
+  // In pieces, because one step is taken in one turn.
+  void Clear(Range range) {
+    for (const Range& piece : Pieces(range)) Local(StepKind::kClear, piece);
   }
   // Sends this node's own bytes, which are not in work before.
   void SendOwn(int peer, Range range) {
@@ -430,7 +432,7 @@ class Planner {
       }
     }
     for (int rank = 0; rank < shape_.world; ++rank) {
-      if (absent_[static_cast<size_t>(rank)]) Local(StepKind::kClear, RankRange(rank));
+      if (absent_[static_cast<size_t>(rank)]) Clear(RankRange(rank));
     }
   }
   void AllGather() {
@@ -479,7 +481,7 @@ class Planner {
       for (size_t from = 0; from < mine.size(); ++from)
         Exchange(from, mine[to], place(to, mine[from]));
       for (int rank = 0; rank < shape_.world; ++rank) {
-        if (absent_[static_cast<size_t>(rank)]) Local(StepKind::kClear, place(to, rank));
+        if (absent_[static_cast<size_t>(rank)]) Clear(place(to, rank));
       }
     }
     // Each node begins with another peer, so that not all of them send to one receiver at once.
@@ -571,13 +573,11 @@ GroupPlan MakeAdoptionPlan(int nodes, int node, uint32_t holder,
                            const std::vector<uint32_t>& takers, uint64_t bytes) {
   GroupPlan plan;
   plan.receives.resize(static_cast<size_t>(nodes));
-  plan.sent_bytes.resize(static_cast<size_t>(nodes));
   const bool holds = static_cast<uint32_t>(node) == holder;
   if (!holds) plan.work_bytes = bytes;
   for (uint64_t at = 0; at < bytes; at += kMaxPieceBytes) {
     const uint64_t piece = std::min(kMaxPieceBytes, bytes - at);
     for (size_t i = 0; holds && i < takers.size(); ++i) {
-      plan.sent_bytes[takers[i]] += piece;
       plan.steps.push_back({.kind = StepKind::kSend,
                             .memory = StepMemory::kInput,
                             .peer = static_cast<int>(takers[i]),

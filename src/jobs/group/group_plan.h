@@ -88,8 +88,6 @@ struct GroupPlan {
   std::vector<Step> steps;
   // By node, the steps that receive from it, in order.
   std::vector<std::vector<uint32_t>> receives;
-  // By node, the bytes that are sent to it.
-  std::vector<uint64_t> sent_bytes;
   uint64_t work_bytes = 0;
   uint64_t scratch_bytes = 0;
   // The result of a broadcast at its root, if that is the only member of its node, is the input.

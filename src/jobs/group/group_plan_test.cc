@@ -71,7 +71,8 @@ class World {
     const std::vector<int>& ranks = shape_.ranks[static_cast<size_t>(node)];
     const auto slot = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     const CallRun& run = *nodes_[static_cast<size_t>(node)].run;
-    const ResultPlace place = ResultOf(run.plan(), shape_, spec_, node, static_cast<size_t>(slot));
+    const ResultPlace place = ResultOf(*nodes_[static_cast<size_t>(node)].plan, shape_, spec_, node,
+                                       static_cast<size_t>(slot));
     if (place.bytes == 0) return "";
     return std::string(run.Bytes(place));
   }
@@ -81,6 +82,7 @@ class World {
   struct Node {
     std::vector<std::string> inputs;
     std::string work, scratch;
+    std::shared_ptr<const GroupPlan> plan;
     std::unique_ptr<CallRun> run;
     uint64_t sent = 0;
     bool done = false;
@@ -99,6 +101,7 @@ class World {
     node.scratch.assign(plan->scratch_bytes, '\xee');
     memory.work = absl::MakeSpan(node.work.data(), node.work.size());
     memory.scratch = absl::MakeSpan(node.scratch.data(), node.scratch.size());
+    node.plan = plan;
     node.run = std::make_unique<CallRun>(plan, spec_, memory, shape_.members());
   }
   bool RunNode(int index) {
@@ -298,6 +301,20 @@ TEST(CheckCall, NamesWhatIsWrong) {
   EXPECT_THAT(check({.kind = CallKind::kBroadcast, .bytes = kMaxGroupBytes}), testing::IsOk());
   EXPECT_EQ(check({.kind = CallKind::kAllReduce, .op = ReduceOp::kBitOr, .bytes = 8}).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(GroupPlan, NoStepClearsMoreThanAPiece) {
+  const GroupShape shape{.world = 3, .ranks = {{0}, {2}}};
+  for (const CallKind kind : {CallKind::kAllGather, CallKind::kAllToAll}) {
+    const GroupPlan plan = MakeGroupPlan(shape, {.kind = kind, .bytes = 10 << 20}, 0, false);
+    uint64_t cleared = 0;
+    for (const Step& step : plan.steps) {
+      if (step.kind != StepKind::kClear) continue;
+      EXPECT_LE(step.bytes, kMaxPieceBytes);
+      cleared += step.bytes;
+    }
+    EXPECT_EQ(cleared, uint64_t{10 << 20});
+  }
 }
 
 }  // namespace
