@@ -76,7 +76,7 @@ void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
   // The call has ended here before this member made it: by an error, or by another list's result.
   const auto error = errors_.find(number);
   if (number < cursor_ || error != errors_.end()) {
-    Answer(number, call, rank, part, error == errors_.end() ? absl::OkStatus() : error->second);
+    Answer(number, call, rank, part, error == errors_.end() ? part.request.refused : error->second);
     return Settle(settled_);
   }
   const absl::Status checked = CheckPart(number, rank, part);
@@ -90,7 +90,8 @@ void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
 
 absl::Status GroupCore::CheckPart(uint64_t number, int rank, const Part& part) const {
   const CallSpec& spec = part.request.spec;
-  absl::Status checked = CheckCall(spec, list_.shape.world);
+  absl::Status checked = part.request.refused;
+  if (checked.ok()) checked = CheckCall(spec, list_.shape.world);
   if (checked.ok()) {
     const uint64_t bytes = InputBytes(spec, list_.shape.world, rank);
     if (part.request.input.size() == bytes) return absl::OkStatus();
@@ -131,6 +132,10 @@ void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
   GroupDone done{.id = part.request.id, .number = number, .members = call.members};
   if (!error.ok() || call.end == CallEnd::kError) {
     done.status = error.ok() ? call.error : error;
+  } else if (call.end == CallEnd::kNone) {
+    // It is not known here any more: only calls that failed are forgotten so early.
+    done.status =
+        absl::AbortedError(absl::StrCat(Title(number), ": the call failed on another node"));
   } else if (!(part.request.spec == call.spec)) {
     done.status = absl::InvalidArgumentError(
         absl::StrCat(Title(number), " differs: rank ", rank, " calls ",
@@ -182,15 +187,17 @@ void GroupCore::OnReleased(const NodeKey& node, uint64_t bytes) {
 }
 
 // The messages that are lost can be of every call that this node has begun to hear of, so all of
-// them fail. The list of members is still the same: a later call dials anew.
+// them fail. Errors, reports and orders can be lost, too: the nodes agree anew. The list of members
+// is still the same: the next message dials anew.
 void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   links_.erase(node);
   early_.Take([&](const EarlyMessages::Message& message) { return message.from == node; });
   const int peer = list_.IndexOf(node);
-  if (peer < 0 || state_ != State::kRunning) return;
+  if (peer < 0 || state_ == State::kForming) return;
+  const bool agreeing = state_ == State::kAgreeing;
   std::vector<uint64_t> numbers;
   for (const auto& [number, call] : calls_) {
-    if (number >= cursor_ && number > ended_) numbers.push_back(number);
+    if (!agreeing && number >= cursor_ && number > ended_) numbers.push_back(number);
   }
   for (const uint64_t number : numbers) {
     FailCall(number, absl::UnavailableError(
@@ -198,6 +205,9 @@ void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
                                       list_.shape.ranks[static_cast<size_t>(peer)].front(),
                                       " was lost: ", why.message())));
   }
+  EnterRound(agreement_.round + 1);
+  // Others wait for the agreement, even if no member here does.
+  if (agreeing) Demand();
   Advance();
 }
 
@@ -288,6 +298,7 @@ GroupHeader GroupCore::HeaderOf(GroupMessage kind, uint64_t call) const {
           .group = group_,
           .list = list_.digest,
           .epoch = list_.epoch,
+          .round = agreement_.round,
           .call = call,
           .settled = settled_};
 }

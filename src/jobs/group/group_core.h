@@ -10,7 +10,7 @@
 //              all ranks have joined      a call or a new member waits, or a node asks
 //   kForming ────────────────────► kIdle ───────────────────────────────► kAgreeing
 //       ▲                            ▲                                        │ ResumeOrder
-//       └──── another list ──────────┴──────────── another list ── kRunning ◄─┘
+//       └──── another list ──────────┴── another list, a lost link ─ kRunning ◄┘
 //
 // Calls have numbers from 1 on, the same on all nodes; a member's calls have consecutive numbers.
 // A node takes the calls one after the other: a call begins when all its members on this node have
@@ -20,7 +20,8 @@
 //
 // Invariants
 //  1. Bytes of one list only: a message of another list is kept until the list is known here, or
-//     dropped. A change of the list ends what is under way; the call keeps its inputs.
+//     dropped. A change of the list ends what is under way; the call keeps its inputs. So does a
+//     lost link: its calls fail, and the nodes agree in the next round of the same list.
 //  2. `ended_` is the last call that has ended on this node. Calls above `settled_` may not have
 //     ended on other nodes: their inputs and results are kept. When a call that proves it
 //     (GroupPlan::proves_all_began) ends, the call before it is settled.
@@ -29,9 +30,8 @@
 //     which such a call has ended takes part without telling its members.
 //  4. An error of a call is sent to all nodes, so that the call fails on all nodes on which it has
 //     not ended.
-//  5. A node sends another node more than kEagerBytes of a call only after its kReady, that is,
-//  when
-//     memory for them is there.
+//  5. A node sends another node more than kEagerBytes or kEagerMessages of a call only after its
+//     kReady, that is, when memory for them is there.
 //
 // Pure: no thread, clock or socket; time comes with each call. Owned by the GroupService, or by a
 // test. One thread at a time.
@@ -132,6 +132,8 @@ struct GroupCallRequest {
   absl::string_view input = {};
   std::shared_ptr<const void> keep = {};
   Instant deadline = Instant::Infinite();
+  // Not OK: the member cannot make the call. It takes its number, and fails on all members.
+  absl::Status refused = {};
 };
 
 struct GroupStatus {
@@ -242,6 +244,10 @@ class GroupCore {
     MissingRanks missing;
   };
   struct Agreement {
+    uint32_t round = 0;  // of the list
+    // The calls from one to the other have failed on all nodes that are past them.
+    uint64_t failed_from = 1;
+    uint64_t failed_to = 0;
     // Of the coordinator, by node.
     std::vector<std::optional<NodeReport>> reports;
     std::map<int, Stuck> stuck;
@@ -270,6 +276,7 @@ class GroupCore {
   // ---- the call at the cursor (group_core_calls.cc)
   bool AdvanceOne();
   bool Begin();
+  void SkipFailed();
   bool BeginRun();
   bool BeginAdoption(const ResumeOrder::Call& order);
   // The ranks of this node whose calls the one at the cursor needs; `all` if they are there.
@@ -277,7 +284,6 @@ class GroupCore {
   absl::Status CheckLosses(const CallSpec& spec) const;
   void Allocate();
   void StartRun();
-  bool RunCurrent();
   bool SendData(int peer, absl::string_view bytes, bool copy);
   void EndCurrent();
   void EndAt(CallEnd end, const absl::Status& error);
@@ -286,6 +292,7 @@ class GroupCore {
   void OnData(int peer, const GroupHeader& header, absl::string_view payload);
 
   // ---- lists of members (group_core_lists.cc)
+  void EnterRound(uint32_t round);
   void EndMembers();
   bool HasWaiting() const;
   void Demand();

@@ -29,11 +29,34 @@ bool GroupCore::AdvanceOne() {
   if (!current_.has_value()) return Begin();
   // OnMemory goes on with the call.
   if (current_->run == nullptr) return false;
-  return RunCurrent();
+  // Takes the steps that can be taken in this turn.
+  const CallRun::State state = current_->run->Run(
+      [this](int peer, absl::string_view bytes, bool copy) { return SendData(peer, bytes, copy); });
+  // The rest follows in a later turn, so that other groups and links get theirs.
+  if (state == CallRun::State::kMore) effects_.emplace_back(GroupRunMore{});
+  if (state != CallRun::State::kDone) return false;
+  EndCurrent();
+  return true;
+}
+
+// Ends the calls up to `failed_to`, of which other nodes have kept nothing.
+void GroupCore::SkipFailed() {
+  for (auto at = calls_.lower_bound(cursor_);
+       at != calls_.end() && at->first <= agreement_.failed_to; ++at) {
+    AnswerAll(at->first, at->second, absl::OkStatus());
+  }
+  errors_.erase(errors_.begin(), errors_.upper_bound(agreement_.failed_to));
+  ended_ = std::max(ended_, agreement_.failed_to);
+  cursor_ = agreement_.failed_to + 1;
+  Settle(settled_);
 }
 
 // Begins the call at the cursor, or ends it if that is its fate. Returns false if it has to wait.
 bool GroupCore::Begin() {
+  if (cursor_ >= agreement_.failed_from && cursor_ <= agreement_.failed_to) {
+    SkipFailed();
+    return true;
+  }
   const auto found = orders_.find(cursor_);
   if (found == orders_.end() || found->second.fate == Fate::kRun) return BeginRun();
   const ResumeOrder::Call& order = found->second;
@@ -217,8 +240,9 @@ void GroupCore::StartRun() {
       current.plan, current.spec,
       CallMemory{current.inputs, current.memory->work, current.memory->scratch}, planned);
   for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
-    // A peer sends fewer bytes without asking. For more it waits for this message (invariant 5).
-    if (current.plan->ReceivedBytes(peer) > kEagerBytes) {
+    // A peer sends less without asking. For more it waits for this message (invariant 5).
+    if (current.plan->ReceivedBytes(peer) > kEagerBytes ||
+        current.plan->receives[static_cast<size_t>(peer)].size() > kEagerMessages) {
       Send(peer, GroupMessage::kReady, cursor_);
     }
   }
@@ -234,23 +258,13 @@ void GroupCore::StartRun() {
   }
 }
 
-// Takes the steps that can be taken in this turn.
-bool GroupCore::RunCurrent() {
-  const CallRun::State state = current_->run->Run(
-      [this](int peer, absl::string_view bytes, bool copy) { return SendData(peer, bytes, copy); });
-  // The rest follows in a later turn, so that other groups and links get theirs.
-  if (state == CallRun::State::kMore) effects_.emplace_back(GroupRunMore{});
-  if (state != CallRun::State::kDone) return false;
-  EndCurrent();
-  return true;
-}
-
 bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
   Current& current = *current_;
   const auto at = static_cast<size_t>(peer);
   Link& link = links_[list_.nodes[at].key];
-  // The receiver keeps so many bytes of a call that it has not begun (EarlyMessages).
-  const bool eager = current.sent_bytes[at] + bytes.size() <= kEagerBytes;
+  // The receiver keeps so much of a call that it has not begun (EarlyMessages).
+  const bool eager =
+      current.sent_bytes[at] + bytes.size() <= kEagerBytes && current.sent[at] < kEagerMessages;
   const bool ready = link.ready >= cursor_ || DefectActive(Defect::kGroupReadyNotAwaited);
   if (!eager && !ready) return false;
   const bool copied = copy || bytes.size() <= kCopiedBytes;
@@ -338,7 +352,9 @@ void GroupCore::Settle(uint64_t number) {
   settled_ = std::max(settled_, std::min(number, ended_));
   const uint64_t needless = DefectActive(Defect::kGroupResultFreedEarly) ? ended_ : settled_;
   for (auto at = calls_.begin(); at != calls_.end() && at->first < cursor_;) {
-    const bool kept = at->first > needless && at->second.end != CallEnd::kError;
+    // One that failed elsewhere has no end here.
+    const CallEnd end = at->second.end;
+    const bool kept = at->first > needless && (end == CallEnd::kResult || end == CallEnd::kSent);
     // A member of this node that has still to make the call finds its end in the record.
     bool due = false;
     for (const auto& [rank, member] : members_) {

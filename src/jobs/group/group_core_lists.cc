@@ -19,21 +19,29 @@ void GroupCore::OnView(const GroupView& view, Instant now) {
   // The digest covers which members are absent, too.
   if (same) return;
   EndMembers();
-  current_.reset();
   plans_.Clear();
+  EnterRound(0);
+  if (HasWaiting()) agreement_.next_tick = std::min(agreement_.next_tick, now + kAskAfter);
+  Redeliver();
+  Advance();
+}
+
+// What is under way is void. The nodes agree when a call needs it.
+void GroupCore::EnterRound(uint32_t round) {
+  current_.reset();
   orders_.clear();
   const Instant next_tick = agreement_.next_tick;
   agreement_ = Agreement();
+  agreement_.round = round;
   agreement_.next_tick = next_tick;
   agreement_.reports.resize(list_.nodes.size());
   for (auto& [node, link] : links_) link.ready = 0;
   state_ = list_.absent.empty() && list_.self >= 0 ? State::kIdle : State::kForming;
   early_.Take([&](const EarlyMessages::Message& message) {
-    return message.header.list != list_.digest && message.header.epoch <= list_.epoch;
+    const GroupHeader& header = message.header;
+    return header.list == list_.digest ? header.round < agreement_.round
+                                       : header.epoch <= list_.epoch;
   });
-  if (HasWaiting()) agreement_.next_tick = std::min(agreement_.next_tick, now + kAskAfter);
-  Redeliver();
-  Advance();
 }
 
 // Members of this node that have ended, as the list says, although their clients are still there.
@@ -108,11 +116,11 @@ void GroupCore::TakeReport(int node, NodeReport report) {
     }
     if (node != list_.self) return Demand();
   }
+  const bool all_here = std::all_of(reports.begin(), reports.end(),
+                                    [](const auto& each) { return each.has_value(); });
+  if (!all_here) return;
   std::vector<NodeReport> all;
-  for (const std::optional<NodeReport>& each : reports) {
-    if (!each.has_value()) return;
-    all.push_back(*each);
-  }
+  for (std::optional<NodeReport>& each : reports) all.push_back(*std::exchange(each, {}));
   const ResumeOrder order = DecideResume(all);
   SendToOthers(GroupMessage::kResume, 0, EncodeOrder(order));
   Resume(order);
@@ -129,16 +137,13 @@ void GroupCore::Resume(const ResumeOrder& order) {
   }
   if (first_ == 0) first_ = cursor_;
   settled_ = std::max(settled_, std::min(order.ended, ended_));
-  for (uint64_t i = 0; i < order.last - order.ended; ++i) {
+  for (size_t i = 0; i < order.calls.size(); ++i) {
     const uint64_t number = order.ended + 1 + i;
-    if (number < cursor_) continue;
-    // The rest of the calls failed on some node; the cursor is not further behind than this.
-    if (i >= order.calls.size() + kMaxOutstandingCalls) break;
-    ResumeOrder::Call failed;
-    failed.fate = Fate::kFail;
-    failed.why = "the call failed on another node before a member ended";
-    orders_[number] = i < order.calls.size() ? order.calls[i] : failed;
+    if (number >= cursor_) orders_[number] = order.calls[i];
   }
+  // However many they are, they end in one step.
+  agreement_.failed_from = order.ended + order.calls.size() + 1;
+  agreement_.failed_to = order.last;
   for (const auto& [number, call] : orders_) {
     const auto self = static_cast<uint32_t>(list_.self);
     const bool adopts = call.fate == Fate::kAdopt;
@@ -194,6 +199,7 @@ bool GroupCore::IsForLater(const GroupHeader& header) const {
     // then, but moves no data before they know it, too.
     return moves ? list_.epoch < header.epoch : list_.epoch <= header.epoch;
   }
+  if (header.round != agreement_.round) return false;
   const bool of_call = moves || header.kind == GroupMessage::kError;
   if (of_call && state_ != State::kRunning) return true;
   if (header.kind != GroupMessage::kData || header.call < cursor_) return false;
@@ -207,7 +213,8 @@ absl::StatusOr<absl::Span<char>> GroupCore::PlaceFor(const NodeKey& from, const 
         absl::StrCat("a message of ", bytes, " bytes for ", name_, ", more than ", kMaxPieceBytes));
   }
   const int peer = list_.IndexOf(from);
-  const bool now = header.list == list_.digest || DefectActive(Defect::kGroupListsMixed);
+  const bool now = (header.list == list_.digest && header.round == agreement_.round) ||
+                   DefectActive(Defect::kGroupListsMixed);
   if (header.kind != GroupMessage::kData || !now || peer < 0 || header.call != cursor_ ||
       state_ != State::kRunning || !current_.has_value() || current_->run == nullptr ||
       !(header.spec == current_->spec)) {
@@ -262,6 +269,16 @@ void GroupCore::CompareEarly(int peer, const GroupHeader& header) {
 }
 
 void GroupCore::Handle(int peer, const GroupHeader& header, absl::string_view payload) {
+  if (header.round != agreement_.round && !DefectActive(Defect::kGroupListsMixed)) {
+    // The peer does not know of this round: without an agreement it would wait for ever.
+    if (header.round < agreement_.round && state_ == State::kIdle) Demand();
+    const bool asks = header.kind == GroupMessage::kReport
+                          ? list_.self == 0
+                          : header.kind == GroupMessage::kReportRequest && peer == 0;
+    // Calls of a round move only when all nodes have reported in it.
+    if (header.round < agreement_.round || !asks) return;
+    EnterRound(header.round);
+  }
   const absl::Status taken = TryHandle(peer, header, payload);
   if (taken.ok()) return;
   effects_.emplace_back(GroupGiveUp{list_.nodes[static_cast<size_t>(peer)].key, taken});

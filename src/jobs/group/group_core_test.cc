@@ -17,10 +17,11 @@
 namespace phalanx::jobs {
 namespace {
 
-// A member on each of some nodes, and a network without delay.
+// Members on some nodes, one on each unless said otherwise, and a network without delay.
 class Group {
  public:
-  explicit Group(int world) {
+  explicit Group(int world) : Group(world, world) {}
+  Group(int world, int nodes) {
     view_.epoch = {1, 1};
     view_.world = world;
     for (int rank = 0; rank < world; ++rank) {
@@ -28,9 +29,11 @@ class Group {
       member.rank = rank;
       member.task = absl::StrCat("worker", rank);
       member.state = MemberState::kLive;
-      member.node = {static_cast<uint64_t>(rank + 1), 1};
-      cores_.push_back(std::make_unique<GroupCore>(member.node, 7, "train/worker"));
-      cores_.back()->AddMember(rank, 0);
+      member.node = {static_cast<uint64_t>(rank % nodes + 1), 1};
+      if (rank < nodes) {
+        cores_.push_back(std::make_unique<GroupCore>(member.node, 7, "train/worker"));
+      }
+      core(rank).AddMember(rank, 0);
     }
   }
   void Form() {
@@ -77,8 +80,11 @@ class Group {
   bool ended(GroupCallId id) const { return done_.contains(id); }
   const absl::Status& status(GroupCallId id) const { return done_.at(id).status; }
   const GroupDone& done(GroupCallId id) const { return done_.at(id); }
-  GroupCore& core(int rank) { return *cores_[static_cast<size_t>(rank)]; }
+  GroupCore& core(int rank) {
+    return *cores_[view_.members[static_cast<size_t>(rank)].node.node - 1];
+  }
   uint64_t messages() const { return messages_; }
+  uint64_t given_up() const { return given_up_; }
 
  private:
   void Deliver() {
@@ -107,6 +113,7 @@ class Group {
       sender.OnMemory(allocate->ticket, memory);
     }
     if (std::holds_alternative<GroupRunMore>(effect)) sender.Advance();
+    if (std::holds_alternative<GroupGiveUp>(effect)) ++given_up_;
     auto* send = std::get_if<GroupSend>(&effect);
     if (send == nullptr || cores_[send->to.key.node - 1] == nullptr) return;
     ++messages_;
@@ -121,6 +128,7 @@ class Group {
   std::map<GroupCallId, GroupDone> done_;
   GroupCallId next_id_ = 1;
   uint64_t messages_ = 0;
+  uint64_t given_up_ = 0;
 };
 
 constexpr CallSpec kSum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 8};
@@ -276,6 +284,63 @@ TEST(GroupCore, CallsThatFailAtOnceBeforeTheFirstViewAreLimitedToo) {
   for (size_t i = 0; i < kMaxOutstandingCalls; ++i) group.Call(0, kSum, absl::Milliseconds(5));
   group.Pass(absl::Seconds(1));
   EXPECT_EQ(group.TryCall(0, kSum).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(GroupCore, ACallOfManyMessagesWaitsUntilTheOtherNodeTakesPart) {
+  // Each node has 1,600 messages of 8 bytes for the other one.
+  Group group(80, 2);
+  group.Form();
+  const CallSpec spec{.kind = CallKind::kAllToAll, .bytes = 8};
+  std::vector<GroupCallId> ids;
+  for (int rank = 1; rank < 80; rank += 2) ids.push_back(group.Call(rank, spec));
+  EXPECT_LE(group.core(0).status().early_messages, kEagerMessages);
+  for (int rank = 0; rank < 80; rank += 2) ids.push_back(group.Call(rank, spec));
+  for (const GroupCallId id : ids) ASSERT_THAT(group.status(id), testing::IsOk());
+  EXPECT_EQ(group.given_up(), 0u);
+}
+
+TEST(GroupCore, AnOrderThatEndsVeryManyFailedCallsIsCarriedOutAtOnce) {
+  GroupView view;
+  view.epoch = {1, 1};
+  view.world = 2;
+  for (uint64_t rank = 0; rank < 2; ++rank) {
+    Member& member = view.members.emplace_back();
+    member.rank = static_cast<int>(rank);
+    member.life = rank;
+    member.state = MemberState::kLive;
+    member.node = {rank + 1, 1};
+  }
+  GroupCore core({2, 1}, 7, "train/worker");
+  core.AddMember(1, 1);
+  core.OnView(view, Instant());
+  ASSERT_THAT(core.Call(1, 1, {.id = 1, .spec = kBarrier}, Instant()), testing::IsOk());
+  const GroupHeader header{.kind = GroupMessage::kResume,
+                           .group = 7,
+                           .list = MakeGroupList(view, {2, 1}).digest,
+                           .epoch = view.epoch};
+  ResumeOrder order;
+  order.last = kMaxCallNumber;
+  core.OnMessage({1, 1}, header, EncodeOrder(order), Instant());
+  EXPECT_EQ(core.status().ended, kMaxCallNumber);
+  bool failed = false;
+  for (const GroupEffect& effect : core.TakeEffects()) {
+    const auto* done = std::get_if<GroupDone>(&effect);
+    failed |= done != nullptr && absl::IsAborted(done->status);
+  }
+  EXPECT_TRUE(failed);
+  ++order.last;
+  EXPECT_EQ(DecodeOrder(EncodeOrder(order), 2).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(GroupCore, RememberedPlansHaveAtMostSoManySteps) {
+  PlanCache plans;
+  GroupShape shape{.world = 512, .ranks = {{}, {}}};
+  for (int rank = 0; rank < 512; ++rank) shape.ranks[rank % 2].push_back(rank);
+  for (uint64_t bytes = 8; bytes <= 64; bytes += 8) {
+    plans.Get(shape, {.kind = CallKind::kAllToAll, .bytes = bytes}, 0, false);
+    // One plan alone has more steps than all may have.
+    EXPECT_EQ(plans.steps(), 3u * 256 * 256);
+  }
 }
 
 TEST(GroupCore, KeepsTheResultsOfFewCalls) {

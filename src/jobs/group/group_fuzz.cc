@@ -1,6 +1,6 @@
 // Bytes from other nodes of a group. The first byte chooses a decoder, whose result is encoded
 // again and must decode to the same; or a core, in a call with two other nodes, that receives
-// messages.
+// messages: the coordinator, or a node whose only member is new to the group.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -40,15 +40,19 @@ GroupView View() {
 }
 
 // Each message: the sender, the kind, the call, an index, the size of the payload, the payload.
-void Feed(absl::string_view bytes) {
-  const GroupView view = View();
-  const GroupList list = MakeGroupList(view, {1, 1});
-  GroupCore core({1, 1}, 7, "job/role");
-  core.AddMember(0, 0);
+void Feed(absl::string_view bytes, bool fresh) {
+  const int rank = fresh ? 1 : 0;
+  const uint64_t life = fresh ? 1 : 0;
+  GroupView view = View();
+  view.members[static_cast<size_t>(rank)].life = life;
+  const NodeKey self = view.members[static_cast<size_t>(rank)].node;
+  const GroupList list = MakeGroupList(view, self);
+  GroupCore core(self, 7, "job/role");
+  core.AddMember(rank, life);
   core.OnView(view, Instant());
   CallSpec spec{.kind = CallKind::kAllReduce, .bytes = 1024};
   const std::string input(1024, 'x');
-  (void)core.Call(0, 0, {.id = 1, .spec = spec, .input = input}, Instant());
+  (void)core.Call(rank, life, {.id = 1, .spec = spec, .input = input}, Instant());
   (void)core.TakeEffects();
   while (bytes.size() >= 5) {
     GroupHeader header;
@@ -56,10 +60,12 @@ void Feed(absl::string_view bytes) {
     header.group = 7;
     header.list = bytes[0] & 4 ? list.digest : 1;
     header.epoch = {1, static_cast<uint64_t>(bytes[0] & 3)};
+    header.round = static_cast<uint8_t>(bytes[0]) >> 4 & 1;
     header.call = static_cast<uint8_t>(bytes[2]) % 4;
     header.index = static_cast<uint8_t>(bytes[3]) % 4;
     if (!(bytes[0] & 8)) header.spec = spec;
-    const NodeKey from{2 + static_cast<uint64_t>(bytes[0] & 1), 1};
+    const bool third = bytes[0] & 1;
+    const NodeKey from{third ? 3u : fresh ? 1u : 2u, 1};
     const size_t size =
         static_cast<uint8_t>(bytes[4]) * (header.kind == GroupMessage::kData ? 4 : 1);
     bytes.remove_prefix(5);
@@ -78,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   absl::Status why;
-  switch (data[0] % 6) {
+  switch (data[0] % 7) {
     case 0:
       Check(bytes, DecodeHeader, EncodeHeader);
       break;
@@ -95,8 +101,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 4:
       if (DecodeError(bytes, why).ok() && why.ok()) std::abort();
       break;
+    case 5:
+      Feed(bytes, /*fresh=*/false);
+      break;
     default:
-      Feed(bytes);
+      Feed(bytes, /*fresh=*/true);
   }
   return 0;
 }

@@ -54,7 +54,7 @@ ResumeOrder::Call Failed(absl::string_view why) {
 
 ResumeOrder::Call Decide(const Found& found) {
   ResumeOrder::Call call;
-  if (found.failed) return Failed("the call failed on another node before a member ended");
+  if (found.failed) return Failed("the call failed on another node");
   if (found.differs) return Failed("the members' calls differ");
   if (!found.holder.has_value() || DefectActive(Defect::kGroupResultNotAdopted)) return call;
   call.spec = *found.spec;

@@ -51,6 +51,12 @@ TEST(GroupSimulation, CallsOfALifeThatIsReplacedEnd) {
   RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true});
 }
 
+TEST(GroupSimulation, CallsEndWhenLinksAreLost) {
+  RunSeeds({.deaths = false, .losses = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .losses = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true, .losses = true});
+}
+
 TEST(GroupSimulation, CallsGoOnWithoutAMemberThatDies) { RunSeeds({.on_loss = OnLoss::kExclude}); }
 
 TEST(GroupSimulation, CallsFailIfAMemberDies) { RunSeeds({.on_loss = OnLoss::kFail}); }
@@ -63,10 +69,11 @@ TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
 // is searched near a seed that detects it.
 uint64_t SeedsUntilDetected(Defect defect) {
   const phalanx::testing::ScopedDefect active(defect);
-  const uint64_t first = defect == Defect::kGroupOlderLifeUsed ? 601 : 1;
+  const uint64_t first = defect == Defect::kGroupOlderLifeUsed ? 241 : 1;
   for (uint64_t seed = first; seed < first + 200; ++seed) {
     const GroupWorldOptions worlds[] = {
         {.on_loss = OnLoss::kWait},
+        {.on_loss = OnLoss::kWait, .replaced = true},
         {.on_loss = OnLoss::kExclude},
         {.deaths = false, .differs = true},
     };

@@ -50,6 +50,12 @@ uint32_t ReadCount(ByteReader& in, uint64_t limit) {
   return 0;
 }
 
+uint64_t ReadCall(ByteReader& in) {
+  const uint64_t number = in.U64();
+  if (number > kMaxCallNumber) in.Fail("no number of a call");
+  return number;
+}
+
 }  // namespace
 
 std::string EncodeHeader(const GroupHeader& header) {
@@ -61,6 +67,7 @@ std::string EncodeHeader(const GroupHeader& header) {
   out.U64(header.list);
   out.U64(header.epoch.incarnation);
   out.U64(header.epoch.counter);
+  out.U32(header.round);
   out.U64(header.call);
   out.U64(header.settled);
   out.U32(header.index);
@@ -76,8 +83,10 @@ absl::StatusOr<GroupHeader> DecodeHeader(absl::string_view bytes) {
   header.list = in.U64();
   header.epoch.incarnation = in.U64();
   header.epoch.counter = in.U64();
-  header.call = in.U64();
-  header.settled = in.U64();
+  header.round = in.U32();
+  if (header.round > kMaxRound) in.Fail("no number of a round");
+  header.call = ReadCall(in);
+  header.settled = ReadCall(in);
   header.index = in.U32();
   header.spec = ReadSpec(in);
   PHALANX_RETURN_IF_ERROR(in.Finish());
@@ -104,8 +113,8 @@ absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes) {
   ByteReader in(bytes);
   NodeReport report;
   report.fresh = in.U8() != 0;
-  report.ended = in.U64();
-  report.first = in.U64();
+  report.ended = ReadCall(in);
+  report.first = ReadCall(in);
   const uint32_t count = ReadCount(in, kMaxKeptCalls);
   for (uint32_t i = 0; i < count && in.ok(); ++i) {
     NodeReport::Call call;
@@ -146,11 +155,12 @@ std::string EncodeOrder(const ResumeOrder& order) {
 absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes) {
   ByteReader in(bytes);
   ResumeOrder order;
-  order.ended = in.U64();
-  order.last = in.U64();
+  order.ended = ReadCall(in);
+  order.last = ReadCall(in);
   if (order.last < order.ended) in.Fail("the last call is before the first");
-  order.base = in.U64();
-  const uint32_t count = ReadCount(in, kMaxKeptCalls);
+  order.base = ReadCall(in);
+  if (order.base < order.ended || order.base > order.last) in.Fail("no such base");
+  const uint32_t count = ReadCount(in, std::min(kMaxKeptCalls, order.last - order.ended));
   for (uint32_t i = 0; i < count && in.ok(); ++i) {
     ResumeOrder::Call& call = order.calls.emplace_back();
     call.fate = ReadEnum<Fate>(in, kFates);

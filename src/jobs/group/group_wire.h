@@ -15,7 +15,9 @@
 //     │◄── kMissing: the ranks for which all wait ──────────│
 //
 // All numbers are little-endian. A message names the list of members that its sender knows, by a
-// digest, so that bytes of two lists never mix; the epoch orders the lists.
+// digest, so that bytes of two lists never mix; the epoch orders the lists. When a link is lost,
+// its nodes do not know what the other has of their calls. So they begin the next round of the same
+// list, with kReport, and bytes of two rounds never mix, either.
 //
 // Values and pure functions; any thread. The decoders are for untrusted bytes.
 #ifndef PHALANX_JOBS_GROUP_GROUP_WIRE_H_
@@ -51,12 +53,17 @@ inline constexpr size_t kMaxNamedRanks = 16;
 // Calls of which a node keeps inputs and results: kAcknowledgeEvery bounds how far nodes are apart.
 inline constexpr uint64_t kMaxKeptCalls = 64;
 inline constexpr size_t kMaxErrorBytes = 1024;
+// The greatest number of a call in a message: sums with it do not overflow.
+inline constexpr uint64_t kMaxCallNumber = uint64_t{1} << 62;
+inline constexpr uint32_t kMaxRound = uint32_t{1} << 31;
 
 struct GroupHeader {
   GroupMessage kind = GroupMessage::kData;
   uint64_t group = 0;  // a hash of the names of the job and the role
   uint64_t list = 0;   // digest of the members
   JobEpoch epoch = {};
+  // Of the agreement on this list: a lost link makes the next one necessary.
+  uint32_t round = 0;
   uint64_t call = 0;     // the number of the call in the group; 0 if the message is about none
   uint64_t settled = 0;  // the calls up to this one have ended on all nodes
   uint32_t index = 0;    // kData: the number of the message in its call and pair of nodes

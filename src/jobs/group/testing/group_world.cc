@@ -169,6 +169,16 @@ GroupWorld::Program* GroupWorld::Live(int rank) {
   return nullptr;
 }
 
+// Each node hears of it at its own time, but before anything that the other sends later.
+void GroupWorld::LoseLink(const NodeKey& one, const NodeKey& other) {
+  Node* const nodes[] = {NodeOf(one), NodeOf(other)};
+  if (nodes[0] == nullptr || nodes[1] == nullptr) return;
+  nodes[0]->lost.insert(other);
+  nodes[1]->lost.insert(one);
+  links_.erase({one, other});
+  links_.erase({other, one});
+}
+
 void GroupWorld::Kill(Program& program) {
   program.alive = false;
   ++deaths_;
@@ -185,6 +195,7 @@ void GroupWorld::LeaveIfEmpty(Node& node) {
     if (each.alive && each.node == index) return;
   }
   node.core.reset();
+  node.lost.clear();
   node.views.clear();
   node.grants.clear();
   for (Program& each : programs_) {
@@ -204,6 +215,7 @@ void GroupWorld::LeaveIfEmpty(Node& node) {
 void GroupWorld::KillNode(Node& node) {
   const int index = static_cast<int>(&node - nodes_.data());
   node.core.reset();
+  node.lost.clear();
   node.views.clear();
   node.grants.clear();
   for (Program& program : programs_) {
@@ -236,7 +248,7 @@ void GroupWorld::StepProgram(Program& program) {
 void GroupWorld::Drain(Node& node) {
   for (GroupEffect& effect : node.core->TakeEffects()) {
     if (auto* send = std::get_if<GroupSend>(&effect)) {
-      if (NodeOf(send->to.key) == nullptr) continue;
+      if (NodeOf(send->to.key) == nullptr || node.lost.contains(send->to.key)) continue;
       links_[{node.key, send->to.key}].queue.push_back(
           {.send = std::move(*send), .place = {}, .keep = {}});
     } else if (auto* done = std::get_if<GroupDone>(&effect)) {
@@ -295,7 +307,8 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
     }
     return true;
   }
-  if (link.queue.empty() || to == nullptr) return !link.unreleased.empty();
+  if (link.queue.empty() || to == nullptr || to->lost.contains(key.first))
+    return !link.unreleased.empty();
   Message& message = link.queue.front();
   const absl::string_view payload =
       message.send.keep != nullptr ? message.send.payload : message.send.copied;
@@ -329,7 +342,11 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
 
 void GroupWorld::StepNode(Node& node) {
   if (node.core == nullptr) return;
-  if (!node.views.empty() && random_.Chance(0.4)) {
+  if (!node.lost.empty() && random_.Chance(0.3)) {
+    const NodeKey peer = *node.lost.begin();
+    node.lost.erase(peer);
+    node.core->OnLost(peer, absl::UnavailableError("given up"));
+  } else if (!node.views.empty() && random_.Chance(0.4)) {
     const GroupView view = std::move(node.views.front());
     node.views.pop_front();
     node.core->OnView(view, now_);
@@ -360,11 +377,15 @@ void GroupWorld::StepOnce(bool faults) {
   Program* program = Live(static_cast<int>(random_.Below(static_cast<uint64_t>(world_))));
   if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
   if (!faults) return;
-  if (random_.Chance(0.004) && program != nullptr) Kill(*program);
+  if (options_.deaths && random_.Chance(0.004) && program != nullptr) Kill(*program);
+  if (options_.losses && !busy.empty() && random_.Chance(0.01)) {
+    const auto key = busy[random_.Below(busy.size())];
+    LoseLink(key.first, key.second);
+  }
   if (options_.replaced && program != nullptr && program->alive && random_.Chance(0.004)) {
     Replace(*program);
   }
-  if (random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
+  if (options_.deaths && random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
   if (random_.Chance(0.02)) {
     const int rank = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
     if (Live(rank) == nullptr) Revive(rank);
@@ -416,7 +437,9 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
                          (per_part || options_.on_loss == OnLoss::kFail || HasRoot(spec.kind));
       const bool differs =
           number == differs_at_ && result.status.code() == absl::StatusCode::kInvalidArgument;
-      if (lost || parts || differs) continue;
+      const bool link =
+          options_.losses && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status));
+      if (lost || parts || differs || link) continue;
       Violate(absl::StrCat("call ", number, " ", spec.ToString(), " failed at rank ", result.rank,
                            ": ", result.status.ToString()));
     }
@@ -439,7 +462,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
     Violate(absl::StrCat("call ", number, " worked although the members' calls differ"));
   }
   // Members that lived throughout agree on whether the call failed, unless only some get a result.
-  if (failed && worked && waits && options_.on_loss == OnLoss::kWait) {
+  if (failed && worked && waits && options_.on_loss == OnLoss::kWait && !options_.losses) {
     Violate(absl::StrCat("call ", number, " ", spec.ToString(), " failed for some only"));
   }
 }
@@ -449,7 +472,7 @@ void GroupWorld::Violate(std::string text) {
 }
 
 std::vector<std::string> GroupWorld::Run() {
-  const uint64_t fault_steps = options_.deaths ? 200 + random_.Below(3000) : 0;
+  const uint64_t fault_steps = options_.deaths || options_.losses ? 200 + random_.Below(3000) : 0;
   for (uint64_t step = 0; step < fault_steps && violations_.empty(); ++step) StepOnce(true);
   for (int rank = 0; rank < world_; ++rank) {
     const bool back = options_.on_loss != OnLoss::kExclude || random_.Chance(0.5);

@@ -5,9 +5,9 @@
 // which members are in it, and a result that mixes calls or lists is no multiple.
 //
 // Faults: members die, with or without their nodes, and return with the next life, on the same node
-// or on another one; a next life joins while the last one still calls; views come late, to each
-// node at its own time; messages are delayed, a payload lands in two parts with other events
-// between them; memory is granted late.
+// or on another one; links are given up; a next life joins while the last one still calls; views
+// come late, to each node at its own time; messages are delayed, a payload lands in two parts with
+// other events between them; memory is granted late.
 //
 // Checks, in Violations:
 //  - all live members get the same result of a call, of the same members;
@@ -36,6 +36,8 @@ struct GroupWorldOptions {
   bool deaths = true;
   // Members also join again while they live.
   bool replaced = false;
+  // Links are given up: what was under way on them is lost.
+  bool losses = false;
   // One member makes another call than the others at a random number.
   bool differs = false;
   int calls = 12;
@@ -75,6 +77,8 @@ class GroupWorld {
     NodeKey key;
     std::unique_ptr<GroupCore> core;
     std::deque<GroupView> views;
+    // Peers of which it has still to hear that the link was lost; nothing is sent to them before.
+    std::set<NodeKey> lost = {};
     std::vector<std::pair<uint64_t, std::shared_ptr<GroupMemory>>> grants;
     bool run_more = false;
   };
@@ -97,6 +101,7 @@ class GroupWorld {
   void StepNode(Node& node);
   bool StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link);
   void StepProgram(Program& program);
+  void LoseLink(const NodeKey& one, const NodeKey& other);
   void Kill(Program& program);
   void KillNode(Node& node);
   void Replace(Program& program);
