@@ -58,12 +58,6 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   return called;
 }
 
-GroupService::Stats GroupService::stats() const {
-  Stats stats = stats_;
-  stats.groups = groups_.size();
-  return stats;
-}
-
 // The service learns from views which members are on this node: they are shown before their clients
 // hear that they have joined, so a call always finds its member.
 void GroupService::OnView(const GroupView& view) {
@@ -73,6 +67,8 @@ void GroupService::OnView(const GroupView& view) {
     group = std::make_unique<Group>(self_, number, absl::StrCat(view.job, "/", view.role));
     by_number_[number] = group.get();
   }
+  group->epoch = view.epoch;
+  left_.erase(number);
   for (const Member& member : view.members) {
     if (member.live() && member.node == self_) group->core.AddMember(member.rank, member.life);
   }
@@ -91,8 +87,17 @@ void GroupService::OnView(const GroupView& view) {
 void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
   const auto found = groups_.find(Name(job, role));
   if (found == groups_.end()) return;
-  control_.Cancel(found->second->timer);
-  by_number_.erase(found->second->number);
+  Group& group = *found->second;
+  control_.Cancel(group.timer);
+  DropOld();
+  left_[group.number] = {group.epoch, control_.Now()};
+  const absl::Status why = absl::AbortedError(
+      absl::StrCat("the last member of ", job, "/", role, " on this node has ended"));
+  // The observer must not call back into its caller.
+  Later([why, calls = std::move(group.calls)]() mutable {
+    for (auto& [id, call] : calls) call(GroupDone{.id = id, .status = why});
+  });
+  by_number_.erase(group.number);
   groups_.erase(found);
 }
 
@@ -128,14 +133,22 @@ void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
 
 void GroupService::KeepUnknown(const NodeKey& from, const GroupHeader& header,
                                absl::string_view payload) {
-  if (unknown_.empty()) unknown_since_ = control_.Now();
-  if (control_.Now() - unknown_since_ > kUnknownGroupPatience) {
-    unknown_.Take([](const EarlyMessages::Message&) { return true; });
-    unknown_since_ = control_.Now();
-  }
-  // Beyond the limits they are of a group that this node has left: a node that joins a group gets
-  // no more than these before it answers.
-  unknown_.Add({from, header, std::string(payload)});
+  DropOld();
+  const auto left = left_.find(header.group);
+  // The sender has not heard yet that the members here have ended.
+  if (left != left_.end() && header.epoch <= left->second.epoch) return;
+  if (unknown_.Add({from, header, std::string(payload), control_.Now()})) return;
+  // Something would be missing when the group is known. So the sender hears that its messages are
+  // lost.
+  links_.Forget(from);
+}
+
+void GroupService::DropOld() {
+  const Instant now = control_.Now();
+  const auto old = [now](Instant since) { return now - since > kUnknownGroupPatience; };
+  std::erase_if(left_, [&](const auto& left) { return old(left.second.at); });
+  if (unknown_.empty() || !old(unknown_.first().since)) return;
+  unknown_.Take([&](const EarlyMessages::Message& message) { return old(message.since); });
 }
 
 void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
@@ -195,8 +208,6 @@ void GroupService::EndCall(Group& group, const GroupDone& done) {
   // Removed before the callback, which can make the next call.
   CallDone call = std::move(found->second);
   group.calls.erase(found);
-  ++stats_.calls_ended;
-  if (!done.status.ok()) ++stats_.calls_failed;
   call(done);
 }
 

@@ -58,18 +58,11 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   GroupService& operator=(const GroupService&) = delete;
 
   // A member of this node, which Members has shown in a view, makes its next call. `request.id` is
-  // not used. `done` is called once, also inside this call, unless the group is left before: then
-  // it is destroyed. Errors, for calls that are not counted: as GroupCore::Call.
+  // not used. `done` is called once, also inside this call; with Aborted if the group is left
+  // before. Errors, for calls that are not counted: as GroupCore::Call.
   using CallDone = absl::AnyInvocable<void(const GroupDone& done)>;
   absl::Status Call(absl::string_view job, absl::string_view role, int rank, uint64_t life,
                     GroupCallRequest request, CallDone done);
-
-  struct Stats {
-    uint64_t groups = 0;
-    uint64_t calls_ended = 0;   // of members of this node
-    uint64_t calls_failed = 0;  // of these
-  };
-  Stats stats() const;
 
   // ---- GroupObserver
   void OnView(const GroupView& view) override;
@@ -87,10 +80,16 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
         : number(number), core(self, number, name) {}
     const uint64_t number;
     GroupCore core;
+    JobEpoch epoch;  // of the last view
     std::map<GroupCallId, CallDone> calls;
     TimerId timer = 0;
     Instant timer_at = Instant::Infinite();
     bool continues = false;  // Advance is posted
+  };
+  // A group of which this node has no member any more.
+  struct Left {
+    JobEpoch epoch;  // of its last view
+    Instant at;
   };
   // What the links have released since the last turn.
   using Released = std::map<std::pair<uint64_t, NodeKey>, uint64_t>;
@@ -100,6 +99,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   void Handle(Group& group, const NodeKey& from, const GroupHeader& header,
               absl::string_view payload);
   void KeepUnknown(const NodeKey& from, const GroupHeader& header, absl::string_view payload);
+  void DropOld();
   void RunEffects(Group& group);
   void SendTo(Group& group, GroupSend& send);
   void EndCall(Group& group, const GroupDone& done);
@@ -119,12 +119,11 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   std::map<Name, std::unique_ptr<Group>> groups_;
   std::map<uint64_t, Group*> by_number_;
   EarlyMessages unknown_;
-  Instant unknown_since_;
+  std::map<uint64_t, Left> left_;  // less than kUnknownGroupPatience ago
   Released released_;
   // Memory into which a link is writing a payload, also when its group is left.
   std::map<NodeKey, std::shared_ptr<const GroupMemory>> landings_;
   GroupCallId next_call_ = 1;
-  Stats stats_;
   // Expired when the service is gone.
   std::shared_ptr<GroupService*> alive_;
 };

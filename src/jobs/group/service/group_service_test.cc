@@ -32,7 +32,15 @@ class GroupServiceTest : public ::testing::Test {
   }
   // Every member calls; element j of rank r is j % 7 + r.
   void CallAll(CallSpec spec) {
+    for (size_t i = 0; i < nodes_.size(); ++i) CallOne(i, spec);
+  }
+  void CallAllBut(size_t other, CallSpec spec) {
     for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (i != other) CallOne(i, spec);
+    }
+  }
+  void CallOne(size_t i, CallSpec spec) {
+    {
       links_.nodes()[i]->control().Post([this, i, spec] {
         std::string input(InputBytes(spec, static_cast<int>(nodes_.size()), int(i)), '\0');
         for (size_t j = 0; j < input.size(); ++j) input[j] = static_cast<char>(j % 7 + i);
@@ -97,6 +105,86 @@ TEST_F(GroupServiceTest, AMessageBeforeTheViewWaitsForIt) {
   }
   links_.RunFor(absl::Seconds(1));
   ExpectSums(1);
+}
+
+TEST_F(GroupServiceTest, AMessageForAGroupThatIsNotKnownYetOutlivesOlderOnes) {
+  Make(2);
+  const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 1};
+  const auto call = [&](size_t node, const std::string& role) {
+    links_.nodes()[node]->control().Post([this, node, role, sum] {
+      GroupView view = testing::ViewOf(peers_);
+      view.role = role;
+      nodes_[node]->service().OnView(view);
+      auto input = std::make_shared<std::string>(1, static_cast<char>(node));
+      ASSERT_THAT(nodes_[node]->service().Call("train", role, static_cast<int>(node), 0,
+                                               {.spec = sum, .input = *input, .keep = input},
+                                               [this, node](const GroupDone& done) {
+                                                 nodes_[node]->last_status = done.status;
+                                                 nodes_[node]->last_result =
+                                                     std::string(done.result);
+                                               }),
+                  phalanx::testing::IsOk());
+    });
+  };
+  call(0, "first");
+  links_.RunFor(kUnknownGroupPatience - absl::Seconds(1));
+  call(0, "second");
+  links_.RunFor(absl::Seconds(2));
+  call(0, "third");
+  links_.RunFor(absl::Seconds(1));
+  call(1, "second");
+  links_.RunFor(absl::Seconds(1));
+  ExpectSums(1);
+}
+
+TEST_F(GroupServiceTest, ALinkWithTooManyMessagesForUnknownGroupsIsGivenUp) {
+  Make(2);
+  links_.nodes()[0]->control().Post([this] {
+    for (size_t i = 0; i <= kMaxEarlyMessages; ++i) {
+      GroupView view = testing::ViewOf(peers_);
+      view.role = "role" + std::to_string(i);
+      nodes_[0]->service().OnView(view);
+    }
+  });
+  links_.RunFor(absl::Milliseconds(100));
+  EXPECT_GT(links_.nodes()[1]->links().stats().lost, 0u);
+}
+
+TEST_F(GroupServiceTest, MessagesForAGroupThatWasLeftAreDropped) {
+  Make(2);
+  links_.nodes()[1]->control().Post(
+      [this] { nodes_[1]->service().OnGroupLeft("train", "worker"); });
+  CallAllBut(1, {.kind = CallKind::kAllToAll, .bytes = 1'000'000});
+  links_.RunFor(absl::Seconds(5));
+  EXPECT_EQ(links_.nodes()[1]->links().stats().lost, 0u);
+}
+
+TEST_F(GroupServiceTest, CallsEndWithAbortedWhenTheLastMemberOfTheNodeEnds) {
+  Make(2);
+  CallAllBut(1, {.kind = CallKind::kBarrier});
+  links_.RunFor(absl::Seconds(1));
+  links_.nodes()[0]->control().Post(
+      [this] { nodes_[0]->service().OnGroupLeft("train", "worker"); });
+  links_.RunFor(absl::Seconds(1));
+  EXPECT_THAT(nodes_[0]->last_status,
+              phalanx::testing::StatusIs(absl::StatusCode::kAborted,
+                                         "the last member of train/worker on this node has ended"));
+}
+
+TEST_F(GroupServiceTest, AGroupGoesOnAfterALostLink) {
+  Make(3);
+  const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 100'000};
+  CallAllBut(2, sum);
+  links_.RunFor(absl::Milliseconds(100));
+  links_.nodes()[0]->control().Post([this] { links_.nodes()[0]->links().Forget(peers_[1].key); });
+  links_.RunFor(absl::Seconds(5));
+  EXPECT_TRUE(absl::IsUnavailable(nodes_[0]->last_status)) << nodes_[0]->last_status;
+  CallOne(2, sum);
+  links_.RunFor(absl::Seconds(5));
+  EXPECT_FALSE(nodes_[2]->last_status.ok());
+  CallAll(sum);
+  links_.RunFor(absl::Seconds(5));
+  ExpectSums(100'000);
 }
 
 TEST_F(GroupServiceTest, ACallOfANodeWithoutTheGroupFails) {

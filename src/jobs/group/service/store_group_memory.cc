@@ -38,6 +38,10 @@ std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const Group
   if (done.in_input || done.memory == nullptr || done.result.size() <= kPooledResultBytes) {
     return nullptr;
   }
+  const absl::Span<char> work = done.memory->work;
+  if (done.result.data() < work.data() || done.result.data() >= work.data() + work.size()) {
+    return nullptr;
+  }
   return static_cast<const GroupBlocks*>(done.memory->owner.get())->work.block;
 }
 

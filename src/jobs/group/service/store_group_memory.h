@@ -34,7 +34,8 @@ class StoreGroupMemory final : public GroupAllocator {
   using BlockDone = object_store::ScratchDone;
   void AllocateInput(uint64_t bytes, Instant deadline, BlockDone done);
 
-  // The block in which the result of a call is, or null: the core's own memory, or an input.
+  // The block in which the result of a call is, or null: the core's own memory, or an
+  // input.
   static std::shared_ptr<object_store::MemoryBlock> BlockOf(const GroupDone& done);
 
  private:
