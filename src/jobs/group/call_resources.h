@@ -98,6 +98,11 @@ class CallMemoryPool {
   uint64_t next_ticket_ = 1;
 };
 
+struct CallResources {
+  PlanCache plans;
+  CallMemoryPool pool;
+};
+
 }  // namespace phalanx::jobs
 
 #endif  // PHALANX_JOBS_GROUP_CALL_RESOURCES_H_

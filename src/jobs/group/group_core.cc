@@ -179,6 +179,14 @@ void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
   if (call != calls_.end()) AnswerAll(number, call->second, why);
 }
 
+void GroupCore::SettleForLeave(Instant now) {
+  // A call that has failed has left nothing that the others could need.
+  const auto call = calls_.find(ended_);
+  const bool waits = call != calls_.end() && call->second.spec.on_loss == OnLoss::kWait;
+  leaving_.Begin(ended_, waits, now);
+  Advance();
+}
+
 // Room for a Send that the link had too much for.
 void GroupCore::OnReleased(const NodeKey& node, uint64_t bytes) {
   Link& link = links_[node];
@@ -191,6 +199,7 @@ void GroupCore::OnReleased(const NodeKey& node, uint64_t bytes) {
 // is still the same: the next message dials anew.
 void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   links_.erase(node);
+  leaving_.Forget(node);
   early_.Take([&](const EarlyMessages::Message& message) { return message.from == node; });
   const int peer = list_.IndexOf(node);
   if (peer < 0 || state_ == State::kForming) return;
@@ -234,6 +243,7 @@ void GroupCore::Tick(Instant now) {
       --member.unanswered;
     }
   }
+  if (leaving_.TakeLate(now)) effects_.emplace_back(GroupSettled());
   Advance();
   if (agreement_.ticked_at == cursor_) Ask();
   agreement_.ticked_at = cursor_;

@@ -30,7 +30,9 @@
 //     which such a call has ended takes part without telling its members.
 //  4. An error of a call is sent to all nodes, so that the call fails on all nodes on which it has
 //     not ended.
-//  5. A node sends another node more than kEagerBytes or kEagerMessages of a call only after its
+//  5. A member that leaves stays in the list until the calls that have ended on its node have ended
+//     on all nodes (group_leaving.h).
+//  6. A node sends another node more than kEagerBytes or kEagerMessages of a call only after its
 //     kReady, that is, when memory for them is there.
 //
 // Pure: no thread, clock or socket; time comes with each call. Owned by the GroupService, or by a
@@ -38,6 +40,7 @@
 #ifndef PHALANX_JOBS_GROUP_GROUP_CORE_H_
 #define PHALANX_JOBS_GROUP_GROUP_CORE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -58,6 +61,7 @@
 #include "src/jobs/group/call_run.h"
 #include "src/jobs/group/early_messages.h"
 #include "src/jobs/group/group_call.h"
+#include "src/jobs/group/group_leaving.h"
 #include "src/jobs/group/group_list.h"
 #include "src/jobs/group/group_plan.h"
 #include "src/jobs/group/group_wire.h"
@@ -122,8 +126,10 @@ struct GroupGiveUp {
 };
 // Advance is to be called in a later turn.
 struct GroupRunMore {};
-using GroupEffect =
-    std::variant<GroupSend, GroupDone, GroupEntered, GroupAllocate, GroupGiveUp, GroupRunMore>;
+// Members of this node that leave can go: no other node needs what has ended here.
+struct GroupSettled {};
+using GroupEffect = std::variant<GroupSend, GroupDone, GroupEntered, GroupAllocate, GroupGiveUp,
+                                 GroupRunMore, GroupSettled>;
 
 struct GroupCallRequest {
   GroupCallId id = 0;
@@ -176,10 +182,14 @@ class GroupCore {
   void OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory);
   // Goes on with the call under way: after a GroupRunMore.
   void Advance();
+  // A member of this node is about to leave. GroupSettled follows, in this call or a later one,
+  // when the calls that have ended here have ended on all nodes, also for the next lives of members
+  // that have died if the last call waits for these; or after kLeavePatience.
+  void SettleForLeave(Instant now);
 
   // Deadlines, and questions about calls that take long. NextTick may be earlier than needed.
   void Tick(Instant now);
-  Instant NextTick() const { return agreement_.next_tick; }
+  Instant NextTick() const { return std::min(agreement_.next_tick, leaving_.until()); }
 
   std::vector<GroupEffect> TakeEffects() { return std::exchange(effects_, {}); }
   GroupStatus status() const;
@@ -281,7 +291,6 @@ class GroupCore {
   bool BeginAdoption(const ResumeOrder::Call& order);
   // The ranks of this node whose calls the one at the cursor needs; `all` if they are there.
   std::vector<int> NeededRanks(bool& all) const;
-  absl::Status CheckLosses(const CallSpec& spec) const;
   void Allocate();
   void StartRun();
   bool SendData(int peer, absl::string_view bytes, bool copy);
@@ -333,12 +342,12 @@ class GroupCore {
   uint64_t ended_ = 0;
   uint64_t settled_ = 0;
   std::optional<Current> current_;
-  PlanCache plans_;
-  CallMemoryPool pool_;
+  CallResources resources_;
 
   EarlyMessages early_;
   std::map<NodeKey, Link> links_;
   Agreement agreement_;
+  GroupLeaving leaving_;
   std::vector<GroupEffect> effects_;
 };
 

@@ -9,6 +9,23 @@
 #include "src/jobs/group/group_core.h"
 
 namespace phalanx::jobs {
+namespace {
+
+// Every node finds the same error by itself, as the list and the call are the same.
+absl::Status CheckLosses(const GroupList& list, const CallSpec& spec, absl::string_view title) {
+  if (list.ended.empty()) return absl::OkStatus();
+  if (spec.on_loss == OnLoss::kExclude) {
+    // Without its root a Reduce has no receiver, and a Broadcast has no bytes.
+    if (!HasRoot(spec.kind) || list.shape.NodeOf(static_cast<int>(spec.root)) >= 0) {
+      return absl::OkStatus();
+    }
+    return absl::UnavailableError(
+        absl::StrCat(title, ": the root, ", list.Name({spec.root}), ", has ended"));
+  }
+  return absl::UnavailableError(absl::StrCat(title, ": ", list.Name(list.ended), " has ended"));
+}
+
+}  // namespace
 
 void GroupCore::Advance() {
   while (state_ == State::kRunning && AdvanceOne()) {
@@ -16,6 +33,17 @@ void GroupCore::Advance() {
   // The nodes agree only when a call needs it, so an idle group sends nothing after a change of its
   // list.
   if (state_ == State::kIdle && HasWaiting()) Demand();
+  if (leaving_.idle() || list_.shape.world == 0) return;
+  // A node whose members are in their next lives, and take part in no call yet, may have to be
+  // given the result of one that has ended elsewhere.
+  if (list_.self >= 0 && !IsFresh()) {
+    for (const auto& [peer, call] : leaving_.TakeAnswers(list_, ended_)) {
+      Send(peer, GroupMessage::kHasEnded, call);
+    }
+  }
+  if (leaving_.TakeOver(list_, settled_)) effects_.emplace_back(GroupSettled());
+  const auto [peers, last] = leaving_.TakeQuestions(list_);
+  for (const int peer : peers) Send(peer, GroupMessage::kAskEnded, last);
 }
 
 // Returns whether another step can follow.
@@ -98,21 +126,6 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
   return ranks;
 }
 
-// Every node finds the same error by itself, as the list and the call are the same.
-absl::Status GroupCore::CheckLosses(const CallSpec& spec) const {
-  if (list_.ended.empty()) return absl::OkStatus();
-  if (spec.on_loss == OnLoss::kExclude) {
-    // Without its root a Reduce has no receiver, and a Broadcast has no bytes.
-    if (!HasRoot(spec.kind) || list_.shape.NodeOf(static_cast<int>(spec.root)) >= 0) {
-      return absl::OkStatus();
-    }
-    return absl::UnavailableError(
-        absl::StrCat(Title(cursor_), ": the root, ", list_.Name({spec.root}), ", has ended"));
-  }
-  return absl::UnavailableError(
-      absl::StrCat(Title(cursor_), ": ", list_.Name(list_.ended), " has ended"));
-}
-
 bool GroupCore::BeginRun() {
   bool all = false;
   const std::vector<int> ranks = NeededRanks(all);
@@ -129,7 +142,7 @@ bool GroupCore::BeginRun() {
   }
   // The member's next life changes the list, and the call begins then.
   if (!list_.ended.empty() && spec.on_loss == OnLoss::kWait) return false;
-  if (const absl::Status lost = CheckLosses(spec); !lost.ok()) {
+  if (const absl::Status lost = CheckLosses(list_, spec, Title(cursor_)); !lost.ok()) {
     EndAt(CallEnd::kError, lost);
     return true;
   }
@@ -144,7 +157,7 @@ bool GroupCore::BeginRun() {
   // From the number and the size alone, so that all nodes make plans that fit together.
   const bool acknowledged =
       cursor_ % kAcknowledgeEvery == 0 || spec.bytes > kAlwaysAcknowledgedBytes;
-  current_->plan = plans_.Get(list_.shape, spec, list_.self, acknowledged);
+  current_->plan = resources_.plans.Get(list_.shape, spec, list_.self, acknowledged);
   for (const int rank : ranks) {
     const GroupCallRequest& request = call.parts.at(rank).request;
     current_->inputs.push_back(request.input);
@@ -196,9 +209,9 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
 void GroupCore::Allocate() {
   const uint64_t work = current_->plan->work_bytes;
   const uint64_t scratch = current_->plan->scratch_bytes;
-  current_->memory = pool_.Take(work, scratch);
+  current_->memory = resources_.pool.Take(work, scratch);
   if (current_->memory != nullptr) return StartRun();
-  current_->ticket = pool_.NewTicket();
+  current_->ticket = resources_.pool.NewTicket();
   // Memory that comes after the first deadline of a member here comes too late for the call.
   Instant deadline = Instant::Infinite();
   for (const auto& [rank, part] : calls_[cursor_].parts) {

@@ -19,7 +19,7 @@ void GroupCore::OnView(const GroupView& view, Instant now) {
   // The digest covers which members are absent, too.
   if (same) return;
   EndMembers();
-  plans_.Clear();
+  resources_.plans.Clear();
   EnterRound(0);
   if (HasWaiting()) agreement_.next_tick = std::min(agreement_.next_tick, now + kAskAfter);
   Redeliver();
@@ -234,6 +234,12 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
   if (link != links_.end()) landing = std::exchange(link->second.landing, nullptr);
   const bool mixed = DefectActive(Defect::kGroupListsMixed) && state_ == State::kRunning &&
                      list_.IndexOf(from) >= 0 && header.kind == GroupMessage::kData;
+  // These two do not depend on the list: a node that has ended a call has it.
+  if (header.kind == GroupMessage::kAskEnded) leaving_.OnAsked(from, header.call);
+  if (header.kind == GroupMessage::kHasEnded) leaving_.OnEnded(from, header.call);
+  if (header.kind == GroupMessage::kAskEnded || header.kind == GroupMessage::kHasEnded) {
+    return Advance();
+  }
   if (header.list == list_.digest || mixed) Settle(header.settled);
   const int peer = list_.IndexOf(from);
   if (mixed ? header.call > cursor_ || !current_.has_value() || current_->run == nullptr
@@ -336,6 +342,10 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
       agreement_.missing_call = header.call;
       return absl::OkStatus();
     }
+    case GroupMessage::kAskEnded:
+    case GroupMessage::kHasEnded:
+      // OnMessage has handled them.
+      break;
   }
   return absl::InvalidArgumentError("no such message");
 }

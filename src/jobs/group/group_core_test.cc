@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,6 +86,15 @@ class Group {
   }
   uint64_t messages() const { return messages_; }
   uint64_t given_up() const { return given_up_; }
+  // Returns true once the member can leave.
+  bool Leave(int rank) {
+    core(rank).SettleForLeave(now_);
+    Deliver();
+    return settled(rank);
+  }
+  bool settled(int rank) const {
+    return settled_.contains(view_.members[static_cast<size_t>(rank)].node.node);
+  }
 
  private:
   void Deliver() {
@@ -114,6 +124,7 @@ class Group {
     }
     if (std::holds_alternative<GroupRunMore>(effect)) sender.Advance();
     if (std::holds_alternative<GroupGiveUp>(effect)) ++given_up_;
+    if (std::holds_alternative<GroupSettled>(effect)) settled_.insert(from.node);
     auto* send = std::get_if<GroupSend>(&effect);
     if (send == nullptr || cores_[send->to.key.node - 1] == nullptr) return;
     ++messages_;
@@ -129,6 +140,7 @@ class Group {
   GroupCallId next_id_ = 1;
   uint64_t messages_ = 0;
   uint64_t given_up_ = 0;
+  std::set<uint64_t> settled_;  // nodes
 };
 
 constexpr CallSpec kSum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 8};
@@ -163,6 +175,34 @@ TEST(GroupCore, ACallBeforeTheViewOutlivesThatTheMemberIsShownAgain) {
   group.Form();
   group.Call(1, kSum);
   EXPECT_THAT(group.status(early), testing::IsOk());
+}
+
+TEST(GroupCore, AMemberLeavesWhenItsLastCallHasEndedEverywhere) {
+  Group group(3);
+  group.Form();
+  EXPECT_TRUE(group.Leave(2));
+  const CallSpec broadcast{.kind = CallKind::kBroadcast, .bytes = 8};
+  EXPECT_THAT(group.status(group.Call(0, broadcast)), testing::IsOk());
+  const uint64_t before = group.messages();
+  EXPECT_FALSE(group.Leave(0));
+  EXPECT_EQ(group.messages() - before, 2u);
+  group.Call(1, broadcast);
+  EXPECT_FALSE(group.settled(0));
+  group.Call(2, broadcast);
+  EXPECT_TRUE(group.settled(0));
+}
+
+TEST(GroupCore, AMemberStaysForTheNextLifeOfOneThatDiedIfCallsWaitForIt) {
+  for (const OnLoss on_loss : {OnLoss::kWait, OnLoss::kExclude}) {
+    Group group(2);
+    group.Form();
+    const CallSpec broadcast{.kind = CallKind::kBroadcast, .on_loss = on_loss, .bytes = 8};
+    EXPECT_THAT(group.status(group.Call(0, broadcast)), testing::IsOk());
+    group.Die(1);
+    EXPECT_EQ(group.Leave(0), on_loss == OnLoss::kExclude);
+    group.Pass(kLeavePatience);
+    EXPECT_TRUE(group.settled(0));
+  }
 }
 
 TEST(GroupCore, AWorldOfOneNeedsNoMessage) {

@@ -61,6 +61,7 @@ GroupList MakeGroupList(const GroupView& view, const NodeKey& self) {
     if (member.state == MemberState::kDied || member.state == MemberState::kLeft) {
       list.ended.push_back(rank);
     }
+    list.some_died |= member.state == MemberState::kDied;
     // With the lives that have ended: a list must not return when a member has come and gone.
     if (member.state != MemberState::kAbsent) {
       for (const uint64_t value : {uint64_t{rank}, member.life, uint64_t{member.live()}}) {

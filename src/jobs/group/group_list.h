@@ -32,6 +32,7 @@ struct GroupList {
   std::vector<uint64_t> lives;  // by rank
   std::vector<std::string> tasks;
   std::vector<uint32_t> ended;   // ranks that were members
+  bool some_died = false;        // of these
   std::vector<uint32_t> absent;  // ranks that have never joined
 
   // Returns -1 if the node has no live member.

@@ -61,6 +61,13 @@ TEST(GroupSimulation, CallsGoOnWithoutAMemberThatDies) { RunSeeds({.on_loss = On
 
 TEST(GroupSimulation, CallsFailIfAMemberDies) { RunSeeds({.on_loss = OnLoss::kFail}); }
 
+TEST(GroupSimulation, CallsEndOnAllMembersAlsoIfSomeHaveLeftAfterTheirs) {
+  RunSeeds({.deaths = false, .leaves = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .leaves = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .leaves = true});
+  RunSeeds({.on_loss = OnLoss::kFail, .losses = true, .leaves = true});
+}
+
 TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
   RunSeeds({.deaths = false, .differs = true});
 }

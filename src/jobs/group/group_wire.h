@@ -14,6 +14,10 @@
 //     │── kStuck: ranks that have not called here ─────────►│     a call that takes long
 //     │◄── kMissing: the ranks for which all wait ──────────│
 //
+//   node a, whose members leave                         each other node
+//     │── kAskEnded: has this call ended there? ───────────►│
+//     │◄── kHasEnded, once it has ──────────────────────────│
+//
 // All numbers are little-endian. A message names the list of members that its sender knows, by a
 // digest, so that bytes of two lists never mix; the epoch orders the lists. When a link is lost,
 // its nodes do not know what the other has of their calls. So they begin the next round of the same
@@ -45,8 +49,10 @@ enum class GroupMessage : uint8_t {
   kResume,
   kStuck,
   kMissing,
+  kAskEnded,
+  kHasEnded,
 };
-inline constexpr uint8_t kGroupMessages = 8;
+inline constexpr uint8_t kGroupMessages = 10;
 
 // Ranks that a message or an error text names; more are counted.
 inline constexpr size_t kMaxNamedRanks = 16;

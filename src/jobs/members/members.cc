@@ -55,6 +55,11 @@ absl::StatusOr<MemberId> Members::Join(JoinArguments arguments, Instant deadline
   return id;
 }
 
+void Members::Detach(MemberId id) {
+  const auto found = live_.find(id);
+  if (found != live_.end()) found->second.listener = nullptr;
+}
+
 void Members::Leave(MemberId id, MemberState how) {
   if (const auto join = joining_.find(id); join != joining_.end()) {
     // The shard can have decided already: the member ends when the reply comes.
@@ -195,7 +200,8 @@ void Members::OnUpdate(const v1::JobUpdate& update) {
   const std::map<TaskKey, MemberId> live = job.live;
   for (const auto& [task, id] : live) {
     const auto member = live_.find(id);
-    if (member != live_.end()) member->second.listener->OnChanged(id);
+    if (member == live_.end() || member->second.listener == nullptr) continue;
+    member->second.listener->OnChanged(id);
   }
   ForgetLater(job);
 }
@@ -213,6 +219,7 @@ void Members::EndReplaced(KnownJob& job) {
     // Before the listener is called, which can join again.
     live_.erase(found);
     Remove(job, ended.member);
+    if (ended.listener == nullptr) continue;
     const std::string whose = absl::StrCat(task.second, " of job ", job.table.job());
     ended.listener->OnEnded(
         id, absl::AbortedError(

@@ -93,6 +93,8 @@ class Members final : public object_store::Registrant {
   // ResourceExhausted.
   absl::StatusOr<MemberId> Join(JoinArguments arguments, Instant deadline,
                                 MemberListener* listener);
+  // The listener of a live member is not called any more; the member stays. Ignores other ids.
+  void Detach(MemberId id);
   // The member has left its job, or died with its client. Ends a join, too. Ignores unknown ids.
   void Leave(MemberId id, MemberState how);
 
@@ -124,7 +126,7 @@ class Members final : public object_store::Registrant {
   };
   struct Live {
     LocalMember member;
-    MemberListener* listener = nullptr;
+    MemberListener* listener = nullptr;  // null: detached
   };
   using TaskKey = std::pair<std::string, std::string>;  // role, task
   struct KnownJob {

@@ -15,7 +15,7 @@ absl::Status UsedTwice(uint64_t request) {
 
 ClientJobs::ClientJobs(const LocalJobs& jobs, Session session)
     : session_(std::move(session)),
-      members_(jobs.members, jobs.messages,
+      members_(jobs.members, jobs.messages, jobs.groups,
                [this](LocalOutbox::Item item) { session_.send(std::move(item)); }),
       groups_(jobs.groups, jobs.group_memory,
               [this](LocalOutbox::Item item) { session_.send(std::move(item)); }) {}

@@ -30,8 +30,16 @@ absl::Status ClientMembers::Join(const local::Join& join, Instant deadline) {
 void ClientMembers::Leave(uint64_t request, bool failed) {
   const auto found = by_request_.find(request);
   if (found == by_request_.end()) return;
-  members_.Leave(found->second.id, failed ? MemberState::kDied : MemberState::kLeft);
+  const jobs::MemberId id = found->second.id;
+  const jobs::LocalMember* member = members_.Find(id);
+  if (failed || groups_ == nullptr || member == nullptr) {
+    members_.Leave(id, failed ? MemberState::kDied : MemberState::kLeft);
+    return Erase(request);
+  }
   Erase(request);
+  members_.Detach(id);
+  groups_->WhenSettled(member->job, member->role,
+                       [&members = members_, id] { members.Leave(id, MemberState::kLeft); });
 }
 
 void ClientMembers::EndAll() {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/common/time/instant.h"
+#include "src/jobs/group/service/group_service.h"
 #include "src/jobs/members/members.h"
 #include "src/jobs/messages/messages.h"
 #include "src/local/jobs/client_messages.h"
@@ -32,9 +33,11 @@ class ClientMembers final : public jobs::MemberListener {
   // Queues an answer to the client.
   using Send = absl::AnyInvocable<void(LocalOutbox::Item item)>;
 
-  // `members` and `messages` outlive this.
-  ClientMembers(jobs::Members& members, jobs::Messages& messages, Send send)
+  // The three outlive this. `groups`: null if the node has none.
+  ClientMembers(jobs::Members& members, jobs::Messages& messages, jobs::GroupService* groups,
+                Send send)
       : members_(members),
+        groups_(groups),
         send_(std::move(send)),
         messages_(messages, [this](LocalOutbox::Item item) { send_(std::move(item)); }) {}
   // The client's members have died.
@@ -51,7 +54,8 @@ class ClientMembers final : public jobs::MemberListener {
   // InvalidArgument, ResourceExhausted; later errors are sent to the client. REQUIRES: no member
   // has this number.
   absl::Status Join(const local::Join& join, Instant deadline);
-  // Ignores unknown numbers: the member can have ended meanwhile.
+  // Ignores unknown numbers: the member can have ended meanwhile. A member that has not failed
+  // stays in its job, without its client, until no other node needs the results of its calls.
   void Leave(uint64_t request, bool failed);
   void EndAll();
   ClientMessages& messages() { return messages_; }
@@ -73,6 +77,7 @@ class ClientMembers final : public jobs::MemberListener {
   void Erase(uint64_t request);
 
   jobs::Members& members_;
+  jobs::GroupService* const groups_;
   Send send_;
   ClientMessages messages_;
   std::map<uint64_t, Member> by_request_;

@@ -58,6 +58,17 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   return called;
 }
 
+void GroupService::WhenSettled(absl::string_view job, absl::string_view role,
+                               absl::AnyInvocable<void()> leave) {
+  const auto found = groups_.find(Name(job, role));
+  // No other node has heard of the member's calls.
+  if (found == groups_.end()) return leave();
+  Group& group = *found->second;
+  group.leavers.push_back(std::move(leave));
+  group.core.SettleForLeave(control_.Now());
+  RunEffects(group);
+}
+
 // The service learns from views which members are on this node: they are shown before their clients
 // hear that they have joined, so a call always finds its member.
 void GroupService::OnView(const GroupView& view) {
@@ -178,6 +189,11 @@ void GroupService::RunEffects(Group& group) {
       links_.Forget(give_up->node);
     } else if (std::holds_alternative<GroupRunMore>(effect)) {
       ContinueLater(group);
+    } else if (std::holds_alternative<GroupSettled>(effect)) {
+      // In a later turn: the last one that leaves ends the group.
+      Later([leavers = std::exchange(group.leavers, {})]() mutable {
+        for (absl::AnyInvocable<void()>& leave : leavers) leave();
+      });
     }
   }
   if (Find(number) == &group) ArmTimer(group);

@@ -169,6 +169,32 @@ GroupWorld::Program* GroupWorld::Live(int rank) {
   return nullptr;
 }
 
+GroupWorld::Program* GroupWorld::Last(int rank) {
+  for (Program& program : programs_) {
+    if (program.rank == rank && (program.alive || program.left)) return &program;
+  }
+  return nullptr;
+}
+
+void GroupWorld::Leave(Program& program) {
+  program.leaving = true;
+  Node& node = nodes_[static_cast<size_t>(program.node)];
+  node.core->SettleForLeave(now_);
+  Drain(node);
+}
+
+void GroupWorld::OnSettled(Node& node) {
+  const int index = static_cast<int>(&node - nodes_.data());
+  for (Program& program : programs_) {
+    if (!program.alive || !program.leaving || program.node != index) continue;
+    program.alive = false;
+    program.left = true;
+    view_.members[static_cast<size_t>(program.rank)].state = MemberState::kLeft;
+  }
+  Publish();
+  LeaveIfEmpty(node);
+}
+
 // Each node hears of it at its own time, but before anything that the other sends later.
 void GroupWorld::LoseLink(const NodeKey& one, const NodeKey& other) {
   Node* const nodes[] = {NodeOf(one), NodeOf(other)};
@@ -184,7 +210,7 @@ void GroupWorld::Kill(Program& program) {
   ++deaths_;
   ended_lives_.insert({program.rank, program.life});
   view_.members[static_cast<size_t>(program.rank)].state =
-      random_.Chance(0.8) ? MemberState::kDied : MemberState::kLeft;
+      random_.Chance(0.8) || options_.leaves ? MemberState::kDied : MemberState::kLeft;
   Publish();
   LeaveIfEmpty(nodes_[static_cast<size_t>(program.node)]);
 }
@@ -230,7 +256,10 @@ void GroupWorld::KillNode(Node& node) {
 }
 
 void GroupWorld::StepProgram(Program& program) {
-  if (!program.alive || !program.entered) return;
+  if (!program.alive || !program.entered || program.leaving) return;
+  const bool over =
+      program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
+  if (over && options_.leaves && leaving_) return Leave(program);
   if (program.next > static_cast<uint64_t>(options_.calls) || program.outstanding >= 3) return;
   const uint64_t number = program.next++;
   GroupCallRequest request{.id = next_id_++, .spec = Spec(number, program.rank)};
@@ -264,6 +293,8 @@ void GroupWorld::Drain(Node& node) {
                                MakeMemory(allocate->work_bytes, allocate->scratch_bytes));
     } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
       Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
+    } else if (std::holds_alternative<GroupSettled>(effect)) {
+      node.settled = true;
     } else {
       node.run_more = true;
     }
@@ -342,6 +373,7 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
 
 void GroupWorld::StepNode(Node& node) {
   if (node.core == nullptr) return;
+  if (std::exchange(node.settled, false)) return OnSettled(node);
   if (!node.lost.empty() && random_.Chance(0.3)) {
     const NodeKey peer = *node.lost.begin();
     node.lost.erase(peer);
@@ -392,6 +424,19 @@ void GroupWorld::StepOnce(bool faults) {
   }
 }
 
+// A next life that joins when the others have begun to leave may be alone. If calls wait for it,
+// they stay once they know of it.
+bool GroupWorld::MayLeave() {
+  for (const Node& node : nodes_) {
+    if (node.core != nullptr && !node.views.empty()) return false;
+  }
+  for (const Program& program : programs_) {
+    const bool entered = program.entered || options_.on_loss == OnLoss::kWait;
+    if (program.alive && !entered) return false;
+  }
+  return true;
+}
+
 bool GroupWorld::Finished() {
   for (const Program& program : programs_) {
     if (program.replaced && program.outstanding > 0) return false;
@@ -399,6 +444,7 @@ bool GroupWorld::Finished() {
     if (program.next <= static_cast<uint64_t>(options_.calls) || program.outstanding > 0) {
       return false;
     }
+    if (options_.leaves) return false;
   }
   return true;
 }
@@ -425,7 +471,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
   uint64_t mask = 0;
   bool failed = false, worked = false;
   for (const Result& result : results) {
-    if (!Live(result.rank) || Live(result.rank)->life != result.life) continue;
+    if (!Last(result.rank) || Last(result.rank)->life != result.life) continue;
     (result.status.ok() ? worked : failed) = true;
     if (!result.status.ok()) {
       const bool lost = result.status.code() == absl::StatusCode::kUnavailable &&
@@ -479,6 +525,7 @@ std::vector<std::string> GroupWorld::Run() {
     if (Live(rank) == nullptr && back) Revive(rank);
   }
   for (uint64_t step = 0; step < 300000 && violations_.empty() && !Finished(); ++step) {
+    leaving_ = leaving_ || MayLeave();
     StepOnce(false);
   }
   if (violations_.empty() && !Finished()) Violate(absl::StrCat("calls do not end:", Describe()));

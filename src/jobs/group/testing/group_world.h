@@ -6,8 +6,8 @@
 //
 // Faults: members die, with or without their nodes, and return with the next life, on the same node
 // or on another one; links are given up; a next life joins while the last one still calls; views
-// come late, to each node at its own time; messages are delayed, a payload lands in two parts with
-// other events between them; memory is granted late.
+// come late, to each node at its own time; members leave after their last call; messages are
+// delayed, a payload lands in two parts with other events between them; memory is granted late.
 //
 // Checks, in Violations:
 //  - all live members get the same result of a call, of the same members;
@@ -40,6 +40,8 @@ struct GroupWorldOptions {
   bool losses = false;
   // One member makes another call than the others at a random number.
   bool differs = false;
+  // After the faults, members leave once their calls have ended.
+  bool leaves = false;
   int calls = 12;
 };
 
@@ -68,6 +70,8 @@ class GroupWorld {
     int node = 0;
     bool alive = true;
     bool replaced = false;  // by its next life, while it was alive
+    bool leaving = false;
+    bool left = false;
     bool entered = false;
     uint64_t next = 1;
     size_t outstanding = 0;
@@ -81,6 +85,7 @@ class GroupWorld {
     std::set<NodeKey> lost = {};
     std::vector<std::pair<uint64_t, std::shared_ptr<GroupMemory>>> grants;
     bool run_more = false;
+    bool settled = false;  // members that leave can go
   };
   struct Result {
     int rank = 0;
@@ -102,6 +107,8 @@ class GroupWorld {
   bool StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link);
   void StepProgram(Program& program);
   void LoseLink(const NodeKey& one, const NodeKey& other);
+  void Leave(Program& program);
+  void OnSettled(Node& node);
   void Kill(Program& program);
   void KillNode(Node& node);
   void Replace(Program& program);
@@ -114,6 +121,9 @@ class GroupWorld {
   void Violate(std::string text);
   Node* NodeOf(const NodeKey& key);
   Program* Live(int rank);
+  // Also one that has left.
+  Program* Last(int rank);
+  bool MayLeave();
   bool Finished();
   std::string Describe();
 
@@ -138,6 +148,7 @@ class GroupWorld {
   uint64_t script_ = 0;
   uint64_t differs_at_ = 0;
   int differs_rank_ = -1;
+  bool leaving_ = false;
   uint64_t answers_ = 0;
   uint64_t deaths_ = 0;
   std::vector<std::string> violations_;
