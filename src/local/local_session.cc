@@ -352,7 +352,7 @@ absl::Status LocalSession::On(const local::Cancel& cancel) {
 }
 
 absl::Status LocalSession::On(const local::Release& release) {
-  if (jobs_.groups().Release(release.pin)) return absl::OkStatus();
+  if (jobs_.groups().Release(release.pin, release.recycle, client_)) return absl::OkStatus();
   if (pins_.Contains(release.pin)) {
     ReleasePin(release.pin, release.recycle);
     return absl::OkStatus();

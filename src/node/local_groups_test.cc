@@ -127,6 +127,43 @@ TEST_F(LocalGroupsTest, MembersThatDifferGetAnErrorThatNamesBothSides) {
   ForAll([&](size_t rank) { return groups_[rank].Barrier(); });
 }
 
+TEST_F(LocalGroupsTest, ACallWithWrongSizesFailsOnAllMembersAndTakesItsNumber) {
+  Make(2, 2);
+  std::vector<int64_t> in(3, 1), out(5, 0);
+  const Future<Done> calls[] = {groups_[0].AllGather(in.data(), 24, out.data(), 40),
+                                groups_[1].Barrier()};
+  for (const Future<Done>& call : calls) {
+    const absl::Status status = call.Wait(kDeadline).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("an input of 24 bytes and an output of 40 in a group of 2"));
+  }
+  EXPECT_EQ(groups_[0].calls(), 1u);
+  EXPECT_EQ(groups_[1].calls(), 1u);
+  std::vector<std::vector<int64_t>> vectors(2, std::vector<int64_t>(4, 1));
+  ForAll([&](size_t rank) { return groups_[rank].AllReduce(absl::MakeSpan(vectors[rank])); });
+  EXPECT_EQ(vectors[0], std::vector<int64_t>(4, 2));
+  EXPECT_EQ(vectors[1], std::vector<int64_t>(4, 2));
+  EXPECT_EQ(groups_[0].calls(), 2u);
+}
+
+TEST_F(LocalGroupsTest, FailedCallsKeepNoMemory) {
+  Make(1, 2);
+  std::vector<float> one(50'000, 1), other(50'001, 1);
+  for (int call = 0; call < 100; ++call) {
+    const Future<Done> calls[] = {groups_[0].AllReduce(absl::MakeSpan(one)),
+                                  groups_[1].AllReduce(absl::MakeSpan(other))};
+    for (const Future<Done>& each : calls) {
+      const absl::Status status = each.Wait(kDeadline).status();
+      ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      ASSERT_THAT(std::string(status.message()), ::testing::HasSubstr("differs"));
+    }
+  }
+  std::vector<float> vectors[] = {one, one};
+  ForAll([&](size_t rank) { return groups_[rank].AllReduce(absl::MakeSpan(vectors[rank])); });
+  EXPECT_EQ(vectors[1], std::vector<float>(50'000, 2));
+}
+
 TEST_F(LocalGroupsTest, ACallGoesOnWithoutAMemberWhoseClientEnds) {
   Make(3, 3, {.on_loss = LossPolicy::kExclude, .timeout = kDeadline});
   ForAll([&](size_t rank) { return groups_[rank].Barrier(); });

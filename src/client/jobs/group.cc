@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "src/client/jobs/member_call.h"
 #include "src/client/verb.h"
 #include "src/jobs/group/group_call.h"
+#include "src/local/jobs/refused_call.h"
 
 namespace phalanx {
 namespace internal {
@@ -29,6 +31,8 @@ struct GroupBuffer {
 
 struct GroupState {
   ~GroupState();
+  // Lock held. The node does not use the pages again, whether this works or not.
+  void Drop(GroupBuffer buffer);
   // Returns a buffer of at least so many bytes; waits for the node if there is no free one.
   absl::StatusOr<GroupBuffer> TakeBuffer(uint64_t bytes, Instant until);
 
@@ -54,6 +58,8 @@ struct GroupArguments {
   // The sizes that the caller gave, if they must fit to each other.
   uint64_t input_bytes = 0;
   uint64_t output_bytes = 0;
+  // Not OK: they do not.
+  absl::Status refused = {};
 };
 
 namespace {
@@ -83,33 +89,47 @@ struct GroupCallState final : public FutureState<Done> {
   void OnAnswer(uint64_t, const local::Answer& answer) override {
     if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
       absl::StatusOr<MappedObject> taken = connection().Take(*mapped);
-      if (!taken.ok()) return Set(Explain(taken.status()));
+      if (!taken.ok()) return End(Explain(taken.status()));
       // GroupDone follows, and ends the call.
       result = *std::move(taken);
       return;
     }
     const auto done = Expect<local::GroupDone>(answer);
-    if (!done.ok()) return Set(done.status());
-    for (const uint64_t number : (*done)->free_buffers) GiveBack(number);
+    if (done.ok()) group->member->PlaceGroupCall(made, (*done)->number);
+    group->calls = std::max(group->calls, group->member->NumberOfGroupCall(made));
+    if (!done.ok()) return End(done.status());
+    for (const uint64_t number : (*done)->free_buffers) {
+      if (std::optional<GroupBuffer> free = TakeUsed(number))
+        group->free.push_back(*std::move(free));
+    }
     const absl::string_view bytes = result.bytes.empty() ? (*done)->bytes : result.bytes;
-    if (!bytes.empty() && bytes.size() != output_bytes) return Set(Unexpected());
+    if (!bytes.empty() && bytes.size() != output_bytes) return End(Unexpected());
     if (!bytes.empty()) std::memcpy(output, bytes.data(), bytes.size());
     connection().Trash(std::make_shared<MappedObject>(std::move(result)));
-    group->calls = (*done)->number;
     group->members = static_cast<int>((*done)->members);
     Set(Done{});
   }
-  void GiveBack(uint64_t number) {
+  void OnFailure(const absl::Status& why) override { End(Explain(why)); }
+  // The node names buffers that are free in the answers of calls that work. So the buffer of a call
+  // that fails is given up.
+  void End(const absl::Status& why) {
+    if (std::optional<GroupBuffer> used = TakeUsed(buffer)) group->Drop(*std::move(used));
+    Set(why);
+  }
+  std::optional<GroupBuffer> TakeUsed(uint64_t number) {
     const auto found = std::find_if(group->used.begin(), group->used.end(),
                                     [&](const GroupBuffer& each) { return each.number == number; });
-    if (found == group->used.end()) return;
-    group->free.push_back(std::move(*found));
+    if (found == group->used.end()) return std::nullopt;
+    GroupBuffer used = std::move(*found);
     group->used.erase(found);
+    return used;
   }
 
   std::shared_ptr<GroupState> group;
   void* output = nullptr;
   uint64_t output_bytes = 0;
+  uint64_t buffer = 0;  // of the input; 0: none
+  uint64_t made = 0;    // the member's calls up to this one
   MappedObject result;
 };
 
@@ -120,13 +140,16 @@ GroupState::~GroupState() {
   connection->Update([this] {
     for (std::vector<GroupBuffer>* buffers : {&free, &used}) {
       for (GroupBuffer& buffer : *buffers) {
-        // The node does not use the pages again, whether this works or not.
-        buffer.mapping->EndWriting().IgnoreError();
-        if (connection->status().ok()) connection->Send(local::Abort{buffer.number});
-        connection->PutBackWriter(std::move(buffer.mapping));
+        Drop(std::move(buffer));
       }
     }
   });
+}
+
+void GroupState::Drop(GroupBuffer buffer) {
+  buffer.mapping->EndWriting().IgnoreError();
+  if (connection->status().ok()) connection->Send(local::Abort{buffer.number});
+  connection->PutBackWriter(std::move(buffer.mapping));
 }
 
 // In a row of calls two buffers alternate: the end of a call frees that of the call before.
@@ -171,37 +194,42 @@ Group::Group(const Membership& member, GroupOptions options)
 Future<Done> Group::Call(const GroupArguments& arguments) const {
   internal::Connection& connection = *state_->connection;
   internal::MemberCall& member = *state_->member;
-  const auto refuse = [&](const absl::Status& why) {
-    return internal::Refused<Done>(state_->connection, arguments.verb, ObjectId(), why);
-  };
-  if (const absl::Status process = connection.CheckProcess(); !process.ok()) return refuse(process);
-  member.OnGroupCall();
+  if (const absl::Status process = connection.CheckProcess(); !process.ok()) {
+    return internal::Refused<Done>(state_->connection, arguments.verb, ObjectId(), process);
+  }
   jobs::CallSpec spec = arguments.spec;
   spec.on_loss = static_cast<jobs::OnLoss>(state_->options.on_loss);
   const int world = member.world();
   const uint64_t input = jobs::InputBytes(spec, world, member.rank());
-  const uint64_t output = jobs::ResultBytes(spec, world, member.rank());
   const Instant until = MonotonicNow() + state_->options.timeout;
   auto call =
       std::make_shared<internal::GroupCallState>(state_->connection, arguments.verb, ObjectId());
   call->group = state_;
   call->output = arguments.output;
-  call->output_bytes = output;
+  call->output_bytes = jobs::ResultBytes(spec, world, member.rank());
   const uint64_t request = connection.NewRequests(1);
   object_store::local::GroupCall message{
       request, member.request(), spec, state_->options.timeout, 0, input, {}};
+  absl::Status refused = arguments.refused;
   // A call that the group will refuse needs no memory, but the others must hear of it.
-  const bool refused = !jobs::CheckCall(spec, world).ok();
-  if (!refused && input <= object_store::local::kMaxInlineGroupBytes) {
+  const bool takes_input = refused.ok() && jobs::CheckCall(spec, world).ok();
+  absl::StatusOr<internal::GroupBuffer> buffer = internal::GroupBuffer();
+  if (takes_input && input > object_store::local::kMaxInlineGroupBytes) {
+    buffer = state_->TakeBuffer(input, until);
+    refused = buffer.status();
+  } else if (takes_input) {
     message.input = {static_cast<const char*>(arguments.input), input};
-  } else if (!refused) {
-    absl::StatusOr<internal::GroupBuffer> buffer = state_->TakeBuffer(input, until);
-    if (!buffer.ok()) return refuse(buffer.status());
-    std::memcpy(buffer->data, arguments.input, input);
-    message.buffer = buffer->number;
-    // Before Start, because an answer of the node can name the buffer as free.
-    connection.Update([&] { state_->used.push_back(*std::move(buffer)); });
   }
+  if (!refused.ok()) object_store::local::Refuse(message, refused);
+  if (buffer.ok() && buffer->mapping != nullptr) {
+    std::memcpy(buffer->data, arguments.input, input);
+    message.buffer = call->buffer = buffer->number;
+  }
+  // Before Start, because an answer of the node can name the buffer as free.
+  connection.Update([&] {
+    call->made = member.CountGroupCall();
+    if (call->buffer != 0) state_->used.push_back(*std::move(buffer));
+  });
   connection.Start(call, request, 1, until, message);
   return Future<Done>(std::move(call));
 }
@@ -241,12 +269,11 @@ Future<Done> Group::Broadcast(int root, void* inout, uint64_t bytes) const {
 // `whole` has a part for each member.
 Future<Done> Group::CallWithParts(GroupArguments arguments, uint64_t whole, uint64_t part) const {
   const auto world = static_cast<uint64_t>(state_->member->world());
-  if (whole != part * world) {
-    return internal::Refused<Done>(
-        state_->connection, arguments.verb, ObjectId(),
-        absl::InvalidArgumentError(absl::StrCat("an input of ", arguments.input_bytes,
-                                                " bytes and an output of ", arguments.output_bytes,
-                                                " in a group of ", world)));
+  if (part > jobs::kMaxGroupBytes || whole != part * world) {
+    arguments.refused = absl::InvalidArgumentError(
+        absl::StrCat(arguments.verb, ": an input of ", arguments.input_bytes,
+                     " bytes and an output of ", arguments.output_bytes, " in a group of ", world));
+    return Call(arguments);
   }
   arguments.spec.bytes = part;
   return Call(arguments);

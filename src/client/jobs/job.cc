@@ -151,10 +151,10 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
   return Explain(absl::StatusCode::kDeadlineExceeded, "the node has not answered in time");
 }
 
-void MemberCall::OnGroupCall() {
-  if (group_calls_.fetch_add(1) + 1 != fatal_call_) return;
+uint64_t MemberCall::CountGroupCall() {
   // SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
-  raise(SIGKILL);
+  if (++group_calls_ == fatal_call_) raise(SIGKILL);
+  return group_calls_;
 }
 
 void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {

@@ -8,11 +8,11 @@
 #ifndef PHALANX_CLIENT_JOBS_MEMBER_CALL_H_
 #define PHALANX_CLIENT_JOBS_MEMBER_CALL_H_
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,8 +52,15 @@ class MemberCall final : public Call {
   Future<Done> SendTo(int rank, absl::string_view bytes, SendOptions options);
   absl::StatusOr<Message> Receive(absl::Duration timeout);
   absl::Status Leave(bool failed);
-  // The member makes a call of a group.
-  void OnGroupCall();
+  // Lock held. Counts the calls of its group that the member makes; the first one is 1.
+  uint64_t CountGroupCall();
+  // Lock held. The node has answered the call as the one with this number of its group.
+  void PlaceGroupCall(uint64_t made, uint64_t number) { group_calls_before_ = number - made; }
+  // Lock held. Returns 0 if the number is not known: no call of a next life has had a result.
+  uint64_t NumberOfGroupCall(uint64_t made) const {
+    if (life_ > 0 && !group_calls_before_.has_value()) return 0;
+    return group_calls_before_.value_or(0) + made;
+  }
 
   const std::string& job() const { return job_; }
   const std::string& role() const { return role_; }
@@ -89,11 +96,13 @@ class MemberCall final : public Call {
   const std::string role_;
   const std::string task_;
   const uint64_t fatal_call_;
-  std::atomic<uint64_t> group_calls_ = 0;
   // Constant once the Join has ended.
   int world_ = 0;
   int rank_ = 0;
   uint64_t life_ = 0;
+  uint64_t group_calls_ = 0;
+  // The calls of the group before the member's first one.
+  std::optional<uint64_t> group_calls_before_;
   uint64_t request_ = 0;
 
   bool joined_ = false;

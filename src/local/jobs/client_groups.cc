@@ -1,10 +1,12 @@
 #include "src/local/jobs/client_groups.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
+#include "src/local/jobs/refused_call.h"
 
 namespace phalanx::object_store {
 
@@ -26,9 +28,14 @@ ClientGroups::~ClientGroups() = default;
 absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::GroupCall& call,
                                 Instant deadline) {
   if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
-  PHALANX_ASSIGN_OR_RETURN(jobs::GroupCallRequest request, RequestFor(call, deadline));
+  absl::StatusOr<jobs::GroupCallRequest> request = RequestFor(call, deadline);
+  // The call takes its number all the same: the other members make it.
+  if (!request.ok()) {
+    request = jobs::GroupCallRequest{
+        .spec = call.spec, .deadline = deadline, .refused = request.status()};
+  }
   return groups_->Call(
-      member.job, member.role, member.rank, member.life, std::move(request),
+      member.job, member.role, member.rank, member.life, *std::move(request),
       [alive = std::weak_ptr(alive_), request = call.request](const jobs::GroupDone& done) {
         const std::shared_ptr<ClientGroups*> self = alive.lock();
         if (self != nullptr) (*self)->OnDone(request, done);
@@ -37,6 +44,7 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
 
 absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::GroupCall& call,
                                                                 Instant deadline) {
+  if (call.buffer == local::kRefusedCall) return local::ReasonOf(call);
   jobs::GroupCallRequest request{.spec = call.spec, .deadline = deadline};
   // A small input comes within the message.
   if (call.buffer == 0) {
@@ -67,6 +75,10 @@ void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
   if (!done.status.ok()) return Fail(request, done.status);
   std::shared_ptr<MemoryBlock> block = jobs::StoreGroupMemory::BlockOf(done);
   if (block != nullptr) return AnswerMapped(request, done, std::move(block));
+  // A large result that is in the input of an earlier life: the client must not see that buffer.
+  if (!done.in_input && done.result.size() > local::kMaxInlineGroupBytes) {
+    return AnswerCopied(request, done);
+  }
   // The root of a broadcast has the bytes.
   const absl::string_view bytes = done.in_input ? absl::string_view() : done.result;
   const local::GroupDone answer{request, done.number, static_cast<uint32_t>(done.members),
@@ -78,6 +90,22 @@ void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
     batch.Add(later);
     return true;
   });
+}
+
+void ClientGroups::AnswerCopied(uint64_t request, const jobs::GroupDone& done) {
+  memory_->Allocate(done.result.size(), 0, Instant::Infinite(),
+                    [alive = std::weak_ptr(alive_), request, copied = jobs::GroupDone(done)](
+                        absl::StatusOr<std::shared_ptr<jobs::GroupMemory>> memory) mutable {
+                      const std::shared_ptr<ClientGroups*> self = alive.lock();
+                      if (self == nullptr) return;
+                      if (!memory.ok()) return (*self)->Fail(request, memory.status());
+                      const absl::Span<char> work = (*memory)->work;
+                      std::memcpy(work.data(), copied.result.data(), copied.result.size());
+                      copied.result = {work.data(), copied.result.size()};
+                      copied.memory = *std::move(memory);
+                      (*self)->AnswerMapped(request, copied,
+                                            jobs::StoreGroupMemory::BlockOf(copied));
+                    });
 }
 
 void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done,
@@ -160,6 +188,14 @@ bool ClientGroups::DropBuffer(uint64_t number, ViewerId client) {
   if (found == buffers_.end()) return false;
   found->second->memory.block->Condemn(client);
   buffers_.erase(found);
+  return true;
+}
+
+bool ClientGroups::Release(uint64_t pin, bool recycle, ViewerId client) {
+  const auto found = results_.find(pin);
+  if (found == results_.end()) return false;
+  if (!recycle) found->second.block->Condemn(client);
+  results_.erase(found);
   return true;
 }
 

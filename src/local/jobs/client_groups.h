@@ -44,8 +44,8 @@ class ClientGroups {
   ClientGroups(const ClientGroups&) = delete;
   ClientGroups& operator=(const ClientGroups&) = delete;
 
-  // The client is answered unless an error is returned: InvalidArgument if the input is not right,
-  // FailedPrecondition without groups, and those of GroupService::Call.
+  // The client is answered unless an error is returned: FailedPrecondition without groups, and
+  // those of GroupService::Call. If the input is not right, the call fails on all members.
   absl::Status Call(const jobs::LocalMember& member, const local::GroupCall& call,
                     Instant deadline);
   // The same; ResourceExhausted beyond local::kMaxGroupBuffers.
@@ -53,7 +53,8 @@ class ClientGroups {
   // Return false if there is no such buffer or pin. The client may still be able to write into the
   // buffer, so its pages are not used again.
   bool DropBuffer(uint64_t number, ViewerId client);
-  bool Release(uint64_t pin) { return results_.erase(pin) > 0; }
+  // Without `recycle` a process that the client forked can still see the result.
+  bool Release(uint64_t pin, bool recycle, ViewerId client);
   // Whether the client can see memory of buffers or results.
   bool shows_memory() const { return !buffers_.empty() || !results_.empty(); }
   // The client is gone: what it can see is not used again.
@@ -64,6 +65,7 @@ class ClientGroups {
 
   absl::StatusOr<jobs::GroupCallRequest> RequestFor(const local::GroupCall& call, Instant deadline);
   void OnDone(uint64_t request, const jobs::GroupDone& done);
+  void AnswerCopied(uint64_t request, const jobs::GroupDone& done);
   void AnswerMapped(uint64_t request, const jobs::GroupDone& done,
                     std::shared_ptr<MemoryBlock> block);
   void OnBuffer(uint64_t request, absl::StatusOr<ScratchBlock> block);
