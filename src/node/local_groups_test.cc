@@ -164,6 +164,34 @@ TEST_F(LocalGroupsTest, FailedCallsKeepNoMemory) {
   EXPECT_EQ(vectors[1], std::vector<float>(50'000, 2));
 }
 
+TEST_F(LocalGroupsTest, CancelledCallsKeepNoMemory) {
+  Make(1, 2);
+  for (int call = 0; call < 150; ++call) {
+    std::vector<float> vectors[] = {std::vector<float>(30'000, 1), std::vector<float>(30'000, 1)};
+    const Future<Done> first = groups_[0].AllReduce(absl::MakeSpan(vectors[0]));
+    if (call % 2 == 0) first.Cancel();
+    const Future<Done> second = groups_[1].AllReduce(absl::MakeSpan(vectors[1]));
+    ASSERT_THAT(second.Wait(kDeadline), IsOk()) << "call " << call;
+    ASSERT_EQ(vectors[1], std::vector<float>(30'000, 2));
+    if (call % 2 == 1) {
+      ASSERT_THAT(first.Wait(kDeadline), IsOk());
+    }
+  }
+}
+
+TEST_F(LocalGroupsTest, ACallOfALifeThatIsReplacedEndsWithAborted) {
+  Make(1, 2);
+  const Future<Done> call = groups_[0].Barrier();
+  ClientOptions client_options;
+  client_options.address = cluster_->client_address(0);
+  clients_.push_back(Client::Connect(client_options).value());
+  JoinOptions join;
+  join.world = 2;
+  const absl::StatusOr<Membership> again = clients_.back()->Join("train", "worker0", join);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(call.Wait(kDeadline).status().code(), absl::StatusCode::kAborted);
+}
+
 TEST_F(LocalGroupsTest, ACallGoesOnWithoutAMemberWhoseClientEnds) {
   Make(3, 3, {.on_loss = LossPolicy::kExclude, .timeout = kDeadline});
   ForAll([&](size_t rank) { return groups_[rank].Barrier(); });

@@ -27,12 +27,17 @@ struct GroupBuffer {
   std::shared_ptr<FileMapping> mapping;
   char* data = nullptr;
   uint64_t bytes = 0;
+  bool ended = false;      // its call has had an answer
+  bool forgotten = false;  // to be dropped when its call ends
 };
 
 struct GroupState {
   ~GroupState();
   // Lock held. The node does not use the pages again, whether this works or not.
   void Drop(GroupBuffer buffer);
+  // Lock held. A call has ended without its answer, which can name any of the buffers in use as
+  // free. No later answer names them again, so they are given up when their calls end.
+  void ForgetUsed();
   // Returns a buffer of at least so many bytes; waits for the node if there is no free one.
   absl::StatusOr<GroupBuffer> TakeBuffer(uint64_t bytes, Instant until);
 
@@ -99,8 +104,18 @@ struct GroupCallState final : public FutureState<Done> {
     group->calls = std::max(group->calls, group->member->NumberOfGroupCall(made));
     if (!done.ok()) return End(done.status());
     for (const uint64_t number : (*done)->free_buffers) {
-      if (std::optional<GroupBuffer> free = TakeUsed(number))
+      if (std::optional<GroupBuffer> free = TakeUsed(number)) {
+        free->ended = free->forgotten = false;
         group->free.push_back(*std::move(free));
+      }
+    }
+    if (std::optional<GroupBuffer> used = TakeUsed(buffer)) {
+      used->ended = true;
+      if (used->forgotten) {
+        group->Drop(*std::move(used));
+      } else {
+        group->used.push_back(*std::move(used));
+      }
     }
     const absl::string_view bytes = result.bytes.empty() ? (*done)->bytes : result.bytes;
     if (!bytes.empty() && bytes.size() != output_bytes) return End(Unexpected());
@@ -109,7 +124,10 @@ struct GroupCallState final : public FutureState<Done> {
     group->members = static_cast<int>((*done)->members);
     Set(Done{});
   }
-  void OnFailure(const absl::Status& why) override { End(Explain(why)); }
+  void OnFailure(const absl::Status& why) override {
+    group->ForgetUsed();
+    End(Explain(why));
+  }
   // The node names buffers that are free in the answers of calls that work. So the buffer of a call
   // that fails is given up.
   void End(const absl::Status& why) {
@@ -144,6 +162,17 @@ GroupState::~GroupState() {
       }
     }
   });
+}
+
+void GroupState::ForgetUsed() {
+  for (GroupBuffer& buffer : std::exchange(used, {})) {
+    if (buffer.ended) {
+      Drop(std::move(buffer));
+    } else {
+      buffer.forgotten = true;
+      used.push_back(std::move(buffer));
+    }
+  }
 }
 
 void GroupState::Drop(GroupBuffer buffer) {
