@@ -417,6 +417,52 @@ int phx_member_leave(phx_member* member, int failed);
 /* A member that has not left dies. */
 void phx_member_free(phx_member* member);
 
+/* ---- groups: docs/jobs.md, group.h */
+
+/* Collectives of the members of one role. All members make the same calls in the same order, and
+ * can make one before the last one has ended. One thread at a time makes calls of a group. */
+typedef struct phx_group phx_group;
+
+/* LossPolicy of group.h. */
+enum { PHX_ON_LOSS_WAIT, PHX_ON_LOSS_EXCLUDE, PHX_ON_LOSS_FAIL };
+
+typedef struct {
+  int on_loss;     /* PHX_ON_LOSS_FAIL, ...; the same for all members */
+  int64_t timeout; /* of each call */
+} phx_group_options;
+
+/* Returns a group of the member's role. It keeps the member in its job, also if the member is freed
+ * before. */
+phx_group* phx_group_of(const phx_member* member, const phx_group_options* options);
+/* The memory of a call stays valid, and unchanged by others, until the call has ended, also if the
+ * call is freed before. A call that has ended by phx_cancel leaves its memory alone; it goes on at
+ * the node, so that the numbers of later calls fit. Errors are those of group.h. NULL is returned
+ * only for a dtype or an op that is none of PHX_F16, ... and PHX_SUM, ... */
+phx_call* phx_group_all_reduce(phx_group* group, int dtype, void* inout, uint64_t bytes, int op);
+/* The result is at the root; the memory of the other members stays as it is. */
+phx_call* phx_group_reduce(phx_group* group, int root, int dtype, void* inout, uint64_t bytes,
+                           int op);
+phx_call* phx_group_broadcast(phx_group* group, int root, void* inout, uint64_t bytes);
+/* The output has the inputs of all members in the order of ranks. Here and below, input and output
+ * do not overlap. */
+phx_call* phx_group_all_gather(phx_group* group, const void* input, uint64_t input_bytes,
+                               void* output, uint64_t output_bytes);
+/* The input has a part for each rank; the output is the fold of all members' parts for this one. */
+phx_call* phx_group_reduce_scatter(phx_group* group, int dtype, const void* input,
+                                   uint64_t input_bytes, void* output, uint64_t output_bytes,
+                                   int op);
+/* Part r of the output is the part of rank r's input for this rank. */
+phx_call* phx_group_all_to_all(phx_group* group, const void* input, uint64_t input_bytes,
+                               void* output, uint64_t output_bytes);
+/* Ends when all members have called. */
+phx_call* phx_group_barrier(phx_group* group);
+/* Of the calls that have ended here: the number of the last one, from 1, and the members that took
+ * part in it. */
+uint64_t phx_group_calls(const phx_group* group);
+int phx_group_members_of_last_call(const phx_group* group);
+/* The calls of the group can be used and freed later. */
+void phx_group_free(phx_group* group);
+
 /* ---- end ---- */
 #pragma GCC visibility pop
 #ifdef __cplusplus

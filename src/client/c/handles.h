@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "phalanx/c.h"
 #include "phalanx/client.h"
+#include "phalanx/group.h"
 #include "phalanx/job.h"
 #include "src/client/access.h"
 #include "src/client/connection/call.h"
@@ -75,6 +76,9 @@ struct phx_writer {
 
 struct phx_member {
   phalanx::Membership member;
+};
+struct phx_group {
+  phalanx::Group group;
 };
 struct phx_message {
   phalanx::Message message;
