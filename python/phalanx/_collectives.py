@@ -56,7 +56,8 @@ _UFUNCS = {
 }
 
 
-def _op_number(op: Any) -> int:
+def op_number(op: Any) -> int:
+    """Return the number of an op by its name or NumPy's ufunc of it."""
     name = op if isinstance(op, str) else _UFUNCS.get(getattr(op, "__name__", ""), "")
     if name not in _OPS:
         raise exceptions.InvalidArgumentError(
@@ -65,7 +66,7 @@ def _op_number(op: Any) -> int:
     return _OPS.index(name)
 
 
-def _reduced_names() -> dict[str, str]:
+def reduced_names() -> dict[str, str]:
     """Return the reductions' names of NumPy's dtypes, in the order of DType in phalanx/elements.h."""
     from phalanx._values import dtypes
 
@@ -73,12 +74,12 @@ def _reduced_names() -> dict[str, str]:
 
 
 def _number_of(reduced: str) -> int:
-    return list(_reduced_names().values()).index(reduced)
+    return list(reduced_names().values()).index(reduced)
 
 
 def _dtype_number(dtype: Any) -> int:
     """Return the number of a caller's dtype: a NumPy or torch dtype, or the name of one."""
-    names = _reduced_names()
+    names = reduced_names()
     spelled = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if spelled is None:
         spelled = getattr(dtype, "__name__", None) or str(dtype)
@@ -142,7 +143,7 @@ def _elements_like(dtype: Any, op: Any) -> _Elements:
 @functools.lru_cache(256)
 def _unsupported(name: str, numbers: tuple[int, ...]) -> str | None:
     """Return the first of these dtypes that does not support the op; None: all do."""
-    names = list(_reduced_names().values())
+    names = list(reduced_names().values())
     for number in numbers:
         is_float = names[number][0] in "fb"
         if is_float if name.startswith("bit-") else not is_float and name == "mean":
@@ -155,7 +156,7 @@ def _check_op(op: Any, elements: _Elements, metadata: bytes, find: Callable[[byt
 
     The library makes the same check, but knows no leaves.
     """
-    name = _OPS[_op_number(op)]
+    name = _OPS[op_number(op)]
     dtype = _unsupported(name, tuple([number for number, _ in elements]))
     if dtype is None:
         return
@@ -378,7 +379,7 @@ def _reduce_options(
     options.num_runs = len(runs)
     options.source_metadata = kept_metadata = ffi.from_buffer(metadata)
     options.source_metadata_size = len(metadata)
-    options.op = _op_number(op)
+    options.op = op_number(op)
     options.fixed_order = order == "fixed"
     options.open = is_open
     options.root_any = root == "any"
@@ -587,7 +588,7 @@ def reduce_scatter(
     if lib.phx_result_views(call, 0, 1, views) != 0:
         raise _native.last_error(connection.address)
     # The metadata describes a whole source, so it cannot decode the part.
-    spelled = list(_reduced_names())[number]
+    spelled = list(reduced_names())[number]
     if spelled == "bfloat16":
         import ml_dtypes
 

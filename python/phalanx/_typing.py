@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Root: TypeAlias = Literal["caller", "any"]
     Layout: TypeAlias = Literal["C", "F"]
     Writable: TypeAlias = Literal["cow"]
+    OnLoss: TypeAlias = Literal["fail", "wait", "exclude"]
     OnLost: TypeAlias = Literal["raise", "wait"]
     Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 else:

@@ -91,7 +91,14 @@ class MemberEndedError(PhalanxError, RuntimeError):
 
 
 class MemberUnavailableError(PhalanxError, ConnectionError):
-    """The task to which a message was sent is not live, has died meanwhile, or has another life."""
+    """The task to which a message was sent is not live, has died meanwhile, or has another life.
+
+    In a call of a group: a member has ended, and the group neither waits for it nor goes on without it.
+    """
+
+
+class GroupResultLostError(PhalanxError, RuntimeError):
+    """Some members have their parts of the result of a group's call, and this one cannot get its part any more."""
 
 
 class MessagesLostError(PhalanxError, ConnectionError):

@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 
 from phalanx import _arguments, _native, _waiting, exceptions
+from phalanx._jobs.groups import Group
 from phalanx._native import ffi, lib, nanos
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._connection import Connection
+    from phalanx._typing import OnLoss
 
 _STATES = ("absent", "live", "died", "left")
 _ABORTED, _EXISTS, _UNAVAILABLE, _LOST = 10, 6, 14, 15
@@ -343,6 +345,27 @@ class Member:
             except (exceptions.ClosedError, exceptions.MemberEndedError):
                 return
             yield message
+
+    def group(self, on_loss: OnLoss = "fail", timeout: float | None = None) -> Group:
+        """Return the collectives of all members of this role. A member makes one group, and keeps it.
+
+        Parameters
+        ----------
+        on_loss
+            What a call does if a member ends before the call has a result, the same on all members. "fail":
+            the call raises `MemberUnavailableError`, and so do later ones until the task has joined again.
+            "wait": the call waits for the task's next life, which makes the same call. "exclude": the call
+            goes on without the member; its part of a gathered result is zero.
+        timeout
+            Seconds for each call; None: no limit. After that the call raises GetTimeoutError, which names
+            the missing ranks, on all members on which it has not ended.
+
+        Raises
+        ------
+        InvalidArgumentError
+            `on_loss` is another word, or `timeout` is negative.
+        """
+        return Group(self._connection, self._ptr, on_loss, timeout)
 
     def leave(self) -> None:
         """Leave the job: the others see that this task left. Does nothing if the member has ended."""

@@ -1,0 +1,576 @@
+"""Groups: collectives of the members of a job. Several members in one process, on several nodes, and under
+`phalanx launch`. A member of rank r has arrays whose elements follow from r, so every result has a closed form."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import phalanx
+from phalanx import _native, exceptions
+
+WORLD = 3
+LIMIT_S = 60
+
+
+def together(groups, call):
+    """Make a call of each member before the first is waited for, and return the results by rank."""
+    calls = [call(group) for group in groups]
+    return [each.wait(LIMIT_S) for each in calls]
+
+
+def errors_of(groups, call):
+    """Return the errors of all members' calls."""
+    raised = []
+    for each in [call(group) for group in groups]:
+        with pytest.raises(exceptions.PhalanxError) as caught:
+            each.wait(LIMIT_S)
+        raised.append(caught.value)
+    return raised
+
+
+def joined(clients, job, world=WORLD, **options):
+    """Return the members and groups of a job; member r uses client r, or one of fewer in turn."""
+    members = [
+        phalanx.join(job, f"worker{rank}", world=world, client=clients[rank % len(clients)]) for rank in range(world)
+    ]
+    return members, [member.group(timeout=LIMIT_S, **options) for member in members]
+
+
+@pytest.fixture
+def groups(client, request):
+    """The groups of three members on one node."""
+    members, made = joined([client], request.node.name)
+    yield made
+    for member in members:
+        member.leave()
+
+
+def vector(group, count, dtype=np.float32):
+    return (np.arange(count) % 50 + group.rank).astype(dtype)
+
+
+# ---- every collective
+
+
+def check_every_collective(groups, count):
+    world = len(groups)
+    ramp = np.arange(count) % 50
+    for total in together(groups, lambda g: g.allreduce(vector(g, count), wait=False)):
+        assert (total == world * ramp + sum(range(world))).all() and total.dtype == np.float32
+    for total in together(groups, lambda g: g.allreduce(vector(g, count, np.int64), "max", wait=False)):
+        assert (total == ramp + world - 1).all()
+    reduced = together(groups, lambda g: g.reduce(vector(g, count, np.float64), "mean", world - 1, wait=False))
+    assert (reduced[-1] == ramp + (world - 1) / 2).all()
+    for rank in range(world - 1):
+        assert (reduced[rank] == ramp + rank).all()
+    for received in together(groups, lambda g: g.broadcast(vector(g, count, np.complex64), 1 % world, wait=False)):
+        assert (received == ramp + 1 % world).all()
+    for all_of_them in together(groups, lambda g: g.allgather(vector(g, count), wait=False)):
+        assert all_of_them.shape == (world, count)
+        assert all((all_of_them[rank] == ramp + rank).all() for rank in range(world))
+
+    def parts(group):
+        return np.stack([np.full(count, 10 * group.rank + part) for part in range(world)])
+
+    scattered = together(groups, lambda g: g.reduce_scatter(parts(g), wait=False))
+    for rank, part in enumerate(scattered):
+        assert part.shape == (1, count) and (part == 10 * sum(range(world)) + world * rank).all()
+    for rank, mixed in enumerate(together(groups, lambda g: g.all_to_all(parts(g), wait=False))):
+        assert all((mixed[sender] == 10 * sender + rank).all() for sender in range(world))
+    assert together(groups, lambda g: g.barrier(wait=False)) == [None] * world
+    assert {group.calls for group in groups} == {8} and {g.members_of_last_call for g in groups} == {world}
+
+
+@pytest.mark.parametrize("count", [1, 1000, 300_000])
+def test_every_collective_on_one_node(groups, count):
+    check_every_collective(groups, count)
+
+
+@pytest.mark.parametrize("count", [1000, 300_000])
+def test_every_collective_on_three_nodes(nodes, count):
+    members, groups = joined(nodes[0], "spread", world=4)
+    check_every_collective(groups, count)
+    for member in members:
+        member.leave()
+
+
+def test_a_world_of_one(client):
+    (member,), groups = joined([client], "alone", world=1)
+    check_every_collective(groups, 5)
+    # Calls that wait, which is the usual way.
+    (group,) = groups
+    array = np.ones(4, np.float32)
+    assert group.allreduce(array, "prod") is array and (array == 1).all()
+    assert group.barrier() is None
+    assert repr(group) == "<phalanx.Group alone/worker: rank 0 of 1, on_loss='fail'>"
+    member.leave()
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "fold"),
+    [
+        ("sum", np.float16, sum),
+        ("prod", np.int16, np.prod),
+        (np.minimum, np.uint8, min),
+        ("max", np.int8, max),
+        ("bit-and", np.uint32, np.bitwise_and.reduce),
+        ("bit-or", np.int32, np.bitwise_or.reduce),
+        (np.bitwise_xor, np.uint64, np.bitwise_xor.reduce),
+        ("mean", np.float64, lambda values: sum(values) / len(values)),
+    ],
+)
+def test_every_op(groups, op, dtype, fold):
+    for array in together(groups, lambda g: g.allreduce(np.full((2, 3), g.rank + 1, dtype), op, wait=False)):
+        assert array.shape == (2, 3) and (array == fold([1, 2, 3])).all()
+
+
+def test_results_go_into_arrays_of_the_caller(groups):
+    outs = [np.zeros((2, WORLD), np.int32) for _ in groups]
+    assert together(groups, lambda g: g.allgather(np.full(2, g.rank, np.int32), outs[g.rank], wait=False))[1] is outs[1]
+    assert all(out.ravel().tolist() == [0, 0, 1, 1, 2, 2] for out in outs)
+    mixed = np.zeros((WORLD, 1), np.int32)
+    arrays = [np.arange(WORLD, dtype=np.int32) for _ in groups]
+    together(groups, lambda g: g.all_to_all(arrays[g.rank], mixed if g.rank == 2 else None, wait=False))
+    assert mixed.ravel().tolist() == [2, 2, 2]
+    halves = np.zeros(1, np.int32)
+    together(groups, lambda g: g.reduce_scatter(arrays[g.rank], out=halves if g.rank == 1 else None, wait=False))
+    assert halves.tolist() == [3]
+
+
+# ---- nests of arrays
+
+
+def tree_of(rank, filled_backwards=False):
+    tree = {
+        "w": np.full((300, 1000), rank + 1, np.float32),
+        "b": [np.full(7, rank, np.float64), np.full((), 2 * rank, np.float32)],
+        "large": np.full(3_000_000, rank, np.float32),
+        "none": np.zeros(0, np.float32),
+    }
+    return dict(reversed(tree.items())) if filled_backwards else tree
+
+
+def test_a_nest_of_arrays_is_reduced_in_place(groups):
+    trees = [tree_of(rank, filled_backwards=rank == 1) for rank in range(WORLD)]
+    places = [[id(tree["w"]), id(tree["b"][0])] for tree in trees]
+    for rank, tree in enumerate(together(groups, lambda g: g.allreduce(trees[g.rank], wait=False))):
+        assert tree is trees[rank] and places[rank] == [id(tree["w"]), id(tree["b"][0])]
+        assert (tree["w"] == 6).all() and (tree["b"][0] == 3).all() and tree["b"][1] == 6
+        assert (tree["large"] == 3).all()
+    # The small arrays of each dtype together, and two large ones.
+    assert {group.calls for group in groups} == {4}
+    together(groups, lambda g: g.broadcast(tuple(tree_of(g.rank)["b"]) if g.rank else trees[0]["b"], wait=False))
+    assert {group.calls for group in groups} == {5}
+
+
+def test_many_small_arrays_are_few_calls(groups):
+    def arrays(rank):
+        return [np.full(10_000, i + rank, np.float32) for i in range(400)]
+
+    for result in together(groups, lambda g: g.allreduce(arrays(g.rank), wait=False)):
+        assert all((array == 3 * i + 3).all() for i, array in enumerate(result))
+    assert groups[0].calls == 4  # of at most 4 MiB, for 15 MiB
+
+
+def in_threads(groups, call):
+    """Make a call of each member that waits, and return the results by rank."""
+    with concurrent.futures.ThreadPoolExecutor(len(groups)) as pool:
+        return list(pool.map(call, groups))
+
+
+def test_many_large_arrays_are_calls_by_themselves(client):
+    """They are not copied together: 60 of 32 MiB take about as long as one array of that size."""
+    # The buffers of one client do not suffice for three members.
+    clients = [phalanx.Client(client.address) for _ in range(WORLD)]
+    _, groups = joined(clients, "large")
+
+    def reduce(group):
+        return group.allreduce([np.full(140_000, i + group.rank, np.float32) for i in range(60)])
+
+    for result in in_threads(groups, reduce):
+        assert all((array == 3 * i + 3).all() for i, array in enumerate(result))
+    assert groups[0].calls == 60
+    for each in clients:
+        each.close()
+
+
+def test_a_call_waits_while_many_large_ones_are_under_way(client):
+    (member,), (group,) = joined([client], "crowd", world=1)
+    calls = [group.allreduce(np.full(20_000, i), wait=False) for i in range(100)]
+    assert sum(call.done for call in calls) > 50
+    assert [call.wait(LIMIT_S)[0] for call in calls] == list(range(100))
+    member.leave()
+
+
+def test_memory_that_occurs_twice_is_reduced_once(groups):
+    def tied(rank):
+        weights = np.full(5, rank + 1.0)
+        return {"in": weights, "out": weights}
+
+    for result in together(groups, lambda g: g.allreduce(tied(g.rank), wait=False)):
+        assert (result["in"] == 6).all() and result["out"] is result["in"]
+
+
+def test_tensors(groups):
+    torch = pytest.importorskip("torch")
+    for tensor in together(groups, lambda g: g.allreduce(torch.full((3,), g.rank + 1.0).bfloat16(), wait=False)):
+        assert tensor.dtype == torch.bfloat16 and tensor.tolist() == [6.0] * 3
+    parameters = [torch.nn.Parameter(torch.full((2, 2), float(rank))) for rank in range(WORLD)]
+    together(groups, lambda g: g.broadcast(parameters[g.rank], 2, wait=False))
+    assert all(each.detach().tolist() == [[2.0, 2.0]] * 2 for each in parameters)
+    gathered = together(groups, lambda g: g.allgather(torch.full((2,), g.rank), wait=False))[0]
+    assert gathered.tolist() == [[0, 0], [1, 1], [2, 2]]
+    with pytest.raises(exceptions.InvalidArgumentError, match=r"not contiguous; give \.contiguous\(\)"):
+        groups[0].allreduce(torch.ones(3, 4).T)
+
+
+def test_bfloat16_of_ml_dtypes(groups):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for array in together(groups, lambda g: g.allreduce(np.full(3, g.rank + 1, ml_dtypes.bfloat16), wait=False)):
+        assert array.tolist() == [6, 6, 6]
+
+
+# ---- many calls at once, and waiting
+
+
+def test_calls_take_effect_in_their_order(groups):
+    arrays = [[np.full(count, rank + i) for i, count in enumerate([1, 200_000] * 20)] for rank in range(WORLD)]
+    calls = [[group.allreduce(array, wait=False) for array in arrays[group.rank]] for group in groups]
+    for rank in (2, 0, 1):
+        # The last one first: it ends after those before it.
+        for i in range(39, -1, -1):
+            assert (calls[rank][i].wait(LIMIT_S) == 3 * i + 3).all()
+            assert calls[rank][i].done
+    assert groups[0].calls == 40
+
+
+def test_calls_are_awaited(groups):
+    async def main():
+        calls = [group.allreduce(vector(group, 400_000), wait=False) for group in groups for _ in range(3)]
+        tree = [group.allreduce({"a": vector(group, 500_000)}, wait=False) for group in groups]
+        assert "allreduce of test_calls_are_awaited/worker" in repr(calls[0])
+        for total in await asyncio.gather(*calls):
+            assert (total == 3 * (np.arange(400_000) % 50) + 3).all()
+        for total in await asyncio.gather(*tree):
+            assert total["a"][1] == 6
+
+        # A task that is cancelled leaves its call alone.
+        array = np.ones(3)
+        call = groups[0].allreduce(array, wait=False)
+        waiter = asyncio.ensure_future(asyncio.wait_for(call, 0.01))
+        with pytest.raises(asyncio.TimeoutError):
+            await waiter
+        others = [group.allreduce(np.ones(3), wait=False) for group in groups[1:]]
+        await asyncio.gather(*others)
+        assert (await call).tolist() == [3, 3, 3]
+
+    asyncio.run(main())
+
+
+def test_a_wait_can_end_before_its_call(groups):
+    call = groups[0].allreduce(np.ones(2), wait=False)
+    with pytest.raises(exceptions.GetTimeoutError, match="allreduce of .*: not there within 0.01 s"):
+        call.wait(0.01)
+    assert not call.done and "under way" in repr(call)
+    together(groups[1:], lambda g: g.allreduce(np.ones(2), wait=False))
+    assert call.wait(LIMIT_S).tolist() == [3, 3] and "ended" in repr(call)
+
+
+def test_arrays_live_until_their_call_has_ended(groups):
+    for group in groups:
+        for _ in range(10):
+            group.allreduce(np.ones(100_000), wait=False)  # nobody keeps the arrays or the handles
+            group.allreduce([np.ones(1000), np.ones(2000)], wait=False)
+    together(groups, lambda g: g.barrier(wait=False))
+    assert groups[0].calls == 21
+
+
+def test_threads_make_calls_one_after_the_other(groups):
+    """Each of two threads of each member makes the same calls, so that their order does not matter."""
+    results = []
+
+    def work(group):
+        for _ in range(20):
+            results.append(group.allreduce(np.full(1000, group.rank + 1)).tolist() == [6] * 1000)
+
+    threads = [threading.Thread(target=work, args=(group,)) for group in groups for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 120 and groups[0].calls == 40
+
+
+def test_an_interrupted_wait_leaves_the_array_alone(groups):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    array, tree = np.ones(3), [np.ones(3), np.ones(4)]
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            groups[0].allreduce(array)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    together(groups[1:], lambda g: g.allreduce(np.ones(3), wait=False))
+    for total in together(groups, lambda g: g.allreduce(tree if g.rank == 0 else [np.ones(3), np.ones(4)], wait=False)):
+        assert total[1].tolist() == [3] * 4
+    assert array.tolist() == [1, 1, 1]
+
+
+def test_an_interrupt_within_the_calls_of_a_nest_ends_the_group(client):
+    members, groups = joined([client], "torn", world=2)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            groups[0].allreduce([np.ones(40_000) for _ in range(20)])
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(exceptions.CallCancelledError, match="after 16 of its 20 calls, .*: join again"):
+        groups[0].barrier()
+    for member in members:
+        member.leave()
+
+
+# ---- errors
+
+
+def test_members_that_differ_are_told(groups):
+    for error in errors_of(groups, lambda g: g.allreduce(np.ones(2 + g.rank // 2), wait=False)):
+        assert isinstance(error, exceptions.InvalidArgumentError)
+        assert "16 bytes" in str(error) and "24 bytes" in str(error)
+    for error in errors_of(groups, lambda g: g.allreduce(np.ones(2), "max" if g.rank else "min", wait=False)):
+        assert "max of f64" in str(error) and "min of f64" in str(error)
+    together(groups, lambda g: g.barrier(wait=False))
+
+
+def test_what_no_member_may_give(groups):
+    for call, words in (
+        (lambda g: g.allreduce(np.zeros(0), wait=False), "0 bytes"),
+        (lambda g: g.allreduce([np.zeros(0)], wait=False), "0 bytes"),
+        (lambda g: g.allgather(np.zeros((0, 2)), wait=False), "0 bytes"),
+        (lambda g: g.allreduce(np.zeros(3, np.int32), "mean", wait=False), "mean"),
+        (lambda g: g.allreduce(np.zeros(3), "bit-or", wait=False), "bit-or"),
+        (lambda g: g.broadcast(np.zeros(3), 3, wait=False), "root 3"),
+        (lambda g: g.reduce(np.zeros(3), root=7, wait=False), "root 7"),
+    ):
+        for error in errors_of(groups, call):
+            assert isinstance(error, exceptions.InvalidArgumentError) and words in str(error)
+
+
+def test_wrong_arguments_are_refused_here(groups):
+    group = groups[0]
+    read_only = np.ones(3)
+    read_only.flags.writeable = False
+    both = np.ones(6)
+    for call, kind, words in (
+        (lambda: group.allreduce([1.0]), TypeError, r"arrays\[0\]: a NumPy array or a torch tensor"),
+        (lambda: group.allreduce({"a": {"b": None}}), TypeError, r"arrays\['a'\]\['b'\]: .*, not None"),
+        (lambda: group.allreduce({"a": np.ones(1), 1: np.ones(1)}), TypeError, "keys of the dict"),
+        (lambda: group.allreduce({}), ValueError, "no array in it"),
+        (lambda: group.allreduce(np.array([None])), TypeError, "dtype object are Python objects"),
+        (lambda: group.allreduce(np.ma.ones(3)), TypeError, "MaskedArray"),
+        (lambda: group.allreduce(read_only), ValueError, "arrays: the array is read-only"),
+        (lambda: group.broadcast([both, read_only]), ValueError, r"arrays\[1\]: the array is read-only"),
+        (lambda: group.allreduce(np.ones((3, 4)).T), ValueError, r"\(4, 3\) with strides .*ascontiguousarray"),
+        (lambda: group.allreduce(np.ones(3, bool)), ValueError, "dtype bool cannot be reduced; those of float16"),
+        (lambda: group.allreduce(np.ones(3, ">f4")), ValueError, "dtype >f4 cannot be reduced"),
+        (lambda: group.reduce_scatter(np.ones(3, complex)), ValueError, "complex128 cannot be reduced"),
+        (lambda: group.allreduce(both, "avg"), ValueError, "no op of reductions: 'avg'; there are sum,"),
+        (lambda: group.broadcast(both, -1), ValueError, "root=-1"),
+        (lambda: group.broadcast(both, "0"), TypeError, "root='0'"),
+        (lambda: group.reduce_scatter(np.ones(4)), ValueError, r"shape \(4,\), which has no 3 equal parts"),
+        (lambda: group.all_to_all(np.ones(())), ValueError, "no 3 equal parts"),
+        (lambda: group.allgather(both, np.ones(6)), ValueError, "out has 48 bytes; 144 are expected"),
+        (lambda: group.allgather(both, np.ones(36, np.float32)), ValueError, "out has the dtype float32"),
+        (lambda: group.all_to_all(both, both), ValueError, "array and out share memory"),
+        (lambda: group.allgather(both[:2], both), ValueError, "array and out share memory"),
+        (lambda: group.barrier(wait=False).wait("1"), TypeError, "timeout='1'"),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+    # Nothing of it was sent, but for the barrier.
+    together(groups[1:], lambda g: g.barrier(wait=False))
+    together(groups, lambda g: g.barrier(wait=False))
+    assert group.calls == 2
+
+
+def test_wrong_options(client):
+    with phalanx.join("options", "worker0", world=1, client=client) as member:
+        for options, kind, words in (
+            ({"on_loss": "ignore"}, ValueError, "on_loss='ignore': 'fail', 'wait' or 'exclude'"),
+            ({"timeout": -1}, ValueError, "timeout=-1"),
+            ({"timeout": "1"}, TypeError, "timeout='1'"),
+        ):
+            with pytest.raises(kind, match=words):
+                member.group(**options)
+
+
+def test_a_call_that_takes_too_long_names_the_missing_ranks(client):
+    members = [phalanx.join("late", f"worker{rank}", world=2, client=client) for rank in range(2)]
+    call = members[0].group(timeout=0.2).allreduce(np.ones(2), wait=False)
+    with pytest.raises(exceptions.GetTimeoutError, match=r"rank 1 \(worker1\)"):
+        call.wait(LIMIT_S)
+    assert call.done
+    for member in members:
+        member.leave()
+
+
+def test_a_member_that_leaves_ends_its_calls(client):
+    members, groups = joined([client], "leaving", world=2)
+    call = groups[0].allreduce(np.ones(2), wait=False)
+    members[0].leave()
+    with pytest.raises(exceptions.PhalanxError):
+        call.wait(LIMIT_S)
+    with pytest.raises(exceptions.ClosedError):
+        groups[0].barrier()
+    members[1].leave()
+
+
+def test_a_newer_life_ends_the_calls_of_the_older_one(client):
+    members, groups = joined([client], "twice", world=2)
+    with phalanx.join("twice", "worker0", world=2, client=client) as again:
+        with pytest.raises(exceptions.MemberEndedError, match="a newer life of worker0 of job twice has joined"):
+            groups[0].barrier()
+        together([again.group(timeout=LIMIT_S), groups[1]], lambda g: g.barrier(wait=False))
+    members[1].leave()
+
+
+def test_a_forked_child_gets_an_error():
+    program = """
+import os, phalanx
+group = phalanx.join("fork", "worker0", world=2).group(timeout=60)
+call = group.barrier(wait=False)
+pid = os.fork()
+if pid == 0:
+    for made in (call.wait, group.barrier):
+        try:
+            made()
+            os._exit(1)
+        except phalanx.exceptions.ClosedError as error:
+            if "fork" not in str(error):
+                os._exit(2)
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "7\n", ended.stderr
+
+
+# ---- members that end
+
+
+def test_a_call_fails_when_a_member_has_died(client):
+    members, groups = joined([client], "failing")
+    calls = [group.allreduce(np.ones(2), wait=False) for group in groups[:2]]
+    members[2].fail()
+    for call in calls:
+        with pytest.raises(exceptions.MemberUnavailableError, match="worker2"):
+            call.wait(LIMIT_S)
+    for member in members[:2]:
+        member.leave()
+
+
+def test_a_call_goes_on_without_a_member(client):
+    members, groups = joined([client], "shrinking", on_loss="exclude")
+    means = [group.allreduce(np.full(2, group.rank + 1.0), "mean", wait=False) for group in groups[:2]]
+    gathered = [group.allgather(np.full(1, group.rank + 1), wait=False) for group in groups[:2]]
+    members[2].fail()
+    for call in means:
+        assert call.wait(LIMIT_S).tolist() == [1.5, 1.5]
+    for call in gathered:
+        assert call.wait(LIMIT_S).ravel().tolist() == [1, 2, 0]
+    assert groups[0].members_of_last_call == 2
+    for member in members[:2]:
+        member.leave()
+
+
+def test_a_call_waits_for_the_next_life(client):
+    members, groups = joined([client], "waiting", on_loss="wait")
+    together(groups, lambda g: g.barrier(wait=False))
+    calls = [group.allreduce(np.full(2, group.rank + 1), wait=False) for group in groups[:2]]
+    members[2].fail()
+    with phalanx.join("waiting", "worker2", world=WORLD, client=client) as again:
+        returned = again.group("wait", timeout=LIMIT_S)
+        assert again.life == 1
+        assert returned.allreduce(np.full(2, 3)).tolist() == [6, 6]
+        assert [call.wait(LIMIT_S).tolist() for call in calls] == [[6, 6]] * 2
+        assert returned.calls == groups[0].calls == 2
+    for member in members[:2]:
+        member.leave()
+
+
+# ---- members in processes of their own
+
+_PROGRAM = """
+import json, os, pathlib, signal, sys
+import numpy as np
+import phalanx
+
+on_loss, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if on_loss == "exclude" and os.environ["PHALANX_LIFE"] != "0":
+    sys.exit(0)
+with phalanx.join() as member:
+    group = member.group(on_loss, timeout=100)
+    sums = []
+    while group.calls < 8:
+        array = np.full(count, member.rank + 1, np.float32)
+        if group.calls == 3 and member.rank == 1 and member.life == 0:
+            if count > 1:
+                group.allreduce(array, wait=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+        group.allreduce(array)
+        assert (array == array[0]).all()
+        sums.append(float(array[0]))
+    pathlib.Path(folder, member.task).write_text(json.dumps([member.life, group.members_of_last_call, sums]))
+"""
+
+
+def launched(on_loss, folder, count, *options):
+    """Run three tasks, of which one kills itself in its fourth call; return what they have found by rank."""
+    command = [_native.EXECUTABLE, "launch", "-n3", "--restarts=1", *options, "--", sys.executable, "-c", _PROGRAM]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+    where = os.path.dirname(os.path.dirname(phalanx.__file__))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
+    ended = subprocess.run(
+        [*command, on_loss, str(folder), str(count)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=environment,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return {path.name: json.loads(path.read_text()) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("count", [1, 200_000])
+def test_launched_tasks_wait_for_a_killed_one(tmp_path, count):
+    found = launched("wait", tmp_path, count)
+    assert sorted(found) == ["worker0", "worker1", "worker2"]
+    assert found["worker0"] == found["worker2"] == [0, 3, [6.0] * 8]
+    life, members, sums = found["worker1"]
+    # The call in which it died can have ended with its part.
+    assert (life, members, set(sums)) == (1, 3, {6.0}) and len(sums) in (4, 5)
+
+
+@pytest.mark.parametrize("count", [1, 200_000])
+def test_launched_tasks_go_on_without_a_killed_one(tmp_path, count):
+    found = launched("exclude", tmp_path, count)
+    assert sorted(found) == ["worker0", "worker2"] and found["worker0"] == found["worker2"]
+    life, members, sums = found["worker0"]
+    assert (life, members) == (0, 2) and sums[:3] == [6.0] * 3 and sums[4:] == [4.0] * 4
+    assert sums[3] in ((4.0,) if count == 1 else (4.0, 6.0))
