@@ -104,6 +104,24 @@ async def async_client(ref: Floats) -> None:
         assert_type(phalanx.AsyncClient.of(phalanx.init()), phalanx.AsyncClient)
 
 
+def groups() -> None:
+    with phalanx.join("train", world=4) as member:
+        group = member.group("wait", timeout=1.5)
+        weights = {"w": np.ones(2, np.float32)}
+        assert_type(group.allreduce(weights, np.add), dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]])
+        call = group.reduce(weights, "max", 1, wait=False)
+        assert_type(call.wait(timeout=1), dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]])
+        assert_type(call.done, bool)
+        assert_type(group.allgather(weights["w"]), Any)
+        assert_type(group.calls + group.members_of_last_call + group.rank + group.world, int)
+
+
+async def awaited_group(member: Any) -> None:
+    group = phalanx.join().group()
+    assert_type(await group.broadcast([1.5], 2, wait=False), list[float])
+    await group.barrier(wait=False)
+
+
 def errors(ref: phalanx.ObjectRef) -> None:
     try:
         phalanx.get(ref, timeout=0)
@@ -118,6 +136,9 @@ async def wrong_async(ref: phalanx.ObjectRef[int]) -> None:
     await client.reduce([ref], "plus")  # type: ignore[arg-type]
     await client.get(ref, progress=True)  # type: ignore[call-overload]
     client.put(1).hex()  # type: ignore[attr-defined]
+    await phalanx.join().group().barrier()  # type: ignore[misc]
+    phalanx.join().group("ignore")  # type: ignore[arg-type]
+    phalanx.join().group().allreduce(np.ones(2), "plus")  # type: ignore[call-overload]
 
 
 def wrong(ref: phalanx.ObjectRef[int]) -> None:
