@@ -7,7 +7,6 @@ import asyncio
 import concurrent.futures
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 import phalanx
-from phalanx import _native, exceptions
+from phalanx import _native, _waiting, exceptions
 
 WORLD = 3
 LIMIT_S = 60
@@ -311,34 +310,26 @@ def test_threads_make_calls_one_after_the_other(groups):
     assert results == [True] * 120 and groups[0].calls == 40
 
 
-def test_an_interrupted_wait_leaves_the_array_alone(groups):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_wait_leaves_the_array_alone(groups, monkeypatch):
     array, tree = np.ones(3), [np.ones(3), np.ones(4)]
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            groups[0].allreduce(array)
-    finally:
-        timer.join()
-        signal.signal(signal.SIGINT, before)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(_waiting, "finish", interrupted)
+        groups[0].allreduce(array)
     together(groups[1:], lambda g: g.allreduce(np.ones(3), wait=False))
     for total in together(groups, lambda g: g.allreduce(tree if g.rank == 0 else [np.ones(3), np.ones(4)], wait=False)):
         assert total[1].tolist() == [3] * 4
     assert array.tolist() == [1, 1, 1]
 
 
-def test_an_interrupt_within_the_calls_of_a_nest_ends_the_group(client):
+def test_an_interrupt_within_the_calls_of_a_nest_ends_the_group(client, monkeypatch):
     members, groups = joined([client], "torn", world=2)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            groups[0].allreduce([np.ones(40_000) for _ in range(20)])
-    finally:
-        timer.join()
-        signal.signal(signal.SIGINT, before)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(_waiting, "some", interrupted)
+        groups[0].allreduce([np.ones(40_000) for _ in range(20)])
     with pytest.raises(exceptions.CallCancelledError, match="after 16 of its 20 calls, .*: join again"):
         groups[0].barrier()
     for member in members:
