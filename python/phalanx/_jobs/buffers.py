@@ -30,15 +30,20 @@ _MAX_SCRATCHES = 8
 class Memory:
     """The elements of an array in place, of a dtype that reductions have a number for, or none (None)."""
 
-    __slots__ = ("dtype", "flat", "nbytes", "pointer", "spoken")
+    __slots__ = ("_kind", "dtype", "flat", "nbytes", "pointer")
 
-    def __init__(self, flat: Any, dtype: int | None, spoken: str) -> None:
+    def __init__(self, flat: Any, dtype: int | None, kind: Any) -> None:
         self.flat = flat
         self.nbytes: int = flat.nbytes
         # Keeps the memory alive, and its size.
         self.pointer: Any = ffi.from_buffer(flat) if flat.nbytes else ffi.NULL
         self.dtype = dtype
-        self.spoken = spoken
+        self._kind = kind
+
+    @property
+    def spoken(self) -> str:
+        """The name of the dtype."""
+        return str(self._kind)
 
 
 @functools.lru_cache(256)
@@ -89,7 +94,7 @@ def memory_of(value: Any, where: str, written: bool = True) -> Memory:
         raise exceptions.InvalidArgumentError(f"{where}: the array is read-only, and the result is written to it")
     # As bytes: not every dtype exports its memory.
     flat = np.asarray(value).reshape(-1).view(np.uint8) if value.nbytes else np.empty(0, np.uint8)
-    return Memory(flat, _number_of(value.dtype, False), str(value.dtype))
+    return Memory(flat, _number_of(value.dtype, False), value.dtype)
 
 
 def _of_tensor(torch: Any, tensor: Any, where: str) -> Memory:
@@ -103,7 +108,7 @@ def _of_tensor(torch: Any, tensor: Any, where: str) -> Memory:
             "give .contiguous() of it"
         )
     flat = tensor.detach().reshape(-1).view(torch.uint8).numpy()
-    return Memory(flat, _number_of(tensor.dtype, True), str(tensor.dtype))
+    return Memory(flat, _number_of(tensor.dtype, True), tensor.dtype)
 
 
 def output_like(value: Any, shape: tuple[int, ...]) -> Any:
@@ -197,7 +202,7 @@ def pack(memories: list[Memory], scratch: Any) -> Memory:
     for memory in memories:
         scratch[offset : offset + memory.nbytes] = memory.flat
         offset += memory.nbytes
-    return Memory(scratch[:offset], memories[0].dtype, memories[0].spoken)
+    return Memory(scratch[:offset], memories[0].dtype, memories[0]._kind)
 
 
 def unpack(memories: list[Memory], flat: Any) -> None:

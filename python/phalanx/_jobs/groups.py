@@ -11,6 +11,7 @@ get their numbers in the order of their starts. In a child of fork every call ra
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
@@ -208,7 +209,7 @@ class Group:
         self._on_loss = on_loss
         self._lock = threading.Lock()
         # Guarded by `_lock`.
-        self._under_way: list[_Part] = []
+        self._under_way: deque[_Part] = deque()
         self._out_of_step: str | None = None
         self._scratch = buffers.Scratch()
 
@@ -452,7 +453,9 @@ class Group:
         with self._lock:
             if self._out_of_step is not None:
                 raise exceptions.CallCancelledError(self._out_of_step, None, self._connection.address)
-            self._under_way = [part for part in self._under_way if not part.ended]
+            # Calls end in their order, but for errors.
+            while self._under_way and self._under_way[0].ended:
+                self._under_way.popleft()
             try:
                 for memories, begin in calls:
                     if _large(memories):
