@@ -37,7 +37,7 @@ namespace phalanx::jobs {
 inline constexpr uint64_t kTinyBytes = 2048;
 inline constexpr uint64_t kSmallBytes = 16384;
 // AllReduce uses a ring if each node's slice has at least so many bytes.
-inline constexpr uint64_t kRingSliceBytes = 65536;
+inline constexpr uint64_t kRingSliceBytes = 32768;
 inline constexpr uint64_t kRingSliceBytesOddNodes = 8192;
 // The greatest message, and so the greatest piece of a pipeline.
 inline constexpr uint64_t kMaxPieceBytes = 65536;
