@@ -106,6 +106,15 @@ bool Members::IsUsed(const NodeKey& node) const {
                      [&](const auto& entry) { return entry.second->table.IsUsed(node); });
 }
 
+bool Members::IsDetached(absl::string_view job, const Member& member) const {
+  const auto known = jobs_.find(job);
+  if (known == jobs_.end() || member.node != self_) return false;
+  const auto id = known->second->live.find({member.role, member.task});
+  if (id == known->second->live.end()) return false;
+  const Live& live = live_.at(id->second);
+  return live.member.life == member.life && live.listener == nullptr;
+}
+
 const GroupView* Members::ViewOf(absl::string_view job, absl::string_view role) const {
   const auto found = jobs_.find(job);
   return found == jobs_.end() ? nullptr : found->second->table.view(role);

@@ -105,6 +105,8 @@ class Members final : public object_store::Registrant {
   // Whether a member of a job that this node knows is live on this incarnation of a node. If not,
   // nothing of jobs goes there or comes from there.
   bool IsUsed(const NodeKey& node) const;
+  // Whether `member` of the job is one of this node that was detached.
+  bool IsDetached(absl::string_view job, const Member& member) const;
   // Returns nullptr if the node does not know the group.
   const GroupView* ViewOf(absl::string_view job, absl::string_view role) const;
 

@@ -82,7 +82,9 @@ const Member* Messages::FindMember(const GroupId& group, uint32_t rank) const {
 std::optional<KnownLife> Messages::Find(const GroupId& group, uint32_t rank) const {
   const Member* const member = FindMember(group, rank);
   if (member == nullptr || member->state == MemberState::kAbsent) return std::nullopt;
-  return KnownLife{member->life, member->live()};
+  // A member of this node that leaves takes no messages, although it is still in the table.
+  const bool leaving = members_.IsDetached(groups_.find(group)->second.job, *member);
+  return KnownLife{member->life, member->live() && !leaving};
 }
 
 // Requests of clients.
