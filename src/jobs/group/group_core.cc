@@ -179,11 +179,17 @@ void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
   if (call != calls_.end()) AnswerAll(number, call->second, why);
 }
 
-void GroupCore::SettleForLeave(Instant now) {
+void GroupCore::SettleForLeave(int rank, Instant now) {
+  const auto member = members_.find(rank);
+  const bool takes_part = member != members_.end() && member->second.last.has_value();
+  const uint64_t last = takes_part ? std::max(ended_, *member->second.last) : ended_;
   // A call that has failed has left nothing that the others could need.
-  const auto call = calls_.find(ended_);
-  const bool waits = call != calls_.end() && call->second.spec.on_loss == OnLoss::kWait;
-  leaving_.Begin(ended_, waits, now);
+  const auto call = calls_.find(last);
+  bool waits = false;
+  if (call != calls_.end() && !call->second.parts.empty()) {
+    waits = call->second.parts.begin()->second.request.spec.on_loss == OnLoss::kWait;
+  }
+  leaving_.Begin(last, waits, now);
   Advance();
 }
 
@@ -243,7 +249,9 @@ void GroupCore::Tick(Instant now) {
       --member.unanswered;
     }
   }
-  if (leaving_.TakeLate(now)) effects_.emplace_back(GroupSettled());
+  if (const size_t late = leaving_.TakeLate(now); late > 0) {
+    effects_.emplace_back(GroupSettled{late});
+  }
   Advance();
   if (agreement_.ticked_at == cursor_) Ask();
   agreement_.ticked_at = cursor_;

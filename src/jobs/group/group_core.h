@@ -41,6 +41,7 @@
 #define PHALANX_JOBS_GROUP_GROUP_CORE_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -126,8 +127,10 @@ struct GroupGiveUp {
 };
 // Advance is to be called in a later turn.
 struct GroupRunMore {};
-// Members of this node that leave can go: no other node needs what has ended here.
-struct GroupSettled {};
+// The first `members` of this node that leave can go: no other node needs what has ended here.
+struct GroupSettled {
+  size_t members = 0;
+};
 using GroupEffect = std::variant<GroupSend, GroupDone, GroupEntered, GroupAllocate, GroupGiveUp,
                                  GroupRunMore, GroupSettled>;
 
@@ -182,10 +185,11 @@ class GroupCore {
   void OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory);
   // Goes on with the call under way: after a GroupRunMore.
   void Advance();
-  // A member of this node is about to leave. GroupSettled follows, in this call or a later one,
-  // when the calls that have ended here have ended on all nodes, also for the next lives of members
-  // that have died if the last call waits for these; or after kLeavePatience.
-  void SettleForLeave(Instant now);
+  // A member of this node is about to leave, and makes no call any more. GroupSettled follows, in
+  // this call or a later one, when its calls and those that have ended here have ended on all
+  // nodes, also for the next lives of members that have died if the last one waits for these; or
+  // after kLeavePatience.
+  void SettleForLeave(int rank, Instant now);
 
   // Deadlines, and questions about calls that take long. NextTick may be earlier than needed.
   void Tick(Instant now);

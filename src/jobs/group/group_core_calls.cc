@@ -41,7 +41,9 @@ void GroupCore::Advance() {
       Send(peer, GroupMessage::kHasEnded, call);
     }
   }
-  if (leaving_.TakeOver(list_, settled_)) effects_.emplace_back(GroupSettled());
+  if (const size_t members = leaving_.TakeOver(list_, ended_, settled_); members > 0) {
+    effects_.emplace_back(GroupSettled{members});
+  }
   const auto [peers, last] = leaving_.TakeQuestions(list_);
   for (const int peer : peers) Send(peer, GroupMessage::kAskEnded, last);
 }

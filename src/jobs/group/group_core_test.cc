@@ -88,7 +88,7 @@ class Group {
   uint64_t given_up() const { return given_up_; }
   // Returns true once the member can leave.
   bool Leave(int rank) {
-    core(rank).SettleForLeave(now_);
+    core(rank).SettleForLeave(rank, now_);
     Deliver();
     return settled(rank);
   }

@@ -1,45 +1,56 @@
 #include "src/jobs/group/group_leaving.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace phalanx::jobs {
 
-bool GroupLeaving::TakeOver(const GroupList& list, uint64_t settled) {
-  if (!own_.has_value()) return false;
-  const bool all =
-      std::all_of(list.nodes.begin(), list.nodes.end(), [&](const GroupList::Node& node) {
-        const int index = list.IndexOf(node.key);
-        return index == list.self || own_->ended.contains(node.key);
-      });
-  const bool awaited = own_->waits && list.some_died;
-  const bool over = list.self < 0 || own_->last <= settled || (all && !awaited);
-  if (over) own_.reset();
-  return over;
+void GroupLeaving::Begin(uint64_t last, bool waits, Instant now) {
+  leavers_.push_back(now + kLeavePatience);
+  if (leavers_.size() > 1 && last <= last_) return;
+  // What the nodes have said of this call stays.
+  if (last != last_) {
+    asked_.clear();
+    ended_.clear();
+  }
+  last_ = last;
+  waits_ = waits;
 }
 
-bool GroupLeaving::TakeLate(Instant now) {
-  const bool late = own_.has_value() && own_->until <= now;
-  if (late) own_.reset();
+size_t GroupLeaving::TakeOver(const GroupList& list, uint64_t ended, uint64_t settled) {
+  if (leavers_.empty()) return 0;
+  const bool all =
+      std::all_of(list.nodes.begin(), list.nodes.end(), [&](const GroupList::Node& node) {
+        return list.IndexOf(node.key) == list.self || ended_.contains(node.key);
+      });
+  const bool awaited = waits_ && list.some_died;
+  const bool over = last_ <= settled || (all && last_ <= ended && !awaited);
+  if (list.self >= 0 && !over) return 0;
+  return std::exchange(leavers_, {}).size();
+}
+
+size_t GroupLeaving::TakeLate(Instant now) {
+  size_t late = 0;
+  for (; !leavers_.empty() && leavers_.front() <= now; ++late) leavers_.pop_front();
   return late;
 }
 
 std::pair<std::vector<int>, uint64_t> GroupLeaving::TakeQuestions(const GroupList& list) {
   std::vector<int> peers;
-  if (!own_.has_value()) return {peers, 0};
-  for (int peer = 0; peer < list.shape.nodes(); ++peer) {
+  for (int peer = 0; peer < list.shape.nodes() && !leavers_.empty(); ++peer) {
     if (peer == list.self) continue;
-    if (own_->asked.insert(list.nodes[static_cast<size_t>(peer)].key).second) peers.push_back(peer);
+    if (asked_.insert(list.nodes[static_cast<size_t>(peer)].key).second) peers.push_back(peer);
   }
-  return {peers, own_->last};
+  return {peers, last_};
 }
 
 void GroupLeaving::Forget(const NodeKey& node) {
   askers_.erase(node);
-  if (own_.has_value()) own_->asked.erase(node);
+  asked_.erase(node);
 }
 
 void GroupLeaving::OnEnded(const NodeKey& node, uint64_t number) {
-  if (own_.has_value() && number >= own_->last) own_->ended.insert(node);
+  if (!leavers_.empty() && number >= last_) ended_.insert(node);
 }
 
 void GroupLeaving::OnAsked(const NodeKey& node, uint64_t number) {

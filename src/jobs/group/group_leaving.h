@@ -5,16 +5,17 @@
 // what is under way to it. So members that leave stay in the list until all nodes have ended that
 // call, too:
 //
-//   node a: Begin ──► asks all others ──► all have answered, or kLeavePatience ──► they can go
+//   node a: Begin ──► asks all others ──► all have answered, or kLeavePatience ──► members can go
 //   node b:           answers when the call has ended there
 //
 // Pure. Owned by a GroupCore.
 #ifndef PHALANX_JOBS_GROUP_GROUP_LEAVING_H_
 #define PHALANX_JOBS_GROUP_GROUP_LEAVING_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -31,18 +32,17 @@ inline constexpr absl::Duration kLeavePatience = absl::Seconds(30);
 
 class GroupLeaving {
  public:
-  // Members of this node leave after call `last`. Of several times the last one counts. `waits`:
-  // the call waits for next lives, so they stay also for a member that has died in it.
-  void Begin(uint64_t last, bool waits, Instant now) {
-    own_ = {.last = last, .waits = waits, .until = now + kLeavePatience, .asked = {}, .ended = {}};
-  }
-  bool idle() const { return !own_.has_value() && askers_.empty(); }
-  // Returns true once, when they can go. `settled`: the last call that has ended on all nodes.
-  bool TakeOver(const GroupList& list, uint64_t settled);
-  // They stay no longer.
-  bool TakeLate(Instant now);
+  // A member of this node leaves after call `last`. All that leave wait for the greatest one.
+  // `waits`: the call waits for next lives, so they stay also for a member that has died in it.
+  void Begin(uint64_t last, bool waits, Instant now);
+  bool idle() const { return leavers_.empty() && askers_.empty(); }
+  // Returns how many members can go; those that began first go first. `ended` and `settled`: the
+  // last call that has ended here, and on all nodes.
+  size_t TakeOver(const GroupList& list, uint64_t ended, uint64_t settled);
+  // Returns how many stay no longer.
+  size_t TakeLate(Instant now);
   // When to call TakeLate.
-  Instant until() const { return own_.has_value() ? own_->until : Instant::Infinite(); }
+  Instant until() const { return leavers_.empty() ? Instant::Infinite() : leavers_.front(); }
   // The nodes to ask now, and about which call. Each is returned once.
   std::pair<std::vector<int>, uint64_t> TakeQuestions(const GroupList& list);
   // The link to this node was lost, and with it a question or its answer.
@@ -54,14 +54,13 @@ class GroupLeaving {
   std::vector<std::pair<int, uint64_t>> TakeAnswers(const GroupList& list, uint64_t ended);
 
  private:
-  struct Own {
-    uint64_t last = 0;
-    bool waits = false;
-    Instant until;
-    std::set<NodeKey> asked;
-    std::set<NodeKey> ended;
-  };
-  std::optional<Own> own_;
+  // When the patience of each member that leaves ends.
+  std::deque<Instant> leavers_;
+  uint64_t last_ = 0;
+  bool waits_ = false;
+  // Other nodes that were asked about call `last_`, and that have ended it.
+  std::set<NodeKey> asked_;
+  std::set<NodeKey> ended_;
   std::map<NodeKey, uint64_t> askers_;
 };
 

@@ -38,7 +38,7 @@ void ClientMembers::Leave(uint64_t request, bool failed) {
   }
   Erase(request);
   members_.Detach(id);
-  groups_->WhenSettled(member->job, member->role,
+  groups_->WhenSettled(member->job, member->role, member->rank,
                        [&members = members_, id] { members.Leave(id, MemberState::kLeft); });
 }
 

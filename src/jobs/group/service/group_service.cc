@@ -58,14 +58,14 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   return called;
 }
 
-void GroupService::WhenSettled(absl::string_view job, absl::string_view role,
+void GroupService::WhenSettled(absl::string_view job, absl::string_view role, int rank,
                                absl::AnyInvocable<void()> leave) {
   const auto found = groups_.find(Name(job, role));
   // No other node has heard of the member's calls.
   if (found == groups_.end()) return leave();
   Group& group = *found->second;
   group.leavers.push_back(std::move(leave));
-  group.core.SettleForLeave(control_.Now());
+  group.core.SettleForLeave(rank, control_.Now());
   RunEffects(group);
 }
 
@@ -189,11 +189,12 @@ void GroupService::RunEffects(Group& group) {
       links_.Forget(give_up->node);
     } else if (std::holds_alternative<GroupRunMore>(effect)) {
       ContinueLater(group);
-    } else if (std::holds_alternative<GroupSettled>(effect)) {
+    } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
       // In a later turn: the last one that leaves ends the group.
-      Later([leavers = std::exchange(group.leavers, {})]() mutable {
-        for (absl::AnyInvocable<void()>& leave : leavers) leave();
-      });
+      for (size_t i = 0; i < settled->members && !group.leavers.empty(); ++i) {
+        Later(std::move(group.leavers.front()));
+        group.leavers.pop_front();
+      }
     }
   }
   if (Find(number) == &group) ArmTimer(group);

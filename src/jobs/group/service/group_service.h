@@ -64,9 +64,11 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   absl::Status Call(absl::string_view job, absl::string_view role, int rank, uint64_t life,
                     GroupCallRequest request, CallDone done);
 
-  // A member of this node leaves the group: `leave` is called when no other node needs what its
-  // calls have left here, in this call or a later one; never if the group is left before.
-  void WhenSettled(absl::string_view job, absl::string_view role, absl::AnyInvocable<void()> leave);
+  // A member of this node leaves the group, and makes no call any more: `leave` is called when no
+  // other node needs what its calls have left here, in this call or a later one; never if the group
+  // is left before.
+  void WhenSettled(absl::string_view job, absl::string_view role, int rank,
+                   absl::AnyInvocable<void()> leave);
 
   // ---- GroupObserver
   void OnView(const GroupView& view) override;
@@ -86,7 +88,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
     GroupCore core;
     JobEpoch epoch;  // of the last view
     std::map<GroupCallId, CallDone> calls;
-    std::vector<absl::AnyInvocable<void()>> leavers;
+    std::deque<absl::AnyInvocable<void()>> leavers;
     TimerId timer = 0;
     Instant timer_at = Instant::Infinite();
     bool continues = false;  // Advance is posted

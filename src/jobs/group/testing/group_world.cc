@@ -179,14 +179,15 @@ GroupWorld::Program* GroupWorld::Last(int rank) {
 void GroupWorld::Leave(Program& program) {
   program.leaving = true;
   Node& node = nodes_[static_cast<size_t>(program.node)];
-  node.core->SettleForLeave(now_);
+  node.leavers.push_back(&program);
+  node.core->SettleForLeave(program.rank, now_);
   Drain(node);
 }
 
 void GroupWorld::OnSettled(Node& node) {
-  const int index = static_cast<int>(&node - nodes_.data());
-  for (Program& program : programs_) {
-    if (!program.alive || !program.leaving || program.node != index) continue;
+  for (; node.settled > 0; --node.settled) {
+    Program& program = *node.leavers.front();
+    node.leavers.pop_front();
     program.alive = false;
     program.left = true;
     view_.members[static_cast<size_t>(program.rank)].state = MemberState::kLeft;
@@ -257,8 +258,8 @@ void GroupWorld::KillNode(Node& node) {
 
 void GroupWorld::StepProgram(Program& program) {
   if (!program.alive || !program.entered || program.leaving) return;
-  const bool over =
-      program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
+  // Also with calls under way.
+  const bool over = program.next > static_cast<uint64_t>(options_.calls);
   if (over && options_.leaves && leaving_) return Leave(program);
   if (program.next > static_cast<uint64_t>(options_.calls) || program.outstanding >= 3) return;
   const uint64_t number = program.next++;
@@ -293,8 +294,8 @@ void GroupWorld::Drain(Node& node) {
                                MakeMemory(allocate->work_bytes, allocate->scratch_bytes));
     } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
       Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
-    } else if (std::holds_alternative<GroupSettled>(effect)) {
-      node.settled = true;
+    } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
+      node.settled += settled->members;
     } else {
       node.run_more = true;
     }
@@ -373,7 +374,7 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
 
 void GroupWorld::StepNode(Node& node) {
   if (node.core == nullptr) return;
-  if (std::exchange(node.settled, false)) return OnSettled(node);
+  if (node.settled > 0) return OnSettled(node);
   if (!node.lost.empty() && random_.Chance(0.3)) {
     const NodeKey peer = *node.lost.begin();
     node.lost.erase(peer);

@@ -85,7 +85,8 @@ class GroupWorld {
     std::set<NodeKey> lost = {};
     std::vector<std::pair<uint64_t, std::shared_ptr<GroupMemory>>> grants;
     bool run_more = false;
-    bool settled = false;  // members that leave can go
+    std::deque<Program*> leavers = {};
+    size_t settled = 0;  // leavers that can go
   };
   struct Result {
     int rank = 0;
