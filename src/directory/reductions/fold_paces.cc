@@ -92,6 +92,7 @@ absl::Status FoldPaces::OnPace(Reduction& reduction, const Node& node, Reduction
   if (m.silent_ns() > 0) {
     NoteSilence(*link, placed, m);
   } else {
+    if (m.window_ns() > 0) ConvictSuspects(reduction, *link, UsableRate(m.bytes_per_second()));
     // Without a window something that was reported is over. That does not say how fast bytes come.
     const Pace pace = m.window_ns() > 0 ? NoteRate(*link, placed, m) : Pace::kNoProof;
     if (pace != Pace::kLow) {
@@ -160,21 +161,27 @@ void FoldPaces::EndTrouble(Reduction& reduction, const Link& link, Reduction::Pl
                            size_t input, bool fine) {
   if (DefectActive(Defect::kSilenceNotForgotten)) return;
   placed.troubles.erase(input);
-  if (fine) ConvictSuspects(reduction, link);
+  std::vector<NodeKey> acquitted;
   for (const NodeKey& end : {link.sender.key, link.receiver.key}) {
     const auto slow = reduction.slow_nodes.find(end);
-    if (slow == reduction.slow_nodes.end()) continue;
-    if (fine || slow->second.silent) Acquit(reduction, end);
+    if (slow == reduction.slow_nodes.end() || !(fine || slow->second.silent)) continue;
+    acquitted.push_back(end);
+    reduction.slow_nodes.erase(slow);
   }
+  if (acquitted.empty()) return;
+  // Held, so that the plan decides when it knows of all sources of both.
+  reduction.plan.Hold();
+  for (const NodeKey& node : acquitted) ReportSources(reduction, node);
+  reduction.plan.Release();
 }
 
-void FoldPaces::ConvictSuspects(Reduction& reduction, const Link& link) {
+void FoldPaces::ConvictSuspects(Reduction& reduction, const Link& link, double rate) {
   for (auto& [suspect, slow] : reduction.slow_nodes) {
     const NodeKey peer = slow.with;
     const bool ends = suspect == link.sender.key || suspect == link.receiver.key;
     if (slow.silent || ends || (peer != link.sender.key && peer != link.receiver.key)) continue;
     const Node* node = nodes_.Find(suspect);
-    if (node == nullptr) continue;
+    if (node == nullptr || rate * LinkModel::kSlowShare < slow.speed * FastRate()) continue;
     links_.NoteSlow(node->endpoint, slow.speed * FastRate(), context_.now);
     slow.with = NodeKey();
   }

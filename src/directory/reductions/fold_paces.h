@@ -79,8 +79,9 @@ class FoldPaces {
   void EndTrouble(Reduction& reduction, const Link& link, Reduction::Placed& placed, size_t input,
                   bool fine);
 
-  // The link does well: nodes that had a slow link with one of its ends are slow themselves.
-  void ConvictSuspects(Reduction& reduction, const Link& link);
+  // The link has this rate: nodes that had a much slower link with one of its ends are slow
+  // themselves.
+  void ConvictSuspects(Reduction& reduction, const Link& link, double rate);
 
   // Which end of a slow link is taken for slow.
   struct Verdict {
