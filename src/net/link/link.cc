@@ -119,13 +119,13 @@ void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
                     /*notify=*/false);
     }
     // The address belongs to another node.
-    return Retry();
+    return DialFailed();
   }
   // The peer goes on behind the bytes that have arrived here.
   const LinkPayload request = session_.Ask(inbox_.received());
   UseStream(std::move(peer->stream), LinkRequest(request));
   // The time for the dial includes the peer's WELCOME.
-  SetTimer(&Link::dial_timer_, dial_deadline_, &Link::Retry);
+  SetTimer(&Link::dial_timer_, dial_deadline_, &Link::DialFailed);
   Flush();
 }
 
@@ -223,7 +223,7 @@ void Link::Read() {
     const absl::StatusOr<size_t> size =
         stream_->Read(absl::MakeConstSpan(places).subspan(place.empty() ? 1 : 0));
     // A connection that ends before its WELCOME is a failed dial.
-    if (!size.ok()) return connected() ? Broke() : Retry();
+    if (!size.ok()) return connected() ? Broke() : DialFailed();
     if (*size == 0) break;
     const absl::Status taken = TakeBytes(place, *size);
     // Given up, or refused by the peer.

@@ -51,7 +51,6 @@ class NodeLinks {
   static constexpr size_t kMaxQueuedBytes = kMaxLinkQueuedBytes;
   static constexpr size_t kMaxQueuedMessages = kMaxLinkQueuedMessages;
   // Peers of which there is state, unless the options say less.
-  static constexpr size_t kMaxLinks = kMaxNodeLinks;
 
   // REQUIRES: `network` and `control` outlive this object.
   NodeLinks(Network& network, Executor& control, NodeLinksOptions options);
