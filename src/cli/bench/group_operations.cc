@@ -41,7 +41,7 @@ class GroupOperation : public Base {
     return static_cast<int>(std::clamp<uint64_t>(kBytesOfARun / size, 1, kMaxCalls));
   }
   uint64_t bytes_moved(const Run& run) const override {
-    return static_cast<uint64_t>(calls(run)) * bytes_of_call(run);
+    return static_cast<uint64_t>(calls_ended(run)) * bytes_of_call(run);
   }
 
   absl::Status Prepare(const Run& run) override {
@@ -71,6 +71,7 @@ class GroupOperation : public Base {
 
  protected:
   virtual uint64_t bytes_of_call(const Run& run) const = 0;
+  virtual int calls_ended(const Run& run) const { return calls(run); }
   // The sizes of this rank's memory in a call. Calls that work in place have no output.
   virtual uint64_t InputBytes(const Run& run) const { return run.size; }
   virtual uint64_t OutputBytes(const Run&) const { return 0; }
@@ -163,6 +164,11 @@ class GroupAllReduce : public GroupOperation {
     }
     return absl::FailedPreconditionError(absl::StrCat(
         "all ", calls(run), " calls ended before the member was killed: more --calls"));
+  }
+
+  // A run with --kill-member ends with the first call without the member.
+  int calls_ended(const Run& run) const override {
+    return run.kill ? static_cast<int>(members_.size()) : calls(run);
   }
 
   absl::StatusOr<bool> Verify(const Run& run) override {

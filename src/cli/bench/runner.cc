@@ -146,7 +146,7 @@ class Runner {
       // The limit of each run, because a shared machine changes from run to run.
       pair.push_back(pair_s);
       shape.push_back(shape_s);
-      record.calls = operation_->calls(run);
+      if (!run.kill) record.calls = operation_->calls(run);
       if (const uint64_t moved = operation_->bytes_moved(run); moved > 0) {
         cpu += run_cpu / static_cast<double>(moved) * 1e9;
       }
