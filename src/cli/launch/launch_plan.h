@@ -23,9 +23,8 @@
 
 namespace phalanx::runtime {
 
-// The declared deaths of each task (`--fail`): the calls of a group, from 1, in which its lives 0,
-// 1,
-// ... are killed.
+// The declared deaths of each task (`--fail`): the calls of a group in which its lives are killed,
+// beginning with life 0. A life's first call has the number 1.
 using DeclaredDeaths = std::vector<std::vector<uint64_t>>;
 
 // Parses texts as "3@57", a task's number and a call. Those of tasks of other launches are left

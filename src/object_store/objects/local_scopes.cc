@@ -49,8 +49,8 @@ void LocalScopes::Forget(const std::string& name) {
 }
 
 absl::Status LocalScopes::Check(const Scope& scope, Instant now) const {
-  if (!HasEnded(scope, now) || DefectActive(Defect::kLatePutIntoEndedScope))
-    return absl::OkStatus();
+  const bool ended = HasEnded(scope, now) && !DefectActive(Defect::kLatePutIntoEndedScope);
+  if (!ended) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(scope.ToString(), " has ended"));
 }
 
