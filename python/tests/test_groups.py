@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +19,7 @@ import pytest
 
 import phalanx
 from phalanx import _native, _waiting, exceptions
+from phalanx._jobs import groups as of_groups
 
 WORLD = 3
 LIMIT_S = 60
@@ -331,6 +335,70 @@ def test_an_interrupt_within_the_calls_of_a_nest_ends_the_group(client, monkeypa
         patched.setattr(_waiting, "some", interrupted)
         groups[0].allreduce([np.ones(40_000) for _ in range(20)])
     with pytest.raises(exceptions.CallCancelledError, match="after 16 of its 20 calls, .*: join again"):
+        groups[0].barrier()
+    for member in members:
+        member.leave()
+
+
+@contextlib.contextmanager
+def an_interrupt_in_a_call_of_the_library(daemon, monkeypatch):
+    """SIGINT arrives while the library waits for memory from a stopped node, which goes on after it."""
+    made = threading.Event()
+
+    class Library:
+        def __getattr__(self, name):
+            if name == "phx_group_all_reduce":
+                made.set()
+            return getattr(_native.lib, name)
+
+    def interrupt():
+        # This thread runs only when the other one has let go of the interpreter, in the library.
+        made.wait(LIMIT_S)
+        os.kill(os.getpid(), signal.SIGINT)
+        noted.recv(1)
+        daemon.signal(signal.SIGCONT)
+
+    interval, handler = sys.getswitchinterval(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    noted, notes = socket.socketpair()
+    notes.setblocking(False)
+    previous = signal.set_wakeup_fd(notes.fileno())
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    daemon.signal(signal.SIGSTOP)
+    sys.setswitchinterval(1000)
+    try:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(of_groups, "lib", Library())
+            yield
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+        signal.set_wakeup_fd(previous)
+        signal.signal(signal.SIGINT, handler)
+        noted.close()
+        notes.close()
+
+
+def test_an_interrupt_while_a_call_is_made_leaves_the_array_alone(nodes, monkeypatch):
+    clients, daemons, _ = nodes
+    members, groups = joined(clients, "made", world=2)
+    array = np.ones(40_000)
+    with an_interrupt_in_a_call_of_the_library(daemons[0], monkeypatch):
+        groups[0].allreduce(array)
+    # The others have its part of the call, and its next call is the next one.
+    assert (groups[1].allreduce(np.ones(40_000)) == 2).all()
+    together(groups, lambda g: g.barrier(wait=False))
+    assert groups[0].calls == 2 and (array == 1).all()
+    for member in members:
+        member.leave()
+
+
+def test_an_interrupt_while_the_first_call_of_a_nest_is_made_ends_the_group(nodes, monkeypatch):
+    clients, daemons, _ = nodes
+    members, groups = joined(clients, "first", world=2)
+    with an_interrupt_in_a_call_of_the_library(daemons[0], monkeypatch):
+        groups[0].allreduce([np.ones(40_000), np.ones(50_000)])
+    with pytest.raises(exceptions.CallCancelledError, match="after 1 of its 2 calls, .*: join again"):
         groups[0].barrier()
     for member in members:
         member.leave()

@@ -54,26 +54,55 @@ def _large(memories: Sequence[Memory]) -> bool:
 
 
 class _Part:
-    """One call of the library. `packed` are the memories whose result is in `scratch` at its end."""
+    """One call of the library. `packed` are the memories whose result is in `scratch` at its end.
 
-    __slots__ = ("call", "large", "packed", "scratch")
+    `start` makes the call: one of the library's functions and its arguments, the group first.
+    """
 
-    def __init__(self, call: Any, kept: tuple[Memory, ...], packed: list[Memory], scratch: Any) -> None:
-        if call == ffi.NULL:
-            raise _native.last_error()
-        self.call = ffi.gc(call, partial(_release, kept))
+    __slots__ = ("_calls", "_kept", "_start", "large", "packed", "scratch")
+
+    def __init__(
+        self, start: Sequence[Any], kept: tuple[Memory, ...], packed: Sequence[Memory] = (), scratch: Any = None
+    ) -> None:
+        self._start = start
+        self._kept = kept
+        self._calls: list[Any] = []
         self.large = _large(kept)
         self.packed = packed
         self.scratch = scratch
 
+    def begin(self) -> None:
+        """Make the call. If an interrupt ends this, `begun` says whether the call was made.
+
+        The library's function can take long, and an interrupt meanwhile is raised at the next step of the
+        interpreter. So one step makes the call and stores its handle, with the memory: without a handle the
+        library would write into memory that can be freed, and nothing would say whether the call has a number.
+        """
+        function, *arguments = self._start
+        owned = partial(ffi.gc, destructor=partial(_release, self._kept))
+        self._calls.extend(map(owned, filter(None, map(function, *zip(arguments)))))
+        if not self._calls:
+            raise _native.last_error()
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def call(self) -> Any:
+        """The library's call. Only if it has begun."""
+        return self._calls[0]
+
     @property
     def ended(self) -> bool:
-        return bool(lib.phx_call_ended(self.call))
+        """Whether the call has ended, or was never made."""
+        return not self._calls or bool(lib.phx_call_ended(self.call))
 
 
-def _cancel(parts: list[_Part]) -> None:
+def _cancel(parts: Sequence[_Part]) -> None:
     for part in parts:
-        lib.phx_cancel(part.call)
+        if part.begun:
+            lib.phx_cancel(part.call)
 
 
 class GroupCall(Generic[T]):
@@ -188,7 +217,8 @@ class Group:
     KeyboardInterrupt
         A wait was interrupted. This member's part of the call goes on at its node, without a result here. If
         it was a nest of which some arrays had not been sent yet, later calls raise CallCancelledError, since
-        this member's calls are not those of the others any more.
+        this member's calls are not those of the others any more. An interrupt while an input is copied is
+        raised after that, as one of the wait. One that comes earlier leaves the call unmade.
 
     After an interrupt or an error the elements of the arrays that a call writes are undefined.
     """
@@ -313,7 +343,11 @@ class Group:
         given = memory_of(array, "allgather: array", written=False)
         if out is None:
             out = buffers.output_like(array, (self._world, *array.shape))
-        return self._between("allgather", given, out, given.nbytes * self._world, wait, lib.phx_group_all_gather)
+
+        def start(*places: Any) -> Sequence[Any]:
+            return (lib.phx_group_all_gather, self._ptr, *places)
+
+        return self._between("allgather", given, out, given.nbytes * self._world, wait, start)
 
     @overload
     def reduce_scatter(
@@ -343,8 +377,8 @@ class Group:
         if out is None:
             out = buffers.output_like(array, (self._rows("reduce_scatter", array), *array.shape[1:]))
 
-        def start(group: Any, source: Any, nbytes: int, target: Any, part: int) -> Any:
-            return lib.phx_group_reduce_scatter(group, dtype, source, nbytes, target, part, number)
+        def start(*places: Any) -> Sequence[Any]:
+            return (lib.phx_group_reduce_scatter, self._ptr, dtype, *places, number)
 
         return self._between("reduce_scatter", given, out, given.nbytes // self._world, wait, start)
 
@@ -369,7 +403,11 @@ class Group:
         self._rows("all_to_all", array)
         if out is None:
             out = buffers.output_like(array, array.shape)
-        return self._between("all_to_all", given, out, given.nbytes, wait, lib.phx_group_all_to_all)
+
+        def start(*places: Any) -> Sequence[Any]:
+            return (lib.phx_group_all_to_all, self._ptr, *places)
+
+        return self._between("all_to_all", given, out, given.nbytes, wait, start)
 
     @overload
     def barrier(self, *, wait: Literal[True] = ...) -> None: ...
@@ -377,11 +415,8 @@ class Group:
     def barrier(self, *, wait: Literal[False]) -> GroupCall[None]: ...
     def barrier(self, *, wait: bool = True) -> Any:
         """Return when all members have called it."""
-
-        def begin() -> _Part:
-            return _Part(lib.phx_group_barrier(self._ptr), (), [], None)
-
-        return self._call("barrier", [((), begin)], None, wait)
+        part = _Part((lib.phx_group_barrier, self._ptr), ())
+        return self._call("barrier", [((), lambda: part)], None, wait)
 
     # ---- for the methods
 
@@ -395,9 +430,9 @@ class Group:
         )
 
     def _in_place(
-        self, what: str, arrays: Any, wait: bool, folds: bool, start: Callable[[Memory], Any]
+        self, what: str, arrays: Any, wait: bool, folds: bool, start: Callable[[Memory], Sequence[Any]]
     ) -> Any:
-        """Make the calls for the arrays of a nest; `start` makes one of the library."""
+        """Make the calls for the arrays of a nest; `start` returns what makes one of the library."""
         memories = []
         for where, value in buffers.leaves_of(arrays, f"{what}: arrays"):
             memory = memory_of(value, where)
@@ -409,17 +444,17 @@ class Group:
 
         # Without an element there is one call, which the library refuses on all members.
         calls = buffers.packed(memories, by_dtype=folds) or [[memories[0]]]
-        return self._call(what, [(call, partial(self._begun, call, start)) for call in calls], arrays, wait)
+        return self._call(what, [(call, partial(self._part_of, call, start)) for call in calls], arrays, wait)
 
-    def _begun(self, memories: list[Memory], start: Callable[[Memory], Any]) -> _Part:
+    def _part_of(self, memories: list[Memory], start: Callable[[Memory], Sequence[Any]]) -> _Part:
         if len(memories) == 1:
-            return _Part(start(memories[0]), (memories[0],), [], None)
+            return _Part(start(memories[0]), (memories[0],))
         scratch = self._scratch.take(sum(memory.nbytes for memory in memories))
         together = buffers.pack(memories, scratch)
         return _Part(start(together), (together, *memories), memories, scratch)
 
     def _between(
-        self, what: str, given: Memory, out: Any, nbytes: int, wait: bool, start: Callable[..., Any]
+        self, what: str, given: Memory, out: Any, nbytes: int, wait: bool, start: Callable[..., Sequence[Any]]
     ) -> Any:
         """Make a call from one array to another, which must have so many bytes."""
         target = memory_of(out, f"{what}: out")
@@ -434,11 +469,8 @@ class Group:
             )
         buffers.check_apart(given, target, what)
 
-        def begin() -> _Part:
-            call = start(self._ptr, given.pointer, given.nbytes, target.pointer, target.nbytes)
-            return _Part(call, (given, target), [], None)
-
-        return self._call(what, [((given,), begin)], out, wait)
+        part = _Part(start(given.pointer, given.nbytes, target.pointer, target.nbytes), (given, target))
+        return self._call(what, [((given,), lambda: part)], out, wait)
 
     def _call(
         self, what: str, calls: list[tuple[Sequence[Memory], Callable[[], _Part]]], result: Any, wait: bool
@@ -450,33 +482,44 @@ class Group:
             raise _native.last_error(self._connection.address)
         what = f"{what} of {self._name}"
         parts: list[_Part] = []
-        with self._lock:
-            if self._out_of_step is not None:
-                raise exceptions.CallCancelledError(self._out_of_step, None, self._connection.address)
-            # Calls end in their order, but for errors.
-            while self._under_way and self._under_way[0].ended:
-                self._under_way.popleft()
-            try:
-                for memories, begin in calls:
-                    if _large(memories):
-                        self._make_room(_MOST_LARGE_WAITING if wait else _MOST_LARGE, what)
-                    parts.append(begin())
-                    self._under_way.append(parts[-1])
-            except BaseException:
-                if parts:
-                    self._out_of_step = (
-                        f"{what} was interrupted after {len(parts)} of its {len(calls)} calls, so that this member's "
-                        "calls are not those of the others any more: join again"
-                    )
-                    _cancel(parts)
-                raise
-        call = GroupCall(self, what, parts, result)
-        if not wait:
-            return call
         try:
-            return call.wait()
+            with self._lock:
+                self._begin(what, calls, parts, wait)
+            call = GroupCall(self, what, parts, result)
+            return call.wait() if wait else call
         except BaseException:
-            _cancel(parts)  # nobody has the handle, and the caller can free or reuse the arrays
+            _cancel(parts)  # nothing has the handle, and the caller can free or reuse the arrays
+            raise
+
+    def _begin(
+        self,
+        what: str,
+        calls: list[tuple[Sequence[Memory], Callable[[], _Part]]],
+        parts: list[_Part],
+        wait: bool,
+    ) -> None:
+        """Make calls of the library, and append them to `parts`. Under the lock."""
+        if self._out_of_step is not None:
+            raise exceptions.CallCancelledError(self._out_of_step, None, self._connection.address)
+        # Calls end in their order, but for errors.
+        while self._under_way and self._under_way[0].ended:
+            self._under_way.popleft()
+        try:
+            for memories, part_of in calls:
+                if _large(memories):
+                    self._make_room(_MOST_LARGE_WAITING if wait else _MOST_LARGE, what)
+                part = part_of()
+                # Before the call, so that an interrupt after it finds it here.
+                parts.append(part)
+                self._under_way.append(part)
+                part.begin()
+        except BaseException:
+            begun = sum(part.begun for part in parts)
+            if 0 < begun < len(calls):
+                self._out_of_step = (
+                    f"{what} was interrupted after {begun} of its {len(calls)} calls, so that this member's "
+                    "calls are not those of the others any more: join again"
+                )
             raise
 
     def _make_room(self, most: int, what: str) -> None:
@@ -505,14 +548,14 @@ class Group:
 
     # ---- the library's calls in place
 
-    def _allreduce(self, op: int, memory: Memory) -> Any:
-        return lib.phx_group_all_reduce(self._ptr, memory.dtype, memory.pointer, memory.nbytes, op)
+    def _allreduce(self, op: int, memory: Memory) -> Sequence[Any]:
+        return (lib.phx_group_all_reduce, self._ptr, memory.dtype, memory.pointer, memory.nbytes, op)
 
-    def _reduce(self, op: int, root: int, memory: Memory) -> Any:
-        return lib.phx_group_reduce(self._ptr, root, memory.dtype, memory.pointer, memory.nbytes, op)
+    def _reduce(self, op: int, root: int, memory: Memory) -> Sequence[Any]:
+        return (lib.phx_group_reduce, self._ptr, root, memory.dtype, memory.pointer, memory.nbytes, op)
 
-    def _broadcast(self, root: int, memory: Memory) -> Any:
-        return lib.phx_group_broadcast(self._ptr, root, memory.pointer, memory.nbytes)
+    def _broadcast(self, root: int, memory: Memory) -> Sequence[Any]:
+        return (lib.phx_group_broadcast, self._ptr, root, memory.pointer, memory.nbytes)
 
 
 def _reduced(memory: Memory, where: str) -> int:
