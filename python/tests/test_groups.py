@@ -329,6 +329,57 @@ def test_an_interrupted_wait_leaves_the_array_alone(groups, monkeypatch):
     assert array.tolist() == [1, 1, 1]
 
 
+def nest_calls(groups):
+    """Make a call for a nest by each member. They have ended, and no result is in the arrays yet."""
+    calls = [group.allreduce([np.ones(3), np.ones(4)], wait=False) for group in groups]
+    together(groups, lambda g: g.barrier(wait=False))
+    assert all(call.done for call in calls)
+    return calls
+
+
+def test_a_second_waiter_returns_after_the_result_is_copied(groups, monkeypatch):
+    call, *_ = nest_calls(groups)
+    copying, waiting = threading.Event(), threading.Event()
+    unpack = of_groups.buffers.unpack
+
+    def slow(*arguments):
+        copying.set()
+        waiting.wait(LIMIT_S)
+        unpack(*arguments)
+
+    class Lock:
+        """The lock of the copy, which sets `waiting` when another thread has it."""
+
+        lock = threading.Lock()
+
+        def __enter__(self):
+            if not self.lock.acquire(blocking=False):
+                waiting.set()
+                self.lock.acquire()
+
+        def __exit__(self, *_):
+            self.lock.release()
+
+    monkeypatch.setattr(of_groups.buffers, "unpack", slow)
+    monkeypatch.setattr(call, "_copying", Lock())
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(call.wait)
+        assert copying.wait(LIMIT_S)
+        try:
+            assert [array.tolist() for array in call.wait()] == [[3] * 3, [3] * 4]
+        finally:
+            waiting.set()
+        assert first.result(LIMIT_S) is call.wait()
+
+
+def test_a_wait_after_an_interrupted_copy_has_the_result(groups, monkeypatch):
+    call, *_ = nest_calls(groups)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(of_groups.buffers, "unpack", interrupted)
+        call.wait()
+    assert [array.tolist() for array in call.wait()] == [[3] * 3, [3] * 4]
+
+
 def test_an_interrupt_within_the_calls_of_a_nest_ends_the_group(client, monkeypatch):
     members, groups = joined([client], "torn", world=2)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):

@@ -171,12 +171,14 @@ class GroupCall(Generic[T]):
 
     def _unpack(self, part: _Part) -> None:
         """Copy the result of several arrays back, once."""
-        if part.scratch is None:
+        if not part.packed:
             return
+        # Of several threads all return after the copy. One that is interrupted leaves it to the next.
         with self._copying:
-            scratch, part.scratch = part.scratch, None
+            scratch = part.scratch
             if scratch is not None:
                 buffers.unpack(part.packed, scratch)
+                part.scratch = None
                 self._group._give_back(scratch)
 
 
