@@ -551,11 +551,19 @@ def test_a_member_that_leaves_ends_its_calls(client):
 
 
 def test_a_newer_life_ends_the_calls_of_the_older_one(client):
-    members, groups = joined([client], "twice", world=2)
+    members = [phalanx.join("twice", f"worker{rank}", world=2, client=client) for rank in range(2)]
+    older, other = (member.group("wait") for member in members)  # without a limit
+    array = np.ones(2)
+    calls = [older.allreduce(array, wait=False), older.allreduce([np.ones(50_000), array], wait=False)]
     with phalanx.join("twice", "worker0", world=2, client=client) as again:
-        with pytest.raises(exceptions.MemberEndedError, match="a newer life of worker0 of job twice has joined"):
-            groups[0].barrier()
-        together([again.group(timeout=LIMIT_S), groups[1]], lambda g: g.barrier(wait=False))
+        for call in (*calls, older.barrier(wait=False)):
+            with pytest.raises(exceptions.MemberEndedError, match="a newer life of worker0 of job twice has joined"):
+                call.wait(LIMIT_S)
+            assert call.done  # it has ended, and not only the wait for it
+        newer = again.group("wait", timeout=LIMIT_S)
+        for total in together([newer, other], lambda g: g.allreduce(np.full(2, 2.0), wait=False)):
+            assert total.tolist() == [4, 4]
+        assert newer.calls == other.calls == 1 and array.tolist() == [1, 1]
     members[1].leave()
 
 
