@@ -464,6 +464,7 @@ def test_members_that_differ_are_told(groups):
         assert "16 bytes" in str(error) and "24 bytes" in str(error)
     for error in errors_of(groups, lambda g: g.allreduce(np.ones(2), "max" if g.rank else "min", wait=False)):
         assert "max of f64" in str(error) and "min of f64" in str(error)
+    assert {group.calls for group in groups} == {2}
     together(groups, lambda g: g.barrier(wait=False))
 
 
@@ -512,6 +513,7 @@ def test_wrong_arguments_are_refused_here(groups):
     ):
         with pytest.raises(kind, match=words):
             call()
+        assert group.calls == 0
     # Nothing of it was sent, but for the barrier.
     together(groups[1:], lambda g: g.barrier(wait=False))
     together(groups, lambda g: g.barrier(wait=False))

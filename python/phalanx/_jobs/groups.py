@@ -202,9 +202,14 @@ class Group:
     Raises
     ------
     TypeError, InvalidArgumentError
-        An argument is wrong here: nothing was sent, and the other members wait. Or the members differ
-        in the call, or what they all gave is wrong: the call fails on all of them, names both sides,
-        and the group goes on with the next call.
+        An argument cannot be sent: no array, not contiguous, read-only, of a dtype that has no fold, an `out` of
+        another size. The method itself raises it, also with ``wait=False``, on this member alone: nothing was
+        sent, the call has no number, and the other members wait for this one. It makes the call again, with
+        right arguments, or ends; another call would take the place of this one.
+    InvalidArgumentError
+        The members differ in the call, or what they all gave is wrong. The call fails on all of them, names both
+        sides, and the group goes on with the next call. With ``wait=False`` the wait raises it. `calls` counts
+        such a call, and none that was not sent.
     MemberUnavailableError
         A member has ended, with ``on_loss="fail"``, or the root has.
     GroupResultLostError
