@@ -216,7 +216,19 @@ void GroupService::SendTo(Group& group, GroupSend& send) {
     sent = links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.payload, keep);
   }
   // OnLost follows, or has to.
-  if (!sent.ok() && !absl::IsUnavailable(sent)) links_.Forget(peer.key);
+  if (sent.ok() || absl::IsUnavailable(sent)) return;
+  if (links_.Contains(peer.key)) return links_.Forget(peer.key);
+  // There is no link, and no room for one. Not at once, because a core that agrees anew sends to
+  // the same node.
+  if (!group.unreachable.insert(peer.key).second) return;
+  control_.RunAt(control_.Now() + kUnreachablePause,
+                 [alive = std::weak_ptr(alive_), number = group.number, node = peer.key, sent] {
+                   const std::shared_ptr<GroupService*> service = alive.lock();
+                   Group* found = service == nullptr ? nullptr : (*service)->Find(number);
+                   if (found == nullptr || found->unreachable.erase(node) == 0) return;
+                   found->core.OnLost(node, sent);
+                   (*service)->RunEffects(*found);
+                 });
 }
 
 void GroupService::EndCall(Group& group, const GroupDone& done) {

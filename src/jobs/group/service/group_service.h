@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,9 @@ namespace phalanx::jobs {
 // Messages of a group that this node does not know yet are kept so long: its member has joined, but
 // the shard's answer is under way.
 inline constexpr absl::Duration kUnknownGroupPatience = absl::Seconds(10);
+
+// A message for which there is no link, and no room for one, is lost after this time.
+inline constexpr absl::Duration kUnreachablePause = absl::Milliseconds(100);
 
 // Memory of calls whose results are given to clients as files.
 class GroupAllocator {
@@ -89,6 +93,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
     JobEpoch epoch;  // of the last view
     std::map<GroupCallId, CallDone> calls;
     std::deque<absl::AnyInvocable<void()>> leavers;
+    std::set<NodeKey> unreachable;  // whose OnLost is to be called here
     TimerId timer = 0;
     Instant timer_at = Instant::Infinite();
     bool continues = false;  // Advance is posted

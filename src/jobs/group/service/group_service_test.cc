@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -18,9 +19,12 @@ using testing::GroupNode;
 
 class GroupServiceTest : public ::testing::Test {
  protected:
-  void Make(int nodes) {
+  // Node `limited` has room for one link.
+  void Make(int nodes, int limited = -1) {
     for (int i = 0; i < nodes; ++i) {
-      net::testing::SimLinkNode& node = links_.Add("host" + std::to_string(i));
+      net::NodeLinksOptions options;
+      if (i == limited) options.max_links = 1;
+      net::testing::SimLinkNode& node = links_.Add("host" + std::to_string(i), std::move(options));
       peers_.push_back(node.peer());
       nodes_.push_back(std::make_unique<GroupNode>(node.key(), node.control(), node.links()));
     }
@@ -185,6 +189,18 @@ TEST_F(GroupServiceTest, AGroupGoesOnAfterALostLink) {
   CallAll(sum);
   links_.RunFor(absl::Seconds(5));
   ExpectSums(100'000);
+}
+
+TEST_F(GroupServiceTest, ACallFailsIfANodeHasNoRoomForALink) {
+  // The second node has its link with the first one, and cannot send to the third.
+  Make(3, /*limited=*/1);
+  CallAll({.kind = CallKind::kAllToAll, .bytes = 8});
+  links_.RunFor(absl::Seconds(30));
+  EXPECT_TRUE(absl::IsUnavailable(nodes_[1]->last_status)) << nodes_[1]->last_status;
+  // The third one hears of it when the nodes agree for the next call.
+  CallAll({.kind = CallKind::kAllToAll, .bytes = 8});
+  links_.RunFor(absl::Seconds(30));
+  EXPECT_FALSE(absl::IsUnknown(nodes_[2]->last_status));
 }
 
 TEST_F(GroupServiceTest, ACallOfANodeWithoutTheGroupFails) {
