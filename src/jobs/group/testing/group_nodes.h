@@ -61,14 +61,13 @@ class GroupNode {
         service_.Call("train", "worker", rank, life, std::move(request),
                       [this, then = std::move(then)](const GroupDone& done) {
                         last_status = done.status;
-                        if (keep_results) last_result = std::string(done.result);
+                        last_result = std::string(done.result);
                         if (then) then();
                       });
     PHALANX_CHECK(called.ok(), "a member");
   }
   GroupService& service() { return service_; }
 
-  bool keep_results = true;
   absl::Status last_status = absl::UnknownError("no call has ended");
   std::string last_result;
 
