@@ -48,9 +48,13 @@ absl::Status GroupCore::Call(int rank, uint64_t life, GroupCallRequest request, 
   LocalMember& member = found->second;
   // Calls that were answered with an error count too until the call at the cursor is past them:
   // their errors are kept.
+  const bool idle = member.unanswered == 0 && member.waiting.empty() &&
+                    (!member.last.has_value() || *member.last < cursor_);
+  member.refusing &= !idle;
   const bool behind = member.last.has_value() ? *member.last >= cursor_ + kMaxOutstandingCalls
                                               : member.waiting.size() >= kMaxOutstandingCalls;
-  if (behind || member.unanswered >= kMaxOutstandingCalls) {
+  if (member.refusing || behind || member.unanswered >= kMaxOutstandingCalls) {
+    member.refusing = true;
     return absl::ResourceExhaustedError(absl::StrCat("rank ", rank, " of ", name_, " has ",
                                                      kMaxOutstandingCalls, " calls under way"));
   }

@@ -164,7 +164,9 @@ class GroupCore {
   void OnView(const GroupView& view, Instant now);
 
   // Done follows, in this call or a later one. Fails, without counting the call, with NotFound if
-  // there is no such member, or ResourceExhausted.
+  // there is no such member, or ResourceExhausted: too many calls of the member are under way, or
+  // one was refused so and those before it are still under way. Calls that the member has sent
+  // before it knows of a refusal would take numbers of others.
   absl::Status Call(int rank, uint64_t life, GroupCallRequest request, Instant now);
 
   // Where the payload of a message goes; empty: it is to be handed to OnMessage from elsewhere.
@@ -209,6 +211,7 @@ class GroupCore {
     // Calls from before that; id 0: answered already.
     std::deque<GroupCallRequest> waiting = {};
     size_t unanswered = 0;
+    bool refusing = false;  // a call was refused, and those before it are under way
   };
   // What one member gives to a call.
   struct Part {

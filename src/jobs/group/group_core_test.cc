@@ -319,6 +319,20 @@ TEST(GroupCore, AMemberWhoseCallsFailAtOnceIsNotFurtherAheadThanTheLimit) {
   EXPECT_THAT(group.status(next), testing::IsOk());
 }
 
+TEST(GroupCore, AMemberThatWasRefusedACallMakesNoOtherUntilItHasNoneUnderWay) {
+  Group group(2);
+  group.Form();
+  for (size_t i = 0; i < kMaxOutstandingCalls; ++i) group.Call(0, kBarrier);
+  EXPECT_EQ(group.TryCall(0, kBarrier).code(), absl::StatusCode::kResourceExhausted);
+  for (size_t i = 0; i + 1 < kMaxOutstandingCalls; ++i) group.Call(1, kBarrier);
+  // It would be the call that was refused.
+  EXPECT_EQ(group.TryCall(0, kSum).code(), absl::StatusCode::kResourceExhausted);
+  group.Call(1, kBarrier);
+  const GroupCallId next = group.Call(0, kSum);
+  group.Call(1, kSum);
+  EXPECT_THAT(group.status(next), testing::IsOk());
+}
+
 TEST(GroupCore, CallsThatFailAtOnceBeforeTheFirstViewAreLimitedToo) {
   Group group(2);
   for (size_t i = 0; i < kMaxOutstandingCalls; ++i) group.Call(0, kSum, absl::Milliseconds(5));
