@@ -22,20 +22,26 @@ class LocalGroupsTest : public ::testing::Test {
  protected:
   // `members` on `nodes` nodes; the k-th is on node k % nodes.
   void Make(int nodes, int members, GroupOptions options = {.timeout = kDeadline}) {
+    Make(nodes, members, members, options);
+  }
+  // The k-th member is of client k % clients, which is on node k % nodes.
+  void Make(int nodes, int clients, int members, GroupOptions options) {
     LocalClusterOptions cluster_options;
     cluster_options.nodes = nodes;
     absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
         LocalCluster::Start(std::move(cluster_options));
     ASSERT_THAT(cluster, IsOk());
     cluster_ = *std::move(cluster);
-    for (int rank = 0; rank < members; ++rank) {
+    for (int client = 0; client < clients; ++client) {
       ClientOptions client_options;
-      client_options.address = cluster_->client_address(rank % nodes);
+      client_options.address = cluster_->client_address(client % nodes);
       clients_.push_back(Client::Connect(client_options).value());
+    }
+    for (int rank = 0; rank < members; ++rank) {
       JoinOptions join;
       join.world = members;
-      absl::StatusOr<Membership> member =
-          clients_.back()->Join("train", absl::StrCat("worker", rank), join);
+      absl::StatusOr<Membership> member = clients_[static_cast<size_t>(rank % clients)]->Join(
+          "train", absl::StrCat("worker", rank), join);
       ASSERT_THAT(member, IsOk());
       groups_.emplace_back(*member, options);
       members_.push_back(*std::move(member));
@@ -176,6 +182,25 @@ TEST_F(LocalGroupsTest, CancelledCallsKeepNoMemory) {
     if (call % 2 == 1) {
       ASSERT_THAT(first.Wait(kDeadline), IsOk());
     }
+  }
+}
+
+TEST_F(LocalGroupsTest, MembersOfOneClientLoseNoMemoryToEachOther) {
+  Make(1, 1, 2, {.timeout = kDeadline});
+  for (int call = 0; call < 200; ++call) {
+    std::vector<std::vector<float>> vectors(2, std::vector<float>(30'000, 1));
+    ForAll([&](size_t rank) { return groups_[rank].AllReduce(absl::MakeSpan(vectors[rank])); });
+    ASSERT_EQ(vectors[0], std::vector<float>(30'000, 2)) << "call " << call;
+    ASSERT_EQ(vectors[1], std::vector<float>(30'000, 2)) << "call " << call;
+  }
+}
+
+TEST_F(LocalGroupsTest, InputsOfGrowingSizesKeepNoMemoryThatFitsNoMore) {
+  Make(1, 1);
+  // The node gives no buffer of less than 1 MiB.
+  for (int call = 0; call < 80; ++call) {
+    std::vector<double> vector(200'000 + static_cast<size_t>(call) * 1000, 1);
+    ASSERT_THAT(groups_[0].AllReduce(absl::MakeSpan(vector)).Wait(kDeadline), IsOk()) << call;
   }
 }
 

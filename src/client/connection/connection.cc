@@ -309,6 +309,10 @@ void Connection::Dispatch(const local::Answer& answer) {
         goodbye->code,
         absl::StrCat("the node at ", address(), " closed the connection: ", goodbye->message)));
   }
+  // Here, because it names buffers of any group, also if its own call was cancelled.
+  if (const auto* done = std::get_if<local::GroupDone>(&answer)) {
+    memory_.group_buffers().Free(done->free_buffers);
+  }
   std::visit(
       [this, &answer](const auto& message) {
         if constexpr (requires { message.request; }) DispatchTo(message.request, answer);

@@ -182,6 +182,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   absl::StatusOr<std::shared_ptr<FileMapping>> TakeWriter(const local::Granted& answer,
                                                           uint64_t size);
   void PutBackWriter(std::shared_ptr<FileMapping> mapping);
+  // Also the answers of calls that were cancelled free buffers.
+  GroupBuffers& group_buffers() { return memory_.group_buffers(); }
   // OK while calls can be made.
   const absl::Status& status() const { return status_; }
 

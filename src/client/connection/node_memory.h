@@ -1,5 +1,5 @@
 // The node's memory as this client uses it: the mapped files, and the pins that keep pages of them
-// for the client's buffers.
+// for the client's buffers; and the buffers that its groups share.
 //
 //   File ──► AddFile      Mapped ──► Pin … Unpin      Granted ──► TakeWriter … PutBack
 //
@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "src/client/connection/file_mapping.h"
+#include "src/client/connection/group_buffers.h"
 #include "src/local/local_protocol.h"
 
 namespace phalanx::internal {
@@ -56,10 +57,12 @@ class NodeMemory {
   absl::StatusOr<std::shared_ptr<FileMapping>> TakeWriter(const local::Granted& answer,
                                                           uint64_t size);
   void PutBack(const FileMapping* mapping) { files_->PutBack(mapping); }
+  GroupBuffers& group_buffers() { return group_buffers_; }
 
  private:
   std::shared_ptr<MappingTable> files_;
   absl::flat_hash_set<uint64_t> pins_;
+  GroupBuffers group_buffers_;
 };
 
 }  // namespace phalanx::internal

@@ -100,5 +100,61 @@ TEST(NodeMemoryTest, BuffersKeepTheirBytesAfterTheFilesAreGivenUp) {
   memory.Unpin(5, mapping->get());
 }
 
+// Buffers for inputs of group calls.
+
+GroupBuffer Buffer(uint64_t number, uint64_t bytes) {
+  return {.number = number, .mapping = nullptr, .data = nullptr, .bytes = bytes};
+}
+// A free buffer of each size, numbered from 1.
+GroupBuffers FreeOf(const std::vector<uint64_t>& sizes) {
+  GroupBuffers buffers;
+  buffers.BeginGroup();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    buffers.Use(Buffer(i + 1, sizes[i]), 100 + i);
+    buffers.Free({i + 1});
+  }
+  return buffers;
+}
+
+TEST(GroupBuffersTest, AnInputGetsTheSmallestFreeBufferInWhichItFits) {
+  GroupBuffers buffers = FreeOf({50, 10, 30, 20});
+  EXPECT_EQ(buffers.Take(15)->number, 4u);
+  EXPECT_EQ(buffers.Take(15)->number, 3u);
+  EXPECT_EQ(buffers.Take(15)->number, 1u);
+  EXPECT_FALSE(buffers.Take(15).has_value());
+  EXPECT_EQ(buffers.Take(10)->number, 2u);
+}
+
+TEST(GroupBuffersTest, OfManyBuffersTheSmallestFreeOneIsReplaced) {
+  std::vector<uint64_t> sizes;
+  for (uint64_t i = 0; i + 1 < kManyGroupBuffers; ++i) sizes.push_back(10 + i);
+  GroupBuffers buffers = FreeOf(sizes);
+  EXPECT_FALSE(buffers.TakeSurplus().has_value());
+  buffers.Use(Buffer(1000, 1), 1);
+  EXPECT_EQ(buffers.TakeSurplus()->number, 1u);
+  EXPECT_FALSE(buffers.TakeSurplus().has_value());
+}
+
+TEST(GroupBuffersTest, ABufferIsGivenUpOnlyForTheCallThatUsesIt) {
+  GroupBuffers buffers;
+  buffers.BeginGroup();
+  buffers.Use(Buffer(1, 10), 7);
+  buffers.Free({1, 2});
+  EXPECT_FALSE(buffers.GiveUp(7).has_value());
+  buffers.Use(*buffers.Take(10), 8);
+  EXPECT_FALSE(buffers.GiveUp(7).has_value());
+  EXPECT_EQ(buffers.GiveUp(8)->number, 1u);
+  EXPECT_FALSE(buffers.GiveUp(8).has_value());
+}
+
+TEST(GroupBuffersTest, TheLastGroupLeavesNoBuffers) {
+  GroupBuffers buffers = FreeOf({10, 20});
+  buffers.BeginGroup();
+  buffers.Use(*buffers.Take(20), 7);
+  EXPECT_TRUE(buffers.EndGroup().empty());
+  EXPECT_EQ(buffers.EndGroup().size(), 2u);
+  EXPECT_FALSE(buffers.Take(1).has_value());
+}
+
 }  // namespace
 }  // namespace phalanx::internal

@@ -21,35 +21,21 @@ namespace internal {
 using jobs::CallKind;
 using jobs::CallSpec;
 
-// Memory of the node into which this client writes inputs.
-struct GroupBuffer {
-  uint64_t number = 0;
-  std::shared_ptr<FileMapping> mapping;
-  char* data = nullptr;
-  uint64_t bytes = 0;
-  bool ended = false;      // its call has had an answer
-  bool forgotten = false;  // to be dropped when its call ends
-};
-
 struct GroupState {
+  explicit GroupState(std::shared_ptr<MembershipState> of);
   ~GroupState();
-  // Lock held. The node does not use the pages again, whether this works or not.
-  void Drop(GroupBuffer buffer);
-  // Lock held. A call has ended without its answer, which can name any of the buffers in use as
-  // free. No later answer names them again, so they are given up when their calls end.
-  void ForgetUsed();
+  GroupState(const GroupState&) = delete;
+  GroupState& operator=(const GroupState&) = delete;
   // Returns a buffer of at least so many bytes; waits for the node if there is no free one.
   absl::StatusOr<GroupBuffer> TakeBuffer(uint64_t bytes, Instant until);
 
-  std::shared_ptr<Connection> connection;
   // Keeps the member in its job.
-  std::shared_ptr<MembershipState> membership;
-  std::shared_ptr<MemberCall> member;
+  const std::shared_ptr<MembershipState> membership;
+  const std::shared_ptr<MemberCall> member;
+  const std::shared_ptr<Connection> connection;
   GroupOptions options;
 
   // Guarded by the connection's lock.
-  std::vector<GroupBuffer> free;
-  std::vector<GroupBuffer> used;
   uint64_t calls = 0;
   int members = 0;
 };
@@ -68,6 +54,13 @@ struct GroupArguments {
 };
 
 namespace {
+
+// Lock held. The node does not use the pages again, whether this works or not.
+void Drop(Connection& connection, GroupBuffer buffer) {
+  buffer.mapping->EndWriting().IgnoreError();
+  if (connection.status().ok()) connection.Send(local::Abort{buffer.number});
+  connection.PutBackWriter(std::move(buffer.mapping));
+}
 
 struct BufferCall final : public FutureState<GroupBuffer> {
   using FutureState::FutureState;
@@ -93,113 +86,80 @@ struct GroupCallState final : public FutureState<Done> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
     if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
-      absl::StatusOr<MappedObject> taken = connection().Take(*mapped);
-      if (!taken.ok()) return End(Explain(taken.status()));
       // GroupDone follows, and ends the call.
-      result = *std::move(taken);
+      large_result = connection().Take(*mapped);
       return;
     }
     const auto done = Expect<local::GroupDone>(answer);
     if (done.ok()) group->member->PlaceGroupCall(made, (*done)->number);
     group->calls = std::max(group->calls, group->member->NumberOfGroupCall(made));
-    if (!done.ok()) return End(done.status());
-    for (const uint64_t number : (*done)->free_buffers) {
-      if (std::optional<GroupBuffer> free = TakeUsed(number)) {
-        free->ended = free->forgotten = false;
-        group->free.push_back(*std::move(free));
-      }
-    }
-    if (std::optional<GroupBuffer> used = TakeUsed(buffer)) {
-      used->ended = true;
-      if (used->forgotten) {
-        group->Drop(*std::move(used));
-      } else {
-        group->used.push_back(*std::move(used));
-      }
-    }
-    const absl::string_view bytes = result.bytes.empty() ? (*done)->bytes : result.bytes;
-    if (!bytes.empty() && bytes.size() != output_bytes) return End(Unexpected());
+    if (!done.ok()) return Fail(done.status());
+    // The node has the buffer, and will name it when it is free.
+    if (!large_result.ok()) return Set(Explain(large_result.status()));
+    const absl::string_view large = large_result->bytes;
+    const absl::string_view bytes = large.empty() ? (*done)->bytes : large;
+    if (!bytes.empty() && bytes.size() != output_bytes) return Set(Unexpected());
     if (!bytes.empty()) std::memcpy(output, bytes.data(), bytes.size());
-    connection().Trash(std::make_shared<MappedObject>(std::move(result)));
+    connection().Trash(std::make_shared<MappedObject>(*std::move(large_result)));
     group->members = static_cast<int>((*done)->members);
     Set(Done{});
   }
-  void OnFailure(const absl::Status& why) override {
-    group->ForgetUsed();
-    End(Explain(why));
-  }
+  void OnFailure(const absl::Status& why) override { Fail(Explain(why)); }
   // The node names buffers that are free in the answers of calls that work. So the buffer of a call
   // that fails is given up.
-  void End(const absl::Status& why) {
-    if (std::optional<GroupBuffer> used = TakeUsed(buffer)) group->Drop(*std::move(used));
+  void Fail(const absl::Status& why) {
+    std::optional<GroupBuffer> used = connection().group_buffers().GiveUp(request);
+    if (used.has_value()) Drop(connection(), *std::move(used));
     Set(why);
-  }
-  std::optional<GroupBuffer> TakeUsed(uint64_t number) {
-    const auto found = std::find_if(group->used.begin(), group->used.end(),
-                                    [&](const GroupBuffer& each) { return each.number == number; });
-    if (found == group->used.end()) return std::nullopt;
-    GroupBuffer used = std::move(*found);
-    group->used.erase(found);
-    return used;
   }
 
   std::shared_ptr<GroupState> group;
   void* output = nullptr;
   uint64_t output_bytes = 0;
-  uint64_t buffer = 0;  // of the input; 0: none
-  uint64_t made = 0;    // the member's calls up to this one
-  MappedObject result;
+  uint64_t request = 0;
+  uint64_t made = 0;  // the member's calls up to this one
+  // Not OK: it cannot be read.
+  absl::StatusOr<MappedObject> large_result = MappedObject();
 };
 
 }  // namespace
 
+GroupState::GroupState(std::shared_ptr<MembershipState> of)
+    : membership(std::move(of)), member(membership->call), connection(member->shared_connection()) {
+  if (connection->forked()) return;
+  connection->Update([this] { connection->group_buffers().BeginGroup(); });
+}
+
 GroupState::~GroupState() {
   if (connection->forked()) return;
   connection->Update([this] {
-    for (std::vector<GroupBuffer>* buffers : {&free, &used}) {
-      for (GroupBuffer& buffer : *buffers) {
-        Drop(std::move(buffer));
-      }
+    for (GroupBuffer& buffer : connection->group_buffers().EndGroup()) {
+      Drop(*connection, std::move(buffer));
     }
   });
-}
-
-void GroupState::ForgetUsed() {
-  for (GroupBuffer& buffer : std::exchange(used, {})) {
-    if (buffer.ended) {
-      Drop(std::move(buffer));
-    } else {
-      buffer.forgotten = true;
-      used.push_back(std::move(buffer));
-    }
-  }
-}
-
-void GroupState::Drop(GroupBuffer buffer) {
-  buffer.mapping->EndWriting().IgnoreError();
-  if (connection->status().ok()) connection->Send(local::Abort{buffer.number});
-  connection->PutBackWriter(std::move(buffer.mapping));
 }
 
 // In a row of calls two buffers alternate: the end of a call frees that of the call before.
 absl::StatusOr<GroupBuffer> GroupState::TakeBuffer(uint64_t bytes, Instant until) {
-  GroupBuffer buffer;
+  std::optional<GroupBuffer> buffer;
   connection->Update([&] {
-    const auto fits = std::find_if(
-        free.begin(), free.end(), [bytes](const GroupBuffer& each) { return each.bytes >= bytes; });
-    if (fits == free.end()) return;
-    buffer = std::move(*fits);
-    free.erase(fits);
+    GroupBuffers& buffers = connection->group_buffers();
+    buffer = buffers.Take(bytes);
+    if (buffer.has_value()) return;
+    // Sizes that grow leave buffers behind that fit no more.
+    std::optional<GroupBuffer> surplus = buffers.TakeSurplus();
+    if (surplus.has_value()) Drop(*connection, *std::move(surplus));
   });
-  if (buffer.mapping != nullptr) return buffer;
+  if (buffer.has_value()) return *std::move(buffer);
   auto call = std::make_shared<BufferCall>(connection, "GroupBuffer", ObjectId());
   // The node gives no smaller buffer, and later inputs can use all of it.
   call->bytes = std::max(bytes, object_store::kOwnFileBytes);
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, until,
                     local::GroupBuffer{request, call->bytes, until - MonotonicNow()});
-  if (!connection->WaitFor(*call, until + kDeadlineGrace)) {
-    connection->Cancel(*call);
+  if (!connection->WaitFor(*call, until + kDeadlineGrace)) connection->Cancel(*call);
+  // The answer can come between the two.
+  if (absl::IsCancelled(call->result->status())) {
     return absl::DeadlineExceededError("the node has given no memory for the input in time");
   }
   return *call->result;
@@ -211,10 +171,7 @@ using internal::CallKind;
 using internal::GroupArguments;
 
 Group::Group(const Membership& member, GroupOptions options)
-    : state_(std::make_shared<internal::GroupState>()) {
-  state_->membership = internal::Access::StateOf(member);
-  state_->member = state_->membership->call;
-  state_->connection = state_->member->shared_connection();
+    : state_(std::make_shared<internal::GroupState>(internal::Access::StateOf(member))) {
   state_->options = options;
 }
 
@@ -236,9 +193,9 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   call->group = state_;
   call->output = arguments.output;
   call->output_bytes = jobs::ResultBytes(spec, world, member.rank());
-  const uint64_t request = connection.NewRequests(1);
+  call->request = connection.NewRequests(1);
   object_store::local::GroupCall message{
-      request, member.request(), spec, state_->options.timeout, 0, input, {}};
+      call->request, member.request(), spec, state_->options.timeout, 0, input, {}};
   absl::Status refused = arguments.refused;
   // A call that the group will refuse needs no memory, but the others must hear of it.
   const bool takes_input = refused.ok() && jobs::CheckCall(spec, world).ok();
@@ -252,14 +209,16 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   if (!refused.ok()) object_store::local::Refuse(message, refused);
   if (buffer.ok() && buffer->mapping != nullptr) {
     std::memcpy(buffer->data, arguments.input, input);
-    message.buffer = call->buffer = buffer->number;
+    message.buffer = buffer->number;
   }
   // Before Start, because an answer of the node can name the buffer as free.
   connection.Update([&] {
     call->made = member.CountGroupCall();
-    if (call->buffer != 0) state_->used.push_back(*std::move(buffer));
+    if (buffer.ok() && buffer->mapping != nullptr) {
+      connection.group_buffers().Use(*std::move(buffer), call->request);
+    }
   });
-  connection.Start(call, request, 1, until, message);
+  connection.Start(call, call->request, 1, until, message);
   return Future<Done>(std::move(call));
 }
 

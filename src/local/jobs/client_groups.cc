@@ -124,6 +124,7 @@ void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done,
         return false;
       case LocalOutbox::Batch::Reference::kNone:
         results_.erase(pin);
+        PutBackFree(answer.free_buffers);
         batch.Add(local::Failed{answer.request, absl::StatusCode::kResourceExhausted,
                                 "the node has no file descriptor left"});
         return true;
@@ -219,6 +220,14 @@ std::vector<uint64_t> ClientGroups::TakeFree() {
     if (std::exchange(buffer->free_untold, false)) free.push_back(number);
   }
   return free;
+}
+
+void ClientGroups::PutBackFree(const std::vector<uint64_t>& numbers) {
+  for (const uint64_t number : numbers) {
+    // The client may have dropped it meanwhile.
+    const auto found = buffers_.find(number);
+    if (found != buffers_.end()) found->second->free_untold = true;
+  }
 }
 
 }  // namespace phalanx::object_store

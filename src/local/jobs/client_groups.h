@@ -72,6 +72,8 @@ class ClientGroups {
   void Fail(uint64_t request, const absl::Status& why);
   // Buffers that have become free since the last GroupDone.
   std::vector<uint64_t> TakeFree();
+  // The GroupDone that was to name these is not sent: a later one names them.
+  void PutBackFree(const std::vector<uint64_t>& numbers);
 
   jobs::GroupService* const groups_;
   jobs::StoreGroupMemory* const memory_;
