@@ -8,7 +8,8 @@
 //   vectors
 //
 // All members make the same calls in the same order; a member can make a call before its last one
-// has ended. A call ends when its result is in the member's memory. Results are the same bits on
+// has ended. With 512 of them under way the next one waits, within its timeout, before it returns
+// its future. A call ends when its result is in the member's memory. Results are the same bits on
 // all members, whatever the timing. If members differ in a call, or a call's arguments are wrong,
 // the call fails with InvalidArgument on all of them, and names both sides.
 //

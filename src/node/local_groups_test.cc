@@ -1,6 +1,8 @@
 // Groups of clients of real nodes with real sockets.
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -202,6 +204,63 @@ TEST_F(LocalGroupsTest, InputsOfGrowingSizesKeepNoMemoryThatFitsNoMore) {
     std::vector<double> vector(200'000 + static_cast<size_t>(call) * 1000, 1);
     ASSERT_THAT(groups_[0].AllReduce(absl::MakeSpan(vector)).Wait(kDeadline), IsOk()) << call;
   }
+}
+
+TEST_F(LocalGroupsTest, AMemberThatDoesNotWaitForItsCallsIsHeldBackUntilTheOthersFollow) {
+  Make(1, 2);
+  constexpr size_t kCalls = 2000;
+  std::vector<int64_t> sums[2];
+  std::vector<Future<Done>> calls[2];
+  for (std::vector<int64_t>& each : sums) {
+    for (size_t i = 0; i < kCalls; ++i) each.push_back(static_cast<int64_t>(i));
+  }
+  std::atomic<size_t> made = 0;
+  const auto call = [&](size_t rank, size_t i) {
+    calls[rank].push_back(groups_[rank].AllReduce(absl::MakeSpan(&sums[rank][i], 1)));
+  };
+  std::thread ahead([&] {
+    for (size_t i = 0; i < kCalls; ++i) {
+      call(0, i);
+      ++made;
+    }
+  });
+  // The other one follows with few calls at a time.
+  while (made < 512) std::this_thread::yield();
+  for (size_t i = 0; i < kCalls; ++i) {
+    call(1, i);
+    if (i < 100) calls[1].back().Wait(kDeadline).IgnoreError();
+  }
+  ahead.join();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    for (size_t i = 0; i < kCalls; ++i) {
+      ASSERT_THAT(calls[rank][i].Wait(kDeadline), IsOk()) << "rank " << rank << ", call " << i;
+      ASSERT_EQ(sums[rank][i], static_cast<int64_t>(2 * i));
+    }
+  }
+}
+
+TEST_F(LocalGroupsTest, ACallThatIsHeldBackUntilItsDeadlineFailsOnAllMembers) {
+  Make(1, 2, {.timeout = absl::Seconds(2)});
+  std::vector<Future<Done>> calls;
+  for (int i = 0; i < 513; ++i) calls.push_back(groups_[0].Barrier());
+  EXPECT_EQ(calls.back().Wait(kDeadline).status().code(), absl::StatusCode::kDeadlineExceeded);
+  for (int i = 0; i < 513; ++i) {
+    const absl::Status status = groups_[1].Barrier().Wait(kDeadline).status();
+    ASSERT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  }
+  EXPECT_EQ(groups_[1].calls(), 513u);
+  ForAll([&](size_t rank) { return groups_[rank].Barrier(); });
+}
+
+TEST_F(LocalGroupsTest, CallsWithoutANumberAreNotCounted) {
+  Make(1, 2);
+  ForAll([&](size_t rank) { return groups_[rank].Barrier(); });
+  const Future<Done> under_way = groups_[0].Barrier();
+  ASSERT_THAT(members_[0].Fail(), IsOk());
+  EXPECT_FALSE(under_way.Wait(kDeadline).ok());
+  EXPECT_FALSE(groups_[0].Barrier().Wait(kDeadline).ok());
+  EXPECT_FALSE(groups_[0].Barrier().Wait(kDeadline).ok());
+  EXPECT_LE(groups_[0].calls(), 2u);
 }
 
 TEST_F(LocalGroupsTest, ACallOfALifeThatIsReplacedEndsWithAborted) {

@@ -113,8 +113,9 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
   Lock lock(*this);
   const auto* put = std::get_if<local::Put>(&request);
   // Without a Seal the node would keep the writer's memory, so a Seal passes the limits.
-  const bool ends_writer = std::holds_alternative<local::Seal>(request);
-  const absl::Status admitted = ends_writer ? status_ : Admit();
+  const bool passes = std::holds_alternative<local::Seal>(request) ||
+                      std::holds_alternative<local::GroupCall>(request);
+  const absl::Status admitted = passes ? status_ : Admit();
   if (!admitted.ok()) {
     // ReservePutBytes has counted these bytes; no answer will subtract them.
     if (put != nullptr) puts_.Return(put->bytes.size());

@@ -140,8 +140,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- calls; without the lock
   uint64_t NewRequests(uint64_t count) { return next_request_.fetch_add(count); }
   // Registers the call under `count` numbers from `first` and sends `request`, which has the number
-  // `first`. On failure the call ends. A Seal is admitted beyond the limits, because it only ends a
-  // writer.
+  // `first`. On failure the call ends. Two kinds are admitted beyond the limits: a Seal, because it
+  // only ends a writer, and a GroupCall, because the other members make it, too: its caller waits
+  // until Admit is OK.
   void Start(const std::shared_ptr<Call>& call, uint64_t first, uint64_t count, Instant deadline,
              const local::Request& request);
   // Waits, drives the connection and runs callbacks until the call has ended. Returns false if
@@ -184,6 +185,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void PutBackWriter(std::shared_ptr<FileMapping> mapping);
   // Also the answers of calls that were cancelled free buffers.
   GroupBuffers& group_buffers() { return memory_.group_buffers(); }
+  // Why a new call cannot be made, or OK.
+  absl::Status Admit() const;
   // OK while calls can be made.
   const absl::Status& status() const { return status_; }
 
@@ -214,8 +217,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   absl::Status TakeHello(absl::string_view payload);
 
   void ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMapping> mapping);
-  // Returns why a new call cannot be made, or OK.
-  absl::Status Admit() const;
 
   // ---- output; lock held
   // Sends the queue and then `bytes`, which end the last request in it.

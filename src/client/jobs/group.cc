@@ -26,6 +26,8 @@ struct GroupState {
   ~GroupState();
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
+  // Waits until the member, and its connection, can have one more call under way.
+  absl::Status AwaitRoom(Instant until);
   // Returns a buffer of at least so many bytes; waits for the node if there is no free one.
   absl::StatusOr<GroupBuffer> TakeBuffer(uint64_t bytes, Instant until);
 
@@ -91,18 +93,19 @@ struct GroupCallState final : public FutureState<Done> {
       return;
     }
     const auto done = Expect<local::GroupDone>(answer);
-    if (done.ok()) group->member->PlaceGroupCall(made, (*done)->number);
-    group->calls = std::max(group->calls, group->member->NumberOfGroupCall(made));
     if (!done.ok()) return Fail(done.status());
+    group->calls = std::max(group->calls, (*done)->number);
+    // Failed follows.
+    if ((*done)->members == 0) return;
     // The node has the buffer, and will name it when it is free.
-    if (!large_result.ok()) return Set(Explain(large_result.status()));
+    if (!large_result.ok()) return End(Explain(large_result.status()));
     const absl::string_view large = large_result->bytes;
     const absl::string_view bytes = large.empty() ? (*done)->bytes : large;
-    if (!bytes.empty() && bytes.size() != output_bytes) return Set(Unexpected());
+    if (!bytes.empty() && bytes.size() != output_bytes) return End(Unexpected());
     if (!bytes.empty()) std::memcpy(output, bytes.data(), bytes.size());
     connection().Trash(std::make_shared<MappedObject>(*std::move(large_result)));
     group->members = static_cast<int>((*done)->members);
-    Set(Done{});
+    End(Done{});
   }
   void OnFailure(const absl::Status& why) override { Fail(Explain(why)); }
   // The node names buffers that are free in the answers of calls that work. So the buffer of a call
@@ -110,14 +113,17 @@ struct GroupCallState final : public FutureState<Done> {
   void Fail(const absl::Status& why) {
     std::optional<GroupBuffer> used = connection().group_buffers().GiveUp(request);
     if (used.has_value()) Drop(connection(), *std::move(used));
-    Set(why);
+    End(why);
+  }
+  void End(absl::StatusOr<Done> value) {
+    group->member->EndGroupCall();
+    Set(std::move(value));
   }
 
   std::shared_ptr<GroupState> group;
   void* output = nullptr;
   uint64_t output_bytes = 0;
   uint64_t request = 0;
-  uint64_t made = 0;  // the member's calls up to this one
   // Not OK: it cannot be read.
   absl::StatusOr<MappedObject> large_result = MappedObject();
 };
@@ -137,6 +143,19 @@ GroupState::~GroupState() {
       Drop(*connection, std::move(buffer));
     }
   });
+}
+
+// A call without a number would move those of the calls that follow, so a member that is far ahead
+// of the others waits here.
+absl::Status GroupState::AwaitRoom(Instant until) {
+  const auto has_room = [this] {
+    if (!connection->status().ok()) return true;
+    return member->HasRoomForGroupCall() && connection->Admit().ok();
+  };
+  bool now = false;
+  connection->Update([&] { now = has_room(); });
+  if (now || connection->WaitInsideCall(has_room, until)) return absl::OkStatus();
+  return absl::DeadlineExceededError("too many calls are under way before this one");
 }
 
 // In a row of calls two buffers alternate: the end of a call frees that of the call before.
@@ -195,8 +214,10 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   call->output_bytes = jobs::ResultBytes(spec, world, member.rank());
   call->request = connection.NewRequests(1);
   object_store::local::GroupCall message{
-      call->request, member.request(), spec, state_->options.timeout, 0, input, {}};
-  absl::Status refused = arguments.refused;
+      call->request, member.request(), spec, absl::ZeroDuration(), 0, input, {}};
+  // Late or not, the call takes its number.
+  absl::Status refused = state_->AwaitRoom(until);
+  if (refused.ok()) refused = arguments.refused;
   // A call that the group will refuse needs no memory, but the others must hear of it.
   const bool takes_input = refused.ok() && jobs::CheckCall(spec, world).ok();
   absl::StatusOr<internal::GroupBuffer> buffer = internal::GroupBuffer();
@@ -207,13 +228,14 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
     message.input = {static_cast<const char*>(arguments.input), input};
   }
   if (!refused.ok()) object_store::local::Refuse(message, refused);
+  message.timeout = std::max(until - MonotonicNow(), absl::ZeroDuration());
   if (buffer.ok() && buffer->mapping != nullptr) {
     std::memcpy(buffer->data, arguments.input, input);
     message.buffer = buffer->number;
   }
   // Before Start, because an answer of the node can name the buffer as free.
   connection.Update([&] {
-    call->made = member.CountGroupCall();
+    member.BeginGroupCall();
     if (buffer.ok() && buffer->mapping != nullptr) {
       connection.group_buffers().Use(*std::move(buffer), call->request);
     }

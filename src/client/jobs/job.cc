@@ -151,10 +151,10 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
   return Explain(absl::StatusCode::kDeadlineExceeded, "the node has not answered in time");
 }
 
-uint64_t MemberCall::CountGroupCall() {
+void MemberCall::BeginGroupCall() {
   // SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
   if (++group_calls_ == fatal_call_) raise(SIGKILL);
-  return group_calls_;
+  ++group_calls_under_way_;
 }
 
 void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {

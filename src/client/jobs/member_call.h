@@ -12,7 +12,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +24,10 @@
 #include "src/client/connection/connection.h"
 
 namespace phalanx::internal {
+
+// Calls of its group that a member has under way; the next one waits for the oldest. The node takes
+// more (jobs::kMaxOutstandingCalls), and refuses what exceeds that without a number.
+inline constexpr size_t kMaxGroupCallsUnderWay = 512;
 
 class MemberCall final : public Call {
  public:
@@ -52,15 +55,10 @@ class MemberCall final : public Call {
   Future<Done> SendTo(int rank, absl::string_view bytes, SendOptions options);
   absl::StatusOr<Message> Receive(absl::Duration timeout);
   absl::Status Leave(bool failed);
-  // Lock held. Counts the calls of its group that the member makes; the first one is 1.
-  uint64_t CountGroupCall();
-  // Lock held. The node has answered the call as the one with this number of its group.
-  void PlaceGroupCall(uint64_t made, uint64_t number) { group_calls_before_ = number - made; }
-  // Lock held. Returns 0 if the number is not known: no call of a next life has had a result.
-  uint64_t NumberOfGroupCall(uint64_t made) const {
-    if (life_ > 0 && !group_calls_before_.has_value()) return 0;
-    return group_calls_before_.value_or(0) + made;
-  }
+  // Lock held. The calls of its group that the member makes.
+  void BeginGroupCall();
+  void EndGroupCall() { --group_calls_under_way_; }
+  bool HasRoomForGroupCall() const { return group_calls_under_way_ < kMaxGroupCallsUnderWay; }
 
   const std::string& job() const { return job_; }
   const std::string& role() const { return role_; }
@@ -101,8 +99,7 @@ class MemberCall final : public Call {
   int rank_ = 0;
   uint64_t life_ = 0;
   uint64_t group_calls_ = 0;
-  // The calls of the group before the member's first one.
-  std::optional<uint64_t> group_calls_before_;
+  size_t group_calls_under_way_ = 0;
   uint64_t request_ = 0;
 
   bool joined_ = false;

@@ -72,7 +72,7 @@ absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::Gro
 }
 
 void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
-  if (!done.status.ok()) return Fail(request, done.status);
+  if (!done.status.ok()) return Fail(request, done.status, done.number);
   std::shared_ptr<MemoryBlock> block = jobs::StoreGroupMemory::BlockOf(done);
   if (block != nullptr) return AnswerMapped(request, done, std::move(block));
   // A large result that is in the input of an earlier life: the client must not see that buffer.
@@ -98,7 +98,8 @@ void ClientGroups::AnswerCopied(uint64_t request, const jobs::GroupDone& done) {
                         absl::StatusOr<std::shared_ptr<jobs::GroupMemory>> memory) mutable {
                       const std::shared_ptr<ClientGroups*> self = alive.lock();
                       if (self == nullptr) return;
-                      if (!memory.ok()) return (*self)->Fail(request, memory.status());
+                      if (!memory.ok())
+                        return (*self)->Fail(request, memory.status(), copied.number);
                       const absl::Span<char> work = (*memory)->work;
                       std::memcpy(work.data(), copied.result.data(), copied.result.size());
                       copied.result = {work.data(), copied.result.size()};
@@ -125,6 +126,7 @@ void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done,
       case LocalOutbox::Batch::Reference::kNone:
         results_.erase(pin);
         PutBackFree(answer.free_buffers);
+        batch.Add(local::GroupDone{answer.request, answer.number, 0, {}, {}});
         batch.Add(local::Failed{answer.request, absl::StatusCode::kResourceExhausted,
                                 "the node has no file descriptor left"});
         return true;
@@ -207,8 +209,9 @@ void ClientGroups::End(ViewerId client) {
   results_.clear();
 }
 
-void ClientGroups::Fail(uint64_t request, const absl::Status& why) {
-  send_([request, why](LocalOutbox::Batch& batch) {
+void ClientGroups::Fail(uint64_t request, const absl::Status& why, uint64_t number) {
+  send_([request, why, number](LocalOutbox::Batch& batch) {
+    if (number != 0) batch.Add(local::GroupDone{request, number, 0, {}, {}});
     batch.Add(local::Failed{request, why.code(), why.message()});
     return true;
   });

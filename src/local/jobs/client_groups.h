@@ -9,6 +9,9 @@
 // the client releases its pin. Numbers of buffers and pins have kGroupNumber set, so that they
 // differ from those of the store.
 //
+// A call that fails with a number is answered by a GroupDone without members, which has the number,
+// and a Failed.
+//
 // Owned by a LocalSession; loop thread only.
 #ifndef PHALANX_LOCAL_JOBS_CLIENT_GROUPS_H_
 #define PHALANX_LOCAL_JOBS_CLIENT_GROUPS_H_
@@ -69,7 +72,8 @@ class ClientGroups {
   void AnswerMapped(uint64_t request, const jobs::GroupDone& done,
                     std::shared_ptr<MemoryBlock> block);
   void OnBuffer(uint64_t request, absl::StatusOr<ScratchBlock> block);
-  void Fail(uint64_t request, const absl::Status& why);
+  // `number`: of the call, or 0.
+  void Fail(uint64_t request, const absl::Status& why, uint64_t number = 0);
   // Buffers that have become free since the last GroupDone.
   std::vector<uint64_t> TakeFree();
   // The GroupDone that was to name these is not sent: a later one names them.
