@@ -41,6 +41,8 @@ _ON_LOSS = ("wait", "exclude", "fail")  # in the order of phalanx/c.h: the index
 _INLINE_BYTES = 64 << 10
 # The most such calls of a group at once: of calls that wait, enough to keep the nodes busy.
 _MOST_LARGE, _MOST_LARGE_WAITING = 48, 16
+# The most calls of any size: with 512 under way, the library would wait where no interrupt is seen.
+_MOST = 500
 
 
 def _release(_kept: Any, call: Any) -> None:
@@ -514,7 +516,9 @@ class Group:
         try:
             for memories, part_of in calls:
                 if _large(memories):
-                    self._make_room(_MOST_LARGE_WAITING if wait else _MOST_LARGE, what)
+                    self._make_room(_MOST_LARGE_WAITING if wait else _MOST_LARGE, what, large=True)
+                elif len(self._under_way) >= _MOST:
+                    self._make_room(_MOST, what, large=False)
                 part = part_of()
                 # Before the call, so that an interrupt after it finds it here.
                 parts.append(part)
@@ -529,13 +533,13 @@ class Group:
                 )
             raise
 
-    def _make_room(self, most: int, what: str) -> None:
-        """Wait until fewer than `most` large calls are under way. Under the lock."""
+    def _make_room(self, most: int, what: str, large: bool) -> None:
+        """Wait until fewer than `most` calls, or `large` calls, are under way. Under the lock."""
         while True:
-            large = [part.call for part in self._under_way if part.large and not part.ended]
-            if len(large) < most:
+            calls = [part.call for part in self._under_way if (part.large or not large) and not part.ended]
+            if len(calls) < most:
                 return
-            _waiting.some(large[:1], 1, None, lambda: f"earlier calls of the group before {what}")
+            _waiting.some(calls[:1], 1, None, lambda: f"earlier calls of the group before {what}")
 
     def _give_back(self, scratch: Any) -> None:
         with self._lock:

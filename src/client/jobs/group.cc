@@ -149,8 +149,7 @@ GroupState::~GroupState() {
 // of the others waits here.
 absl::Status GroupState::AwaitRoom(Instant until) {
   const auto has_room = [this] {
-    if (!connection->status().ok()) return true;
-    return member->HasRoomForGroupCall() && connection->Admit().ok();
+    return !connection->status().ok() || member->HasRoomForGroupCall();
   };
   bool now = false;
   connection->Update([&] { now = has_room(); });

@@ -185,15 +185,15 @@ void GroupCore::TakeError(uint64_t number, const absl::Status& why) {
 
 void GroupCore::SettleForLeave(int rank, Instant now) {
   const auto member = members_.find(rank);
-  const bool takes_part = member != members_.end() && member->second.last.has_value();
-  const uint64_t last = takes_part ? std::max(ended_, *member->second.last) : ended_;
-  // A call that has failed has left nothing that the others could need.
-  const auto call = calls_.find(last);
-  bool waits = false;
-  if (call != calls_.end() && !call->second.parts.empty()) {
-    waits = call->second.parts.begin()->second.request.spec.on_loss == OnLoss::kWait;
+  if (member != members_.end()) {
+    // No result of these reaches the member, so the others can have another one without it.
+    EndLife(rank, member->second);
+    member->second.waiting.clear();
   }
-  leaving_.Begin(last, waits, now);
+  // A call that has failed has left nothing that the others could need.
+  const auto call = calls_.find(ended_);
+  const bool waits = call != calls_.end() && call->second.spec.on_loss == OnLoss::kWait;
+  leaving_.Begin(ended_, waits, now);
   Advance();
 }
 

@@ -187,10 +187,10 @@ class GroupCore {
   void OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory);
   // Goes on with the call under way: after a GroupRunMore.
   void Advance();
-  // A member of this node is about to leave, and makes no call any more. GroupSettled follows, in
-  // this call or a later one, when its calls and those that have ended here have ended on all
-  // nodes, also for the next lives of members that have died if the last one waits for these; or
-  // after kLeavePatience.
+  // A member of this node is about to leave, and makes no call any more: its calls under way end
+  // with Aborted. GroupSettled follows, in this call or a later one, when the calls that have ended
+  // here have ended on all nodes, also for the next lives of members that have died if the last one
+  // waits for these; or after kLeavePatience.
   void SettleForLeave(int rank, Instant now);
 
   // Deadlines, and questions about calls that take long. NextTick may be earlier than needed.

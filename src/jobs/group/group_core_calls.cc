@@ -33,7 +33,7 @@ void GroupCore::Advance() {
   // The nodes agree only when a call needs it, so an idle group sends nothing after a change of its
   // list.
   if (state_ == State::kIdle && HasWaiting()) Demand();
-  if (leaving_.idle() || list_.shape.world == 0) return;
+  if (leaving_.idle()) return;
   // A node whose members are in their next lives, and take part in no call yet, may have to be
   // given the result of one that has ended elsewhere.
   if (list_.self >= 0 && !IsFresh()) {

@@ -192,6 +192,19 @@ TEST(GroupCore, AMemberLeavesWhenItsLastCallHasEndedEverywhere) {
   EXPECT_TRUE(group.settled(0));
 }
 
+TEST(GroupCore, TheCallsOfAMemberThatLeavesEndAtOnce) {
+  Group group(2);
+  const GroupCallId early = group.Call(0, kSum);
+  EXPECT_TRUE(group.Leave(0));
+  EXPECT_THAT(group.status(early), testing::StatusIs(absl::StatusCode::kAborted));
+
+  Group formed(2);
+  formed.Form();
+  const GroupCallId under_way = formed.Call(0, kSum);
+  EXPECT_TRUE(formed.Leave(0));
+  EXPECT_THAT(formed.status(under_way), testing::StatusIs(absl::StatusCode::kAborted));
+}
+
 TEST(GroupCore, AMemberStaysForTheNextLifeOfOneThatDiedIfCallsWaitForIt) {
   for (const OnLoss on_loss : {OnLoss::kWait, OnLoss::kExclude}) {
     Group group(2);

@@ -50,7 +50,7 @@ void GroupLeaving::Forget(const NodeKey& node) {
 }
 
 void GroupLeaving::OnEnded(const NodeKey& node, uint64_t number) {
-  if (!leavers_.empty() && number >= last_) ended_.insert(node);
+  if (number >= last_) ended_.insert(node);
 }
 
 void GroupLeaving::OnAsked(const NodeKey& node, uint64_t number) {

@@ -250,9 +250,9 @@ TEST_F(ReductionManagerTest, AResultThatIsToStayIsNotOwned) {
   v1::ReduceRequest m = Request(2);
   m.set_owned(true);
   Send(kA, m);
-  EXPECT_TRUE(manager_.catalog().Find(target_)->owned);
+  EXPECT_TRUE(manager_.catalog().Find(target_)->requests.owned);
   EXPECT_TRUE(manager_.ClearOwned(target_));
-  EXPECT_FALSE(manager_.catalog().Find(target_)->owned);
+  EXPECT_FALSE(manager_.catalog().Find(target_)->requests.owned);
 }
 
 // ------------------------------------------------------------------------------- folds, nodes

@@ -258,8 +258,8 @@ void GroupWorld::KillNode(Node& node) {
 
 void GroupWorld::StepProgram(Program& program) {
   if (!program.alive || !program.entered || program.leaving) return;
-  // Also with calls under way.
-  const bool over = program.next > static_cast<uint64_t>(options_.calls);
+  const bool over =
+      program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
   if (over && options_.leaves && leaving_) return Leave(program);
   if (program.next > static_cast<uint64_t>(options_.calls) || program.outstanding >= 3) return;
   const uint64_t number = program.next++;
