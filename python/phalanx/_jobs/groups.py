@@ -1,7 +1,7 @@
 """Groups: collectives of all members of a role, on arrays in place. The guide is docs/jobs.md.
 
 Owns the calls that are under way, with the memory that they read and write: the library writes results
-until a call has ended, whether a handle of it is left or not. A call that nobody can wait for any more,
+until a call has ended, whether a handle of it is left or not. A call that nothing can wait for any more,
 because the group is gone too, is cancelled before its memory is freed.
 
 Threads: any can use a group. A lock makes the start of a call one step; the calls of several threads
