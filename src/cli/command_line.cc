@@ -31,8 +31,11 @@ namespace {
 
 constexpr size_t kNameColumn = 30;
 constexpr size_t kHelpWidth = 68;
-// The limit of values for one flag, over all of its occurrences.
+// The limit of values for one positional.
 constexpr int kMaxValues = 1 << 16;
+// With a smaller one, a flag that can be given several times takes the "--" behind its value for
+// the end of its values, and not for the end of the flags.
+constexpr int kMaxRepeats = CLI::detail::expected_max_vector_size;
 
 // The parser takes an argument "[a,b]" for a list of two. This mark in front of it keeps it whole.
 constexpr char kWhole = '\x1f';
@@ -140,7 +143,8 @@ class ParserFlags : public Flags {
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (value.repeated) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-      option->expected(1, kMaxValues)->allow_extra_args(names.front() != '-');
+      const bool flag = names.front() == '-';
+      option->expected(1, flag ? kMaxRepeats : kMaxValues)->allow_extra_args(!flag);
     }
     return option;
   }

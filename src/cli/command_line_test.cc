@@ -57,11 +57,13 @@ class MoorCommand : public Command {
   absl::string_view summary() const override { return "Ties up"; }
   void AddFlags(Flags& flags) override {
     flags.Argument("--stern", "There", Switch(&stern));
+    flags.Argument("--knot", "How", Texts(&knots, "KNOT"));
     flags.Positional("ROPE", "With", Texts(&ropes, "ROPE"), /*required=*/false);
   }
   absl::Status Run() override { return absl::OkStatus(); }
 
   bool stern = false;
+  std::vector<std::string> knots;
   std::vector<std::string> ropes;
 };
 
@@ -141,6 +143,18 @@ TEST_F(CommandLineTest, RepeatedArgumentsStayAsTheyAre) {
   EXPECT_FALSE(moor_->stern);
   Parse({"dock", "[a,b]"});
   EXPECT_THAT(err_.str(), HasSubstr("unexpected argument \"[a,b]\""));
+}
+
+TEST_F(CommandLineTest, TheMarkBehindAFlagWithSeveralValuesEndsTheFlags) {
+  for (const auto& knot : {std::vector<std::string>{"--knot", "reef"}, {"--knot=reef"}}) {
+    std::vector<std::string> arguments = {"moor", "--knot", "bowline"};
+    arguments.insert(arguments.end(), knot.begin(), knot.end());
+    for (const char* rest : {"--", "hawser", "--stern"}) arguments.push_back(rest);
+    ASSERT_EQ(Parse(arguments).command, moor_) << err_.str();
+    EXPECT_THAT(moor_->knots, ElementsAre("bowline", "reef"));
+    EXPECT_THAT(moor_->ropes, ElementsAre("hawser", "--stern"));
+    EXPECT_FALSE(moor_->stern);
+  }
 }
 
 TEST_F(CommandLineTest, UnsetFlagsKeepTheirDefaults) {
