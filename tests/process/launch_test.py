@@ -123,6 +123,29 @@ class LaunchTest(ClusterTest):
         os.mkfifo(path)
         return path
 
+    # ---- declared deaths
+
+    def test_a_declared_death_that_does_not_happen_fails_the_launch(self):
+        _, err = self.shell("exit $(($PHALANX_FAIL - 5))", "--restarts=3", "--fail=0@5", expect=ERROR)
+        self.assertIn(
+            "worker0 ended with exit code 0 instead of being killed in its call 5 of a group (--fail, life 0)", err
+        )
+        # A task that fails by itself has not died as declared, whatever restarts are left.
+        _, err = self.shell("exit 3", "--restarts=3", "--fail=0@5", expect=ERROR)
+        self.assertIn("worker0 ended with exit code 3 instead of being killed in its call 5", err)
+
+    def test_each_life_has_its_declared_death(self):
+        script = 'echo "life $PHALANX_LIFE: ${PHALANX_FAIL:-none}"; [ -z "$PHALANX_FAIL" ] || kill -9 $$'
+        flags = ("--restarts=2", "--fail=0@57", "--fail=0@3", "--no-prefix")
+        # An outer launch's declared death is not inherited.
+        out, _ = self.shell(script, *flags, variables={"PHALANX_FAIL": "9"})
+        self.assertEqual(out.splitlines(), ["life 0: 57", "life 1: 3", "life 2: none"])
+
+    def test_wrong_declared_deaths_are_refused(self):
+        for text, why in (("3", "expected TASK@CALL like 3@57"), ("1@5", "there is no task 1 in a world of 1")):
+            _, err = self.shell("true", f"--fail={text}", expect=USAGE)
+            self.assertIn(why, err)
+
     # ---- what a task gets
 
     def test_tasks_know_their_place(self):
