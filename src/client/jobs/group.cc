@@ -26,7 +26,7 @@ struct GroupState {
   ~GroupState();
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
-  // Waits until the member, and its connection, can have one more call under way.
+  // Waits until the member can have one more call under way.
   absl::Status AwaitRoom(Instant until);
   // Returns a buffer of at least so many bytes; waits for the node if there is no free one.
   absl::StatusOr<GroupBuffer> TakeBuffer(uint64_t bytes, Instant until);

@@ -69,8 +69,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
                     GroupCallRequest request, CallDone done);
 
   // A member of this node leaves the group, and makes no call any more: `leave` is called when no
-  // other node needs what its calls have left here, in this call or a later one; never if the group
-  // is left before.
+  // other node needs what its calls have left here, in this call or a later one. If the group is
+  // left before, it may not be called.
   void WhenSettled(absl::string_view job, absl::string_view role, int rank,
                    absl::AnyInvocable<void()> leave);
 
