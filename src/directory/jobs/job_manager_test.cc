@@ -114,6 +114,17 @@ class JobManagerTest : public ::testing::Test {
     ASSERT_THAT(h.Send(node, message), IsOk());
   }
 
+  // Each of the nodes registers what it got.
+  void RestartShard(const std::vector<std::pair<NodeKey, std::vector<v1::JobUpdate>>>& nodes) {
+    h.Clear();
+    h.RestartShard();
+    for (const auto& [node, updates] : nodes) {
+      h.NewSession(node, true);
+      Register(node, updates);
+      h.RegisterEnd(node);
+    }
+  }
+
   Harness h;
   uint64_t last_request_ = 0;
 };
@@ -205,13 +216,7 @@ TEST_F(JobManagerTest, ARestartedShardLearnsTheJobAndNobodyNotices) {
   Join(b, "worker1");
   h.Advance(absl::Milliseconds(1));
   const std::vector<v1::JobUpdate> of_a = Updates(a), of_b = Updates(b);
-  h.Clear();
-  h.RestartShard();
-  for (const auto& [node, updates] : {std::pair(a, of_a), std::pair(b, of_b)}) {
-    h.NewSession(node, true);
-    Register(node, updates);
-    h.RegisterEnd(node);
-  }
+  RestartShard({{a, of_a}, {b, of_b}});
   // A join now could be given a life that a node has not registered so far.
   EXPECT_EQ(Join(a, "worker1"), "no reply");
   EXPECT_EQ(News(a), "nothing");
@@ -305,13 +310,7 @@ TEST_F(FullJobsTest, ARestartedShardLearnsAsMuchAsItHad) {
   Join(b, "worker2");
   h.Advance(absl::Milliseconds(1));
   const std::vector<v1::JobUpdate> of_a = Updates(a), of_b = Updates(b);
-  h.Clear();
-  h.RestartShard();
-  for (const auto& [node, updates] : {std::pair(a, of_a), std::pair(b, of_b)}) {
-    h.NewSession(node, true);
-    Register(node, updates);
-    h.RegisterEnd(node);
-  }
+  RestartShard({{a, of_a}, {b, of_b}});
   h.Advance(absl::Seconds(2));
   // Nothing has changed, so that no node hears anything.
   EXPECT_EQ(News(a), "nothing");
