@@ -271,6 +271,23 @@ TEST_F(NodeLinksTest, APeerThatHasEndedIsNotDialedAgain) {
   EXPECT_FALSE(c.links().Contains(b_.key()));
 }
 
+TEST_F(NodeLinksTest, APeerThatHasEndedIsNotDialedAtTheAddressOfAnotherNode) {
+  const auto ended = std::make_shared<bool>(false);
+  NodeLinksOptions options;
+  options.ended = [ended](const NodeKey&) { return *ended; };
+  SimLinkNode& c = world_.Add("c", options);
+  LinkPeer gone = a_.peer();
+  gone.key = b_.key();
+  PHALANX_EXPECT_OK(c.Send(gone, 5001));
+  world_.RunFor(absl::Minutes(1));
+  EXPECT_EQ(c.Kept(), 1u);
+  *ended = true;
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(c.checker.lost[b_.key()], SizeIs(1));
+  EXPECT_EQ(c.Kept(), 0u);
+  EXPECT_EQ(a_.Received(c.key()), 0u);
+}
+
 TEST_F(NodeLinksTest, AtTheLimitOfLinksThoseWithPeersThatHaveEndedMakeRoom) {
   NodeLinksOptions options;
   options.max_links = 2;
