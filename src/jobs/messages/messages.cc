@@ -1,5 +1,7 @@
 #include "src/jobs/messages/messages.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/status_macros.h"
@@ -65,10 +67,20 @@ void Messages::LearnGroups(const std::string& job, const MemberTable& table) {
 }
 
 void Messages::Leave(const std::string& job) {
-  const auto found = jobs_.find(job);
-  if (--found->second.mailboxes > 0) return;
-  for (const GroupId& group : found->second.groups) groups_.erase(group);
-  jobs_.erase(found);
+  --jobs_.at(job).mailboxes;
+  // Messages for members that have left are refused by what the table says, so the names of a job
+  // stay for as long as the node knows it.
+  std::erase_if(jobs_, [this](const auto& entry) {
+    const auto& [name, of_job] = entry;
+    const auto known = [&](const GroupId& group) {
+      return members_.ViewOf(name, groups_.at(group).role) != nullptr;
+    };
+    if (of_job.mailboxes > 0 || std::any_of(of_job.groups.begin(), of_job.groups.end(), known)) {
+      return false;
+    }
+    for (const GroupId& group : of_job.groups) groups_.erase(group);
+    return true;
+  });
 }
 
 const Member* Messages::FindMember(const GroupId& group, uint32_t rank) const {

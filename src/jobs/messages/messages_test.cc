@@ -60,6 +60,11 @@ class Node final : public MemberListener, public MailboxOwner {
     messages_.Send(joining_[static_cast<size_t>(from)], "worker", kSenders, {}, std::move(bytes),
                    Instant::Infinite(), std::move(done));
   }
+  // The first member leaves, and stays in the table for what others need of it.
+  void BeginToLeave() {
+    messages_.End(joining_.front());
+    members_.Detach(joining_.front());
+  }
   const net::LinkPeer& peer() const { return links_.peer(); }
 
   std::vector<std::string> arrived;
@@ -137,6 +142,19 @@ TEST_F(MessagesTest, ALossIsReportedOnceAlsoIfMessagesFollowAtOnce) {
   EXPECT_THAT(ended, ElementsAre(StatusIs(absl::StatusCode::kUnavailable),
                                  StatusIs(absl::StatusCode::kDataLoss), IsOk(), IsOk()));
   EXPECT_THAT(b_.arrived, ElementsAre("after the loss", "later"));
+}
+
+TEST_F(MessagesTest, AMemberThatLeavesTakesNoMessagesAlthoughItIsInTheTable) {
+  std::vector<absl::Status> ended;
+  const auto note = [&](const absl::Status& status) { ended.push_back(status); };
+  b_.BeginToLeave();
+  a_.Send(0, "refused by its node", note);
+  world_.RunFor(absl::Seconds(1));
+  a_.Send(0, "refused here", note);
+  world_.RunFor(absl::Seconds(1));
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_THAT(ended.back(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(b_.arrived, ElementsAre());
 }
 
 }  // namespace
