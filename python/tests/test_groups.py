@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -296,6 +298,27 @@ def test_arrays_live_until_their_call_has_ended(groups):
             group.allreduce([np.ones(1000), np.ones(2000)], wait=False)
     together(groups, lambda g: g.barrier(wait=False))
     assert groups[0].calls == 21
+
+
+def test_arrays_do_not_outlive_the_wait_for_their_call(groups):
+    def left(wait):
+        arrays = [np.ones(100_000) for _ in groups]
+        wait(arrays)
+        return [weakref.ref(array) for array in arrays]
+
+    def wait_for_handles(arrays):
+        calls = [group.allreduce(array, wait=False) for group, array in zip(groups, arrays)]
+        for call in calls:
+            call.wait(LIMIT_S)
+
+    def wait_at_once(arrays):
+        with concurrent.futures.ThreadPoolExecutor(len(groups)) as pool:
+            list(pool.map(lambda group, array: group.allreduce([array, np.ones(3)]), groups, arrays))
+
+    for wait in (wait_for_handles, wait_at_once):
+        refs = left(wait)
+        gc.collect()
+        assert [ref() for ref in refs] == [None] * len(groups)
 
 
 def test_threads_make_calls_one_after_the_other(groups):

@@ -152,7 +152,10 @@ class GroupCall(Generic[T]):
         PhalanxError
             The errors of `Group`.
         """
-        return self._group._connection._run(self._wait(_arguments.seconds_of(timeout)))
+        result = self._group._connection._run(self._wait(_arguments.seconds_of(timeout)))
+        with self._group._lock:
+            self._group._pop_ended()
+        return result
 
     def __await__(self) -> Generator[Any, None, T]:
         from phalanx import _asyncio
@@ -219,8 +222,8 @@ class Group:
     GetTimeoutError
         The group's timeout has passed; the message names the missing ranks.
     StoreFullError
-        A node has no room for a large call, or too many calls are under way: 1,024 of this member, or, with
-        several groups in one client, 64 with inputs above 64 KiB.
+        A node has no room for a large call, or the groups of this client have 64 calls with inputs above 64 KiB
+        under way. The call fails on all members.
     MemberEndedError, ClosedError
         This member has ended or left.
     KeyboardInterrupt
@@ -510,9 +513,7 @@ class Group:
         """Make calls of the library, and append them to `parts`. Under the lock."""
         if self._out_of_step is not None:
             raise exceptions.CallCancelledError(self._out_of_step, None, self._connection.address)
-        # Calls end in their order, but for errors.
-        while self._under_way and self._under_way[0].ended:
-            self._under_way.popleft()
+        self._pop_ended()
         try:
             for memories, part_of in calls:
                 if _large(memories):
@@ -532,6 +533,12 @@ class Group:
                     "calls are not those of the others any more: join again"
                 )
             raise
+
+    def _pop_ended(self) -> None:
+        """Keep calls that have ended, and their memory, no longer. Under the lock."""
+        # They end in their order, but for errors.
+        while self._under_way and self._under_way[0].ended:
+            self._under_way.popleft()
 
     def _make_room(self, most: int, what: str, large: bool) -> None:
         """Wait until fewer than `most` calls, or `large` calls, are under way. Under the lock."""
