@@ -26,7 +26,7 @@ uint8_t KnownFlags(FrameType type) {
     case FrameType::kAccept:
       return kWithChecksums;
     case FrameType::kSegment:
-      return kSegmentChecked | kSegmentAfterStarved;
+      return kSegmentChecked;
     default:
       return 0;
   }
@@ -72,8 +72,8 @@ absl::Status CheckHeader(const FrameHeader& header) {
     return Malformed(absl::StrCat(FrameTypeName(header.type), " of ", header.payload_bytes,
                                   " bytes, more than ", kMaxControlBytes));
   }
-  if (header.slice != 0 || header.offset != 0) {
-    return Malformed(absl::StrCat(FrameTypeName(header.type), " with a slice or an offset"));
+  if (header.slice != 0 || header.starved != 0 || header.offset != 0) {
+    return Malformed(absl::StrCat(FrameTypeName(header.type), " with a field of a segment"));
   }
   return absl::OkStatus();
 }
@@ -144,6 +144,15 @@ uint32_t FrameCheck(absl::string_view bytes) {
   return static_cast<uint32_t>(XXH3_64bits(bytes.data(), bytes.size()));
 }
 
+uint8_t EncodeStarvedBefore(absl::Duration time) {
+  const int64_t units = absl::Ceil(time, kStarvedUnit) / kStarvedUnit;
+  return static_cast<uint8_t>(std::min<int64_t>(units, kStarvedForLong));
+}
+
+absl::Duration DecodeStarvedBefore(uint8_t code) {
+  return code == kStarvedForLong ? absl::InfiniteDuration() : code * kStarvedUnit;
+}
+
 FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
   std::string packed;
   packed.reserve(kFrameHeaderBytes);
@@ -152,8 +161,7 @@ FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
   out.U8(static_cast<uint8_t>(header.type));
   out.U8(header.flags);
   out.U8(header.slice);
-  // Reserved: a receiver rejects any other value, so that a later version can use the byte.
-  out.U8(0);
+  out.U8(header.starved);
   out.U32(header.pull);
   out.U32(header.payload_bytes);
   out.U64(header.offset);
@@ -172,7 +180,7 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
   const uint8_t type = in.U8();
   header.flags = in.U8();
   header.slice = in.U8();
-  const uint8_t reserved = in.U8();
+  header.starved = in.U8();
   header.pull = in.U32();
   header.payload_bytes = in.U32();
   header.offset = in.U64();
@@ -183,7 +191,6 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
   // The check precedes the other fields, so that a damaged length is never used.
   if (check != FrameCheck(bytes.substr(0, kCheckedHeaderBytes))) return Malformed("header check");
   if (!KnownType(type)) return Malformed(absl::StrCat("type ", type));
-  if (reserved != 0) return Malformed("a reserved byte is set");
   header.type = static_cast<FrameType>(type);
   const absl::Status status = CheckHeader(header);
   if (!status.ok()) return status;

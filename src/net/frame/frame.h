@@ -44,10 +44,8 @@ enum class FrameType : uint8_t {
 };
 absl::string_view FrameTypeName(FrameType type);
 
-// Flags of a SEGMENT.
-inline constexpr uint8_t kSegmentChecked = 1;  // payload_check is set
-inline constexpr uint8_t kSegmentAfterStarved =
-    2;  // the first after the sender had nothing to send
+// Flag of a SEGMENT: payload_check is set.
+inline constexpr uint8_t kSegmentChecked = 1;
 // Flag of an OPEN (requests checksums) and an ACCEPT (segments have checksums).
 inline constexpr uint8_t kWithChecksums = 1;
 
@@ -55,6 +53,7 @@ struct FrameHeader {
   FrameType type = FrameType::kCancel;
   uint8_t flags = 0;
   uint8_t slice = 0;           // SEGMENT only
+  uint8_t starved = 0;         // SEGMENT only: EncodeStarvedBefore
   uint32_t pull = 0;           // number of the pull on this connection, from 1
   uint32_t payload_bytes = 0;  // 1..kMaxSegmentBytes, or 0..kMaxControlBytes
   uint64_t offset = 0;         // SEGMENT only: offset in the slice
@@ -65,6 +64,14 @@ struct FrameHeader {
 
 // The low half of XXH3-64. Detects accidents, not attacks.
 uint32_t FrameCheck(absl::string_view bytes);
+
+// How long the sender had nothing to send before a SEGMENT: in units of 16 us, rounded up, so that
+// 0 is not at all. The last code stands for this time and all longer ones.
+inline constexpr absl::Duration kStarvedUnit = absl::Microseconds(16);
+inline constexpr uint8_t kStarvedForLong = 255;
+uint8_t EncodeStarvedBefore(absl::Duration time);
+// Infinite for kStarvedForLong.
+absl::Duration DecodeStarvedBefore(uint8_t code);
 
 using FrameHeaderBytes = std::array<char, kFrameHeaderBytes>;
 FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header);

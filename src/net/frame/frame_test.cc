@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 FrameHeader Segment() {
   FrameHeader header;
   header.type = FrameType::kSegment;
-  header.flags = kSegmentAfterStarved;
   header.slice = 3;
+  header.starved = 2;
   header.pull = 7;
   header.payload_bytes = 65536;
   header.offset = uint64_t{1} << 40;
@@ -45,7 +45,7 @@ TEST(Frame, AHeaderSurvivesTheWire) {
 TEST(Frame, AHeaderIsLittleEndianAndThirtyTwoBytesLong) {
   const FrameHeaderBytes bytes = EncodeFrameHeader(Segment());
   EXPECT_EQ(std::string(bytes.data(), 24),
-            std::string("PXF1\x03\x02\x03\x00\x07\x00\x00\x00\x00\x00\x01\x00"
+            std::string("PXF1\x03\x00\x03\x02\x07\x00\x00\x00\x00\x00\x01\x00"
                         "\x00\x00\x00\x00\x00\x01\x00\x00",
                         24));
 }
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Forbidden{"type 0", [](FrameHeader& h) { h.type = static_cast<FrameType>(0); }},
         Forbidden{"type 9", [](FrameHeader& h) { h.type = static_cast<FrameType>(9); }},
-        Forbidden{"flag", [](FrameHeader& h) { h.flags = 4; }},
+        Forbidden{"flag", [](FrameHeader& h) { h.flags = 2; }},
         Forbidden{"slice", [](FrameHeader& h) { h.slice = kMaxSlices; }},
         Forbidden{"pull", [](FrameHeader& h) { h.pull = 0; }},
         Forbidden{"empty", [](FrameHeader& h) { h.payload_bytes = 0; }},
@@ -96,6 +96,11 @@ INSTANTIATE_TEST_SUITE_P(
         Forbidden{"farthest", [](FrameHeader& h) { h.offset = ~uint64_t{0}; }},
         Forbidden{"check without flag", [](FrameHeader& h) { h.payload_check = 1; }},
         Forbidden{"control with slice", [](FrameHeader& h) { h.type = FrameType::kEnded; }},
+        Forbidden{"control after a starved time",
+                  [](FrameHeader& h) {
+                    h = ControlHeader(FrameType::kEnded, 1, "");
+                    h.starved = 1;
+                  }},
         Forbidden{"long control",
                   [](FrameHeader& h) {
                     h = ControlHeader(FrameType::kOpen, 1, "");
@@ -103,6 +108,17 @@ INSTANTIATE_TEST_SUITE_P(
                   }},
         Forbidden{"flag of a control frame",
                   [](FrameHeader& h) { h = ControlHeader(FrameType::kStarved, 1, "", 1); }}));
+
+TEST(Frame, TheTimeStarvedBeforeASegmentIsRoundedUp) {
+  const auto decoded = [](absl::Duration time) {
+    return DecodeStarvedBefore(EncodeStarvedBefore(time));
+  };
+  EXPECT_EQ(decoded(absl::ZeroDuration()), absl::ZeroDuration());
+  EXPECT_EQ(decoded(absl::Nanoseconds(1)), kStarvedUnit);
+  EXPECT_EQ(decoded(254 * kStarvedUnit), 254 * kStarvedUnit);
+  EXPECT_EQ(decoded(254 * kStarvedUnit + absl::Nanoseconds(1)), absl::InfiniteDuration());
+  EXPECT_EQ(decoded(absl::Hours(1)), absl::InfiniteDuration());
+}
 
 TEST(Frame, AnOpenSurvivesTheWire) {
   EXPECT_THAT(DecodeOpen(EncodePayload(Open())), IsOkAndHolds(Open()));

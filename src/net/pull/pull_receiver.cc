@@ -127,12 +127,13 @@ absl::StatusOr<absl::Span<char>> PullReceiver::PlaceSegment(const FrameHeader& h
 absl::Status PullReceiver::SegmentArrived(const FrameHeader& header, size_t arrived) {
   PHALANX_RETURN_IF_ERROR(assembler_.Arrived(header, arrived));
   if (arrived < header.payload_bytes) return absl::OkStatus();
-  const bool after_starved = (header.flags & kSegmentAfterStarved) != 0;
+  const bool after_starved = header.starved != 0;
   const absl::Duration gap = timing_.SegmentArrived(executor_.Now(), arrived, after_starved);
   if (after_starved && spec_.progress != nullptr) {
-    // An estimate until the sender reports its own total: the flag says that the sender had no
-    // bytes, and the gap between two segments says for how long.
-    spec_.progress->starved_ns.fetch_add(static_cast<uint64_t>(absl::ToInt64Nanoseconds(gap)),
+    // Not the whole gap: what a link has buffered when it slows down arrives slowly, too, long
+    // after the sender had to wait for it.
+    const absl::Duration starved = std::min(gap, DecodeStarvedBefore(header.starved));
+    spec_.progress->starved_ns.fetch_add(static_cast<uint64_t>(absl::ToInt64Nanoseconds(starved)),
                                          std::memory_order_relaxed);
   }
   return absl::OkStatus();

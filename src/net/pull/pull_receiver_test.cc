@@ -127,6 +127,37 @@ TEST_F(PullReceiverTest, AConnectionThatBreaksAfterItsAnswerIsNotRetried) {
   EXPECT_THAT(next.status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+// What a link has buffered when it slows down arrives slowly, and says no more about the sender
+// than before.
+TEST_F(PullReceiverTest, CountsTheTimeStarvedThatTheSenderNames) {
+  const auto progress = std::make_shared<PullProgress>();
+  ScriptedPeer other(world_, "other");
+  other.Listen();
+  const StartedPull pull = receiver_.Pull({.sender = other.self(),
+                                           .address = other.address(),
+                                           .object = Id(1),
+                                           .generation = Gen(),
+                                           .into = EmptyBuffer(kObjectBytes),
+                                           .progress = progress});
+  world_.RunFor(absl::Milliseconds(2));
+  other.Send(Accept() + SegmentOf(0, 100));
+  const auto send_after = [&](absl::Duration gap, uint64_t offset, absl::Duration starved) {
+    const uint64_t before = progress->starved_ns;
+    world_.RunFor(gap);
+    FrameHeader header = SegmentHeader(offset, 100);
+    header.starved = EncodeStarvedBefore(starved);
+    other.Send(SegmentOf(header));
+    return absl::Nanoseconds(static_cast<int64_t>(progress->starved_ns - before));
+  };
+  EXPECT_EQ(send_after(absl::Milliseconds(50), 100, absl::ZeroDuration()), absl::ZeroDuration());
+  EXPECT_EQ(send_after(absl::Milliseconds(50), 200, absl::Milliseconds(1)),
+            DecodeStarvedBefore(EncodeStarvedBefore(absl::Milliseconds(1))));
+  // No more than there was.
+  EXPECT_LT(send_after(absl::Milliseconds(1), 300, absl::Milliseconds(4)), absl::Milliseconds(4));
+  // Longer than can be named: the whole gap.
+  EXPECT_GE(send_after(absl::Milliseconds(50), 400, absl::Hours(1)), absl::Milliseconds(50));
+}
+
 TEST_F(PullReceiverTest, PublishesAPartOfASegment) {
   sender_.Send(Accept() + SegmentOf(0, 600).substr(0, kFrameHeaderBytes + 100));
   EXPECT_EQ(pull_.into->watermark(0), 100u);

@@ -14,7 +14,7 @@ absl::Status PushSource::Begin(ServeGrant grant, absl::Span<const OpenPayload::W
   lanes_.clear();
   starved_since_.reset();
   starved_total_ = absl::ZeroDuration();
-  after_starved_ = false;
+  starved_before_ = absl::ZeroDuration();
   const SliceLayout& layout = buffer().layout();
   // The frame was checked against the limits of the protocol, but the receiver can be wrong about
   // the object. The whole request is checked before any of it is served.
@@ -76,7 +76,7 @@ PushSource::Segment PushSource::Cut(size_t bytes) {
     header.payload_check = FrameCheck({segment.payload.data(), segment.payload.size()});
   }
   // The receiver excludes the wait before this segment from the rate of the link.
-  if (std::exchange(after_starved_, false)) header.flags |= kSegmentAfterStarved;
+  header.starved = EncodeStarvedBefore(std::exchange(starved_before_, absl::ZeroDuration()));
   lane.cursor += segment.payload.size();
   return segment;
 }
@@ -105,9 +105,9 @@ void PushSource::StopWaiting(Instant now) {
 void PushSource::EndStarvation(Instant now) {
   // Called for every segment; only the first one after a wait has a time to add.
   if (!starved()) return;
+  starved_before_ += now - *starved_since_;
   starved_total_ += now - *starved_since_;
   starved_since_.reset();
-  after_starved_ = true;
 }
 
 absl::Duration PushSource::StarvedTime(Instant now) const {

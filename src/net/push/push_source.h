@@ -111,8 +111,8 @@ class PushSource {
   std::optional<Instant> starved_since_;
   // Without the time since `starved_since_`.
   absl::Duration starved_total_;
-  // The next segment is the first one since the push was starved.
-  bool after_starved_ = false;
+  // Since the last segment.
+  absl::Duration starved_before_;
 };
 
 }  // namespace phalanx::net
