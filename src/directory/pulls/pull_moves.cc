@@ -202,6 +202,12 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
   // If it was the sender that is slow, those below will show it.
   tree.SetSlow(receiver, true, static_cast<uint64_t>(rate));
   std::vector<Member*> moved = Receivers(receiver);
+  // A receiver of it that reported first seemed to be the slow one.
+  for (Member* below : moved) {
+    if (!below->slow_receiver || links_.SlowNode(below->endpoint, now).has_value()) continue;
+    tree.SetSlow(below, false, 0);
+    tree.SetLeaf(below, false);
+  }
   // On trial it goes below the last of them: a chain stays a chain.
   if (!fast.has_value() && MayMove(receiver)) {
     ++receiver->progress.moves;

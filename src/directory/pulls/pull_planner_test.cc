@@ -460,6 +460,35 @@ TEST(BroadcastPlannerTest, AReceiverThatIsSlowItselfIsPassedByInTheEnd) {
   EXPECT_NE(h.SenderOf(c, x), NodeKey());
 }
 
+// a -> b -> slow -> c -> d: the link of `slow` falls, and c, which sees that as well, reports
+// first.
+TEST(BroadcastPlannerTest, TheReceiverOfANodeThatFallsIsNotTakenForTheSlowOne) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  std::vector<NodeKey> chain = {h.Up("b"), h.Up("slow"), h.Up("c"), h.Up("d")};
+  const NodeKey &b = chain[0], &slow = chain[1], &c = chain[2], &d = chain[3];
+  for (const NodeKey& node : UpMany(h, 4, "o")) Measure(h, a, node, 1e8, absl::Microseconds(50));
+  for (const NodeKey& node : chain) Measure(h, a, node, 1e8, absl::Microseconds(50));
+  h.Create(a, x, {.size = 32 * kMiB, .complete = true});
+  for (const NodeKey& node : chain) h.Want(node, x);
+  ASSERT_EQ(h.SenderOf(slow, x), b);
+  ASSERT_EQ(h.SenderOf(c, x), slow);
+  ASSERT_EQ(h.SenderOf(d, x), c);
+  h.Advance(absl::Milliseconds(250));
+  for (const NodeKey& node : chain) h.Progress(node, x, 16 * kMiB, 1e8);
+  const auto falls = [&](const NodeKey& node, double rate) {
+    h.Progress(node, x, 16 * kMiB + 100'000, rate, absl::ZeroDuration(), absl::Milliseconds(40));
+  };
+  h.Advance(absl::Milliseconds(40));
+  h.Progress(b, x, 20 * kMiB, 1e8, absl::ZeroDuration(), absl::Milliseconds(40));
+  falls(c, 6e6);
+  EXPECT_EQ(h.SenderOf(d, x), slow) << "c seems to be the slow one";
+  h.Advance(absl::Milliseconds(1));
+  falls(slow, 6e6);
+  EXPECT_EQ(h.SenderOf(c, x), b);
+  EXPECT_EQ(h.SenderOf(d, x), c) << "only one of the two uses the link of b";
+}
+
 // A first transfer was slow, so the relay was expected to take 10 s. It reports that it takes 2.5.
 TEST(BroadcastPlannerTest, ARelayThatIsFasterThanWasExpectedIsNotPassedBy) {
   Harness h;

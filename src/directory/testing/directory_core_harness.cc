@@ -202,7 +202,7 @@ void Harness::Fail(const NodeKey& node, const ObjectId& id, absl::StatusCode cod
 }
 
 void Harness::Progress(const NodeKey& node, const ObjectId& id, uint64_t bytes, double rate,
-                       absl::Duration starved) {
+                       absl::Duration starved, absl::Duration window) {
   v1::NodeMessage message;
   v1::Progress::Pull& pull = *message.mutable_progress()->add_pulls();
   const Assignment& assigned = assigned_[{node, id}];
@@ -211,6 +211,7 @@ void Harness::Progress(const NodeKey& node, const ObjectId& id, uint64_t bytes, 
   pull.add_watermarks(bytes);
   pull.set_bytes_per_second(rate);
   pull.set_starved_ns(absl::ToInt64Nanoseconds(starved));
+  pull.set_window_ns(absl::ToInt64Nanoseconds(window));
   Send(node, message).IgnoreError();
 }
 

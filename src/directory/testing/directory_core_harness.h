@@ -92,8 +92,10 @@ class Harness {
   void Report(const NodeKey& node, const v1::PullReport& report);
   // The report that Finish would send, for the test to change.
   v1::PullReport ReportOf(const NodeKey& node, const ObjectId& id, bool complete);
+  // An early report, of the time `window`, unless that is zero.
   void Progress(const NodeKey& node, const ObjectId& id, uint64_t bytes, double rate,
-                absl::Duration starved = absl::ZeroDuration());
+                absl::Duration starved = absl::ZeroDuration(),
+                absl::Duration window = absl::ZeroDuration());
   void Delete(const NodeKey& node, const ObjectId& id, uint64_t request = 1);
   void Query(const NodeKey& node, const ObjectId& id, uint64_t request = 1);
   void Evict(const NodeKey& node, const ObjectId& id, const Generation& generation);

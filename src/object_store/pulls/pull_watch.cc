@@ -1,12 +1,14 @@
 #include "src/object_store/pulls/pull_watch.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace phalanx::object_store {
 namespace {
 
-// A link has slowed down if two looks together saw less than this share of the rate before.
+// A link has slowed down if two looks together saw less than this share of the rate before, the
+// second one perhaps half a tick after the first.
 constexpr double kSlowedShare = 0.25;
 // The link is silent after this time without a byte, and after twice its longest silence so far. It
 // is reported again a tick later, when every node has reported, and then ever more seldom.
@@ -50,7 +52,12 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
     silent_again_ = absl::ZeroDuration();
   } else if (rate > 0 && !late) {
     const bool measured = measured_;
-    news = RateIsNews(report, rate);
+    if (const std::optional<Report> slow = SlowedDown(report)) {
+      report = *slow;
+      news = true;
+    } else {
+      news = RateIsNews(report, rate);
+    }
     if (!measured) measured_at_ = Mark{now, seen};
     if (!news && LongerRateIsDue(Since(measured_at_, now, seen))) {
       report = Since(measured_at_, now, seen);
@@ -66,7 +73,9 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   last_ = {now, seen};
   if (rate > 0 || late) bytes_at_ = now;
   if (rate > 0) {
-    tick_ = kTick;
+    // Soon again, once, if the link has perhaps slowed down.
+    const bool soon = !news && rate < kSlowedShare * usual_ && tick_ >= kTick;
+    tick_ = soon ? kTick / 2 : kTick;
   } else if (usual_ > 0) {
     tick_ = std::clamp<absl::Duration>((now - bytes_at_) / 3, kTick / 2, kMaxTick);
   } else {
@@ -76,6 +85,21 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   return news ? report : Report();
 }
 
+std::optional<PullWatch::Report> PullWatch::SlowedDown(Report report) {
+  const absl::Duration window = report.window;
+  // Before the link slowed down, the sender had perhaps to wait for each of its bytes.
+  report.window -= absl::Nanoseconds(report.starved_ns);
+  if (2 * window < 3 * kTick || 2 * report.window < window) return std::nullopt;
+  report.bytes_per_second *= absl::FDivDuration(window, report.window);
+  report.starved_ns = 0;
+  const bool proof = usual_ * absl::ToDoubleSeconds(report.window) >= kPaceProofBytes;
+  if (!proof || report.bytes_per_second >= kSlowedShare * usual_) return std::nullopt;
+  measured_ = true;
+  // From now on this is the usual rate: one report for each time that the link slows down.
+  usual_ = last_rate_ = report.bytes_per_second;
+  return report;
+}
+
 bool PullWatch::RateIsNews(const Report& report, double last_rate) {
   // Without the last look: the time before a slow part says what the link can do.
   usual_ += kWeight * (std::exchange(last_rate_, last_rate) - usual_);
@@ -83,10 +107,7 @@ bool PullWatch::RateIsNews(const Report& report, double last_rate) {
   if (report.window < 2 * kTick) return false;
   // Once: the link can do at least this.
   if (starved) return !measured_ && !std::exchange(bounded_, true);
-  const bool proof = usual_ * absl::ToDoubleSeconds(report.window) >= kPaceProofBytes;
-  const bool slowed = proof && report.bytes_per_second < kSlowedShare * usual_;
-  if (std::exchange(measured_, true) && !slowed) return false;
-  // From now on this is the usual rate: one report for each time that the link slows down.
+  if (std::exchange(measured_, true)) return false;
   usual_ = last_rate_ = report.bytes_per_second;
   return true;
 }

@@ -12,6 +12,7 @@
 #define PHALANX_OBJECT_STORE_PULLS_PULL_WATCH_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "src/common/pace_rules.h"
@@ -21,8 +22,8 @@ namespace phalanx::object_store {
 
 class PullWatch {
  public:
-  // The time between two looks while bytes arrive; half of it when they have just ceased. Without
-  // bytes it grows up to kMaxTick.
+  // The time between two looks while bytes arrive; half of it when they have just ceased, or come
+  // much more slowly. Without bytes it grows up to kMaxTick.
   static constexpr absl::Duration kTick = kPaceTick;
   static constexpr absl::Duration kMaxTick = absl::Milliseconds(160);
 
@@ -59,7 +60,10 @@ class PullWatch {
   };
 
   static Report Since(const Mark& mark, Instant now, const Seen& seen);
-  // Returns true if the rate of the last two looks is to be reported.
+  // Returns what to report of the last two looks, without the time for which the sender had no
+  // bytes, if the link did much less in them than before.
+  std::optional<Report> SlowedDown(Report report);
+  // Returns true if the rate of the last two looks is to be reported, for the first time.
   bool RateIsNews(const Report& report, double last_rate);
   // Returns true, once, if `report` is of enough time since the first report of the link's rate.
   bool LongerRateIsDue(const Report& report);
