@@ -2,11 +2,13 @@
 
 import collections
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import unittest
 
-from tests.process.harness import BINARY, DEADLINE_S, OK, ClusterTest, environment, tied
+from tests.process.harness import BINARY, DEADLINE_S, ID_A, OK, ClusterTest, environment, tied
 
 MEMBER = os.path.abspath("tests/process/group_member")
 NODES = 3
@@ -14,7 +16,12 @@ TASKS = 6
 CALLS = 12
 MANY = 400
 ALL = 2**TASKS - 1
+FAILED = 2  # of a member whose call fails
 LINE = re.compile(r"\[worker(\d+)\] (\d+) (\d+)$")
+
+
+def children_of(pid):
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 class GroupsTest(ClusterTest):
@@ -23,10 +30,10 @@ class GroupsTest(ClusterTest):
         self.cluster.start_shards()
         self.cluster.start_nodes(NODES)
 
-    def begin(self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS):
+    def begin(self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS, seconds=DEADLINE_S / 2):
         command = [BINARY, "launch", f"-n{tasks}", f"--world={TASKS}", f"--first={first}", f"--job={job}"]
         command += [f"--address={self.cluster.nodes[node].client_address}", *flags]
-        command += ["--", MEMBER, str(calls), str(size), on_loss, str(DEADLINE_S / 2)]
+        command += ["--", MEMBER, str(calls), str(size), on_loss, str(seconds)]
         launch = subprocess.Popen(
             tied(*command), env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -38,6 +45,11 @@ class GroupsTest(ClusterTest):
         return [
             self.begin(job, node * each, each, f"n{node}", on_loss, size, *flags, **settings) for node in range(NODES)
         ]
+
+    def begin_tasks(self, job, size, **settings):
+        """A launch for each task: the first one that fails does not end another one before that prints its error."""
+        each = TASKS // NODES
+        return [self.begin(job, rank, 1, f"n{rank // each}", "fail", size, **settings) for rank in range(TASKS)]
 
     def results(self, launches, calls=CALLS):
         """Return the sets of members of each call, by number."""
@@ -64,6 +76,14 @@ class GroupsTest(ClusterTest):
             self.assertNotEqual(line, "", "the launch has ended")
             if (match := LINE.match(line.rstrip())) and int(match[2]) >= number:
                 return
+
+    def assert_errors(self, launches, error):
+        """All tasks of these launches end with this error."""
+        for launch in launches:
+            out, err = launch.communicate(timeout=DEADLINE_S)
+            self.assertEqual(launch.returncode, FAILED, (out, err))
+            self.assertNotIn("WRONG", out)
+            self.assertRegex(out.splitlines()[-1], r"^\[worker\d+\] ERROR " + error)
 
     def test_all_members_have_all_results(self):
         sets = self.results(self.begin_job("calm", "fail", 1 << 20))
@@ -109,12 +129,37 @@ class GroupsTest(ClusterTest):
                     self.cluster.wait_for_nodes(NODES - 1)
                 self.results(job, calls=MANY)
 
-    def test_the_directory_restarts_among_calls(self):
+    def test_calls_go_on_while_the_directory_is_away(self):
         job = self.begin_job("directory", "fail", 1 << 16, calls=MANY)
         self.until_call(job[0], MANY // 4)
         self.cluster.shards[0].kill()
+        self.until_call(job[0], MANY // 2)
         self.cluster.restart_shard(0)
         self.assertEqual(set.union(*self.results(job, calls=MANY).values()), {ALL})
+
+    def test_a_node_without_room_fails_the_call_on_all_members(self):
+        self.cluster.put("n2", self.cluster.make_file("most", 60 << 20), ID_A)
+        tasks = self.begin_tasks("full", 8 << 20, seconds=3)
+        # The node waits for room until the deadline, which can pass for the others before they hear of the reason.
+        full = r"RESOURCE_EXHAUSTED: .*on node n2: no memory became free"
+        self.assert_errors(tasks[:4], rf"({full}|DEADLINE_EXCEEDED: .*call 1 of full/worker.*waiting for rank.* \(worker[45]\))")
+        self.assert_errors(tasks[4:], full)
+
+    def test_a_launch_that_is_killed_ends_the_calls_of_the_others(self):
+        tasks = self.begin_tasks("launch", 1 << 16, calls=1000 * MANY)
+        self.until_call(tasks[0], MANY // 4)
+        tasks[5].kill()
+        self.assert_errors(tasks[:5], r"UNAVAILABLE: .*call \d+ of launch/worker.*worker5")
+
+    def test_a_member_that_stops_calling_is_named_on_all_members_at_the_deadline(self):
+        tasks = self.begin_tasks("stopped", 8, calls=1000 * MANY, seconds=2)
+        self.until_call(tasks[0], MANY // 4)
+        (member,) = children_of(tasks[3].pid)
+        os.kill(member, signal.SIGSTOP)
+        error = r"DEADLINE_EXCEEDED: .*call \d+ of stopped/worker.*waiting for rank 3 \(worker3\)"
+        self.assert_errors(tasks[:3] + tasks[4:], error)
+        os.kill(member, signal.SIGCONT)
+        self.assert_errors([tasks[3]], error)
 
 
 if __name__ == "__main__":

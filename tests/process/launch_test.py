@@ -134,8 +134,15 @@ class LaunchTest(ClusterTest):
         _, err = self.shell("exit 3", "--restarts=3", "--fail=0@5", expect=ERROR)
         self.assertIn("worker0 ended with exit code 3 instead of being killed in its call 5", err)
 
+    def test_a_kill_by_something_else_is_no_declared_death(self):
+        # As the kernel kills a task when memory is short.
+        _, err = self.shell("kill -9 $$", "--restarts=3", "--fail=0@5", expect=ERROR)
+        self.assertIn("worker0 ended by signal 9 (Killed) instead of being killed in its call 5 of a group", err)
+
     def test_each_life_has_its_declared_death(self):
-        script = 'echo "life $PHALANX_LIFE: ${PHALANX_FAIL:-none}"; [ -z "$PHALANX_FAIL" ] || kill -9 $$'
+        # As the library does in that call.
+        die = 'echo x > "$PHALANX_FAIL_MARK"; kill -9 $$'
+        script = f'echo "life $PHALANX_LIFE: ${{PHALANX_FAIL:-none}}"; [ -z "$PHALANX_FAIL" ] || {{ {die}; }}'
         flags = ("--restarts=2", "--fail=0@57", "--fail=0@3", "--no-prefix")
         # An outer launch's declared death is not inherited.
         out, _ = self.shell(script, *flags, variables={"PHALANX_FAIL": "9"})

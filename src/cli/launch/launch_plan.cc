@@ -51,14 +51,15 @@ std::optional<uint64_t> LaunchPlan::death(size_t task) const {
   return deaths_[task][life];
 }
 
-bool LaunchPlan::MissedDeath(size_t task, int code) const {
-  return !stopping() && code != kKilled && death(task).has_value();
+bool LaunchPlan::MissedDeath(size_t task, int code, bool declared) const {
+  const bool died = code == kKilled && declared;
+  return !stopping() && !died && death(task).has_value();
 }
 
-LaunchPlan::Next LaunchPlan::Ended(size_t task, int code) {
+LaunchPlan::Next LaunchPlan::Ended(size_t task, int code, bool declared) {
   PHALANX_CHECK(running_ > 0, "only a started task ends");
   --running_;
-  if (MissedDeath(task, code)) {
+  if (MissedDeath(task, code, declared)) {
     Stop(kMissedDeath);
     return Next::kStop;
   }

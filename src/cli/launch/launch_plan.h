@@ -53,11 +53,12 @@ class LaunchPlan {
 
   // The call in which the present life of `task` is to be killed.
   std::optional<uint64_t> death(size_t task) const;
-  // `code` is no declared death of `task`, whose present life has one. The launch then has failed,
-  // whatever restarts are left.
-  bool MissedDeath(size_t task, int code) const;
+  // The present life of `task` has a declared death, and has ended otherwise. The launch then has
+  // failed, whatever restarts are left. `declared`: the library has killed it, in the declared
+  // call; a SIGKILL alone can have come from the kernel, when memory was short.
+  bool MissedDeath(size_t task, int code, bool declared = false) const;
   // The process of `task` has ended with this exit code. REQUIRES: it was started.
-  Next Ended(size_t task, int code);
+  Next Ended(size_t task, int code, bool declared = false);
   // Stops the launch for another reason than a failed task. Returns false if it stops already; the
   // exit code is then that of the first reason.
   bool Stop(int code);

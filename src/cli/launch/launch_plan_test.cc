@@ -138,10 +138,10 @@ TEST(LaunchPlanTest, EachLifeHasItsDeclaredDeath) {
   LaunchPlan plan = WithDeaths({{}, {57, 3}}, /*restarts=*/2);
   EXPECT_EQ(plan.death(0), std::nullopt);
   EXPECT_EQ(plan.death(1), 57u);
-  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL, /*declared=*/true), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.death(1), 3u);
-  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL, /*declared=*/true), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.death(1), std::nullopt);
   EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
@@ -151,7 +151,7 @@ TEST(LaunchPlanTest, EachLifeHasItsDeclaredDeath) {
 }
 
 TEST(LaunchPlanTest, ADeclaredDeathThatDoesNotHappenFailsTheLaunch) {
-  for (const int code : {0, 3, 128 + SIGTERM}) {
+  for (const int code : {0, 3, 128 + SIGTERM, 128 + SIGKILL}) {
     LaunchPlan plan = WithDeaths({{57}, {}}, /*restarts=*/5);
     EXPECT_TRUE(plan.MissedDeath(0, code));
     EXPECT_FALSE(plan.MissedDeath(1, code));
@@ -162,7 +162,7 @@ TEST(LaunchPlanTest, ADeclaredDeathThatDoesNotHappenFailsTheLaunch) {
 
 TEST(LaunchPlanTest, ADeclaredDeathWithoutARestartIsAFailureLikeOthers) {
   LaunchPlan plan = WithDeaths({{57}}, /*restarts=*/0);
-  EXPECT_EQ(plan.Ended(0, 128 + SIGKILL), Next::kStop);
+  EXPECT_EQ(plan.Ended(0, 128 + SIGKILL, /*declared=*/true), Next::kStop);
   EXPECT_EQ(plan.exit_code(), 128 + SIGKILL);
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,16 @@ std::string SignalText(int number) {
 std::string EndText(const ChildProcess::End& end) {
   return end.signalled ? absl::StrCat("ended by ", SignalText(end.number))
                        : absl::StrCat("ended with exit code ", end.number);
+}
+
+// Valid in processes of the same user, while this one has the file open.
+std::string PathOf(const net::UniqueFd& fd) {
+  return absl::StrCat("/proc/", getpid(), "/fd/", fd.get());
+}
+
+bool IsEmpty(const net::UniqueFd& fd) {
+  struct stat file;
+  return !fd.valid() || fstat(fd.get(), &file) != 0 || file.st_size == 0;
 }
 
 }  // namespace
@@ -92,6 +103,7 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
       absl::StrCat("PHALANX_LIFE=", plan_.life(index)),
       absl::StrCat("PHALANX_ADDRESS=", options_.address),
       absl::StrCat("PHALANX_FAIL=", death ? absl::StrCat(*death) : ""),
+      absl::StrCat("PHALANX_FAIL_MARK=", death ? PathOf(tasks_[index].mark) : ""),
   };
   const size_t own = set.size();
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -120,6 +132,7 @@ void Launcher::Start(size_t index) {
 absl::Status Launcher::TryToStart(size_t index) {
   Task& task = tasks_[index];
   task.name = absl::StrCat(options_.role, options_.first + static_cast<int>(index));
+  PHALANX_RETURN_IF_ERROR(MakeMark(index));
   PHALANX_ASSIGN_OR_RETURN(task.process,
                            ChildProcess::Start(options_.command, EnvironmentOf(index)));
   PHALANX_ASSIGN_OR_RETURN(task.end, loop_.Watch(task.process->end_fd()));
@@ -133,6 +146,16 @@ absl::Status Launcher::TryToStart(size_t index) {
     output.watcher->OnReadable([this, &task, stream] { OnOutput(task, stream); });
   }
   return absl::OkStatus();
+}
+
+absl::Status Launcher::MakeMark(size_t index) {
+  net::UniqueFd& mark = tasks_[index].mark;
+  mark.Close();
+  if (!plan_.death(index)) return absl::OkStatus();
+  mark = net::UniqueFd(memfd_create("phalanx-fail", MFD_CLOEXEC));
+  if (mark.valid()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot start ", tasks_[index].name, ": ", strerror(errno)));
 }
 
 void Launcher::OnOutput(Task& task, int stream) {
@@ -182,11 +205,12 @@ void Launcher::OnEnd(size_t index) {
     Stop(absl::UnavailableError("the private cluster has ended"), SIGTERM);
   }
   std::string text = absl::StrCat(task.name, " ", EndText(end));
-  if (plan_.MissedDeath(index, end.exit_code())) {
+  const bool declared = !IsEmpty(task.mark);
+  if (plan_.MissedDeath(index, end.exit_code(), declared)) {
     absl::StrAppend(&text, " instead of being killed in its call ", *plan_.death(index),
                     " of a group (--fail, life ", plan_.life(index), ")");
   }
-  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code());
+  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), declared);
   if (next == LaunchPlan::Next::kStart) {
     task.held = true;
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),

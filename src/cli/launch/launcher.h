@@ -71,6 +71,8 @@ class Launcher {
     // Null: not started, or ended.
     std::unique_ptr<ChildProcess> process;
     std::unique_ptr<net::FdWatcher> end;
+    // Of a life with a declared death: a file of the memory into which it writes before it dies.
+    net::UniqueFd mark;
     // Started when the output has room.
     bool held = false;
     Stream streams[2];
@@ -82,6 +84,7 @@ class Launcher {
 
   void Start(size_t index);
   absl::Status TryToStart(size_t index);
+  absl::Status MakeMark(size_t index);
   // Starts tasks again that OnEnd has held back.
   void StartHeld();
   void OnEnd(size_t index);

@@ -7,14 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fprintf(stderr, "line %d: %s (last error %d: %s)\n", __LINE__, #condition, phx_error_code(), \
-              phx_error());                                                                        \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
+#include "src/client/c/test_check.h"
 
 enum { kMinute = 60 };
 static const int64_t kPatience = (int64_t)kMinute * 1000000000;

@@ -7,15 +7,7 @@
 #include <unistd.h>
 
 #include "phalanx/c.h"
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fprintf(stderr, "line %d: %s (last error %d: %s)\n", __LINE__, #condition, phx_error_code(), \
-              phx_error());                                                                        \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
+#include "src/client/c/test_check.h"
 
 enum { kMembers = 2, kSmall = 8, kLarge = 300000 };
 static const int64_t kPatience = (int64_t)60 * 1000000000;

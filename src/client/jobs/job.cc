@@ -1,6 +1,8 @@
 #include "phalanx/job.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -45,15 +47,22 @@ absl::StatusOr<int> WorldOf(int given) {
       absl::StrCat("Join: PHALANX_WORLD is \"", text, "\", not a number of tasks"));
 }
 
-// The call of a group, from 1, in which `phalanx launch --fail` has this life of its task killed;
-// 0: none.
-absl::StatusOr<uint64_t> FatalCallOf(const std::string& task) {
+absl::StatusOr<internal::FatalCall> FatalCallOf(const std::string& task) {
   const std::string text = Or("", "PHALANX_FAIL");
-  if (text.empty() || task != Or("", "PHALANX_TASK")) return 0;
-  uint64_t call = 0;
-  if (absl::SimpleAtoi(text, &call) && call > 0) return call;
+  if (text.empty() || task != Or("", "PHALANX_TASK")) return internal::FatalCall();
+  internal::FatalCall call{.number = 0, .mark = Or("", "PHALANX_FAIL_MARK")};
+  if (absl::SimpleAtoi(text, &call.number) && call.number > 0) return call;
   return absl::InvalidArgumentError(
       absl::StrCat("Join: PHALANX_FAIL is \"", text, "\", not the number of a call"));
+}
+
+// SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
+[[noreturn]] void DieAsDeclared(const std::string& mark) {
+  const int fd = open(mark.c_str(), O_WRONLY | O_CLOEXEC);
+  // Without the mark the launch reports another kill than the declared one.
+  if (fd >= 0) (void)!write(fd, "x", 1);
+  raise(SIGKILL);
+  std::abort();
 }
 
 }  // namespace
@@ -78,10 +87,10 @@ absl::StatusOr<Membership> Client::Join(std::string job, std::string task, JoinO
                                                    options.rank.value_or(0), " in a world of ",
                                                    options.world));
   }
-  PHALANX_ASSIGN_OR_RETURN(const uint64_t fatal_call, FatalCallOf(task));
+  PHALANX_ASSIGN_OR_RETURN(internal::FatalCall fatal_call, FatalCallOf(task));
   const auto state =
       std::make_shared<internal::MembershipState>(std::make_shared<internal::MemberCall>(
-          connection_, std::move(job), std::move(role), std::move(task), fatal_call));
+          connection_, std::move(job), std::move(role), std::move(task), std::move(fatal_call)));
   PHALANX_RETURN_IF_ERROR(state->call->Begin(options));
   return Membership(state);
 }
@@ -152,8 +161,7 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
 }
 
 void MemberCall::BeginGroupCall() {
-  // SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
-  if (++group_calls_ == fatal_call_) raise(SIGKILL);
+  if (++group_calls_ == fatal_call_.number) DieAsDeclared(fatal_call_.mark);
   ++group_calls_under_way_;
 }
 

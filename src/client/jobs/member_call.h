@@ -29,16 +29,22 @@ namespace phalanx::internal {
 // more (jobs::kMaxOutstandingCalls), and refuses what exceeds that without a number.
 inline constexpr size_t kMaxGroupCallsUnderWay = 512;
 
+// The call of a group in which this process is killed (`phalanx launch --fail`).
+struct FatalCall {
+  uint64_t number = 0;  // from 1; 0: none
+  // A file into which the process writes before, so that the launch sees which kill it was.
+  std::string mark;
+};
+
 class MemberCall final : public Call {
  public:
-  // `fatal_call`: the call of a group, from 1, in which this process is killed; 0: none.
   MemberCall(std::shared_ptr<Connection> connection, std::string job, std::string role,
-             std::string task, uint64_t fatal_call)
+             std::string task, FatalCall fatal_call)
       : Call(std::move(connection), "Join", ObjectId()),
         job_(std::move(job)),
         role_(std::move(role)),
         task_(std::move(task)),
-        fatal_call_(fatal_call) {}
+        fatal_call_(std::move(fatal_call)) {}
 
   // Lock held.
   void OnAnswer(uint64_t request, const local::Answer& answer) override;
@@ -93,7 +99,7 @@ class MemberCall final : public Call {
   const std::string job_;
   const std::string role_;
   const std::string task_;
-  const uint64_t fatal_call_;
+  const FatalCall fatal_call_;
   // Constant once the Join has ended.
   int world_ = 0;
   int rank_ = 0;

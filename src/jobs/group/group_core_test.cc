@@ -18,6 +18,9 @@
 namespace phalanx::jobs {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
 // Members on some nodes, one on each unless said otherwise, and a network without delay.
 class Group {
  public:
@@ -38,12 +41,21 @@ class Group {
     }
   }
   void Form() {
-    for (auto& core : cores_) core->OnView(view_, now_);
+    for (auto& core : cores_) {
+      if (core != nullptr) core->OnView(view_, now_);
+    }
     Deliver();
   }
   void Form(int rank) {
     core(rank).OnView(view_, now_);
     Deliver();
+  }
+  // Before Form: no task has had this rank.
+  void NeverJoins(int rank) {
+    Member& member = view_.members[static_cast<size_t>(rank)];
+    member.task.clear();
+    member.state = MemberState::kAbsent;
+    cores_[static_cast<size_t>(rank)].reset();
   }
   void Die(int rank) {
     view_.members[static_cast<size_t>(rank)].state = MemberState::kDied;
@@ -245,6 +257,52 @@ TEST(GroupCore, MembersThatDifferGetAnErrorThatNamesBothSides) {
   for (const GroupCallId id : next) EXPECT_THAT(group.status(id), testing::IsOk());
 }
 
+TEST(GroupCore, EveryWayToDifferIsAnErrorThatNamesBothSides) {
+  const struct {
+    CallSpec one, other;
+    std::string text;
+    bool rooted = false;  // one side can have ended before the other one is heard of
+  } cases[] = {
+      {kSum, {.kind = CallKind::kAllReduce, .dtype = DType::kI8, .bytes = 8}, "sum of i8"},
+      {kSum,
+       {.kind = CallKind::kAllReduce, .op = ReduceOp::kMax, .dtype = DType::kU8, .bytes = 8},
+       "max of u8"},
+      {kSum,
+       {.kind = CallKind::kAllReduce, .dtype = DType::kU8, .on_loss = OnLoss::kWait, .bytes = 8},
+       "on_loss=wait"},
+      {{.kind = CallKind::kReduce, .dtype = DType::kU8, .bytes = 8, .root = 0},
+       {.kind = CallKind::kReduce, .dtype = DType::kU8, .bytes = 8, .root = 1},
+       "root 1",
+       true},
+      {{.kind = CallKind::kBroadcast, .bytes = 8, .root = 0},
+       {.kind = CallKind::kBroadcast, .bytes = 8, .root = 1},
+       "root 1",
+       true},
+      {kSum, kBarrier, "Barrier"},
+      {{.kind = CallKind::kAllGather, .bytes = 8},
+       {.kind = CallKind::kAllGather, .bytes = 16},
+       "16 bytes"},
+  };
+  for (const auto& [one, other, text, rooted] : cases) {
+    Group group(3);
+    group.Form();
+    const GroupCallId ids[] = {group.Call(0, one), group.Call(1, other), group.Call(2, one)};
+    group.Pass(absl::Seconds(2));
+    int failed = 0;
+    for (const GroupCallId id : ids) {
+      ASSERT_TRUE(group.ended(id)) << text;
+      if (rooted && group.status(id).ok()) continue;
+      ++failed;
+      EXPECT_THAT(group.status(id),
+                  testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                    AllOf(HasSubstr("call 1 of train/worker differs: rank "),
+                                          HasSubstr(one.ToString()), HasSubstr(other.ToString()),
+                                          HasSubstr(text))));
+    }
+    EXPECT_GE(failed, rooted ? 1 : 3) << text;
+  }
+}
+
 TEST(GroupCore, ABroadcastAgainstAnAllReduceIsFoundByAsking) {
   Group group(2);
   group.Form();
@@ -270,11 +328,18 @@ TEST(GroupCore, ACallThatNobodyElseMakesNamesTheMissingRanksAtItsDeadline) {
   }
 }
 
-TEST(GroupCore, AMemberThatNeverJoinsIsNamedAtTheDeadline) {
-  Group group(2);
-  const GroupCallId id = group.Call(0, kBarrier, absl::Seconds(1));
+TEST(GroupCore, AMemberThatNeverJoinsIsNamedAtTheDeadlineOnAllOthers) {
+  Group group(3);
+  group.NeverJoins(1);
+  group.Form();
+  const GroupCallId ids[] = {group.Call(0, kBarrier, absl::Seconds(1)),
+                             group.Call(2, kBarrier, absl::Seconds(1))};
   group.Pass(absl::Seconds(2));
-  EXPECT_EQ(group.status(id).code(), absl::StatusCode::kDeadlineExceeded);
+  for (const GroupCallId id : ids) {
+    EXPECT_THAT(group.status(id), testing::StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                                    AllOf(HasSubstr("a call of train/worker by"),
+                                                          HasSubstr("waiting for rank 1"))));
+  }
 }
 
 TEST(GroupCore, ACallFailsWhenAMemberDiesAndNamesIt) {

@@ -229,6 +229,7 @@ void MemberWorld::DrainToShard(Node& node, uint64_t session) {
   const v1::NodeMessage message = std::move(node.to_shard.front());
   node.to_shard.pop_front();
   ++messages_;
+  message_bytes_ += message.ByteSizeLong();
   const absl::Status status = core_->OnMessage(KeyOf(node), message, scheduler_.now());
   if (!status.ok()) Break(absl::StrCat("the shard refuses a message: ", status.message()));
   FlushShard();
@@ -241,6 +242,7 @@ void MemberWorld::DrainToNode(Node& node, uint64_t session) {
   v1::ShardMessage message = std::move(node.to_node.front());
   node.to_node.pop_front();
   ++messages_;
+  message_bytes_ += message.ByteSizeLong();
   node.control->Post([&node, session, message = std::move(message)] {
     if (node.session == session) node.channel->OnMessage(0, message);
   });

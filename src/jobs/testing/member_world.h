@@ -124,7 +124,9 @@ class MemberWorld {
   // "worker0.1+ worker1.0- -": by rank; "-" alone: absent. "unknown": the node knows no such group.
   std::string Seen(int node, const std::string& job, const std::string& role) const;
   const absl::Status& broken() const { return broken_; }
+  // Between the shard and the nodes.
   uint64_t messages() const { return messages_; }
+  uint64_t message_bytes() const { return message_bytes_; }
 
  private:
   friend class Client;
@@ -177,6 +179,7 @@ class MemberWorld {
   uint64_t last_session_ = 0;
   Instant armed_ = Instant::Infinite();
   uint64_t messages_ = 0;
+  uint64_t message_bytes_ = 0;
 
   absl::Status broken_;
   // Of each life that a client was given: the last life of the shard that gave it.

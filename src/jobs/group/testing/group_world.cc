@@ -353,8 +353,10 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
       if (place.ok()) message.place = *place;
       message.keep = to->core->LandingFrom(key.first);
     }
-    std::memcpy(message.place.data(), payload.data(),
-                std::min(message.place.size(), payload.size() / 2));
+    if (!message.place.empty()) {
+      std::memcpy(message.place.data(), payload.data(),
+                  std::min(message.place.size(), payload.size() / 2));
+    }
     if (random_.Chance(0.3)) return true;
   }
   const Message taken = std::move(link.queue.front());
