@@ -37,6 +37,11 @@ constexpr double kLittleLater = 1.25;
 // A complete member reports nothing, so its last report says nothing about it.
 bool Waits(const RelayTree::Member& member) { return !member.complete() && member.progress.silent; }
 
+void NotSlow(RelayTree& tree, RelayTree::Member* member) {
+  tree.SetSlow(member, false, 0);
+  tree.SetLeaf(member, false);
+}
+
 int Load(const RelayTree::Member& member) {
   int load = 0;
   for (const int at_level : member.load) load += at_level;
@@ -204,9 +209,9 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
   std::vector<Member*> moved = Receivers(receiver);
   // A receiver of it that reported first seemed to be the slow one.
   for (Member* below : moved) {
-    if (!below->slow_receiver || links_.SlowNode(below->endpoint, now).has_value()) continue;
-    tree.SetSlow(below, false, 0);
-    tree.SetLeaf(below, false);
+    const bool got_as_much = static_cast<double>(below->slow_rate) >= kKeepsUp * rate;
+    const bool seemed = below->slow_receiver && got_as_much;
+    if (seemed && !links_.SlowNode(below->endpoint, now).has_value()) NotSlow(tree, below);
   }
   // On trial it goes below the last of them: a chain stays a chain.
   if (!fast.has_value() && MayMove(receiver)) {
@@ -244,16 +249,14 @@ std::vector<PullPlanner::Member*> PullPlanner::LetFastOnesPass(RelayTree& tree, 
   const Member* sender = slow->sender();
   const std::optional<double> fast = links_.FastRate();
   if (fast.has_value() && rate >= LinkModel::kSlowShare * *fast) {
-    tree.SetSlow(slow, false, 0);
-    tree.SetLeaf(slow, false);
+    NotSlow(tree, slow);
     return {};
   }
   // It was the sender, this one or the one before, if the receiver is not known to be slow.
   const bool was_sender = rate * LinkModel::kSlowShare >= static_cast<double>(slow->slow_rate) ||
                           links_.SlowNode(sender->endpoint, now).has_value();
   if (was_sender && !links_.SlowNode(slow->endpoint, now).has_value()) {
-    tree.SetSlow(slow, false, 0);
-    tree.SetLeaf(slow, false);
+    NotSlow(tree, slow);
     return LeaveIfSooner(tree, slow, now);
   }
   if (report.link_limited && !sender->slow_receiver) {

@@ -462,31 +462,48 @@ TEST(BroadcastPlannerTest, AReceiverThatIsSlowItselfIsPassedByInTheEnd) {
 
 // a -> b -> slow -> c -> d: the link of `slow` falls, and c, which sees that as well, reports
 // first.
-TEST(BroadcastPlannerTest, TheReceiverOfANodeThatFallsIsNotTakenForTheSlowOne) {
-  Harness h;
-  const NodeKey a = h.Up("a");
-  std::vector<NodeKey> chain = {h.Up("b"), h.Up("slow"), h.Up("c"), h.Up("d")};
-  const NodeKey &b = chain[0], &slow = chain[1], &c = chain[2], &d = chain[3];
-  for (const NodeKey& node : UpMany(h, 4, "o")) Measure(h, a, node, 1e8, absl::Microseconds(50));
-  for (const NodeKey& node : chain) Measure(h, a, node, 1e8, absl::Microseconds(50));
-  h.Create(a, x, {.size = 32 * kMiB, .complete = true});
-  for (const NodeKey& node : chain) h.Want(node, x);
-  ASSERT_EQ(h.SenderOf(slow, x), b);
-  ASSERT_EQ(h.SenderOf(c, x), slow);
-  ASSERT_EQ(h.SenderOf(d, x), c);
-  h.Advance(absl::Milliseconds(250));
-  for (const NodeKey& node : chain) h.Progress(node, x, 16 * kMiB, 1e8);
-  const auto falls = [&](const NodeKey& node, double rate) {
-    h.Progress(node, x, 16 * kMiB + 100'000, rate, absl::ZeroDuration(), absl::Milliseconds(40));
-  };
-  h.Advance(absl::Milliseconds(40));
-  h.Progress(b, x, 20 * kMiB, 1e8, absl::ZeroDuration(), absl::Milliseconds(40));
-  falls(c, 6e6);
-  EXPECT_EQ(h.SenderOf(d, x), slow) << "c seems to be the slow one";
-  h.Advance(absl::Milliseconds(1));
-  falls(slow, 6e6);
-  EXPECT_EQ(h.SenderOf(c, x), b);
-  EXPECT_EQ(h.SenderOf(d, x), c) << "only one of the two uses the link of b";
+class ALinkFalls : public ::testing::Test {
+ protected:
+  ALinkFalls() {
+    for (const NodeKey& node : UpMany(h_, 4, "o")) Measure(h_, a_, node, kFast, kLatency);
+    for (const NodeKey& node : {b_, slow_, c_, d_}) Measure(h_, a_, node, kFast, kLatency);
+    h_.Create(a_, x, {.size = 32 * kMiB, .complete = true});
+    for (const NodeKey& node : {b_, slow_, c_, d_}) h_.Want(node, x);
+    h_.Advance(absl::Milliseconds(250));
+    for (const NodeKey& node : {b_, slow_, c_, d_}) h_.Progress(node, x, 16 * kMiB, kFast);
+    h_.Advance(absl::Milliseconds(40));
+  }
+  // The reports of 40 ms.
+  void Fall(double rate_of_c) {
+    const auto report = [this](const NodeKey& node, uint64_t bytes, double rate) {
+      h_.Progress(node, x, bytes, rate, absl::ZeroDuration(), absl::Milliseconds(40));
+    };
+    report(b_, 20 * kMiB, kFast);
+    report(c_, 16 * kMiB + 100'000, rate_of_c);
+    EXPECT_EQ(h_.SenderOf(d_, x), slow_) << "c seems to be the slow one";
+    h_.Advance(absl::Milliseconds(1));
+    report(slow_, 16 * kMiB + 100'000, 6e6);
+  }
+
+  static constexpr double kFast = 1e8;
+  static constexpr absl::Duration kLatency = absl::Microseconds(50);
+  Harness h_;
+  const NodeKey a_ = h_.Up("a");
+  const NodeKey b_ = h_.Up("b");
+  const NodeKey slow_ = h_.Up("slow");
+  const NodeKey c_ = h_.Up("c");
+  const NodeKey d_ = h_.Up("d");
+};
+
+TEST_F(ALinkFalls, TheReceiverBelowIsNotTakenForTheSlowOne) {
+  Fall(/*rate_of_c=*/6e6);
+  EXPECT_EQ(h_.SenderOf(c_, x), b_);
+  EXPECT_EQ(h_.SenderOf(d_, x), c_) << "only one of the two uses the link of b";
+}
+
+TEST_F(ALinkFalls, AReceiverBelowThatGetsLessIsSlowItself) {
+  Fall(/*rate_of_c=*/1e6);
+  EXPECT_EQ(h_.SenderOf(d_, x), b_);
 }
 
 // A first transfer was slow, so the relay was expected to take 10 s. It reports that it takes 2.5.

@@ -10,6 +10,8 @@ namespace {
 // A link has slowed down if two looks together saw less than this share of the rate before, the
 // second one perhaps half a tick after the first.
 constexpr double kSlowedShare = 0.25;
+// Of these, the sender had bytes for this long at least: the shard allows for bursts.
+constexpr absl::Duration kLeastBusy = absl::Milliseconds(25);
 // The link is silent after this time without a byte, and after twice its longest silence so far. It
 // is reported again a tick later, when every node has reported, and then ever more seldom.
 constexpr absl::Duration kLeastSilence = absl::Milliseconds(30);
@@ -35,6 +37,7 @@ PullWatch::Report PullWatch::Since(const Mark& mark, Instant now, const Seen& se
 }
 
 PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
+  const double rate_before = last_rate_;
   const absl::Duration passed = now - last_.at;
   const double rate = BytesPerSecond(seen.present - last_.seen.present, passed);
   // The node itself was stopped or busy: the time says nothing about the link.
@@ -74,7 +77,8 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   if (rate > 0 || late) bytes_at_ = now;
   if (rate > 0) {
     // Soon again, once, if the link has perhaps slowed down.
-    const bool soon = !news && rate < kSlowedShare * usual_ && tick_ >= kTick;
+    const double low = kSlowedShare * usual_;
+    const bool soon = !news && (measured_ || bounded_) && rate < low && rate_before >= low;
     tick_ = soon ? kTick / 2 : kTick;
   } else if (usual_ > 0) {
     tick_ = std::clamp<absl::Duration>((now - bytes_at_) / 3, kTick / 2, kMaxTick);
@@ -89,7 +93,7 @@ std::optional<PullWatch::Report> PullWatch::SlowedDown(Report report) {
   const absl::Duration window = report.window;
   // Before the link slowed down, the sender had perhaps to wait for each of its bytes.
   report.window -= absl::Nanoseconds(report.starved_ns);
-  if (2 * window < 3 * kTick || 2 * report.window < window) return std::nullopt;
+  if (report.window < kLeastBusy || 2 * report.window < window) return std::nullopt;
   report.bytes_per_second *= absl::FDivDuration(window, report.window);
   report.starved_ns = 0;
   const bool proof = usual_ * absl::ToDoubleSeconds(report.window) >= kPaceProofBytes;

@@ -3,8 +3,8 @@
 // link slows down, and when it falls silent.
 //
 // The link itself is the measure: what is slow, and which gap is long, follows from what the link
-// did a moment ago. A rate says nothing about the link while the sender is starved. Silence is no
-// proof against the sender, which may have no bytes itself; the shard compares the reports of
+// did a moment ago. The time for which the sender is starved says nothing about the link. Silence
+// is no proof against the sender, which may have no bytes itself; the shard compares the reports of
 // several nodes.
 //
 // Pure. Owned by PullRunner, one per running pull; the control loop only.

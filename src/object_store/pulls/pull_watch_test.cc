@@ -154,6 +154,18 @@ TEST_F(PullWatchTest, ALinkWhoseSenderIsStarvedHasNotSlowedDown) {
   }
 }
 
+// As below any relay: buffers let the first bytes through at once.
+TEST_F(PullWatchTest, ABurstAtTheStartDelaysNoReport) {
+  Pass(PullWatch::kTick, kRate);
+  const Instant began = now_;
+  for (int i = 0; i < 2; ++i) {
+    seen_.starved_ns += 15'000'000;
+    const bool reported = Pass(PullWatch::kTick, kRate / 20).has_value();
+    EXPECT_EQ(reported, i == 1);
+  }
+  EXPECT_EQ(now_ - began, 2 * PullWatch::kTick);
+}
+
 TEST_F(PullWatchTest, AGapLikeTheOnesBeforeIsNoSilence) {
   Pass(absl::Milliseconds(500), kRate);
   EXPECT_TRUE(Pass(absl::Milliseconds(120), 0).has_value());
