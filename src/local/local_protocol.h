@@ -382,9 +382,9 @@ struct MessageTaken {
   uint64_t cost = 0;
 };
 
-// The next call of a member with its group (docs/jobs.md). If it fails with a number, it is
-// answered by GroupDone without members, then Failed. Otherwise answered by GroupDone, after a
-// Mapped with the result if that is larger than kMaxInlineGroupBytes, or by Failed. The input is in
+// The next call of a member with its group (docs/jobs.md). Answered by GroupDone without members
+// and then Failed, if it fails with a number. Otherwise answered by GroupDone, after a Mapped
+// with the result if that is larger than kMaxInlineGroupBytes, or by Failed. The input is in
 // `input`, or in the buffer.
 struct GroupCall {
   static constexpr uint8_t kKind = 50;

@@ -132,6 +132,32 @@ void AddReductionMetrics(const collectives::Reducer::Stats& stats, MetricsText& 
               Number(stats.bytes_folded));
 }
 
+void AddJobMetrics(Node& node, MetricsText& out) {
+  const jobs::Members::Stats members = node.members().stats();
+  out.Gauge("phalanx_node_members", "Live members of jobs on this node.", Number(members.members));
+  out.Gauge("phalanx_node_joins_waiting", "Joins without a reply.", Number(members.joining));
+  const jobs::GroupServiceStats& calls = node.groups().stats();
+  out.Gauge("phalanx_node_group_calls", "Calls of groups in progress.", Number(calls.under_way));
+  out.Counter("phalanx_node_group_calls_ended_total", "Calls of groups that ended with a result.",
+              Number(calls.ended));
+  out.Counter("phalanx_node_group_calls_failed_total", "Calls of groups that failed.",
+              Number(calls.failed));
+}
+
+void AddLinkMetrics(const net::LinkStats& stats, MetricsText& out) {
+  out.Gauge("phalanx_node_links", "Links with other nodes.", stats.links);
+  out.Gauge("phalanx_node_links_connected", "Links with a connection.", stats.connections);
+  out.Gauge("phalanx_node_link_queued_bytes", "Bytes of messages that are not acknowledged.",
+            Number(stats.queued_bytes));
+  out.Counter("phalanx_node_links_lost_total", "Links that were given up.", Number(stats.lost));
+  out.Counter("phalanx_node_link_connects_total", "Connections of links that were made.",
+              Number(stats.connects));
+  out.Counter("phalanx_node_link_messages_sent_total", "Messages sent over links.",
+              Number(stats.messages_sent));
+  out.Counter("phalanx_node_link_messages_received_total", "Messages received over links.",
+              Number(stats.messages_received));
+}
+
 void AddTransferMetrics(const net::DataPlaneStats& stats, MetricsText& out) {
   out.Counter("phalanx_node_sent_bytes_total", "Object bytes sent to peers.",
               Number(stats.bytes_sent));
@@ -283,6 +309,8 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   AddStoreMetrics(node->store().stats(), text);
   AddTransferMetrics(node->data_plane_stats(), text);
   AddReductionMetrics(node->reducer().stats(), text);
+  AddJobMetrics(*node, text);
+  AddLinkMetrics(node->links().stats(), text);
   const object_store::SharedMemoryStats shared = memory.stats();
   text.Gauge("phalanx_node_pooled_bytes", "Bytes of free memory kept warm.",
              Number(shared.pooled_bytes));

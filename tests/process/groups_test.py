@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import unittest
+import urllib.request
 
 from tests.process.harness import BINARY, DEADLINE_S, ID_A, OK, ClusterTest, environment, tied
 
@@ -28,7 +29,7 @@ class GroupsTest(ClusterTest):
     def setUp(self):
         super().setUp()
         self.cluster.start_shards()
-        self.cluster.start_nodes(NODES)
+        self.cluster.start_nodes(NODES, ["--metrics-listen=127.0.0.1:0"])
 
     def begin(self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS, seconds=DEADLINE_S / 2):
         command = [BINARY, "launch", f"-n{tasks}", f"--world={TASKS}", f"--first={first}", f"--job={job}"]
@@ -88,6 +89,22 @@ class GroupsTest(ClusterTest):
     def test_all_members_have_all_results(self):
         sets = self.results(self.begin_job("calm", "fail", 1 << 20))
         self.assertEqual(set.union(*sets.values()), {ALL})
+
+    def metrics(self, node):
+        with urllib.request.urlopen(f"http://{self.cluster.nodes[node].hello['metrics']}/metrics", timeout=DEADLINE_S) as answer:
+            found = re.findall(r"^phalanx_node_(\w+) ([0-9.e+]+)$", answer.read().decode(), re.M)
+        return {key: float(value) for key, value in found}
+
+    def test_the_metrics_count_calls_members_and_links(self):
+        self.results(self.begin_job("counted", "fail", 1 << 20))
+        for node in self.cluster.nodes:
+            now = self.metrics(node)
+            self.assertEqual((now["group_calls"], now["group_calls_failed_total"]), (0, 0))
+            self.assertEqual(now["group_calls_ended_total"], CALLS * TASKS // NODES)
+            self.assertEqual((now["members"], now["joins_waiting"], now["links_lost_total"]), (0, 0, 0))
+            self.assertEqual(now["links"], NODES - 1)
+            self.assertGreaterEqual(now["link_messages_sent_total"], CALLS)
+            self.assertGreaterEqual(now["link_connects_total"], 1)
 
     def test_a_member_killed_as_it_makes_a_call_makes_it_in_its_next_life(self):
         for call, size in ((1, 8), (2, 4096), (CALLS // 2, 1 << 20), (CALLS, 8)):

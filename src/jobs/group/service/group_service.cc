@@ -51,9 +51,10 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   request.id = next_call_++;
   // Before the call, because its Done can be among the effects that run below.
   group.calls[request.id] = std::move(done);
+  ++stats_.under_way;
   const GroupCallId id = request.id;
   const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());
-  if (!called.ok()) group.calls.erase(id);
+  if (!called.ok()) stats_.under_way -= group.calls.erase(id);
   RunEffects(group);
   return called;
 }
@@ -104,6 +105,8 @@ void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
   left_[group.number] = {group.epoch, control_.Now()};
   const absl::Status why = absl::AbortedError(
       absl::StrCat("the last member of ", job, "/", role, " on this node has ended"));
+  stats_.under_way -= group.calls.size();
+  stats_.failed += group.calls.size();
   // The observer must not call back into its caller.
   Later([why, calls = std::move(group.calls)]() mutable {
     for (auto& [id, call] : calls) call(GroupDone{.id = id, .status = why});
@@ -237,6 +240,8 @@ void GroupService::EndCall(Group& group, const GroupDone& done) {
   // Removed before the callback, which can make the next call.
   CallDone call = std::move(found->second);
   group.calls.erase(found);
+  --stats_.under_way;
+  ++(done.status.ok() ? stats_.ended : stats_.failed);
   call(done);
 }
 

@@ -52,6 +52,13 @@ class GroupAllocator {
                         Allocated done) = 0;
 };
 
+// The calls of this node's members.
+struct GroupServiceStats {
+  uint64_t under_way = 0;
+  uint64_t ended = 0;  // with a result
+  uint64_t failed = 0;
+};
+
 class GroupService final : public GroupObserver, public net::LinkReceiver {
  public:
   // All of them outlive the service, which receives the messages of LinkService::kGroups.
@@ -73,6 +80,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   // left before, it may not be called.
   void WhenSettled(absl::string_view job, absl::string_view role, int rank,
                    absl::AnyInvocable<void()> leave);
+
+  const GroupServiceStats& stats() const { return stats_; }
 
   // ---- GroupObserver
   void OnView(const GroupView& view) override;
@@ -136,6 +145,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   // Memory into which a link is writing a payload, also when its group is left.
   std::map<NodeKey, std::shared_ptr<const GroupMemory>> landings_;
   GroupCallId next_call_ = 1;
+  GroupServiceStats stats_;
   // Expired when the service is gone.
   std::shared_ptr<GroupService*> alive_;
 };
