@@ -9,10 +9,10 @@ The promises:
 - the calls that a life of a member makes have consecutive numbers, and no number of the job is left out;
 - no call fails (unless the member itself counts as dead), and every call ends within its deadline;
 - before the next fault all members are back, and no daemon has ended but the victims;
-- the job makes at least 97 % (--least) of the calls of a run without faults.
+- the job makes at least 97 % (--least) of the calls without faults.
 
 What counts for the last one: a call counts when a member has its result. The rate without faults is measured in the
-same run, beside each fault: in the last third of its interval, when all members are back. It is expected of the whole
+same run, beside each fault: in the last third of its interval, after all members are back. It is expected of the whole
 interval, also of the time in which nothing can be known of a stopped or dead process (up to the lease of a second).
 Without pauses (--pause-ms=0) other work of the machine changes the rate more than the faults do.
 
@@ -43,7 +43,7 @@ ALL = 2**TASKS - 1
 LEASE_S = 1
 # The deadline of each call: longer than any fault and what follows it.
 CALL_S = 15
-# How many of the last calls are kept, for members that print theirs late.
+# How many of the last calls are kept at least, for members that print theirs late.
 KEPT_CALLS = 4000
 RESTARTS = 1000000
 
@@ -53,17 +53,23 @@ class Violation(Exception):
 
 
 class Calls:
-    """What all members have printed. The readers of the launches and the driver share it."""
+    """What all members have printed. The readers of the launches and the driver share it.
+
+    The lines of one member come in their order; those of two members, also of one call, come in any.
+    """
 
     def __init__(self):
         self._changed = threading.Condition()
         # By number: its set, its sum of salts, and the salts by rank.
         self._results = {}
+        self._dropped = None  # the last call that was
         # By rank: its process, and the number of its last call; None before the first one of this life.
         self.processes, self._last = {}, {}
         self.violations, self.stopped, self.lives_over = [], set(), 0
-        # When each call had its first result, and its set.
-        self.times = []
+        # When each call had its first result.
+        self._times = []
+        # The highest number of a call, its set, and the highest number of a call of all members.
+        self.newest = self.members = self.newest_of_all = 0
         self.sums_proven = self.results = 0
         self.longest_s = 0.0
 
@@ -71,7 +77,10 @@ class Calls:
         now = time.monotonic()
         with self._changed:
             for line in lines:
-                self._take(now, line)
+                try:
+                    self._take(now, line)
+                except (ValueError, TypeError, LookupError):
+                    self.violations.append(f"unexpected line: {line}")
             self._changed.notify_all()
 
     def _take(self, now, line):
@@ -86,6 +95,7 @@ class Calls:
             self._take_result(now, rank, *map(int, words))
         elif kind == "O":
             self.lives_over += 1
+            self._check_time(rank, int(words[0]), int(words[1]))
         elif kind == "E":
             self._take_failure(rank, int(words[0]), int(words[1]), " ".join(words[2:]))
         elif kind == "S":
@@ -97,6 +107,9 @@ class Calls:
         last, self._last[rank] = self._last[rank], number
         if last is not None and number != last + 1:
             self.violations.append(f"worker{rank}: call {number} came after {last}")
+        self._check_time(rank, number, micros)
+
+    def _check_time(self, rank, number, micros):
         self.longest_s = max(self.longest_s, micros / 1e6)
         if micros > CALL_S * 1e6:
             self.violations.append(f"worker{rank}: call {number} took {micros / 1e6:.1f} s")
@@ -109,16 +122,25 @@ class Calls:
         self.results += 1
         self._count(rank, number, micros)
         if number not in self._results:
-            if self._results and number != (newest := next(reversed(self._results))) + 1:
-                self.violations.append(f"call {number} ended first after {newest}")
             self._results[number] = (members, total, {})
-            self.times.append((now, members))
-            if len(self._results) > KEPT_CALLS:
-                self._drop(next(iter(self._results)))
+            self._times.append(now)
+            if number > self.newest:
+                self.newest, self.members = number, members
+            if members == ALL:
+                self.newest_of_all = max(self.newest_of_all, number)
+            if len(self._results) == 2 * KEPT_CALLS:
+                self._drop_oldest(KEPT_CALLS)
         seen = self._results[number]
         if seen[:2] != (members, total):
             self.violations.append(f"call {number} has two results: {seen[:2]}, {(members, total)} at worker{rank}")
         seen[2][rank] = own
+
+    def _drop_oldest(self, count):
+        for number in sorted(self._results)[:count]:
+            if self._dropped is not None and number != self._dropped + 1:
+                self.violations.append(f"no member has printed a result between the calls {self._dropped} and {number}")
+            self._drop(number)
+            self._dropped = number
 
     def _drop(self, number):
         members, total, salts = self._results.pop(number)
@@ -130,16 +152,19 @@ class Calls:
             self.violations.append(f"call {number} of {took_part} is no sum of their inputs: {salts}, {total}")
 
     def drop_all(self):
-        while self._results:
-            self._drop(next(iter(self._results)))
+        with self._changed:
+            self._drop_oldest(len(self._results))
 
     def wait_for(self, condition, seconds):
         """Wait until `condition()` holds, and return whether it does."""
         with self._changed:
             return self._changed.wait_for(condition, seconds)
 
-    def count_between(self, begin, end):
-        return sum(begin <= at < end for at, _ in self.times)
+    def take_times(self, begin, end):
+        """Return when the calls between these moments had their first results. Times before `end` are forgotten."""
+        with self._changed:
+            times, self._times = self._times, [at for at in self._times if at >= end]
+        return [at for at in times if begin <= at < end]
 
 
 class GroupChaos:
@@ -203,7 +228,7 @@ class GroupChaos:
         rest = b""
         while chunk := os.read(pipe.fileno(), 1 << 16):
             *lines, rest = (rest + chunk).split(b"\n")
-            self.calls.take([line.decode() for line in lines])
+            self.calls.take([line.decode(errors="replace") for line in lines])
 
     # ---- faults
 
@@ -242,12 +267,11 @@ class GroupChaos:
 
     # ---- the run
 
-    def await_all(self, seconds):
-        """Wait for a call of all members that begins after now."""
-        calls, begun = self.calls, time.monotonic()
-        if not calls.wait_for(lambda: calls.times and calls.times[-1][0] > begun and calls.times[-1][1] == ALL, seconds):
-            members = calls.times[-1][1] if calls.times else 0
-            raise Violation(f"not all members are back after {seconds:.0f} s: {members:012b}")
+    def await_all(self):
+        """Wait for a call of all members that begins after now. The next call can be under way: not that one."""
+        calls, begun = self.calls, self.calls.newest + 2
+        if not calls.wait_for(lambda: calls.newest_of_all >= begun, DEADLINE_S):
+            raise Violation(f"not all members are back after {DEADLINE_S} s: call {calls.newest} has {calls.members:012b}")
 
     def check(self):
         if self.calls.violations:
@@ -261,7 +285,7 @@ class GroupChaos:
 
     def run(self):
         self.start()
-        self.await_all(DEADLINE_S)
+        self.await_all()
         end = time.monotonic() + self.options.seconds
         order = []
         while time.monotonic() < end:
@@ -270,19 +294,22 @@ class GroupChaos:
             kind, act = order.pop()
             begin = time.monotonic()
             act()
-            self.await_all(self.options.every * 2 / 3)
-            self.wait(max(0, begin + self.options.every - time.monotonic()))
+            self.await_all()
+            # On a slow machine an interval is longer, so that its last third has all members.
+            end_of_it = max(begin + self.options.every, time.monotonic() + self.options.every / 3)
+            self.wait(max(0, end_of_it - time.monotonic()))
             self.check()
             self.measure(kind, begin, time.monotonic())
         self.end()
 
     def measure(self, kind, begin, end):
         calm = end - self.options.every / 3
-        expected = self.calls.count_between(calm, end) / (end - calm) * (end - begin)
-        times = [at for at, _ in self.calls.times if begin <= at < end]
+        times = self.calls.take_times(begin, end)
+        expected = sum(at >= calm for at in times) / (end - calm) * (end - begin)
+        if not expected:
+            raise Violation(f"no call in the {end - calm:.0f} s after all members were back ({kind})")
         pause = max(later - earlier for earlier, later in zip([begin, *times], [*times, end]))
         self.measured.append((kind, len(times), expected, pause))
-        self.calls.times = self.calls.times[-1000:]
         print(f"{len(self.measured):4} {kind:37} {len(times):6} calls, {len(times) / expected:6.1%}; "
               f"longest pause {pause * 1000:5.0f} ms", flush=True)
 
@@ -300,6 +327,8 @@ class GroupChaos:
         ends = [launch.returncode for launch in self.launches]
         if any(ends) or len(self.calls.stopped) != TASKS:
             raise Violation(f"the launches ended with {ends}, {sorted(self.calls.stopped)} have stopped")
+        if not self.calls.sums_proven:
+            raise Violation("of no call are the inputs of all that took part known")
         if (share := self.share()) < self.options.least:
             raise Violation(f"{share:.1%} of the calls without faults are less than {self.options.least:.0%}")
 
@@ -320,7 +349,7 @@ class GroupChaos:
               f"{self.calls.lives_over} calls of lives that were over, longest call {self.calls.longest_s:.2f} s")
         for name, node in sorted(self.cluster.nodes.items()):
             with contextlib.suppress(OSError):
-                print(f"{name}: {self.before[name] >> 10} KiB of its own memory at the start, {own_bytes(node.pid) >> 10} at the end")
+                print(f"{name}: {self.before.get(name, 0) >> 10} KiB of its own memory at the start, {own_bytes(node.pid) >> 10} at the end")
 
     def close(self, keep):
         folder = self.cluster.folder

@@ -20,6 +20,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -161,7 +162,10 @@ int Run(uint64_t bytes, absl::Duration pause, const phalanx::GroupOptions& optio
     client = phalanx::Client::Connect();
   }
   absl::StatusOr<phalanx::Membership> member = (*client)->Join("", "", {});
-  if (!member.ok()) return kOver;
+  if (!member.ok()) {
+    std::cerr << "cannot join: " << member.status() << std::endl;
+    return kOver;
+  }
   return Load(*std::move(member), options, bytes, pause).Run();
 }
 

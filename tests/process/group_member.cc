@@ -1,12 +1,16 @@
 // A task of a job, for tests of groups under faults: calls AllReduce until the call with the number
 // CALLS has ended, and, if members were excluded, until a call has all of them again.
 //
-//   group_member CALLS BYTES wait|exclude|fail SECONDS
+//   group_member CALLS BYTES wait|exclude|fail SECONDS [GATE]
 //
 // Every element of a member's vector is 2 to the power of its rank, so each element of a result is
-// the set of the members that took part in it. SECONDS are the deadline of each call. Prints
-// "NUMBER SET" for each call. Ends with 0; 1 and "WRONG ..." if elements differ or the number of
-// members is another one; 2 and "ERROR ..." if a call fails.
+// the set of the members that took part in it. SECONDS are the deadline of each call. GATE
+// is a FIFO that rank 0 opens before the second half of the calls: it waits until another process
+// has opened it to write. Prints "NUMBER SET" for each call. Ends with 0; 1 and "WRONG ..." if
+// elements differ or the number of members is another one; 2 and "ERROR ..." if a call fails.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <bitset>
 #include <cstdint>
 #include <cstdlib>
@@ -39,7 +43,14 @@ bool Fits(const std::vector<uint64_t>& result, int members) {
   return std::bitset<64>(result[0]).count() == static_cast<size_t>(members);
 }
 
-int Run(uint64_t calls, uint64_t bytes, phalanx::GroupOptions options) {
+// Returns false if the gate cannot be opened.
+bool WaitAt(const std::string& gate) {
+  const int fd = open(gate.c_str(), O_RDONLY | O_CLOEXEC);
+  return fd >= 0 && close(fd) == 0;
+}
+
+int Run(uint64_t calls, uint64_t bytes, const phalanx::GroupOptions& options,
+        const std::string& gate) {
   absl::StatusOr<std::shared_ptr<phalanx::Client>> client = phalanx::Client::Connect();
   if (!client.ok()) return Fail(client.status());
   absl::StatusOr<phalanx::Membership> member = (*client)->Join("", "", {});
@@ -47,6 +58,8 @@ int Run(uint64_t calls, uint64_t bytes, phalanx::GroupOptions options) {
   const phalanx::Group group(*member, options);
   std::vector<uint64_t> sum(bytes / sizeof(uint64_t));
   while (group.calls() < calls || group.members_of_last_call() < member->world()) {
+    const bool at_gate = !gate.empty() && member->rank() == 0 && group.calls() == calls / 2;
+    if (at_gate && !WaitAt(gate)) return Fail(absl::NotFoundError(gate));
     sum.assign(sum.size(), uint64_t{1} << member->rank());
     const absl::Status status = group.AllReduce(absl::MakeSpan(sum)).Wait().status();
     if (!status.ok()) return Fail(status);
@@ -67,9 +80,9 @@ int main(int argc, char** argv) {
   uint64_t calls = 0;
   uint64_t bytes = 0;
   double seconds = 0;
-  if (argc != 5 || !absl::SimpleAtoi(argv[1], &calls) || !absl::SimpleAtoi(argv[2], &bytes) ||
-      !absl::SimpleAtod(argv[4], &seconds)) {
-    std::cerr << "usage: group_member CALLS BYTES wait|exclude|fail SECONDS\n";
+  if (argc < 5 || argc > 6 || !absl::SimpleAtoi(argv[1], &calls) ||
+      !absl::SimpleAtoi(argv[2], &bytes) || !absl::SimpleAtod(argv[4], &seconds)) {
+    std::cerr << "usage: group_member CALLS BYTES wait|exclude|fail SECONDS [GATE]\n";
     return kError;
   }
   const std::string on_loss = argv[3];
@@ -77,5 +90,5 @@ int main(int argc, char** argv) {
   options.timeout = absl::Seconds(seconds);
   if (on_loss == "wait") options.on_loss = phalanx::LossPolicy::kWait;
   if (on_loss == "exclude") options.on_loss = phalanx::LossPolicy::kExclude;
-  return Run(calls, bytes, options);
+  return Run(calls, bytes, options, argc == 6 ? argv[5] : "");
 }

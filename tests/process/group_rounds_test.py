@@ -5,10 +5,11 @@ The ordinary run makes 10,000 calls, group_rounds_full_test 100,000; both print 
 """
 
 import os
+import selectors
 import subprocess
 import unittest
 
-from tests.process.harness import ClusterTest, environment, own_bytes, tied
+from tests.process.harness import DEADLINE_S, ClusterTest, environment, own_bytes, tied
 
 MEMBER = os.path.abspath("tests/process/group_rounds")
 CALLS = int(os.environ.get("GROUP_ROUNDS_CALLS", "10000"))
@@ -40,6 +41,10 @@ class GroupRoundsTest(ClusterTest):
         for member in self.members:
             member.stdin.write(f"{calls}\n")
         for rank, member in enumerate(self.members):
+            with selectors.DefaultSelector() as selector:
+                selector.register(member.stdout, selectors.EVENT_READ)
+                # A thousand calls take less than a second where nothing else runs.
+                self.assertTrue(selector.select(DEADLINE_S * max(1, calls / 1000)), f"worker{rank} has not done {calls} calls")
             self.assertEqual(member.stdout.readline(), "done\n", f"worker{rank}")
 
     def memory(self):

@@ -56,9 +56,9 @@ class LaunchPlan {
   // The present life of `task` has a declared death, and has ended otherwise. The launch then has
   // failed, whatever restarts are left. `declared`: the library has killed it, in the declared
   // call; a SIGKILL alone can have come from the kernel, when memory was short.
-  bool MissedDeath(size_t task, int code, bool declared = false) const;
+  bool MissedDeath(size_t task, int code, bool declared) const;
   // The process of `task` has ended with this exit code. REQUIRES: it was started.
-  Next Ended(size_t task, int code, bool declared = false);
+  Next Ended(size_t task, int code, bool declared);
   // Stops the launch for another reason than a failed task. Returns false if it stops already; the
   // exit code is then that of the first reason.
   bool Stop(int code);

@@ -24,7 +24,7 @@ TEST(LaunchPlanTest, EndsWithZeroWhenEveryTaskHas) {
   LaunchPlan plan = Running(3, /*restarts=*/5);
   for (const size_t task : {2, 0, 1}) {
     EXPECT_FALSE(plan.finished());
-    EXPECT_EQ(plan.Ended(task, 0), Next::kNothing);
+    EXPECT_EQ(plan.Ended(task, 0, /*declared=*/false), Next::kNothing);
   }
   EXPECT_TRUE(plan.finished());
   EXPECT_FALSE(plan.stopping());
@@ -34,39 +34,39 @@ TEST(LaunchPlanTest, EndsWithZeroWhenEveryTaskHas) {
 
 TEST(LaunchPlanTest, AFailedTaskIsStartedInItsNextLife) {
   LaunchPlan plan = Running(2, /*restarts=*/3);
-  EXPECT_EQ(plan.Ended(1, 7), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 7, /*declared=*/false), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.life(0), 0);
   EXPECT_EQ(plan.life(1), 1);
-  EXPECT_EQ(plan.Ended(1, 137), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 137, /*declared=*/false), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.life(1), 2);
   EXPECT_EQ(plan.restarts_left(), 1);
-  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0, /*declared=*/false), Next::kNothing);
   EXPECT_FALSE(plan.finished());
-  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 0);
 }
 
 TEST(LaunchPlanTest, TasksShareTheRestarts) {
   LaunchPlan plan = Running(3, /*restarts=*/2);
-  EXPECT_EQ(plan.Ended(0, 1), Next::kStart);
+  EXPECT_EQ(plan.Ended(0, 1, /*declared=*/false), Next::kStart);
   plan.Started();
-  EXPECT_EQ(plan.Ended(1, 1), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 1, /*declared=*/false), Next::kStart);
   plan.Started();
-  EXPECT_EQ(plan.Ended(2, 9), Next::kStop);
+  EXPECT_EQ(plan.Ended(2, 9, /*declared=*/false), Next::kStop);
   EXPECT_EQ(plan.life(2), 0);
 }
 
 TEST(LaunchPlanTest, TheFirstFailureWithoutARestartIsTheExitCode) {
   LaunchPlan plan = Running(3);
-  EXPECT_EQ(plan.Ended(1, 7), Next::kStop);
+  EXPECT_EQ(plan.Ended(1, 7, /*declared=*/false), Next::kStop);
   EXPECT_TRUE(plan.stopping());
   // Stopped by the launch: 128 + SIGTERM. Another fails on its own meanwhile.
-  EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 143, /*declared=*/false), Next::kNothing);
   EXPECT_FALSE(plan.finished());
-  EXPECT_EQ(plan.Ended(2, 9), Next::kNothing);
+  EXPECT_EQ(plan.Ended(2, 9, /*declared=*/false), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 7);
 }
@@ -74,8 +74,8 @@ TEST(LaunchPlanTest, TheFirstFailureWithoutARestartIsTheExitCode) {
 TEST(LaunchPlanTest, NoTaskIsStartedAgainAfterAStop) {
   LaunchPlan plan = Running(2, /*restarts=*/10);
   EXPECT_TRUE(plan.Stop(130));
-  EXPECT_EQ(plan.Ended(0, 130), Next::kNothing);
-  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 130, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 130);
   EXPECT_EQ(plan.restarts_left(), 10);
@@ -83,9 +83,9 @@ TEST(LaunchPlanTest, NoTaskIsStartedAgainAfterAStop) {
 
 TEST(LaunchPlanTest, ASecondReasonToStopDoesNotCount) {
   LaunchPlan plan = Running(2);
-  EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
+  EXPECT_EQ(plan.Ended(0, 3, /*declared=*/false), Next::kStop);
   EXPECT_FALSE(plan.Stop(143));
-  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
   EXPECT_EQ(plan.exit_code(), 3);
 }
 
@@ -94,7 +94,7 @@ TEST(LaunchPlanTest, AStopBeforeTheLastTaskWasStartedWaitsForTheOthers) {
   plan.Started();
   EXPECT_TRUE(plan.Stop(127));
   EXPECT_FALSE(plan.finished());
-  EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 143, /*declared=*/false), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 127);
 }
@@ -121,7 +121,7 @@ TEST(LaunchPlanTest, ASignalThatArrivesTwiceWithinASecondIsOne) {
 TEST(LaunchPlanTest, TheFirstSignalAfterAFailureDoesNotKill) {
   for (const int number : {SIGINT, SIGTERM}) {
     LaunchPlan plan = Running(2);
-    EXPECT_EQ(plan.Ended(0, 7), Next::kStop);
+    EXPECT_EQ(plan.Ended(0, 7, /*declared=*/false), Next::kStop);
     EXPECT_EQ(plan.Signalled(number, kNow), Next::kNothing);
     EXPECT_EQ(plan.Signalled(number, kNow + absl::Seconds(2)), Next::kKill);
     EXPECT_EQ(plan.exit_code(), 7);
@@ -144,8 +144,8 @@ TEST(LaunchPlanTest, EachLifeHasItsDeclaredDeath) {
   EXPECT_EQ(plan.Ended(1, 128 + SIGKILL, /*declared=*/true), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.death(1), std::nullopt);
-  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
-  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0, /*declared=*/false), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 0);
 }
@@ -153,9 +153,9 @@ TEST(LaunchPlanTest, EachLifeHasItsDeclaredDeath) {
 TEST(LaunchPlanTest, ADeclaredDeathThatDoesNotHappenFailsTheLaunch) {
   for (const int code : {0, 3, 128 + SIGTERM, 128 + SIGKILL}) {
     LaunchPlan plan = WithDeaths({{57}, {}}, /*restarts=*/5);
-    EXPECT_TRUE(plan.MissedDeath(0, code));
-    EXPECT_FALSE(plan.MissedDeath(1, code));
-    EXPECT_EQ(plan.Ended(0, code), Next::kStop);
+    EXPECT_TRUE(plan.MissedDeath(0, code, /*declared=*/false));
+    EXPECT_FALSE(plan.MissedDeath(1, code, /*declared=*/false));
+    EXPECT_EQ(plan.Ended(0, code, /*declared=*/false), Next::kStop);
     EXPECT_EQ(plan.exit_code(), 1);
   }
 }
@@ -168,9 +168,9 @@ TEST(LaunchPlanTest, ADeclaredDeathWithoutARestartIsAFailureLikeOthers) {
 
 TEST(LaunchPlanTest, TasksThatTheLaunchStopsMissNoDeath) {
   LaunchPlan plan = WithDeaths({{}, {57}}, /*restarts=*/0);
-  EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
-  EXPECT_FALSE(plan.MissedDeath(1, 128 + SIGTERM));
-  EXPECT_EQ(plan.Ended(1, 128 + SIGTERM), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 3, /*declared=*/false), Next::kStop);
+  EXPECT_FALSE(plan.MissedDeath(1, 128 + SIGTERM, /*declared=*/false));
+  EXPECT_EQ(plan.Ended(1, 128 + SIGTERM, /*declared=*/false), Next::kNothing);
   EXPECT_EQ(plan.exit_code(), 3);
 }
 

@@ -19,7 +19,6 @@
 #include "src/cli/command.h"
 #include "src/client/connection/embedded.h"
 #include "src/common/status_macros.h"
-#include "src/net/tcp/unique_fd.h"
 
 namespace phalanx::runtime {
 namespace {

@@ -21,6 +21,7 @@
 #include "src/cli/launch/line_prefixer.h"
 #include "src/cli/launch/output_queue.h"
 #include "src/net/loop/event_loop.h"
+#include "src/net/tcp/unique_fd.h"
 #include "src/node/host/process_signals.h"
 
 namespace phalanx::runtime {
