@@ -68,7 +68,7 @@ inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 46;
 inline constexpr uint32_t kMaxCopies = 64;
 // A longer time to live is none.
 inline constexpr absl::Duration kMaxTtl = absl::Hours(24 * 365 * 100);
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // Bit i stands for slice i. REQUIRES: 1 <= slices <= kMaxSlices.
 constexpr uint64_t AllSlices(int slices) {
