@@ -209,7 +209,7 @@ std::vector<PullPlanner::Member*> PullPlanner::PassSlowNode(RelayTree& tree, Mem
   std::vector<Member*> moved = Receivers(receiver);
   // A receiver of it that reported first seemed to be the slow one.
   for (Member* below : moved) {
-    const bool got_as_much = static_cast<double>(below->slow_rate) >= kKeepsUp * rate;
+    const bool got_as_much = static_cast<double>(below->slow_rate) >= LinkModel::kSlowShare * rate;
     const bool seemed = below->slow_receiver && got_as_much;
     if (seemed && !links_.SlowNode(below->endpoint, now).has_value()) NotSlow(tree, below);
   }

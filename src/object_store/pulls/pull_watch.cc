@@ -7,8 +7,7 @@
 namespace phalanx::object_store {
 namespace {
 
-// A link has slowed down if two looks together saw less than this share of the rate before, the
-// second one perhaps half a tick after the first.
+// A link has slowed down if two looks together saw less than this share of the rate before.
 constexpr double kSlowedShare = 0.25;
 // Of these, the sender had bytes for this long at least: the shard allows for bursts.
 constexpr absl::Duration kLeastBusy = absl::Milliseconds(25);
@@ -37,7 +36,6 @@ PullWatch::Report PullWatch::Since(const Mark& mark, Instant now, const Seen& se
 }
 
 PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
-  const double rate_before = last_rate_;
   const absl::Duration passed = now - last_.at;
   const double rate = BytesPerSecond(seen.present - last_.seen.present, passed);
   // The node itself was stopped or busy: the time says nothing about the link.
@@ -76,10 +74,7 @@ PullWatch::Report PullWatch::Look(Instant now, const Seen& seen) {
   last_ = {now, seen};
   if (rate > 0 || late) bytes_at_ = now;
   if (rate > 0) {
-    // Soon again, once, if the link has perhaps slowed down.
-    const double low = kSlowedShare * usual_;
-    const bool soon = !news && (measured_ || bounded_) && rate < low && rate_before >= low;
-    tick_ = soon ? kTick / 2 : kTick;
+    tick_ = kTick;
   } else if (usual_ > 0) {
     tick_ = std::clamp<absl::Duration>((now - bytes_at_) / 3, kTick / 2, kMaxTick);
   } else {

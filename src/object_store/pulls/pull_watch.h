@@ -22,8 +22,8 @@ namespace phalanx::object_store {
 
 class PullWatch {
  public:
-  // The time between two looks while bytes arrive; half of it when they have just ceased, or come
-  // much more slowly. Without bytes it grows up to kMaxTick.
+  // The time between two looks while bytes arrive; half of it when they have just ceased. Without
+  // bytes it grows up to kMaxTick.
   static constexpr absl::Duration kTick = kPaceTick;
   static constexpr absl::Duration kMaxTick = absl::Milliseconds(160);
 
