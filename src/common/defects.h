@@ -148,6 +148,12 @@ namespace phalanx {
   X(kGroupMismatchIgnored, "group-mismatch-ignored")                \
   X(kGroupEndedTakesNoPart, "group-ended-takes-no-part")            \
   X(kGroupReadyNotAwaited, "group-ready-not-awaited")               \
+  /* Groups: results that are kept. */                              \
+  X(kResultsOnOneHost, "results-on-one-host")                       \
+  X(kResultDroppedEarly, "result-dropped-early")                    \
+  X(kResultRefusedEarly, "result-refused-early")                    \
+  X(kResultsNotKeptAnew, "results-not-kept-anew")                   \
+  X(kResultPieceMisplaced, "result-piece-misplaced")                \
   /* Links between nodes, and messages between members. */          \
   X(kLinkResumesAtWritten, "link-resumes-at-written")               \
   X(kLinkCountsLate, "link-counts-late")                            \

@@ -42,7 +42,9 @@ std::string CallSpec::ToString() const {
   if (Folds(kind)) absl::StrAppend(&text, ReduceOpName(op), " of ", DTypeName(dtype), ", ");
   if (kind != CallKind::kBarrier) absl::StrAppend(&text, bytes, " bytes, ");
   if (HasRoot(kind)) absl::StrAppend(&text, "root ", root, ", ");
-  absl::StrAppend(&text, "on_loss=", OnLossName(on_loss), ")");
+  absl::StrAppend(&text, "on_loss=", OnLossName(on_loss));
+  if (retain > 0) absl::StrAppend(&text, ", retain=", retain, " in ", copies, " copies");
+  absl::StrAppend(&text, ")");
   return text;
 }
 
@@ -90,6 +92,12 @@ absl::Status CheckCall(const CallSpec& spec, int world) {
   if (HasRoot(spec.kind) ? spec.root >= static_cast<uint32_t>(world) : spec.root != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": root ", spec.root, " is not in [0, ", world, ")"));
+  }
+  if (spec.retain > kMaxRetainedCalls || spec.copies > kMaxRetainedCopies ||
+      (spec.retain == 0) != (spec.copies == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": retain=", spec.retain, " in ", spec.copies, " copies; the limits are ",
+        kMaxRetainedCalls, " calls in 1 to ", kMaxRetainedCopies, " copies"));
   }
   if (spec.kind == CallKind::kBarrier) {
     if (spec.bytes == 0) return absl::OkStatus();

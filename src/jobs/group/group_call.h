@@ -36,6 +36,9 @@ inline constexpr uint8_t kOnLosses = 3;
 
 // The greatest input or result of one member.
 inline constexpr uint64_t kMaxGroupBytes = uint64_t{4} << 30;
+// How many results of its last calls a group can keep, and in how many copies.
+inline constexpr uint32_t kMaxRetainedCalls = 1024;
+inline constexpr uint32_t kMaxRetainedCopies = 16;
 
 struct CallSpec {
   CallKind kind = CallKind::kBarrier;
@@ -48,9 +51,14 @@ struct CallSpec {
   uint64_t bytes = 0;
   // Of Reduce and Broadcast, else 0.
   uint32_t root = 0;
+  // The result is kept until so many later calls have ended, on as many hosts as `copies`, or on
+  // all if these are fewer. Both are 0 if it is not kept.
+  uint32_t retain = 0;
+  uint32_t copies = 0;
 
   friend bool operator==(const CallSpec&, const CallSpec&) = default;
-  // Returns a text like "AllReduce(sum of f32, 4096 bytes, on_loss=fail)".
+  // Returns a text like "AllReduce(sum of f32, 4096 bytes, on_loss=fail)". A call whose result is
+  // kept says so, too.
   std::string ToString() const;
 };
 
@@ -77,7 +85,8 @@ uint64_t ResultBytes(const CallSpec& spec, int world, int rank);
 
 // Returns InvalidArgument, naming the value and the limit, if the kind needs bytes and there are
 // none, if they are no whole elements or too many, if op and dtype do not fit, or if the root is no
-// rank. Fields that a kind does not use must have their default values.
+// rank, or if more results or copies are to be kept than the limits above, or one of the two is 0.
+// Fields that a kind does not use must have their default values.
 absl::Status CheckCall(const CallSpec& spec, int world);
 
 }  // namespace phalanx::jobs

@@ -312,7 +312,7 @@ void GroupCore::AskAgainAt(Instant now) {
 }
 
 GroupStatus GroupCore::status() const {
-  return {ended_, settled_, calls_.size(), early_.size(), state_ == State::kRunning};
+  return {cursor_, ended_, settled_, calls_.size(), early_.size(), state_ == State::kRunning};
 }
 
 GroupHeader GroupCore::HeaderOf(GroupMessage kind, uint64_t call) const {

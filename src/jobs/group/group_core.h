@@ -66,6 +66,7 @@
 #include "src/jobs/group/group_list.h"
 #include "src/jobs/group/group_plan.h"
 #include "src/jobs/group/group_wire.h"
+#include "src/jobs/group/results/kept_results.h"
 #include "src/jobs/members/group_view.h"
 
 namespace phalanx::jobs {
@@ -131,8 +132,10 @@ struct GroupRunMore {};
 struct GroupSettled {
   size_t members = 0;
 };
+// An EndedCall comes before the GroupDones of the call; again under each new list of members until
+// the call is settled, since other nodes can be its holders then.
 using GroupEffect = std::variant<GroupSend, GroupDone, GroupEntered, GroupAllocate, GroupGiveUp,
-                                 GroupRunMore, GroupSettled>;
+                                 GroupRunMore, GroupSettled, EndedCall>;
 
 struct GroupCallRequest {
   GroupCallId id = 0;
@@ -146,6 +149,7 @@ struct GroupCallRequest {
 };
 
 struct GroupStatus {
+  uint64_t next = 1;  // the call that the node takes next, or is in, if `running`
   uint64_t ended = 0;
   uint64_t settled = 0;
   size_t kept_calls = 0;
@@ -193,6 +197,9 @@ class GroupCore {
   // waits for these; or after kLeavePatience.
   void SettleForLeave(int rank, Instant now);
 
+  // The nodes agree on the calls that have ended, although no call may need it.
+  void Agree();
+
   // Deadlines, and questions about calls that take long. NextTick may be earlier than needed.
   void Tick(Instant now);
   Instant NextTick() const { return std::min(agreement_.next_tick, leaving_.until()); }
@@ -229,6 +236,9 @@ class GroupCore {
     std::shared_ptr<const GroupMemory> memory;
     std::shared_ptr<const void> input;  // of a result in an input
     int members = 0;
+
+    // What is to be kept of the call; `holds` is false.
+    EndedCall Kept() const;
   };
   // The call at `cursor_`, once it has begun.
   struct Current {
@@ -267,6 +277,8 @@ class GroupCore {
     uint64_t failed_to = 0;
     // Of the coordinator, by node.
     std::vector<std::optional<NodeReport>> reports;
+    // By node, the first call in which it takes part.
+    std::vector<uint64_t> firsts;
     std::map<int, Stuck> stuck;
     // The ranks that are missing in a call, from the coordinator.
     uint64_t missing_call = 0;
@@ -293,7 +305,6 @@ class GroupCore {
   // ---- the call at the cursor (group_core_calls.cc)
   bool AdvanceOne();
   bool Begin();
-  void SkipFailed();
   bool BeginRun();
   bool BeginAdoption(const ResumeOrder::Call& order);
   // The ranks of this node whose calls the one at the cursor needs; `all` if they are there.
@@ -303,6 +314,7 @@ class GroupCore {
   bool SendData(int peer, absl::string_view bytes, bool copy);
   void EndCurrent();
   void EndAt(CallEnd end, const absl::Status& error);
+  void Keep(uint64_t number, const NodeCall& call, bool again);
   void Leave();
   void Settle(uint64_t number);
   void OnData(int peer, const GroupHeader& header, absl::string_view payload);
@@ -315,7 +327,6 @@ class GroupCore {
   void TakeReport(int node, NodeReport report);
   void Resume(const ResumeOrder& order);
   bool IsFresh() const;
-  void TellErrors();
   void Redeliver();
   bool IsForLater(const GroupHeader& header) const;
   void Handle(int peer, const GroupHeader& header, absl::string_view payload);

@@ -48,6 +48,12 @@ void GroupCore::Advance() {
   for (const int peer : peers) Send(peer, GroupMessage::kAskEnded, last);
 }
 
+void GroupCore::Agree() {
+  if (state_ != State::kIdle) return;
+  Demand();
+  Advance();
+}
+
 // Returns whether another step can follow.
 bool GroupCore::AdvanceOne() {
   // An error ends the call even in the midst of its run, because the other nodes end it so, too.
@@ -69,22 +75,25 @@ bool GroupCore::AdvanceOne() {
   return true;
 }
 
-// Ends the calls up to `failed_to`, of which other nodes have kept nothing.
-void GroupCore::SkipFailed() {
-  for (auto at = calls_.lower_bound(cursor_);
-       at != calls_.end() && at->first <= agreement_.failed_to; ++at) {
-    AnswerAll(at->first, at->second, absl::OkStatus());
-  }
-  errors_.erase(errors_.begin(), errors_.upper_bound(agreement_.failed_to));
-  ended_ = std::max(ended_, agreement_.failed_to);
-  cursor_ = agreement_.failed_to + 1;
-  Settle(settled_);
-}
-
 // Begins the call at the cursor, or ends it if that is its fate. Returns false if it has to wait.
 bool GroupCore::Begin() {
   if (cursor_ >= agreement_.failed_from && cursor_ <= agreement_.failed_to) {
-    SkipFailed();
+    // Other nodes have kept nothing of the calls up to `failed_to`, so they end in one step.
+    for (auto at = calls_.lower_bound(cursor_);
+         at != calls_.end() && at->first <= agreement_.failed_to; ++at) {
+      NodeCall& call = at->second;
+      if (call.end == CallEnd::kNone) {
+        call.end = CallEnd::kError;
+        call.error =
+            absl::AbortedError(absl::StrCat(Title(at->first), ": the call failed on another node"));
+        Keep(at->first, call, /*again=*/false);
+      }
+      AnswerAll(at->first, call, absl::OkStatus());
+    }
+    errors_.erase(errors_.begin(), errors_.upper_bound(agreement_.failed_to));
+    ended_ = std::max(ended_, agreement_.failed_to);
+    cursor_ = agreement_.failed_to + 1;
+    Settle(settled_);
     return true;
   }
   const auto found = orders_.find(cursor_);
@@ -131,7 +140,19 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
 bool GroupCore::BeginRun() {
   bool all = false;
   const std::vector<int> ranks = NeededRanks(all);
-  if (!all) return false;
+  if (!all) {
+    // A member that has entered after this call takes no part in it: its result was to be adopted,
+    // and was lost with the nodes that had it.
+    const bool lost = std::any_of(ranks.begin(), ranks.end(), [this](int rank) {
+      const auto member = members_.find(rank);
+      return member != members_.end() && member->second.last.has_value() &&
+             member->second.first > cursor_;
+    });
+    if (!lost) return false;
+    FailCall(cursor_, absl::AbortedError(absl::StrCat(
+                          Title(cursor_), ": the nodes that had its result have ended")));
+    return true;
+  }
   NodeCall& call = calls_[cursor_];
   // CheckAgreement has compared the members of this node, so the first spec is that of all.
   const CallSpec spec = call.parts.at(ranks.front()).request.spec;
@@ -184,8 +205,7 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   // The order comes over the network. If the result is not here, the call fails on all nodes, and
   // the takers do not wait for it.
   if (!checked.ok() || (order.holder == self && !holds)) {
-    errors_[cursor_] = absl::InternalError(absl::StrCat(Title(cursor_), ": no result to adopt"));
-    TellErrors();
+    FailCall(cursor_, absl::InternalError(absl::StrCat(Title(cursor_), ": no result to adopt")));
     return true;
   }
   current_.emplace();
@@ -343,15 +363,41 @@ void GroupCore::EndCurrent() {
 // The call at the cursor ends on this node. If it has ended here before, this is the end for
 // members that have made it in place of earlier lives.
 void GroupCore::EndAt(CallEnd end, const absl::Status& error) {
-  if (cursor_ > ended_) {
+  const bool again = cursor_ <= ended_;
+  if (!again) {
     NodeCall& call = calls_[cursor_];
     call.end = end;
     call.error = error;
     ended_ = cursor_;
   }
   const auto call = calls_.find(cursor_);
-  if (call != calls_.end()) AnswerAll(cursor_, call->second, error);
+  if (call != calls_.end()) {
+    Keep(cursor_, call->second, again);
+    AnswerAll(cursor_, call->second, error);
+  }
   Leave();
+}
+
+// Of a call that has failed, what the members agreed on is only in their own calls.
+EndedCall GroupCore::NodeCall::Kept() const {
+  EndedCall ended{.spec = spec, .members = members, .failed = end == CallEnd::kError};
+  if (ended.failed && !parts.empty()) ended.spec = parts.begin()->second.request.spec;
+  if (ended.failed || !SameForAll(spec.kind) || results.empty()) return ended;
+  ended.result = results.begin()->second;
+  ended.memory = memory;
+  ended.input = input;
+  return ended;
+}
+
+// `again`: under another list, of which other nodes can be the holders.
+void GroupCore::Keep(uint64_t number, const NodeCall& call, bool again) {
+  if (call.end == CallEnd::kNone || (again && DefectActive(Defect::kResultsNotKeptAnew))) return;
+  EndedCall ended = call.Kept();
+  if (ended.spec.retain == 0) return;
+  ended.number = number;
+  const std::vector<int> holders = HoldersOf(list_, agreement_.firsts, ended.spec, number);
+  ended.holds = std::find(holders.begin(), holders.end(), list_.self) != holders.end();
+  effects_.emplace_back(std::move(ended));
 }
 
 void GroupCore::Leave() {

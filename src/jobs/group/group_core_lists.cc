@@ -129,6 +129,7 @@ void GroupCore::TakeReport(int node, NodeReport report) {
 // The nodes agree. The cursor goes back to the first call that has not ended everywhere.
 void GroupCore::Resume(const ResumeOrder& order) {
   state_ = State::kRunning;
+  agreement_.firsts = order.firsts;
   if (IsFresh()) {
     ended_ = order.base;
     cursor_ = order.base + 1;
@@ -151,10 +152,16 @@ void GroupCore::Resume(const ResumeOrder& order) {
     // It has this result: it neither gives nor takes it.
     orders_[number].fate = Fate::kEnd;
   }
-  TellErrors();
+  // Errors that this node found while the nodes did not agree.
+  for (const auto& [number, why] : errors_) {
+    if (number < cursor_ || DefectActive(Defect::kGroupErrorNotTold)) continue;
+    SendToOthers(GroupMessage::kError, number, EncodeError(why));
+  }
   // Members that made a call in place of earlier lives, when it was to run again: it has ended on
   // all nodes instead.
   for (auto& [number, call] : calls_) {
+    // The holders of its result can be others under this list.
+    if (number <= ended_) Keep(number, call, /*again=*/true);
     if (number < cursor_) AnswerAll(number, call, absl::OkStatus());
   }
   for (auto& [rank, member] : members_) {
@@ -170,14 +177,6 @@ void GroupCore::Resume(const ResumeOrder& order) {
   }
   Redeliver();
   Advance();
-}
-
-// Errors that this node found while the nodes did not agree.
-void GroupCore::TellErrors() {
-  if (DefectActive(Defect::kGroupErrorNotTold)) return;
-  for (const auto& [number, why] : errors_) {
-    if (number >= cursor_) SendToOthers(GroupMessage::kError, number, EncodeError(why));
-  }
 }
 
 void GroupCore::Redeliver() {
@@ -344,7 +343,11 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     }
     case GroupMessage::kAskEnded:
     case GroupMessage::kHasEnded:
-      // OnMessage has handled them.
+    case GroupMessage::kAskResult:
+    case GroupMessage::kHasResult:
+    case GroupMessage::kFetchResult:
+    case GroupMessage::kResultBytes:
+      // OnMessage or the GroupResults has handled them.
       break;
   }
   return absl::InvalidArgumentError("no such message");

@@ -452,6 +452,7 @@ TEST(GroupCore, AnOrderThatEndsVeryManyFailedCallsIsCarriedOutAtOnce) {
                            .epoch = view.epoch};
   ResumeOrder order;
   order.last = kMaxCallNumber;
+  order.firsts = {1, 1};
   core.OnMessage({1, 1}, header, EncodeOrder(order), Instant());
   EXPECT_EQ(core.status().ended, kMaxCallNumber);
   bool failed = false;

@@ -49,6 +49,7 @@ MissingRanks Bounded(const std::vector<uint32_t>& ranks) {
 
 GroupList MakeGroupList(const GroupView& view, const NodeKey& self) {
   GroupList list;
+  std::map<std::string, int> hosts;
   list.epoch = view.epoch;
   list.shape.world = view.world;
   // The digest names the list in messages, so it covers everything that a plan depends on.
@@ -76,6 +77,12 @@ GroupList MakeGroupList(const GroupView& view, const NodeKey& self) {
         list.index.try_emplace(member.node, static_cast<int>(list.nodes.size()));
     if (added) {
       list.nodes.push_back({member.node, member.address});
+      // A node without a known host counts as one.
+      const std::string host =
+          !member.host.empty() ? member.host : absl::StrCat("node ", member.node.node);
+      const auto [known, is_new] = hosts.try_emplace(host, list.hosts);
+      list.hosts += is_new ? 1 : 0;
+      list.host_of.push_back(known->second);
       list.shape.ranks.emplace_back();
     }
     list.shape.ranks[static_cast<size_t>(at->second)].push_back(member.rank);

@@ -27,6 +27,9 @@ struct GroupList {
     net::Address address;
   };
   std::vector<Node> nodes;  // as in `shape`
+  // The hosts of these, numbered in the order in which they appear.
+  std::vector<int> host_of;
+  int hosts = 0;
   std::map<NodeKey, int> index;
   int self = -1;                // -1: no live member is on this node
   std::vector<uint64_t> lives;  // by rank

@@ -94,6 +94,9 @@ ResumeOrder DecideResume(const std::vector<NodeReport>& reports) {
     }
     order.calls.push_back(std::move(call));
   }
+  for (const NodeReport& report : reports) {
+    order.firsts.push_back(report.fresh ? order.base + 1 : report.first);
+  }
   if (DefectActive(Defect::kGroupBaseOneLate) && order.base > 0) ++order.base;
   return order;
 }

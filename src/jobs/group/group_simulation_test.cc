@@ -28,16 +28,19 @@ uint64_t Seeds() {
 
 void RunSeeds(GroupWorldOptions options) {
   const uint64_t first = phalanx::testing::TestSeed(1);
-  uint64_t answers = 0, deaths = 0;
+  GroupWorld::Counts all;
   for (uint64_t seed = first; seed < first + Seeds(); ++seed) {
     PHALANX_TRACE_SEED(seed);
     GroupWorld world(seed, options);
     const std::vector<std::string> violations = world.Run();
     ASSERT_TRUE(violations.empty()) << absl::StrJoin(violations, "\n");
-    answers += world.calls_ended();
-    deaths += world.deaths();
+    all.answers += world.counts().answers;
+    all.deaths += world.counts().deaths;
+    all.given += world.counts().given;
+    all.lost += world.counts().lost;
   }
-  std::cout << answers << " calls ended, " << deaths << " deaths\n";
+  std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.given
+            << " kept results given, " << all.lost << " lost\n";
 }
 
 TEST(GroupSimulation, CallsEndWithTheSameResultOnAllMembers) { RunSeeds({.deaths = false}); }
@@ -68,6 +71,12 @@ TEST(GroupSimulation, CallsEndOnAllMembersAlsoIfSomeHaveLeftAfterTheirs) {
   RunSeeds({.on_loss = OnLoss::kFail, .losses = true, .leaves = true});
 }
 
+TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
+  RunSeeds({.on_loss = OnLoss::kWait, .retained = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .retained = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true});
+}
+
 TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
   RunSeeds({.deaths = false, .differs = true});
 }
@@ -78,12 +87,16 @@ uint64_t SeedsUntilDetected(Defect defect) {
   const phalanx::testing::ScopedDefect active(defect);
   const uint64_t first = defect == Defect::kGroupOlderLifeUsed ? 241 : 1;
   for (uint64_t seed = first; seed < first + 200; ++seed) {
-    const GroupWorldOptions worlds[] = {
+    std::vector<GroupWorldOptions> worlds = {
         {.on_loss = OnLoss::kWait},
         {.on_loss = OnLoss::kWait, .replaced = true},
         {.on_loss = OnLoss::kExclude},
         {.deaths = false, .differs = true},
     };
+    if (defect >= Defect::kResultsOnOneHost) {
+      worlds = {{.on_loss = OnLoss::kExclude, .retained = true},
+                {.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true}};
+    }
     for (const GroupWorldOptions& options : worlds) {
       if (!GroupWorld(seed, options).Run().empty()) return seed - first + 1;
     }
@@ -92,7 +105,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
 }
 
 TEST(GroupSimulation, EverySeededDefectIsDetected) {
-  for (Defect defect = Defect::kGroupListsMixed; defect <= Defect::kGroupReadyNotAwaited;
+  for (Defect defect = Defect::kGroupListsMixed; defect <= Defect::kResultPieceMisplaced;
        defect = static_cast<Defect>(static_cast<int>(defect) + 1)) {
     const uint64_t seeds = SeedsUntilDetected(defect);
     std::cout << DefectName(defect) << ": " << seeds << " seeds\n";

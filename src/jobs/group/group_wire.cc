@@ -15,6 +15,8 @@ void Write(ByteWriter& out, const CallSpec& spec) {
   out.U8(static_cast<uint8_t>(spec.on_loss));
   out.U64(spec.bytes);
   out.U32(spec.root);
+  out.U32(spec.retain);
+  out.U32(spec.copies);
 }
 
 // Reads an enumerator below `count`.
@@ -36,6 +38,8 @@ CallSpec ReadSpec(ByteReader& in) {
   spec.on_loss = ReadEnum<OnLoss>(in, kOnLosses);
   spec.bytes = in.U64();
   spec.root = in.U32();
+  spec.retain = in.U32();
+  spec.copies = in.U32();
   // Plans multiply the size by numbers of members, which must not overflow.
   if (spec.bytes > kMaxGroupBytes) in.Fail("too many bytes in a call");
   return spec;
@@ -60,7 +64,7 @@ uint64_t ReadCall(ByteReader& in) {
 
 std::string EncodeHeader(const GroupHeader& header) {
   std::string bytes;
-  bytes.reserve(80);
+  bytes.reserve(88);
   ByteWriter out(bytes);
   out.U8(static_cast<uint8_t>(header.kind));
   out.U64(header.group);
@@ -149,6 +153,7 @@ std::string EncodeOrder(const ResumeOrder& order) {
     out.U32(call.members);
     out.Bytes(absl::string_view(call.why).substr(0, kMaxErrorBytes));
   }
+  for (const uint64_t first : order.firsts) out.U64(first);
   return bytes;
 }
 
@@ -180,6 +185,7 @@ absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes)
     call.members = in.U32();
     call.why = std::string(in.Bytes(kMaxErrorBytes));
   }
+  for (uint32_t node = 0; node < nodes && in.ok(); ++node) order.firsts.push_back(ReadCall(in));
   PHALANX_RETURN_IF_ERROR(in.Finish());
   return order;
 }
@@ -201,6 +207,29 @@ absl::StatusOr<MissingRanks> DecodeMissing(absl::string_view bytes) {
   for (uint32_t i = 0; i < count && in.ok(); ++i) missing.ranks.push_back(in.U32());
   PHALANX_RETURN_IF_ERROR(in.Finish());
   return missing;
+}
+
+std::string EncodeAnswer(const ResultAnswer& answer) {
+  std::string bytes;
+  ByteWriter out(bytes);
+  out.U8(static_cast<uint8_t>(answer.kept));
+  out.U32(answer.members);
+  Write(out, answer.spec);
+  out.U64(answer.first);
+  out.U64(answer.last);
+  return bytes;
+}
+
+absl::StatusOr<ResultAnswer> DecodeAnswer(absl::string_view bytes) {
+  ByteReader in(bytes);
+  ResultAnswer answer;
+  answer.kept = ReadEnum<Kept>(in, kKepts);
+  answer.members = in.U32();
+  answer.spec = ReadSpec(in);
+  answer.first = ReadCall(in);
+  answer.last = ReadCall(in);
+  PHALANX_RETURN_IF_ERROR(in.Finish());
+  return answer;
 }
 
 std::string EncodeError(const absl::Status& why) {

@@ -18,6 +18,12 @@
 //     │── kAskEnded: has this call ended there? ───────────►│
 //     │◄── kHasEnded, once it has ──────────────────────────│
 //
+//   node a, whose member misses a result                each other node
+//     │── kAskResult: is the result of this call kept? ────►│
+//     │◄── kHasResult, once the call has ended there ───────│
+//     │── kFetchResult: piece `index` ─────────────────────►│     a node that keeps it
+//     │◄── kResultBytes, empty if it is not kept any more ──│
+//
 // All numbers are little-endian. A message names the list of members that its sender knows, by a
 // digest, so that bytes of two lists never mix; the epoch orders the lists. When a link is lost,
 // its nodes do not know what the other has of their calls. So they begin the next round of the same
@@ -51,8 +57,12 @@ enum class GroupMessage : uint8_t {
   kMissing,
   kAskEnded,
   kHasEnded,
+  kAskResult,
+  kHasResult,
+  kFetchResult,
+  kResultBytes,
 };
-inline constexpr uint8_t kGroupMessages = 10;
+inline constexpr uint8_t kGroupMessages = 14;
 
 // Ranks that a message or an error text names; more are counted.
 inline constexpr size_t kMaxNamedRanks = 16;
@@ -72,8 +82,10 @@ struct GroupHeader {
   uint32_t round = 0;
   uint64_t call = 0;     // the number of the call in the group; 0 if the message is about none
   uint64_t settled = 0;  // the calls up to this one have ended on all nodes
-  uint32_t index = 0;    // kData: the number of the message in its call and pair of nodes
-  CallSpec spec = {};    // of the call
+  // kData: the number of the message in its call and pair of nodes. kFetchResult, kResultBytes: of
+  // a piece of the result.
+  uint32_t index = 0;
+  CallSpec spec = {};  // of the call
 };
 
 // How a call has ended on a node.
@@ -130,6 +142,28 @@ struct ResumeOrder {
   };
   // Of the calls from ended + 1 on; at most kMaxKeptCalls.
   std::vector<Call> calls;
+  // By node, the first call in which it takes part.
+  std::vector<uint64_t> firsts;
+};
+
+// What a node knows of the result of a call that has ended there.
+enum class Kept : uint8_t {
+  kUnknown,    // the call is too old, or ended before a member of this node took part
+  kHere,       // its bytes are here, or it has none
+  kElsewhere,  // other nodes keep it
+  kParts,      // it was not the same for all members, so it is not kept
+  kFailed,     // the call failed
+  kDropped,    // it was here, and is not any more for lack of room
+};
+inline constexpr uint8_t kKepts = 6;
+
+struct ResultAnswer {
+  Kept kept = Kept::kUnknown;
+  uint32_t members = 0;  // that took part
+  CallSpec spec = {};    // of kHere, kElsewhere, kParts and kDropped
+  // The calls of which the node knows more than kUnknown are from one to the other.
+  uint64_t first = 0;
+  uint64_t last = 0;
 };
 
 // Members for which a call waits.
@@ -142,6 +176,7 @@ std::string EncodeHeader(const GroupHeader& header);
 std::string EncodeReport(const NodeReport& report);
 std::string EncodeOrder(const ResumeOrder& order);
 std::string EncodeMissing(const MissingRanks& missing);
+std::string EncodeAnswer(const ResultAnswer& answer);
 // Cuts the text to kMaxErrorBytes.
 std::string EncodeError(const absl::Status& why);
 
@@ -150,6 +185,7 @@ absl::StatusOr<GroupHeader> DecodeHeader(absl::string_view bytes);
 absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes);
 absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes);
 absl::StatusOr<MissingRanks> DecodeMissing(absl::string_view bytes);
+absl::StatusOr<ResultAnswer> DecodeAnswer(absl::string_view bytes);
 // Returns the error in `why`.
 absl::Status DecodeError(absl::string_view bytes, absl::Status& why);
 

@@ -1,5 +1,6 @@
 #include "src/jobs/group/service/group_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,9 @@ GroupService::GroupService(const NodeKey& self, Executor& control, net::NodeLink
       control_(control),
       links_(links),
       allocator_(allocator),
+      kept_(std::make_shared<KeptBytes>()),
       alive_(std::make_shared<GroupService*>(this)) {
+  kept_->limit = allocator.KeptLimit();
   links_.SetReceiver(net::LinkService::kGroups, this);
 }
 
@@ -59,6 +62,20 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   return called;
 }
 
+absl::Status GroupService::AskResult(absl::string_view job, absl::string_view role,
+                                     GroupQuestion question, CallDone done) {
+  const auto found = groups_.find(Name(job, role));
+  if (found == groups_.end()) {
+    return absl::NotFoundError(absl::StrCat("no member of ", job, "/", role, " is on this node"));
+  }
+  Group& group = *found->second;
+  question.id = next_call_++;
+  PHALANX_RETURN_IF_ERROR(group.results.Ask(question));
+  group.calls[question.id] = std::move(done);
+  RunEffects(group);
+  return absl::OkStatus();
+}
+
 void GroupService::WhenSettled(absl::string_view job, absl::string_view role, int rank,
                                absl::AnyInvocable<void()> leave) {
   const auto found = groups_.find(Name(job, role));
@@ -66,6 +83,7 @@ void GroupService::WhenSettled(absl::string_view job, absl::string_view role, in
   if (found == groups_.end()) return leave();
   Group& group = *found->second;
   group.leavers.push_back(std::move(leave));
+  group.results.EndMember(rank);
   group.core.SettleForLeave(rank, control_.Now());
   RunEffects(group);
 }
@@ -76,7 +94,7 @@ void GroupService::OnView(const GroupView& view) {
   const uint64_t number = NumberOf(view.job, view.role);
   std::unique_ptr<Group>& group = groups_[Name(view.job, view.role)];
   if (group == nullptr) {
-    group = std::make_unique<Group>(self_, number, absl::StrCat(view.job, "/", view.role));
+    group = std::make_unique<Group>(self_, number, absl::StrCat(view.job, "/", view.role), kept_);
     by_number_[number] = group.get();
   }
   group->epoch = view.epoch;
@@ -85,12 +103,13 @@ void GroupService::OnView(const GroupView& view) {
     if (member.live() && member.node == self_) group->core.AddMember(member.rank, member.life);
   }
   group->core.OnView(view, control_.Now());
+  group->results.OnView(view);
   const auto its = [number](const EarlyMessages::Message& message) {
     return message.header.group == number;
   };
   // Other nodes heard of the group before this one, and have sent messages already.
   for (const EarlyMessages::Message& message : unknown_.Take(its)) {
-    group->core.OnMessage(message.from, message.header, message.payload, control_.Now());
+    Deliver(*group, message.from, message.header, message.payload);
   }
   // The observer must not call back into its caller, as a session does that hears of a call's end.
   ContinueLater(*group);
@@ -126,6 +145,11 @@ absl::StatusOr<absl::Span<char>> GroupService::PlaceFor(const NodeKey& from,
   Group* group = Find(decoded.group);
   // The link keeps the payload, which is small enough, and OnMessage keeps the message.
   if (group == nullptr) return absl::Span<char>();
+  if (GroupResults::Handles(decoded.kind)) {
+    const absl::Span<char> piece = group->results.PlaceFor(from, decoded, payload_bytes);
+    if (!piece.empty()) landings_[from] = group->results.LandingFrom(from);
+    return piece;
+  }
   const absl::StatusOr<absl::Span<char>> place = group->core.PlaceFor(from, decoded, payload_bytes);
   if (place.ok() && !place->empty()) landings_[from] = group->core.LandingFrom(from);
   return place;
@@ -141,8 +165,14 @@ void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
   const auto landing = landings_.extract(from);
   Group* group = Find(decoded->group);
   if (group == nullptr) return KeepUnknown(from, *decoded, bytes);
-  group->core.OnMessage(from, *decoded, bytes, control_.Now());
+  Deliver(*group, from, *decoded, bytes);
   RunEffects(*group);
+}
+
+void GroupService::Deliver(Group& group, const NodeKey& from, const GroupHeader& header,
+                           absl::string_view payload) {
+  if (GroupResults::Handles(header.kind)) return group.results.OnMessage(from, header, payload);
+  group.core.OnMessage(from, header, payload, control_.Now());
 }
 
 void GroupService::KeepUnknown(const NodeKey& from, const GroupHeader& header,
@@ -170,40 +200,63 @@ void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
   landings_.erase(peer);
   for (const auto& [name, group] : groups_) {
     group->core.OnLost(peer, why);
+    group->results.OnLost(peer);
     // In a later turn: a caller that is answered can leave its group and change groups_.
     ContinueLater(*group);
   }
 }
 
-// Effects are carried out in the order in which the core made them: messages of a pair stay in
-// order.
+// What has ended in the core answers questions about results, and questions can make the core
+// agree.
 void GroupService::RunEffects(Group& group) {
-  const uint64_t number = group.number;
-  for (GroupEffect& effect : group.core.TakeEffects()) {
-    // A caller that is answered can leave the group.
-    if (Find(number) != &group) return;
-    if (auto* send = std::get_if<GroupSend>(&effect)) {
-      SendTo(group, *send);
-    } else if (auto* done = std::get_if<GroupDone>(&effect)) {
-      EndCall(group, *done);
-    } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
-      AllocateFor(group, *allocate);
-    } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
-      links_.Forget(give_up->node);
-    } else if (std::holds_alternative<GroupRunMore>(effect)) {
-      ContinueLater(group);
-    } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
-      // In a later turn: the last one that leaves ends the group.
-      for (size_t i = 0; i < settled->members && !group.leavers.empty(); ++i) {
-        Later(std::move(group.leavers.front()));
-        group.leavers.pop_front();
-      }
-    }
-  }
-  if (Find(number) == &group) ArmTimer(group);
+  std::vector<GroupEffect> effects = group.core.TakeEffects();
+  do {
+    if (!RunEffectsOf(group, Part::kCore, std::move(effects))) return;
+    group.results.Advance(group.core.status());
+    if (!RunEffectsOf(group, Part::kResults, group.results.TakeEffects())) return;
+    if (group.results.waits()) group.core.Agree();
+    effects = group.core.TakeEffects();
+  } while (!effects.empty());
+  ArmTimer(group);
 }
 
-void GroupService::SendTo(Group& group, GroupSend& send) {
+bool GroupService::RunEffectsOf(Group& group, Part part, std::vector<GroupEffect> effects) {
+  const uint64_t number = group.number;
+  // A caller that is answered can make a call whose effects run at once. The results know of all
+  // that the core's status counts by then.
+  for (const GroupEffect& effect : effects) {
+    if (const auto* ended = std::get_if<EndedCall>(&effect)) group.results.OnEnded(*ended);
+    if (const auto* entered = std::get_if<GroupEntered>(&effect)) group.results.OnEntered(*entered);
+  }
+  // In the order in which they were made: messages of a pair stay in order.
+  for (GroupEffect& effect : effects) {
+    RunEffect(group, part, effect);
+    if (Find(number) != &group) return false;
+  }
+  return true;
+}
+
+void GroupService::RunEffect(Group& group, Part part, GroupEffect& effect) {
+  if (auto* send = std::get_if<GroupSend>(&effect)) {
+    SendTo(group, part, *send);
+  } else if (auto* done = std::get_if<GroupDone>(&effect)) {
+    EndCall(group, *done);
+  } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+    AllocateFor(group, part, *allocate);
+  } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
+    links_.Forget(give_up->node);
+  } else if (std::holds_alternative<GroupRunMore>(effect)) {
+    ContinueLater(group);
+  } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
+    // In a later turn: the last one that leaves ends the group.
+    for (size_t i = 0; i < settled->members && !group.leavers.empty(); ++i) {
+      Later(std::move(group.leavers.front()));
+      group.leavers.pop_front();
+    }
+  }
+}
+
+void GroupService::SendTo(Group& group, Part part, GroupSend& send) {
   const net::LinkPeer peer{send.to.key, send.to.address};
   absl::Status sent;
   if (send.keep == nullptr) {
@@ -211,10 +264,11 @@ void GroupService::SendTo(Group& group, GroupSend& send) {
         links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.copied, nullptr);
   } else {
     const std::shared_ptr<const void> keep(
-        send.keep.get(), [alive = std::weak_ptr(alive_), number = group.number, node = peer.key,
-                          bytes = send.payload.size(), kept = send.keep](const void*) {
+        send.keep.get(),
+        [alive = std::weak_ptr(alive_), number = group.number, part, node = peer.key,
+         bytes = send.payload.size(), kept = send.keep](const void*) {
           const std::shared_ptr<GroupService*> service = alive.lock();
-          if (service != nullptr) (*service)->Release(number, node, bytes);
+          if (service != nullptr) (*service)->Release(number, part, node, bytes);
         });
     sent = links_.Send(peer, net::LinkService::kGroups, std::move(send.header), send.payload, keep);
   }
@@ -230,6 +284,7 @@ void GroupService::SendTo(Group& group, GroupSend& send) {
                    Group* found = service == nullptr ? nullptr : (*service)->Find(number);
                    if (found == nullptr || found->unreachable.erase(node) == 0) return;
                    found->core.OnLost(node, sent);
+                   found->results.OnLost(node);
                    (*service)->RunEffects(*found);
                  });
 }
@@ -245,16 +300,21 @@ void GroupService::EndCall(Group& group, const GroupDone& done) {
   call(done);
 }
 
-void GroupService::AllocateFor(Group& group, const GroupAllocate& allocate) {
+void GroupService::AllocateFor(Group& group, Part part, const GroupAllocate& allocate) {
+  group.results.MakeRoom(allocate.work_bytes + allocate.scratch_bytes);
   allocator_.Allocate(
       allocate.work_bytes, allocate.scratch_bytes, allocate.deadline,
-      [alive = std::weak_ptr(alive_), number = group.number,
+      [alive = std::weak_ptr(alive_), number = group.number, part,
        ticket = allocate.ticket](absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
         const std::shared_ptr<GroupService*> service = alive.lock();
         Group* found = service == nullptr ? nullptr : (*service)->Find(number);
         // The group was left meanwhile. The memory goes back with its last reference.
         if (found == nullptr) return;
-        found->core.OnMemory(ticket, std::move(memory));
+        if (part == Part::kCore) {
+          found->core.OnMemory(ticket, std::move(memory));
+        } else {
+          found->results.OnMemory(ticket, std::move(memory));
+        }
         (*service)->RunEffects(*found);
       });
 }
@@ -272,23 +332,28 @@ void GroupService::ContinueLater(Group& group) {
 }
 
 // A link may release payloads inside its own calls, so the core hears of it in a later turn.
-void GroupService::Release(uint64_t group, const NodeKey& node, uint64_t bytes) {
+void GroupService::Release(uint64_t group, Part part, const NodeKey& node, uint64_t bytes) {
   const bool first = released_.empty();
-  released_[{group, node}] += bytes;
+  released_[{group, part, node}] += bytes;
   if (!first) return;
   Later([this] {
     const Released released = std::exchange(released_, {});
     for (const auto& [key, sum] : released) {
-      Group* found = Find(key.first);
+      const auto& [number, part, node] = key;
+      Group* found = Find(number);
       if (found == nullptr) continue;
-      found->core.OnReleased(key.second, sum);
+      if (part == Part::kCore) {
+        found->core.OnReleased(node, sum);
+      } else {
+        found->results.OnReleased(node, sum);
+      }
       RunEffects(*found);
     }
   });
 }
 
 void GroupService::ArmTimer(Group& group) {
-  const Instant at = group.core.NextTick();
+  const Instant at = std::min(group.core.NextTick(), group.results.NextTick());
   // A timer that fires too early is harmless: the Tick finds nothing to do, and sets the next one.
   if (at >= group.timer_at) return;
   control_.Cancel(group.timer);
@@ -299,6 +364,7 @@ void GroupService::ArmTimer(Group& group) {
     found->timer = 0;
     found->timer_at = Instant::Infinite();
     found->core.Tick(control_.Now());
+    found->results.Tick(control_.Now());
     RunEffects(*found);
   });
 }

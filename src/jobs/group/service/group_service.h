@@ -1,9 +1,9 @@
 // GroupService: the groups of one node. It joins the cores of groups to the members of this node,
 // to the links and to memory, and decides nothing.
 //
-//   Members ──OnView──► GroupService ──────► GroupCore, one per group
-//   sessions ──Call──►      │  ▲ OnMessage
-//                           ▼  │
+//   Members ──OnView───────────► GroupService ──► GroupCore and GroupResults, one of each per group
+//   sessions ──Call, AskResult──►   │  ▲ OnMessage
+//                                   ▼  │
 //                       NodeLinks (kGroups)          GroupAllocator: memory of large calls
 //
 // A small call runs in the turns of the control loop that its messages wake: no thread is crossed,
@@ -18,6 +18,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@
 #include "src/common/time/executor.h"
 #include "src/jobs/group/early_messages.h"
 #include "src/jobs/group/group_core.h"
+#include "src/jobs/group/results/group_results.h"
 #include "src/jobs/members/group_view.h"
 #include "src/net/link/node_links.h"
 
@@ -50,6 +52,8 @@ class GroupAllocator {
   // Calls `done` once, never inside this call: ResourceExhausted if the node has no room by then.
   virtual void Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Instant deadline,
                         Allocated done) = 0;
+  // The memory of kept results, of all groups of the node together.
+  virtual uint64_t KeptLimit() const = 0;
 };
 
 // The calls of this node's members.
@@ -75,6 +79,11 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   absl::Status Call(absl::string_view job, absl::string_view role, int rank, uint64_t life,
                     GroupCallRequest request, CallDone done);
 
+  // A member of this node asks for the kept result of a call that has ended. Errors, and what
+  // `done` gets: as GroupResults::Ask.
+  absl::Status AskResult(absl::string_view job, absl::string_view role, GroupQuestion question,
+                         CallDone done);
+
   // A member of this node leaves the group, and makes no call any more: `leave` is called when no
   // other node needs what its calls have left here, in this call or a later one. If the group is
   // left before, it may not be called.
@@ -95,10 +104,12 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
 
  private:
   struct Group {
-    Group(const NodeKey& self, uint64_t number, const std::string& name)
-        : number(number), core(self, number, name) {}
+    Group(const NodeKey& self, uint64_t number, const std::string& name,
+          std::shared_ptr<KeptBytes> kept)
+        : number(number), core(self, number, name), results(self, number, name, std::move(kept)) {}
     const uint64_t number;
     GroupCore core;
+    GroupResults results;
     JobEpoch epoch;  // of the last view
     std::map<GroupCallId, CallDone> calls;
     std::deque<absl::AnyInvocable<void()>> leavers;
@@ -112,21 +123,26 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
     JobEpoch epoch;  // of its last view
     Instant at;
   };
+  // Which of the two an effect is of.
+  enum class Part { kCore, kResults };
   // What the links have released since the last turn.
-  using Released = std::map<std::pair<uint64_t, NodeKey>, uint64_t>;
+  using Released = std::map<std::tuple<uint64_t, Part, NodeKey>, uint64_t>;
   using Name = std::pair<std::string, std::string>;
 
   Group* Find(uint64_t number);
-  void Handle(Group& group, const NodeKey& from, const GroupHeader& header,
-              absl::string_view payload);
+  void Deliver(Group& group, const NodeKey& from, const GroupHeader& header,
+               absl::string_view payload);
   void KeepUnknown(const NodeKey& from, const GroupHeader& header, absl::string_view payload);
   void DropOld();
   void RunEffects(Group& group);
-  void SendTo(Group& group, GroupSend& send);
+  // Returns false if a caller that was answered has left the group.
+  bool RunEffectsOf(Group& group, Part part, std::vector<GroupEffect> effects);
+  void RunEffect(Group& group, Part part, GroupEffect& effect);
+  void SendTo(Group& group, Part part, GroupSend& send);
   void EndCall(Group& group, const GroupDone& done);
-  void AllocateFor(Group& group, const GroupAllocate& allocate);
+  void AllocateFor(Group& group, Part part, const GroupAllocate& allocate);
   void ContinueLater(Group& group);
-  void Release(uint64_t group, const NodeKey& node, uint64_t bytes);
+  void Release(uint64_t group, Part part, const NodeKey& node, uint64_t bytes);
   void ArmTimer(Group& group);
   // Runs `task` in a later turn unless the service is gone.
   void Later(absl::AnyInvocable<void()> task);
@@ -136,6 +152,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   Executor& control_;
   net::NodeLinks& links_;
   GroupAllocator& allocator_;
+  const std::shared_ptr<KeptBytes> kept_;
 
   std::map<Name, std::unique_ptr<Group>> groups_;
   std::map<uint64_t, Group*> by_number_;

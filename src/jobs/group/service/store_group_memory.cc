@@ -22,6 +22,8 @@ void StoreGroupMemory::Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Ins
                });
 }
 
+uint64_t StoreGroupMemory::KeptLimit() const { return store_.stats().capacity_bytes / kKeptShare; }
+
 // A smaller block would have no file of its own that the client could write.
 void StoreGroupMemory::AllocateInput(uint64_t bytes, Instant deadline, BlockDone done) {
   const uint64_t whole = std::max(bytes, object_store::kOwnFileBytes);

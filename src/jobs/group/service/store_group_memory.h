@@ -23,6 +23,9 @@ struct GroupBlocks {
   object_store::ScratchBlock scratch;
 };
 
+// Kept results may take this part of the node's capacity.
+inline constexpr uint64_t kKeptShare = 4;
+
 class StoreGroupMemory final : public GroupAllocator {
  public:
   // `store` outlives this and the memory that it gives.
@@ -30,6 +33,7 @@ class StoreGroupMemory final : public GroupAllocator {
 
   void Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Instant deadline,
                 Allocated done) override;
+  uint64_t KeptLimit() const override;
   // A block with a file that its client can write.
   using BlockDone = object_store::ScratchDone;
   void AllocateInput(uint64_t bytes, Instant deadline, BlockDone done);

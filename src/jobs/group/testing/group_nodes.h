@@ -37,6 +37,7 @@ class HeapAllocator final : public GroupAllocator {
       done(std::move(memory));
     });
   }
+  uint64_t KeptLimit() const override { return uint64_t{64} << 20; }
 
  private:
   Executor& control_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace phalanx::jobs::testing {
@@ -38,6 +39,12 @@ GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
   script_ = random_.Next();
   for (uint64_t i = 0; i < nodes; ++i) {
     nodes_.push_back({.key = {100 + i, 1}, .core = nullptr, .views = {}, .grants = {}});
+    nodes_.back().host = static_cast<int>(i / 2);
+  }
+  if (options.retained) {
+    kept_.retain =
+        static_cast<uint32_t>(1 + random_.Below(2 * static_cast<uint64_t>(options.calls)));
+    kept_.copies = static_cast<uint32_t>(1 + random_.Below(3));
   }
   if (options.differs) {
     differs_at_ = 1 + random_.Below(static_cast<uint64_t>(options.calls));
@@ -68,6 +75,8 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
     spec.dtype = DType::kF64;
   }
   if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
+  spec.retain = kept_.retain;
+  spec.copies = kept_.copies;
   if (number == differs_at_ && rank == differs_rank_) {
     spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
     spec.on_loss = options_.on_loss;
@@ -138,7 +147,13 @@ void GroupWorld::Join(int rank, Node& node) {
   member.life = first ? 0 : member.life + 1;
   member.state = MemberState::kLive;
   member.node = node.key;
-  if (node.core == nullptr) node.core = std::make_unique<GroupCore>(node.key, 7, "train/worker");
+  member.host = absl::StrCat("host", node.host);
+  if (node.core == nullptr) {
+    node.core = std::make_unique<GroupCore>(node.key, 7, "train/worker");
+    node.results =
+        std::make_unique<GroupResults>(node.key, 7, "train/worker", std::make_shared<KeptBytes>());
+    kept_.firsts.erase(node.key);
+  }
   programs_.push_back({.rank = rank, .life = member.life, .called = {}});
   programs_.back().node = static_cast<int>(&node - nodes_.data());
   programs_.back().entered = first;
@@ -180,6 +195,7 @@ void GroupWorld::Leave(Program& program) {
   program.leaving = true;
   Node& node = nodes_[static_cast<size_t>(program.node)];
   node.leavers.push_back(&program);
+  node.results->EndMember(program.rank);
   node.core->SettleForLeave(program.rank, now_);
   Drain(node);
 }
@@ -208,7 +224,7 @@ void GroupWorld::LoseLink(const NodeKey& one, const NodeKey& other) {
 
 void GroupWorld::Kill(Program& program) {
   program.alive = false;
-  ++deaths_;
+  ++counts_.deaths;
   ended_lives_.insert({program.rank, program.life});
   view_.members[static_cast<size_t>(program.rank)].state =
       random_.Chance(0.8) || options_.leaves ? MemberState::kDied : MemberState::kLeft;
@@ -216,15 +232,21 @@ void GroupWorld::Kill(Program& program) {
   LeaveIfEmpty(nodes_[static_cast<size_t>(program.node)]);
 }
 
+void GroupWorld::Forget(Node& node) {
+  if (node.core != nullptr) kept_.lost.emplace_back(kept_.steps, node.host);
+  node.core.reset();
+  node.results.reset();
+  node.lost.clear();
+  node.views.clear();
+  node.grants.clear();
+}
+
 void GroupWorld::LeaveIfEmpty(Node& node) {
   const int index = static_cast<int>(&node - nodes_.data());
   for (const Program& each : programs_) {
     if (each.alive && each.node == index) return;
   }
-  node.core.reset();
-  node.lost.clear();
-  node.views.clear();
-  node.grants.clear();
+  Forget(node);
   for (Program& each : programs_) {
     if (each.node == index) each.outstanding = 0;
   }
@@ -233,7 +255,8 @@ void GroupWorld::LeaveIfEmpty(Node& node) {
     if (key.second != node.key) continue;
     for (const Message& message : link.queue) {
       if (message.send.keep == nullptr) continue;
-      link.unreleased.emplace_back(message.send.keep, message.send.payload.size());
+      link.unreleased.push_back(
+          {message.send.keep, message.send.payload.size(), message.of_results});
     }
     link.queue.clear();
   }
@@ -241,10 +264,7 @@ void GroupWorld::LeaveIfEmpty(Node& node) {
 
 void GroupWorld::KillNode(Node& node) {
   const int index = static_cast<int>(&node - nodes_.data());
-  node.core.reset();
-  node.lost.clear();
-  node.views.clear();
-  node.grants.clear();
+  Forget(node);
   for (Program& program : programs_) {
     if (program.node == index) program.outstanding = 0;
     if (program.alive && program.node == index) Kill(program);
@@ -258,6 +278,7 @@ void GroupWorld::KillNode(Node& node) {
 
 void GroupWorld::StepProgram(Program& program) {
   if (!program.alive || !program.entered || program.leaving) return;
+  if (!program.missed.empty()) return Ask(program);
   const bool over =
       program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
   if (over && options_.leaves && leaving_) return Leave(program);
@@ -268,6 +289,7 @@ void GroupWorld::StepProgram(Program& program) {
   request.input = *input;
   request.keep = std::move(input);
   ids_[request.id] = {&program, number, request.input.data()};
+  kept_.begun.try_emplace(number, kept_.steps);
   ++program.outstanding;
   Node& node = nodes_[static_cast<size_t>(program.node)];
   const absl::Status called = node.core->Call(program.rank, program.life, std::move(request), now_);
@@ -275,30 +297,124 @@ void GroupWorld::StepProgram(Program& program) {
   Drain(node);
 }
 
+void GroupWorld::Ask(Program& program) {
+  const uint64_t number = program.missed.front();
+  program.missed.pop_front();
+  Node& node = nodes_[static_cast<size_t>(program.node)];
+  kept_.asked[next_id_] = {&program, number, nullptr};
+  ++program.outstanding;
+  const absl::Status asked = node.results->Ask(
+      {.id = next_id_++, .rank = program.rank, .life = program.life, .call = number});
+  if (!asked.ok()) Violate(std::string(asked.message()));
+  Drain(node);
+}
+
+// What has ended comes first, as in the GroupService.
 void GroupWorld::Drain(Node& node) {
-  for (GroupEffect& effect : node.core->TakeEffects()) {
-    if (auto* send = std::get_if<GroupSend>(&effect)) {
-      if (NodeOf(send->to.key) == nullptr || node.lost.contains(send->to.key)) continue;
-      links_[{node.key, send->to.key}].queue.push_back(
-          {.send = std::move(*send), .place = {}, .keep = {}});
-    } else if (auto* done = std::get_if<GroupDone>(&effect)) {
-      OnDone(*done);
-    } else if (auto* entered = std::get_if<GroupEntered>(&effect)) {
-      Program* program = Live(entered->rank);
-      if (program == nullptr || program->life != entered->life) continue;
-      if (program->entered && entered->first != 1) Violate("a first life begins late");
-      program->next = program->entered ? program->next : entered->first;
-      program->entered = true;
-    } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
-      node.grants.emplace_back(allocate->ticket,
-                               MakeMemory(allocate->work_bytes, allocate->scratch_bytes));
-    } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
-      Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
-    } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
-      node.settled += settled->members;
-    } else {
-      node.run_more = true;
+  for (bool any = true; any;) {
+    std::vector<GroupEffect> effects = node.core->TakeEffects();
+    for (const GroupEffect& effect : effects) {
+      if (const auto* ended = std::get_if<EndedCall>(&effect)) TakeEnded(node, *ended);
+      if (const auto* entered = std::get_if<GroupEntered>(&effect)) {
+        node.results->OnEntered(*entered);
+        const auto first = kept_.firsts.try_emplace(node.key, entered->first).first;
+        first->second = std::min(first->second, entered->first);
+      }
     }
+    for (GroupEffect& effect : effects) OnEffect(node, effect, /*of_results=*/false);
+    node.results->Advance(node.core->status());
+    std::vector<GroupEffect> more = node.results->TakeEffects();
+    for (GroupEffect& effect : more) OnEffect(node, effect, /*of_results=*/true);
+    if (node.results->waits()) node.core->Agree();
+    any = !effects.empty() || !more.empty();
+  }
+}
+
+void GroupWorld::TakeEnded(Node& node, const EndedCall& call) {
+  node.results->OnEnded(call);
+  std::set<int> hosts;
+  for (const Member& member : node.view.members) {
+    const auto first = kept_.firsts.find(member.node);
+    if (!member.live() || first == kept_.firsts.end() || first->second > call.number) continue;
+    for (const Node& each : nodes_) {
+      if (each.key.node == member.node.node) hosts.insert(each.host);
+    }
+  }
+  const int count = static_cast<int>(hosts.size());
+  const auto least = kept_.least_hosts.try_emplace(call.number, count).first;
+  least->second = std::min(least->second, count);
+}
+
+void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
+  if (auto* send = std::get_if<GroupSend>(&effect)) {
+    if (NodeOf(send->to.key) == nullptr || node.lost.contains(send->to.key)) return;
+    links_[{node.key, send->to.key}].queue.push_back(
+        {.send = std::move(*send), .of_results = of_results, .place = {}, .keep = {}});
+  } else if (auto* done = std::get_if<GroupDone>(&effect)) {
+    of_results ? OnKept(*done) : OnDone(*done);
+  } else if (auto* entered = std::get_if<GroupEntered>(&effect)) {
+    Program* program = Live(entered->rank);
+    if (program == nullptr || program->life != entered->life) return;
+    if (program->entered && entered->first != 1) Violate("a first life begins late");
+    program->next = program->entered ? program->next : entered->first;
+    program->entered = true;
+    // Calls since a state that the member has kept elsewhere.
+    if (!options_.retained) return;
+    uint64_t number = random_.Below(entered->first);
+    while (++number < entered->first) program->missed.push_back(number);
+  } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+    node.grants.push_back(
+        {allocate->ticket, of_results, MakeMemory(allocate->work_bytes, allocate->scratch_bytes)});
+  } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
+    Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
+  } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
+    node.settled += settled->members;
+  } else if (std::holds_alternative<GroupRunMore>(effect)) {
+    node.run_more = true;
+  }
+}
+
+bool GroupWorld::MayBeLost(uint64_t number) const {
+  std::set<int> hosts;
+  for (const auto& [step, host] : kept_.lost) {
+    if (step >= kept_.begun.at(number)) hosts.insert(host);
+  }
+  const auto least = kept_.least_hosts.find(number);
+  const int there = least == kept_.least_hosts.end() ? 0 : least->second;
+  return static_cast<int>(hosts.size()) >= std::min(static_cast<int>(kept_.copies), there);
+}
+
+void GroupWorld::OnKept(const GroupDone& done) {
+  const auto [program, number, unused] = kept_.asked.at(done.id);
+  if (program->alive || program->replaced) --program->outstanding;
+  if (!program->alive) return;
+  const CallSpec spec = Spec(number, -1);
+  const std::string title = absl::StrCat("the kept result of call ", number, " ", spec.ToString(),
+                                         " at rank ", program->rank, ": ");
+  uint64_t last = 0;
+  for (const Node& node : nodes_) {
+    if (node.core != nullptr) last = std::max(last, node.core->status().ended);
+  }
+  if (done.status.ok()) {
+    ++counts_.given;
+    if (!SameForAll(spec.kind)) Violate(title + "it has not the same for all");
+    if (done.result.size() != ResultBytes(spec, world_, 0)) {
+      return Violate(absl::StrCat(title, done.result.size(), " bytes"));
+    }
+    const uint64_t mask =
+        done.result.empty() ? 0 : MaskOf(spec, number, 0, done.result, done.members);
+    results_[number].push_back(
+        {program->rank, program->life, done.status, mask, done.members, /*kept=*/true});
+  } else if (absl::IsNotFound(done.status) || absl::IsAborted(done.status)) {
+    // A member that has the result may have ended before it was counted.
+    bool failed = results_[number].empty();
+    for (const Result& each : results_[number]) failed |= !each.status.ok();
+    const bool missing = absl::IsNotFound(done.status) && number + kept_.retain > last;
+    if (absl::IsNotFound(done.status) && !missing) return;
+    counts_.lost += missing ? 1 : 0;
+    if (!failed && !(missing && MayBeLost(number))) Violate(title + done.status.ToString());
+  } else if (!absl::IsInvalidArgument(done.status) || SameForAll(spec.kind)) {
+    Violate(title + done.status.ToString());
   }
 }
 
@@ -306,7 +422,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
   const auto [program, number, input] = ids_.at(done.id);
   if (program->alive || program->replaced) --program->outstanding;
   if (!program->alive) return;
-  ++answers_;
+  ++counts_.answers;
   if (done.in_input && done.result.data() != input) {
     return Violate(absl::StrCat("call ", number, " at rank ", program->rank,
                                 ": the result is said to be in the input, and is not"));
@@ -331,10 +447,14 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
   Node* to = NodeOf(key.second);
   Node* from = NodeOf(key.first);
   if (random_.Chance(0.3) && !link.unreleased.empty()) {
-    const uint64_t bytes = link.unreleased.front().second;
+    const Unreleased released = std::move(link.unreleased.front());
     link.unreleased.erase(link.unreleased.begin());
     if (from != nullptr) {
-      from->core->OnReleased(key.second, bytes);
+      if (released.of_results) {
+        from->results->OnReleased(key.second, released.bytes);
+      } else {
+        from->core->OnReleased(key.second, released.bytes);
+      }
       Drain(*from);
     }
     return true;
@@ -347,7 +467,10 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
   const GroupHeader header = *DecodeHeader(message.send.header);
   if (!message.landing) {
     message.landing = true;
-    if (!payload.empty()) {
+    if (!payload.empty() && message.of_results) {
+      message.place = to->results->PlaceFor(key.first, header, payload.size());
+      message.keep = to->results->LandingFrom(key.first);
+    } else if (!payload.empty()) {
       const auto place = to->core->PlaceFor(key.first, header, payload.size());
       if (!place.ok()) Violate(std::string(place.status().message()));
       if (place.ok()) message.place = *place;
@@ -367,9 +490,13 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
     arrived = {taken.place.data(), taken.place.size()};
   }
   if (taken.send.keep != nullptr) {
-    link.unreleased.emplace_back(taken.send.keep, taken.send.payload.size());
+    link.unreleased.push_back({taken.send.keep, taken.send.payload.size(), taken.of_results});
   }
-  to->core->OnMessage(key.first, header, arrived, now_);
+  if (taken.of_results) {
+    to->results->OnMessage(key.first, header, arrived);
+  } else {
+    to->core->OnMessage(key.first, header, arrived, now_);
+  }
   Drain(*to);
   return true;
 }
@@ -381,14 +508,20 @@ void GroupWorld::StepNode(Node& node) {
     const NodeKey peer = *node.lost.begin();
     node.lost.erase(peer);
     node.core->OnLost(peer, absl::UnavailableError("given up"));
+    node.results->OnLost(peer);
   } else if (!node.views.empty() && random_.Chance(0.4)) {
-    const GroupView view = std::move(node.views.front());
+    node.view = std::move(node.views.front());
     node.views.pop_front();
-    node.core->OnView(view, now_);
+    node.core->OnView(node.view, now_);
+    node.results->OnView(node.view);
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
-    auto grant = std::move(node.grants.front());
+    Node::Grant grant = std::move(node.grants.front());
     node.grants.erase(node.grants.begin());
-    node.core->OnMemory(grant.first, std::move(grant.second));
+    if (grant.of_results) {
+      node.results->OnMemory(grant.ticket, std::move(grant.memory));
+    } else {
+      node.core->OnMemory(grant.ticket, std::move(grant.memory));
+    }
   } else if (std::exchange(node.run_more, false)) {
     node.core->Advance();
   } else if (node.core->NextTick() <= now_) {
@@ -398,6 +531,7 @@ void GroupWorld::StepNode(Node& node) {
 }
 
 void GroupWorld::StepOnce(bool faults) {
+  ++kept_.steps;
   now_ = now_ + absl::Microseconds(static_cast<int64_t>(random_.Below(2000)));
   StepNode(nodes_[random_.Below(nodes_.size())]);
   std::vector<std::pair<NodeKey, NodeKey>> busy;
@@ -421,6 +555,12 @@ void GroupWorld::StepOnce(bool faults) {
     Replace(*program);
   }
   if (options_.deaths && random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
+  if (options_.retained && random_.Chance(0.0005)) {
+    const int host = nodes_[random_.Below(nodes_.size())].host;
+    for (Node& node : nodes_) {
+      if (node.host == host) KillNode(node);
+    }
+  }
   if (random_.Chance(0.02)) {
     const int rank = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
     if (Live(rank) == nullptr) Revive(rank);
@@ -475,7 +615,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
   bool failed = false, worked = false;
   for (const Result& result : results) {
     if (!Last(result.rank) || Last(result.rank)->life != result.life) continue;
-    (result.status.ok() ? worked : failed) = true;
+    if (!result.kept) (result.status.ok() ? worked : failed) = true;
     if (!result.status.ok()) {
       const bool lost = result.status.code() == absl::StatusCode::kUnavailable &&
                         (options_.on_loss == OnLoss::kFail ||
@@ -484,11 +624,13 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
       const bool parts = result.status.code() == absl::StatusCode::kAborted &&
                          (options_.on_loss != OnLoss::kWait || (per_part && result.life > 0)) &&
                          (per_part || options_.on_loss == OnLoss::kFail || HasRoot(spec.kind));
+      const bool gone = absl::IsAborted(result.status) &&
+                        absl::StrContains(result.status.message(), "nodes that had its result");
       const bool differs =
           number == differs_at_ && result.status.code() == absl::StatusCode::kInvalidArgument;
       const bool link =
           options_.losses && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status));
-      if (lost || parts || differs || link) continue;
+      if (lost || parts || gone || differs || link) continue;
       Violate(absl::StrCat("call ", number, " ", spec.ToString(), " failed at rank ", result.rank,
                            ": ", result.status.ToString()));
     }
@@ -499,6 +641,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
     }
     mask = result.mask;
     const uint64_t all = (uint64_t{1} << world_) - 1;
+    if (result.kept) continue;
     const uint64_t need = options_.on_loss != OnLoss::kExclude ? all : uint64_t{1} << result.rank;
     if (spec.kind != CallKind::kBroadcast && (result.mask & need) != need) {
       Violate(absl::StrCat("call ", number, " ", spec.ToString(), " at rank ", result.rank,

@@ -14,7 +14,9 @@
 //  - a result has each member's input once, and leaves out no member that has lived throughout;
 //  - a call ends with an error only where the policy allows that;
 //  - a result that is said to be in the member's input is there;
-//  - after the faults every call of every member ends, also those of a life that was replaced.
+//  - after the faults every call of every member ends, also those of a life that was replaced;
+//  - a kept result is the one that the members got, and is there unless it is too old or as many
+//    hosts as there are copies have ended since.
 #ifndef PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
 #define PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
 
@@ -28,6 +30,7 @@
 
 #include "src/common/random.h"
 #include "src/jobs/group/group_core.h"
+#include "src/jobs/group/results/group_results.h"
 
 namespace phalanx::jobs::testing {
 
@@ -42,6 +45,9 @@ struct GroupWorldOptions {
   bool differs = false;
   // After the faults, members leave once their calls have ended.
   bool leaves = false;
+  // Results are kept. A next life asks for those of calls that it has missed, and of some before.
+  // Hosts, of two nodes each, die.
+  bool retained = false;
   int calls = 12;
 };
 
@@ -50,19 +56,31 @@ class GroupWorld {
   GroupWorld(uint64_t seed, GroupWorldOptions options);
   // Runs to the end. Returns what was violated; empty: nothing.
   std::vector<std::string> Run();
-  uint64_t calls_ended() const { return answers_; }
-  uint64_t deaths() const { return deaths_; }
+  struct Counts {
+    uint64_t answers = 0;
+    uint64_t deaths = 0;
+    // Kept results that members were given, and that were lost with their holders.
+    uint64_t given = 0;
+    uint64_t lost = 0;
+  };
+  const Counts& counts() const { return counts_; }
 
  private:
   struct Message {
     GroupSend send;
+    bool of_results = false;  // its sender is a GroupResults
     bool landing = false;
     absl::Span<char> place;
     std::shared_ptr<const GroupMemory> keep;  // of the place
   };
+  struct Unreleased {
+    std::shared_ptr<const void> keep;
+    uint64_t bytes = 0;
+    bool of_results = false;
+  };
   struct Link {
     std::deque<Message> queue;
-    std::vector<std::pair<std::shared_ptr<const void>, uint64_t>> unreleased;
+    std::vector<Unreleased> unreleased;
   };
   struct Program {
     int rank = 0;
@@ -76,14 +94,23 @@ class GroupWorld {
     uint64_t next = 1;
     size_t outstanding = 0;
     std::map<uint64_t, uint64_t> called;  // id to number
+    std::deque<uint64_t> missed = {};     // calls for whose results it asks
   };
   struct Node {
     NodeKey key;
     std::unique_ptr<GroupCore> core;
     std::deque<GroupView> views;
+    int host = 0;
+    std::unique_ptr<GroupResults> results = nullptr;
+    GroupView view = {};  // the last one
     // Peers of which it has still to hear that the link was lost; nothing is sent to them before.
     std::set<NodeKey> lost = {};
-    std::vector<std::pair<uint64_t, std::shared_ptr<GroupMemory>>> grants;
+    struct Grant {
+      uint64_t ticket = 0;
+      bool of_results = false;
+      std::shared_ptr<GroupMemory> memory;
+    };
+    std::vector<Grant> grants;
     bool run_more = false;
     std::deque<Program*> leavers = {};
     size_t settled = 0;  // leavers that can go
@@ -94,6 +121,7 @@ class GroupWorld {
     absl::Status status;
     uint64_t mask = 0;
     int members = 0;
+    bool kept = false;  // of a call that it has not made
   };
 
   CallSpec Spec(uint64_t number, int rank) const;
@@ -107,6 +135,13 @@ class GroupWorld {
   void StepNode(Node& node);
   bool StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link);
   void StepProgram(Program& program);
+  void Ask(Program& program);
+  void OnKept(const GroupDone& done);
+  // Whether the holders of a call's result may have ended.
+  bool MayBeLost(uint64_t number) const;
+  void Forget(Node& node);
+  void OnEffect(Node& node, GroupEffect& effect, bool of_results);
+  void TakeEnded(Node& node, const EndedCall& call);
   void LoseLink(const NodeKey& one, const NodeKey& other);
   void Leave(Program& program);
   void OnSettled(Node& node);
@@ -150,8 +185,18 @@ class GroupWorld {
   uint64_t differs_at_ = 0;
   int differs_rank_ = -1;
   bool leaving_ = false;
-  uint64_t answers_ = 0;
-  uint64_t deaths_ = 0;
+  // What is known of kept results.
+  struct KeptWorld {
+    uint32_t retain = 0;
+    uint32_t copies = 0;
+    std::map<uint64_t, uint64_t> begun;          // by call, the step in which it was first made
+    std::map<uint64_t, int> least_hosts;         // by call, of those that can hold it
+    std::map<NodeKey, uint64_t> firsts;          // by node, the first call of its members
+    std::vector<std::pair<uint64_t, int>> lost;  // steps in which a node of a host was lost
+    std::map<uint64_t, Made> asked;              // by id
+    uint64_t steps = 0;
+  } kept_;
+  Counts counts_;
   std::vector<std::string> violations_;
 };
 

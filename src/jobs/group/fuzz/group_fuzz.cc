@@ -1,13 +1,18 @@
 // Bytes from other nodes of a group. The first byte chooses a decoder, whose result is encoded
 // again and must decode to the same; or a core, in a call with two other nodes, that receives
-// messages: the coordinator, or a node whose only member is new to the group.
+// messages: the coordinator, or a node whose only member is new to the group; or the kept results
+// of a node, whose member has asked for two of them.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <variant>
 
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/group_wire.h"
+#include "src/jobs/group/results/group_results.h"
 
 namespace {
 
@@ -78,13 +83,54 @@ void Feed(absl::string_view bytes, bool fresh) {
   core.Tick(Instant::Infinite());
 }
 
+// Each message: the sender, the kind, the call, an index, the size of the payload, the payload.
+void FeedResults(absl::string_view bytes) {
+  GroupResults results({1, 1}, 7, "job/role", std::make_shared<KeptBytes>());
+  results.OnView(View());
+  results.OnEntered({0, 0, 4});
+  const std::string result(3 * kResultPieceBytes, 'x');
+  const CallSpec spec{
+      .kind = CallKind::kBroadcast, .bytes = result.size(), .retain = 4, .copies = 2};
+  const auto keep = std::make_shared<int>();
+  results.OnEnded({.number = 3, .spec = spec, .holds = true, .result = result, .input = keep});
+  for (const uint64_t call : {1, 2}) (void)results.Ask({call, 0, 0, call});
+  const GroupStatus status{.next = 4, .ended = 3, .running = true};
+  results.Advance(status);
+  while (bytes.size() >= 5) {
+    const auto kind = static_cast<uint8_t>(GroupMessage::kAskResult) +
+                      static_cast<uint8_t>(bytes[1]) % (kGroupMessages - 10);
+    const GroupHeader header{.kind = static_cast<GroupMessage>(kind),
+                             .group = 7,
+                             .epoch = {1, static_cast<uint64_t>(bytes[0] & 3)},
+                             .call = static_cast<uint8_t>(bytes[2]) % uint64_t{5},
+                             .index = static_cast<uint8_t>(bytes[3]) % uint32_t{5}};
+    const NodeKey from{bytes[0] & 4 ? 3u : 2u, 1};
+    const bool piece = header.kind == GroupMessage::kResultBytes;
+    const size_t size = static_cast<uint8_t>(bytes[4]) * size_t{piece ? 1024u : 1u};
+    bytes.remove_prefix(5);
+    std::string payload(bytes.substr(0, size));
+    bytes.remove_prefix(payload.size());
+    if (piece) payload.resize(std::min<size_t>(size, kResultPieceBytes));
+    (void)results.PlaceFor(from, header, payload.size());
+    results.OnMessage(from, header, payload);
+    results.Advance(status);
+    for (const GroupEffect& effect : results.TakeEffects()) {
+      if (!std::holds_alternative<GroupAllocate>(effect)) continue;
+      // None is granted, so that large results in answers take nothing.
+      results.OnMemory(std::get<GroupAllocate>(effect).ticket,
+                       absl::ResourceExhaustedError("no room"));
+    }
+  }
+  results.Tick(Instant::Infinite());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   absl::Status why;
-  switch (data[0] % 7) {
+  switch (data[0] % 9) {
     case 0:
       Check(bytes, DecodeHeader, EncodeHeader);
       break;
@@ -104,8 +150,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 5:
       Feed(bytes, /*fresh=*/false);
       break;
-    default:
+    case 6:
       Feed(bytes, /*fresh=*/true);
+      break;
+    case 7:
+      Check(bytes, DecodeAnswer, EncodeAnswer);
+      break;
+    default:
+      FeedResults(bytes);
   }
   return 0;
 }

@@ -1,0 +1,218 @@
+#include "src/jobs/group/results/kept_results.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace phalanx::jobs {
+namespace {
+
+constexpr CallSpec kSum{.kind = CallKind::kAllReduce, .bytes = 8, .retain = 10, .copies = 2};
+
+// A member on each of `nodes` nodes; so many of these are on each host.
+GroupList ListOf(int nodes, int each_host) {
+  GroupView view;
+  view.epoch = {1, 1};
+  view.world = nodes;
+  for (int rank = 0; rank < nodes; ++rank) {
+    Member& member = view.members.emplace_back();
+    member.rank = rank;
+    member.state = MemberState::kLive;
+    member.node = {static_cast<uint64_t>(rank + 1), 1};
+    member.host = absl::StrCat("host", rank / each_host);
+  }
+  return MakeGroupList(view, {1, 1});
+}
+
+std::vector<uint64_t> FromTheBeginning(int nodes) {
+  return std::vector<uint64_t>(static_cast<size_t>(nodes), 0);
+}
+
+TEST(HoldersOf, AreOnAsManyHostsAsThereAreCopies) {
+  const GroupList list = ListOf(6, 2);
+  for (uint64_t number = 1; number <= 100; ++number) {
+    const std::vector<int> holders = HoldersOf(list, FromTheBeginning(6), kSum, number);
+    ASSERT_EQ(holders.size(), 2u);
+    EXPECT_NE(holders[0] / 2, holders[1] / 2) << number;
+  }
+  CallSpec many = kSum;
+  many.copies = 5;
+  EXPECT_EQ(HoldersOf(list, FromTheBeginning(6), many, 1).size(), 3u);
+}
+
+TEST(HoldersOf, EachNodeKeepsAsMuchAsTheOthersAlsoOfEverySecondCall) {
+  const GroupList list = ListOf(8, 2);
+  for (const uint64_t step : {1, 2, 3}) {
+    std::vector<int> kept(8, 0);
+    for (uint64_t number = step; number <= 960 * step; number += step) {
+      for (const int node : HoldersOf(list, FromTheBeginning(8), kSum, number)) {
+        ++kept[static_cast<size_t>(node)];
+      }
+    }
+    // 960 calls in two copies over eight nodes.
+    for (const int each : kept) EXPECT_NEAR(each, 240, 60) << "of every call number " << step;
+  }
+}
+
+TEST(HoldersOf, LeavesOutNodesThatHaveNotTakenPart) {
+  const GroupList list = ListOf(3, 1);
+  const std::vector<uint64_t> firsts = {0, 8, 0};
+  for (uint64_t number = 1; number < 8; ++number) {
+    std::vector<int> holders = HoldersOf(list, firsts, kSum, number);
+    std::sort(holders.begin(), holders.end());
+    EXPECT_EQ(holders, (std::vector<int>{0, 2}));
+  }
+}
+
+TEST(HoldersOf, TheRootOfABroadcastKeepsItOnlyIfOthersDoNotSuffice) {
+  const CallSpec spec{
+      .kind = CallKind::kBroadcast, .bytes = 8, .root = 1, .retain = 10, .copies = 2};
+  for (uint64_t number = 1; number < 20; ++number) {
+    for (const int node : HoldersOf(ListOf(3, 1), FromTheBeginning(3), spec, number)) {
+      EXPECT_NE(node, 1);
+    }
+    EXPECT_EQ(HoldersOf(ListOf(2, 1), FromTheBeginning(2), spec, number).size(), 2u);
+  }
+}
+
+class KeptResultsTest : public ::testing::Test {
+ protected:
+  // A result of so many bytes, in memory of the call or in that of a client.
+  EndedCall Ended(uint64_t number, uint64_t bytes, bool in_input = false) {
+    EndedCall call{.number = number, .spec = kSum, .members = 3, .holds = true};
+    call.spec.bytes = bytes;
+    auto text = std::make_shared<std::string>(bytes, static_cast<char>('a' + number % 26));
+    call.result = *text;
+    if (in_input) {
+      call.input = text;
+      return call;
+    }
+    auto memory = std::make_shared<GroupMemory>();
+    memory->work = absl::MakeSpan(text->data(), text->size());
+    memory->owner = text;
+    call.memory = memory;
+    return call;
+  }
+  static std::string Expected(uint64_t number, uint64_t bytes) {
+    return std::string(bytes, static_cast<char>('a' + number % 26));
+  }
+
+  std::shared_ptr<KeptBytes> bytes_ = std::make_shared<KeptBytes>();
+  KeptResults results_{bytes_};
+};
+
+TEST_F(KeptResultsTest, TheLastResultsAreKept) {
+  for (uint64_t number = 1; number <= 30; ++number) results_.Add(Ended(number, 100));
+  EXPECT_EQ(results_.size(), 10u);
+  EXPECT_EQ(results_.Find(20), nullptr);
+  for (uint64_t number = 21; number <= 30; ++number) {
+    EXPECT_EQ(results_.Find(number)->bytes, Expected(number, 100));
+  }
+  EXPECT_EQ(bytes_->used, 1000u);
+  const ResultAnswer answer = results_.AnswerOf(20);
+  EXPECT_EQ(answer.kept, Kept::kUnknown);
+  EXPECT_EQ(answer.first, 21u);
+  EXPECT_EQ(answer.last, 30u);
+}
+
+TEST_F(KeptResultsTest, ANodeThatIsNoHolderKnowsOfTheCallWithoutItsBytes) {
+  EndedCall call = Ended(1, 100);
+  call.holds = false;
+  results_.Add(call);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kElsewhere);
+  EXPECT_EQ(bytes_->used, 0u);
+  // Under a later list of members it is one.
+  results_.Add(Ended(1, 100));
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+}
+
+TEST_F(KeptResultsTest, CallsThatFailedOrGiveEachMemberItsOwnPartAreKnown) {
+  EndedCall call = Ended(1, 100);
+  call.failed = true;
+  results_.Add(call);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kFailed);
+  call = Ended(2, 100);
+  call.spec.kind = CallKind::kAllToAll;
+  results_.Add(call);
+  EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kParts);
+  EXPECT_EQ(bytes_->used, 0u);
+}
+
+TEST_F(KeptResultsTest, TheOldestResultsAreDroppedBeyondTheLimit) {
+  bytes_->limit = 250;
+  for (uint64_t number = 1; number <= 3; ++number) results_.Add(Ended(number, 100));
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
+  EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kHere);
+  EXPECT_EQ(results_.AnswerOf(3).kept, Kept::kHere);
+  EXPECT_EQ(bytes_->used, 200u);
+  results_.Add(Ended(4, 300));
+  for (uint64_t number = 1; number <= 4; ++number) {
+    EXPECT_EQ(results_.AnswerOf(number).kept, Kept::kDropped);
+  }
+  EXPECT_EQ(bytes_->used, 0u);
+}
+
+TEST_F(KeptResultsTest, TheGroupsOfANodeShareTheLimit) {
+  bytes_->limit = 250;
+  KeptResults others(bytes_);
+  others.Add(Ended(1, 200));
+  results_.Add(Ended(1, 100));
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
+  EXPECT_EQ(others.AnswerOf(1).kept, Kept::kHere);
+  others.Clear();
+  EXPECT_EQ(bytes_->used, 0u);
+}
+
+TEST_F(KeptResultsTest, ACallThatNeedsMemoryIsGivenRoom) {
+  bytes_->limit = 250;
+  results_.Add(Ended(1, 100));
+  results_.Add(Ended(2, 100));
+  results_.MakeRoom(300);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+  results_.MakeRoom(350);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
+  EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kHere);
+}
+
+TEST_F(KeptResultsTest, AResultInTheMemoryOfAClientIsCopiedPieceByPiece) {
+  const uint64_t size = kCopiedResultBytes + 1000;
+  std::weak_ptr<const void> input;
+  {
+    const EndedCall call = Ended(1, size, /*in_input=*/true);
+    input = call.input;
+    results_.Add(call);
+  }
+  const auto to_copy = results_.TakeToCopy();
+  ASSERT_TRUE(to_copy.has_value());
+  EXPECT_EQ(to_copy->first, 1u);
+  EXPECT_EQ(to_copy->second, size);
+  EXPECT_FALSE(results_.TakeToCopy().has_value());
+  // It can be given meanwhile.
+  EXPECT_EQ(results_.Find(1)->bytes, Expected(1, size));
+  auto bytes = std::make_shared<std::string>(size, '\0');
+  auto memory = std::make_shared<GroupMemory>();
+  memory->work = absl::MakeSpan(bytes->data(), size);
+  results_.Place(1, memory);
+  EXPECT_TRUE(results_.Copy(size - 1));
+  EXPECT_FALSE(input.expired());
+  EXPECT_FALSE(results_.Copy(size));
+  EXPECT_TRUE(input.expired());
+  EXPECT_EQ(results_.Find(1)->bytes.data(), bytes->data());
+  EXPECT_EQ(results_.Find(1)->bytes, Expected(1, size));
+}
+
+TEST_F(KeptResultsTest, AResultForWhoseCopyThereIsNoMemoryIsDropped) {
+  results_.Add(Ended(1, kCopiedResultBytes + 1, /*in_input=*/true));
+  ASSERT_TRUE(results_.TakeToCopy().has_value());
+  results_.Place(1, nullptr);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
+  EXPECT_EQ(bytes_->used, 0u);
+}
+
+}  // namespace
+}  // namespace phalanx::jobs
