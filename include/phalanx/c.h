@@ -429,6 +429,9 @@ enum { PHX_ON_LOSS_WAIT, PHX_ON_LOSS_EXCLUDE, PHX_ON_LOSS_FAIL };
 typedef struct {
   int on_loss;     /* PHX_ON_LOSS_FAIL, ...; the same for all members */
   int64_t timeout; /* of each call */
+  /* How many results of the last calls are kept, and on how many hosts (0: 2); the same for all. */
+  int retain;
+  int retain_copies;
 } phx_group_options;
 
 /* Returns a group of the member's role. It keeps the member in its job, also if the member is freed
@@ -456,6 +459,9 @@ phx_call* phx_group_all_to_all(phx_group* group, const void* input, uint64_t inp
                                void* output, uint64_t output_bytes);
 /* Ends when all members have called. */
 phx_call* phx_group_barrier(phx_group* group);
+/* The kept result of the call with this number, which has ended. Takes no number. Errors are those
+ * of Group::Result. */
+phx_call* phx_group_result(phx_group* group, uint64_t call, void* output, uint64_t bytes);
 /* Of the calls that have ended here: the number of the last one, from 1, and the members that took
  * part in it. */
 uint64_t phx_group_calls(const phx_group* group);

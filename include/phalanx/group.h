@@ -47,6 +47,10 @@ struct GroupOptions {
   // Of each call. When it passes, the call fails with DeadlineExceeded on all members on which it
   // has not ended, and names the missing ranks.
   absl::Duration timeout = absl::InfiniteDuration();
+  // The results of the last so many calls are kept, at most 1,024, each on `retain_copies` hosts
+  // (1 to 16; on all, if these are fewer). The same for all members. Result returns them.
+  int retain = 0;
+  int retain_copies = 2;
 };
 
 template <typename T>
@@ -133,6 +137,20 @@ class Group {
                         uint64_t output_bytes) const;
   // Ends when all members have called.
   Future<Done> Barrier() const;
+
+  // ---- kept results
+  // The result of the call with this number, which has ended: one of an earlier life of this
+  // member, or of its own. Takes no number, and no part of the other members. Of AllReduce,
+  // Broadcast, AllGather and Barrier (0 bytes), which have the same result for all members. Errors:
+  // OutOfRange (the call has not ended: this life has to make it, or another member has), NotFound
+  // (its result is not kept any more; says which are), InvalidArgument (a kind whose results are
+  // not kept, or a result of another size), Aborted (the call has failed), DeadlineExceeded,
+  // ResourceExhausted (1,024 results are under way).
+  Future<Done> Result(uint64_t call, void* output, uint64_t bytes) const;
+  template <typename T>
+  Future<Done> Result(uint64_t call, absl::Span<T> output) const {
+    return Result(call, output.data(), output.size() * sizeof(T));
+  }
 
   // Of the calls of the group that have ended here: the number of the last one, from 1, and the
   // members that took part in it. A member's next life goes on with the call after the last one

@@ -470,6 +470,8 @@ struct Fields {
     a.Choice(m.spec.on_loss, kOnLossValues);
     a.U64(m.spec.bytes);
     a.U32(m.spec.root);
+    a.U32(m.spec.retain);
+    a.U32(m.spec.copies);
     a.Span(m.timeout);
     a.U64(m.buffer);
     a.U64(m.input_size);
@@ -479,6 +481,13 @@ struct Fields {
   void Visit(GroupBuffer*, M& m) {
     a.U64(m.request);
     a.U64(m.bytes);
+    a.Span(m.timeout);
+  }
+  template <typename M>
+  void Visit(GroupResult*, M& m) {
+    a.U64(m.request);
+    a.U64(m.member);
+    a.U64(m.call);
     a.Span(m.timeout);
   }
 

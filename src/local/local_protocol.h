@@ -56,7 +56,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 13;
+inline constexpr uint32_t kVersion = 14;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -406,10 +406,19 @@ struct GroupBuffer {
   Timeout timeout = absl::InfiniteDuration();
 };
 
+// The kept result of a call of the member's group that has ended. Answered like a GroupCall.
+struct GroupResult {
+  static constexpr uint8_t kKind = 52;
+  uint64_t request = 0;
+  uint64_t member = 0;  // the number of its Join
+  uint64_t call = 0;    // its number in the group
+  Timeout timeout = absl::InfiniteDuration();
+};
+
 using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
                              Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
                              Transit, Claim, Keep, Broadcast, Replicate, EndScope, Join, LeaveJob,
-                             SendMessage, MessageTaken, GroupCall, GroupBuffer>;
+                             SendMessage, MessageTaken, GroupCall, GroupBuffer, GroupResult>;
 
 // ---------------------------------------------------------------------------- node to client
 

@@ -62,15 +62,16 @@ std::vector<Request> EveryRequest() {
       LeaveJob{14, true},
       SendMessage{15, 14, "server", 2, true, 1, absl::Seconds(8), "some bytes"},
       MessageTaken{14, "server", 2, 1, 9, 10},
-      GroupCall{
-          15,
-          14,
-          {jobs::CallKind::kReduce, ReduceOp::kMax, DType::kI64, jobs::OnLoss::kExclude, 16, 3},
-          absl::Seconds(8),
-          9,
-          16,
-          "input"},
+      GroupCall{15,
+                14,
+                {jobs::CallKind::kReduce, ReduceOp::kMax, DType::kI64, jobs::OnLoss::kExclude, 16,
+                 3, 100, 2},
+                absl::Seconds(8),
+                9,
+                16,
+                "input"},
       GroupBuffer{16, 1 << 20, absl::Seconds(9)},
+      GroupResult{17, 14, 57, absl::Seconds(10)},
   };
 }
 

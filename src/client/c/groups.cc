@@ -33,6 +33,8 @@ phx_group* phx_group_of(const phx_member* member, const phx_group_options* optio
     }
     to.on_loss = static_cast<phalanx::LossPolicy>(options->on_loss);
     to.timeout = DurationOf(options->timeout);
+    to.retain = options->retain;
+    if (options->retain_copies != 0) to.retain_copies = options->retain_copies;
   }
   return new phx_group{phalanx::Group(member->member, to)};
 }
@@ -74,6 +76,10 @@ phx_call* phx_group_all_to_all(phx_group* group, const void* input, uint64_t inp
 }
 
 phx_call* phx_group_barrier(phx_group* group) { return Handle(group->group.Barrier()); }
+
+phx_call* phx_group_result(phx_group* group, uint64_t call, void* output, uint64_t bytes) {
+  return Handle(group->group.Result(call, output, bytes));
+}
 
 uint64_t phx_group_calls(const phx_group* group) { return group->group.calls(); }
 

@@ -34,7 +34,7 @@ static void Join(phx_client* client, const char* job, int on_loss) {
   join.world = kMembers;
   join.rank = -1;
   join.timeout = kPatience;
-  const phx_group_options options = {on_loss, kPatience};
+  const phx_group_options options = {on_loss, kPatience, 10, 0};
   for (int rank = 0; rank < kMembers; ++rank) {
     members[rank] = phx_join(client, job, tasks[rank], &join);
     CHECK(members[rank] != NULL && phx_member_rank(members[rank]) == rank);
@@ -117,7 +117,7 @@ static void Parts(size_t count) {
 static void Refusals(void) {
   float vector[kMembers] = {1, 2};
   phx_call* calls[kMembers];
-  phx_group_options options = {7, kPatience};
+  phx_group_options options = {7, kPatience, 0, 0};
   CHECK(phx_group_of(members[0], &options) == NULL && phx_error_code() == 3);
   CHECK(phx_group_all_reduce(groups[0], 99, vector, 8, PHX_SUM) == NULL && phx_error_code() == 3);
   CHECK(phx_group_all_reduce(groups[0], PHX_F32, vector, 8, -1) == NULL && phx_error_code() == 3);
@@ -151,6 +151,26 @@ static void Cancelled(void) {
   phx_call* calls[kMembers];
   for (int rank = 0; rank < kMembers; ++rank) calls[rank] = phx_group_barrier(groups[rank]);
   CHECK(Ended(calls) == 0);
+}
+
+/* The result of a call that has ended is kept: for each member, from its number alone. */
+static void Kept(void) {
+  float vectors[kMembers][2] = {{1, 2}, {10, 20}};
+  phx_call* calls[kMembers];
+  for (int rank = 0; rank < kMembers; ++rank) {
+    calls[rank] = phx_group_all_reduce(groups[rank], PHX_F32, vectors[rank], 8, PHX_SUM);
+  }
+  CHECK(Ended(calls) == 0);
+  const uint64_t number = phx_group_calls(groups[0]);
+  float kept[kMembers][2] = {{0, 0}, {0, 0}};
+  for (int rank = 0; rank < kMembers; ++rank) {
+    calls[rank] = phx_group_result(groups[rank], number, kept[rank], 8);
+  }
+  CHECK(Ended(calls) == 0 && kept[0][0] == 11 && kept[1][1] == 22);
+  for (int rank = 0; rank < kMembers; ++rank) {
+    calls[rank] = phx_group_result(groups[rank], number + 1, kept[rank], 8);
+  }
+  CHECK(Ended(calls) == 11 && phx_group_calls(groups[0]) == number);
 }
 
 /* In a child of fork calls end with FailedPrecondition. */
@@ -193,6 +213,7 @@ int main(void) {
   Parts(kSmall);
   Parts(kLarge);
   CHECK(phx_group_calls(groups[0]) == 12 && phx_group_members_of_last_call(groups[1]) == kMembers);
+  Kept();
   Forked();
   Refusals();
   Cancelled();

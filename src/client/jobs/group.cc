@@ -128,6 +128,39 @@ struct GroupCallState final : public FutureState<Done> {
   absl::StatusOr<MappedObject> large_result = MappedObject();
 };
 
+// A kept result. The node answers as it answers a call.
+struct KeptResultCall final : public FutureState<Done> {
+  using FutureState::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
+      large_result = connection().Take(*mapped);
+      return;
+    }
+    const auto done = Expect<local::GroupDone>(answer);
+    if (!done.ok()) return Set(done.status());
+    // Failed follows.
+    if ((*done)->members == 0) return;
+    if (!large_result.ok()) return Set(Explain(large_result.status()));
+    const absl::string_view large = large_result->bytes;
+    const absl::string_view bytes = large.empty() ? (*done)->bytes : large;
+    const bool fits = bytes.size() == output_bytes;
+    if (fits && !bytes.empty()) std::memcpy(output, bytes.data(), bytes.size());
+    const absl::Status other = Explain(absl::StatusCode::kInvalidArgument,
+                                       absl::StrCat("the result of call ", number, " has ",
+                                                    bytes.size(), " bytes, not ", output_bytes));
+    connection().Trash(std::make_shared<MappedObject>(*std::move(large_result)));
+    if (!fits) return Set(other);
+    Set(Done{});
+  }
+
+  // Keeps the member in its job.
+  std::shared_ptr<GroupState> group;
+  uint64_t number = 0;
+  void* output = nullptr;
+  uint64_t output_bytes = 0;
+  absl::StatusOr<MappedObject> large_result = MappedObject();
+};
+
 }  // namespace
 
 GroupState::GroupState(std::shared_ptr<MembershipState> of)
@@ -203,6 +236,9 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   }
   jobs::CallSpec spec = arguments.spec;
   spec.on_loss = static_cast<jobs::OnLoss>(state_->options.on_loss);
+  // Negative numbers are refused as too large ones.
+  spec.retain = static_cast<uint32_t>(state_->options.retain);
+  spec.copies = spec.retain == 0 ? 0 : static_cast<uint32_t>(state_->options.retain_copies);
   const int world = member.world();
   const uint64_t input = jobs::InputBytes(spec, world, member.rank());
   const Instant until = MonotonicNow() + state_->options.timeout;
@@ -318,6 +354,24 @@ Future<Done> Group::AllToAll(const void* input, uint64_t input_bytes, void* outp
 
 Future<Done> Group::Barrier() const {
   return Call({"Barrier", {.kind = CallKind::kBarrier}, nullptr, nullptr, 0, 0});
+}
+
+Future<Done> Group::Result(uint64_t call, void* output, uint64_t bytes) const {
+  internal::Connection& connection = *state_->connection;
+  if (const absl::Status process = connection.CheckProcess(); !process.ok()) {
+    return internal::Refused<Done>(state_->connection, "Result", ObjectId(), process);
+  }
+  auto result =
+      std::make_shared<internal::KeptResultCall>(state_->connection, "Result", ObjectId());
+  result->group = state_;
+  result->number = call;
+  result->output = output;
+  result->output_bytes = bytes;
+  const uint64_t request = connection.NewRequests(1);
+  connection.Start(result, request, 1, MonotonicNow() + state_->options.timeout,
+                   object_store::local::GroupResult{request, state_->member->request(), call,
+                                                    state_->options.timeout});
+  return Future<Done>(std::move(result));
 }
 
 uint64_t Group::calls() const {

@@ -34,12 +34,23 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
     request = jobs::GroupCallRequest{
         .spec = call.spec, .deadline = deadline, .refused = request.status()};
   }
-  return groups_->Call(
-      member.job, member.role, member.rank, member.life, *std::move(request),
-      [alive = std::weak_ptr(alive_), request = call.request](const jobs::GroupDone& done) {
-        const std::shared_ptr<ClientGroups*> self = alive.lock();
-        if (self != nullptr) (*self)->OnDone(request, done);
-      });
+  return groups_->Call(member.job, member.role, member.rank, member.life, *std::move(request),
+                       DoneOf(call.request));
+}
+
+absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
+                                     const local::GroupResult& result, Instant deadline) {
+  if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
+  const jobs::GroupQuestion question{
+      .rank = member.rank, .life = member.life, .call = result.call, .deadline = deadline};
+  return groups_->AskResult(member.job, member.role, question, DoneOf(result.request));
+}
+
+jobs::GroupService::CallDone ClientGroups::DoneOf(uint64_t request) {
+  return [alive = std::weak_ptr(alive_), request](const jobs::GroupDone& done) {
+    const std::shared_ptr<ClientGroups*> self = alive.lock();
+    if (self != nullptr) (*self)->OnDone(request, done);
+  };
 }
 
 absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::GroupCall& call,

@@ -51,6 +51,10 @@ class ClientGroups {
   // those of GroupService::Call. If the input is not right, the call fails on all members.
   absl::Status Call(const jobs::LocalMember& member, const local::GroupCall& call,
                     Instant deadline);
+  // The client is answered as by a Call, unless an error is returned: FailedPrecondition without
+  // groups, and those of GroupService::AskResult.
+  absl::Status AskResult(const jobs::LocalMember& member, const local::GroupResult& result,
+                         Instant deadline);
   // The same; ResourceExhausted beyond local::kMaxGroupBuffers.
   absl::Status MakeBuffer(const local::GroupBuffer& request, Instant deadline);
   // Return false if there is no such buffer or pin. The client may still be able to write into the
@@ -67,6 +71,7 @@ class ClientGroups {
   struct Buffer;
 
   absl::StatusOr<jobs::GroupCallRequest> RequestFor(const local::GroupCall& call, Instant deadline);
+  jobs::GroupService::CallDone DoneOf(uint64_t request);
   void OnDone(uint64_t request, const jobs::GroupDone& done);
   void AnswerCopied(uint64_t request, const jobs::GroupDone& done);
   void AnswerMapped(uint64_t request, const jobs::GroupDone& done,

@@ -54,6 +54,15 @@ absl::Status ClientJobs::On(const local::GroupCall& call) {
   return absl::OkStatus();
 }
 
+absl::Status ClientJobs::On(const local::GroupResult& result) {
+  const jobs::LocalMember* member = members_.Find(result.member);
+  const absl::Status asked =
+      member == nullptr ? absl::FailedPreconditionError("the member is not in its job any more")
+                        : groups_.AskResult(*member, result, session_.deadline(result.timeout));
+  if (!asked.ok()) session_.fail(result.request, asked);
+  return absl::OkStatus();
+}
+
 absl::Status ClientJobs::On(const local::GroupBuffer& buffer) {
   const absl::Status asked = groups_.MakeBuffer(buffer, session_.deadline(buffer.timeout));
   if (!asked.ok()) session_.fail(buffer.request, asked);
