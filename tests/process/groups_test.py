@@ -20,6 +20,7 @@ MANY = 400
 ALL = 2**TASKS - 1
 FAILED = 2  # of a member whose call fails
 LINE = re.compile(r"\[worker(\d+)\] (\d+) (\d+)$")
+KEPT = re.compile(r"\[worker(\d+)\] kept (\d+) (\d+)$")
 
 
 def children_of(pid):
@@ -30,12 +31,16 @@ class GroupsTest(ClusterTest):
     def setUp(self):
         super().setUp()
         self.cluster.start_shards()
-        self.cluster.start_nodes(NODES, ["--metrics-listen=127.0.0.1:0"])
+        for i, host in enumerate("abc"):
+            self.cluster.start_node(f"n{i}", ["--metrics-listen=127.0.0.1:0", f"--label=host={host}"])
+        self.cluster.wait_for_nodes(NODES)
 
-    def begin(self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS, seconds=DEADLINE_S / 2, gate=None):
+    def begin(
+        self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS, seconds=DEADLINE_S / 2, retain=0, gate=None
+    ):
         command = [BINARY, "launch", f"-n{tasks}", f"--world={TASKS}", f"--first={first}", f"--job={job}"]
         command += [f"--address={self.cluster.nodes[node].client_address}", *flags]
-        command += ["--", MEMBER, str(calls), str(size), on_loss, str(seconds), *filter(None, [gate])]
+        command += ["--", MEMBER, str(calls), str(size), on_loss, str(seconds), str(retain), *filter(None, [gate])]
         launch = subprocess.Popen(
             tied(*command), env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -57,6 +62,7 @@ class GroupsTest(ClusterTest):
     def results(self, launches, calls=CALLS):
         """Return the sets of members of each call, by number."""
         sets, last = collections.defaultdict(set), {}
+        self.kept = collections.defaultdict(dict)
         for launch in launches:
             out, err = launch.communicate(timeout=DEADLINE_S)
             self.assertEqual(launch.returncode, OK, (out, err))
@@ -65,11 +71,16 @@ class GroupsTest(ClusterTest):
                 task, number, members = map(int, line.groups())
                 sets[number].add(members)
                 last[task] = number
+            for task, number, members in (map(int, line.groups()) for line in filter(None, map(KEPT.match, out.splitlines()))):
+                self.kept[task][number] = members
         self.assertEqual(sorted(last), list(range(TASKS)))
         self.assertTrue(all(number >= calls for number in last.values()), last)
         self.assertEqual(len(set(last.values())), 1, last)
         # Never a mix of two lists of members.
         self.assertEqual([number for number in sets if len(sets[number]) != 1], [], sets)
+        # What a next life has been given is what the others had.
+        for results in self.kept.values():
+            self.assertEqual({number: {members} for number, members in results.items()}, {n: sets[n] for n in results})
         return sets
 
     def until_call(self, launch, number):
@@ -124,6 +135,32 @@ class GroupsTest(ClusterTest):
                 # If its next life is early, no call lacks it.
                 self.assertEqual({members | victim for (members,) in sets.values()}, {ALL})
                 self.assertEqual(sets[max(sets)], {ALL})
+
+    def test_a_next_life_is_given_the_results_that_it_has_missed(self):
+        for on_loss in ("wait", "exclude"):
+            for size in (8, 1 << 20):
+                with self.subTest(on_loss=on_loss, size=size):
+                    flags = ("--restarts=1", f"--fail=3@{CALLS // 2}")
+                    self.results(self.begin_job(f"kept-{on_loss}-{size}", on_loss, size, *flags, retain=CALLS))
+                    self.assertEqual(list(self.kept), [3])
+                    # Of the last calls before its own: while it is awaited, its life before has made all of them.
+                    numbers = sorted(self.kept[3])
+                    self.assertEqual(numbers, list(range(numbers[0], numbers[-1] + 1)))
+                    self.assertLessEqual(len(numbers), CALLS)
+                    if on_loss == "wait":
+                        self.assertEqual(numbers[: CALLS // 2 - 1], list(range(1, CALLS // 2)))
+
+    def test_results_outlive_a_node_with_two_members(self):
+        job = self.begin_job("kept-node", "wait", 1 << 16, "--restarts=20", calls=MANY, retain=MANY)
+        self.until_call(job[0], MANY // 4)
+        self.cluster.nodes["n2"].kill()
+        self.cluster.start_node("n2", ["--label=host=c"])
+        self.results(job, calls=MANY)
+        # Each result has a copy on another host, also those of which the node had one.
+        for task in (4, 5):
+            numbers = sorted(self.kept[task])
+            self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+            self.assertGreaterEqual(len(numbers), MANY // 4)
 
     def test_two_deaths_of_one_task_and_one_of_another(self):
         flags = ("--restarts=2", "--fail=3@4", "--fail=3@2", "--fail=0@7")
