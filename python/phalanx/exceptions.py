@@ -98,7 +98,15 @@ class MemberUnavailableError(PhalanxError, ConnectionError):
 
 
 class GroupResultLostError(PhalanxError, RuntimeError):
-    """Some members have their parts of the result of a group's call, and this one cannot get its part any more."""
+    """This member cannot get the result of a group's call any more.
+
+    Some members have their parts of it, or had it, and have ended; or the result that `Group.result` asks for
+    is not kept any more.
+    """
+
+
+class CallNotEndedError(InvalidArgumentError):
+    """The call whose result `Group.result` asks for has not ended in the group."""
 
 
 class MessagesLostError(PhalanxError, ConnectionError):

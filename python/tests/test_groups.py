@@ -656,6 +656,53 @@ def test_a_call_waits_for_the_next_life(client):
         member.leave()
 
 
+# ---- kept results
+
+
+def test_a_next_life_gets_the_results_that_it_has_missed(client):
+    count = 100_000
+    members, groups = joined([client], "kept", on_loss="exclude", retain=4)
+    together(groups, lambda g: g.allreduce(vector(g, count), wait=False))
+    together(groups, lambda g: g.broadcast(vector(g, 10), 1, wait=False))
+    members[2].fail()
+    together(groups[:2], lambda g: g.allgather(np.full(2, g.rank + 1.0), wait=False))
+    together(groups[:2], lambda g: g.barrier(wait=False))
+    together(groups[:2], lambda g: g.all_to_all(np.zeros(3), wait=False))
+    with phalanx.join("kept", "worker2", world=WORLD, client=client) as again:
+        group = again.group("exclude", timeout=LIMIT_S, retain=4)
+        with pytest.raises(exceptions.GroupResultLostError, match="those of calls 2 to 5 are"):
+            group.result(1, np.empty(count, np.float32))
+        assert (group.result(2, np.empty(10, np.float32)) == np.arange(10) + 1).all()
+        call = group.result(3, np.empty((WORLD, 2)), wait=False)
+        assert call.wait(LIMIT_S).tolist() == [[1, 1], [2, 2], [0, 0]]
+        assert group.result(4) is None
+        with pytest.raises(exceptions.InvalidArgumentError, match="AllToAll"):
+            group.result(5, np.empty(3))
+        with pytest.raises(exceptions.InvalidArgumentError, match="has 40 bytes, not 8"):
+            group.result(2, np.empty(1))
+        with pytest.raises(exceptions.CallNotEndedError, match="the last one that has is 5"):
+            group.result(6, np.empty(1))
+        for total in together([*groups[:2], group], lambda g: g.allreduce(vector(g, count), wait=False)):
+            assert (total == 3 * (np.arange(count) % 50) + 3).all()
+        assert group.calls == 6
+        for each in (groups[0], group):
+            assert (each.result(6, np.empty(count, np.float32)) == 3 * (np.arange(count) % 50) + 3).all()
+    for member in members[:2]:
+        member.leave()
+
+
+def test_members_that_keep_other_numbers_of_results_are_told(client):
+    members = [phalanx.join("differ", f"worker{rank}", world=2, client=client) for rank in range(2)]
+    groups = [member.group(timeout=LIMIT_S, retain=4 + rank) for rank, member in enumerate(members)]
+    for error in errors_of(groups, lambda g: g.barrier(wait=False)):
+        assert "retain=4 in 2 copies" in str(error) and "retain=5 in 2 copies" in str(error)
+    for member in members:
+        member.leave()
+    for wrong in ({"retain": -1}, {"retain": 1025}, {"retain_copies": 0}, {"retain_copies": 17}):
+        with pytest.raises(exceptions.InvalidArgumentError, match="retain.*: a number from"):
+            members[0].group(**wrong)
+
+
 # ---- members in processes of their own
 
 _PROGRAM = """

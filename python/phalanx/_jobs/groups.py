@@ -43,6 +43,10 @@ _INLINE_BYTES = 64 << 10
 _MOST_LARGE, _MOST_LARGE_WAITING = 48, 16
 # The most calls of any size: with 512 under way, the library would wait where no interrupt is seen.
 _MOST = 500
+# Limits of `retain` and `retain_copies`, as in group_call.h.
+_MOST_KEPT, _MOST_COPIES = 1024, 16
+# The greatest number of a call, as in group_wire.h.
+_MOST_NUMBER = 1 << 62
 
 
 def _release(_kept: Any, call: Any) -> None:
@@ -235,13 +239,23 @@ class Group:
     After an interrupt or an error the elements of the arrays that a call writes are undefined.
     """
 
-    def __init__(self, connection: Connection, member: Any, on_loss: OnLoss, timeout: float | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        member: Any,
+        on_loss: OnLoss,
+        timeout: float | None,
+        retain: int = 0,
+        retain_copies: int = 2,
+    ) -> None:
         if on_loss not in _ON_LOSS:
             raise exceptions.InvalidArgumentError(
                 f"on_loss={_arguments.shown(on_loss)}: 'fail', 'wait' or 'exclude' is expected"
             )
         seconds = _arguments.seconds_of(timeout)
-        options = ffi.new("phx_group_options*", (_ON_LOSS.index(on_loss), nanos(seconds)))
+        calls = _arguments.whole(retain, "retain", most=_MOST_KEPT)
+        copies = _arguments.whole(retain_copies, "retain_copies", least=1, most=_MOST_COPIES)
+        options = ffi.new("phx_group_options*", (_ON_LOSS.index(on_loss), nanos(seconds), calls, copies))
         self._connection = connection
         self._member = member
         self._ptr = ffi.gc(_native.checked(lib.phx_group_of(member, options)), lib.phx_group_free)
@@ -430,6 +444,44 @@ class Group:
         part = _Part((lib.phx_group_barrier, self._ptr), ())
         return self._call("barrier", [((), lambda: part)], None, wait)
 
+    @overload
+    def result(self, call: int, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...
+    @overload
+    def result(self, call: int, out: Any = ..., *, wait: Literal[False]) -> GroupCall[Any]: ...
+    def result(self, call: int, out: Any = None, *, wait: bool = True) -> Any:
+        """Return the kept result of a call that has ended: of an earlier life of this member, or its own.
+
+        Takes no part of the other members, and no number. It needs a group with ``retain``. What is kept
+        are the results of allreduce, broadcast and allgather, and that a barrier has ended.
+
+        Parameters
+        ----------
+        call
+            The number of the call, from 1. A nest that took several calls has several results.
+        out
+            Where the result goes: an array or tensor of as many bytes as the call's. None for a barrier.
+        wait
+            False: return a `GroupCall` at once.
+
+        Returns
+        -------
+        ``out``, with the result in it.
+
+        Raises
+        ------
+        CallNotEndedError
+            The call has not ended: this life has to make it, or another member has.
+        GroupResultLostError
+            The result is not kept any more (the message says which are), or the call has failed.
+        InvalidArgumentError
+            Results of this kind of call are not kept, or `out` has another size.
+        """
+        number = _arguments.whole(call, "call", most=_MOST_NUMBER)
+        memories: tuple[Memory, ...] = () if out is None else (memory_of(out, "result: out"),)
+        place = (ffi.NULL, 0) if out is None else (memories[0].pointer, memories[0].nbytes)
+        part = _Part((lib.phx_group_result, self._ptr, number, *place), memories)
+        return self._call("result", [(memories, lambda: part)], out, wait)
+
     # ---- for the methods
 
     def _rows(self, what: str, array: Any) -> int:
@@ -560,7 +612,7 @@ class Group:
         details = (error.message, error.ref, error.node)
         if type(error) is exceptions.DisconnectedError and code == 0:
             return exceptions.MemberUnavailableError(*details)
-        if type(error) is exceptions.StreamVoidError:  # Aborted
+        if type(error) in (exceptions.StreamVoidError, exceptions.ObjectDeletedError):  # Aborted, NotFound
             return exceptions.GroupResultLostError(*details)
         return error
 

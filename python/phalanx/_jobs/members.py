@@ -346,7 +346,9 @@ class Member:
                 return
             yield message
 
-    def group(self, on_loss: OnLoss = "fail", timeout: float | None = None) -> Group:
+    def group(
+        self, on_loss: OnLoss = "fail", timeout: float | None = None, retain: int = 0, retain_copies: int = 2
+    ) -> Group:
         """Return the collectives of all members of this role. A member makes one group, and keeps it.
 
         Parameters
@@ -359,13 +361,17 @@ class Member:
         timeout
             Seconds for each call; None: no limit. After that the call raises GetTimeoutError, which names
             the missing ranks, on all members on which it has not ended.
+        retain
+            How many results of the last calls are kept for `Group.result`, 0 to 1,024; the same on all members.
+        retain_copies
+            On how many hosts each is kept, 1 to 16; on all, if these are fewer.
 
         Raises
         ------
         InvalidArgumentError
-            `on_loss` is another word, or `timeout` is negative.
+            `on_loss` is another word, `timeout` is negative, or `retain` or `retain_copies` is out of range.
         """
-        return Group(self._connection, self._ptr, on_loss, timeout)
+        return Group(self._connection, self._ptr, on_loss, timeout, retain, retain_copies)
 
     def leave(self) -> None:
         """Leave the job: the others see that this task left. Does nothing if the member has ended."""
