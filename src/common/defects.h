@@ -148,6 +148,8 @@ namespace phalanx {
   X(kGroupMismatchIgnored, "group-mismatch-ignored")                \
   X(kGroupEndedTakesNoPart, "group-ended-takes-no-part")            \
   X(kGroupReadyNotAwaited, "group-ready-not-awaited")               \
+  X(kGroupInputNotAwaited, "group-input-not-awaited")               \
+  X(kGroupPartNotFinal, "group-part-not-final")                     \
   /* Groups: results that are kept. */                              \
   X(kResultsOnOneHost, "results-on-one-host")                       \
   X(kResultDroppedEarly, "result-dropped-early")                    \

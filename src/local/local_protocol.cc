@@ -476,6 +476,14 @@ struct Fields {
     a.U64(m.buffer);
     a.U64(m.input_size);
     a.Bytes(m.input, kMaxInlineGroupBytes);
+    a.U64(m.filled_from);
+    a.U64(m.filled);
+  }
+  template <typename M>
+  void Visit(GroupFilled*, M& m) {
+    a.U64(m.request);
+    a.U64(m.from);
+    a.U64(m.bytes);
   }
   template <typename M>
   void Visit(GroupBuffer*, M& m) {
@@ -633,6 +641,12 @@ struct Fields {
     a.U32(m.members);
     a.Numbers(m.free_buffers);
     a.Bytes(m.bytes, kMaxInlineGroupBytes);
+  }
+  template <typename M>
+  void Visit(GroupPart*, M& m) {
+    a.U64(m.request);
+    a.U64(m.from);
+    a.U64(m.bytes);
   }
 };
 

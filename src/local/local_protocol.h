@@ -56,7 +56,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 14;
+inline constexpr uint32_t kVersion = 15;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -385,7 +385,7 @@ struct MessageTaken {
 // The next call of a member with its group (docs/jobs.md). Answered by GroupDone without members
 // and then Failed, if it fails with a number. Otherwise answered by GroupDone, after a Mapped
 // with the result if that is larger than kMaxInlineGroupBytes, or by Failed. The input is in
-// `input`, or in the buffer.
+// `input`, or in the buffer, into which the client may still be copying it.
 struct GroupCall {
   static constexpr uint8_t kKind = 50;
   uint64_t request = 0;
@@ -395,6 +395,9 @@ struct GroupCall {
   uint64_t buffer = 0;      // 0: none
   uint64_t input_size = 0;  // in the buffer
   absl::string_view input;
+  // The part of the input that is in the buffer; GroupFilled follows for the others.
+  uint64_t filled_from = 0;
+  uint64_t filled = 0;
 };
 
 // Memory of the node into which the client writes inputs of group calls, until it sends Abort with
@@ -406,19 +409,30 @@ struct GroupBuffer {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-// The kept result of a call of the member's group that has ended. Answered like a GroupCall.
-struct GroupResult {
+// These bytes of the input of a GroupCall are in its buffer now. Has no answer; ignored when the
+// call has ended.
+struct GroupFilled {
   static constexpr uint8_t kKind = 52;
+  uint64_t request = 0;
+  uint64_t from = 0;
+  uint64_t bytes = 0;
+};
+
+// The kept result of a call of the member's group that has ended. Answered like a GroupCall,
+// without a GroupPart.
+struct GroupResult {
+  static constexpr uint8_t kKind = 53;
   uint64_t request = 0;
   uint64_t member = 0;  // the number of its Join
   uint64_t call = 0;    // its number in the group
   Timeout timeout = absl::InfiniteDuration();
 };
 
-using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
-                             Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
-                             Transit, Claim, Keep, Broadcast, Replicate, EndScope, Join, LeaveJob,
-                             SendMessage, MessageTaken, GroupCall, GroupBuffer, GroupResult>;
+using Request =
+    std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
+                 Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep, Broadcast,
+                 Replicate, EndScope, Join, LeaveJob, SendMessage, MessageTaken, GroupCall,
+                 GroupBuffer, GroupFilled, GroupResult>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -602,7 +616,16 @@ struct MessageArrived {
   absl::string_view bytes;
 };
 
-// A group's call has ended with a result: `bytes`, or those of the Mapped before, or none.
+// These bytes of the result of a GroupCall are there, in the Mapped before. Another Mapped for the
+// call makes all of them void: its nodes take it again.
+struct GroupPart {
+  static constexpr uint8_t kKind = 91;
+  uint64_t request = 0;
+  uint64_t from = 0;
+  uint64_t bytes = 0;
+};
+
+// A group's call has ended with a result: `bytes`, or those of the last Mapped, or none.
 struct GroupDone {
   static constexpr uint8_t kKind = 90;
   uint64_t request = 0;
@@ -615,7 +638,7 @@ struct GroupDone {
 
 using Answer = std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress,
                             Void, Described, Counted, Forgotten, Goodbye, Joined, MemberUpdate,
-                            MemberEnded, MessageArrived, GroupDone>;
+                            MemberEnded, MessageArrived, GroupDone, GroupPart>;
 
 // ---------------------------------------------------------------------------- encoding
 

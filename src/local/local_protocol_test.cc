@@ -69,8 +69,11 @@ std::vector<Request> EveryRequest() {
                 absl::Seconds(8),
                 9,
                 16,
-                "input"},
+                "input",
+                4,
+                8},
       GroupBuffer{16, 1 << 20, absl::Seconds(9)},
+      GroupFilled{15, 12, 4},
       GroupResult{17, 14, 57, absl::Seconds(10)},
   };
 }
@@ -124,6 +127,7 @@ std::vector<Answer> EveryAnswer() {
       MemberEnded{8, absl::StatusCode::kAborted, "a newer life"},
       MessageArrived{8, "server", 2, 1, 9, "some bytes"},
       GroupDone{9, 57, 8, {3, 4}, "result"},
+      GroupPart{9, 4, 8},
   };
 }
 

@@ -4,6 +4,9 @@
 //   Granted ──► taken ──Use──► in use ──Free──► free ──Take──► taken
 //                                └─ GiveUp        └─ TakeSurplus
 //
+// A large input is copied into its buffer when the buffer is in use already. Until EndFilling the
+// buffer stays there, whatever happens to the call, since a thread writes into it without the lock.
+//
 // It sends nothing. The caller sends an Abort for each buffer that it gets and does not use.
 //
 // Owned by a connection, used under its lock.
@@ -28,12 +31,16 @@ namespace phalanx::internal {
 // is for inputs that are all in use.
 inline constexpr size_t kManyGroupBuffers = object_store::local::kMaxGroupBuffers / 2;
 
+// Whether the input is still copied into a buffer in use, and what becomes of the buffer then.
+enum class Filling : uint8_t { kOver, kUnderWay, kThenFree, kThenGivenUp };
+
 struct GroupBuffer {
   uint64_t number = 0;
   std::shared_ptr<FileMapping> mapping;
   char* data = nullptr;
   uint64_t bytes = 0;
   uint64_t call = 0;  // the request whose input is in it
+  Filling filling = Filling::kOver;
 };
 
 class GroupBuffers {
@@ -62,10 +69,20 @@ class GroupBuffers {
     return TakeAt(free_, std::min_element(free_.begin(), free_.end(),
                                           [](auto& a, auto& b) { return a.bytes < b.bytes; }));
   }
-  // The input of the call with this request is in the buffer.
-  void Use(GroupBuffer buffer, uint64_t call) {
+  // The input of the call with this request is in the buffer; or, with kUnderWay, will be.
+  void Use(GroupBuffer buffer, uint64_t call, Filling filling = Filling::kOver) {
     buffer.call = call;
+    buffer.filling = filling;
     used_.push_back(std::move(buffer));
+  }
+  // No thread writes into the buffer any more. Returns it if it was given up meanwhile.
+  std::optional<GroupBuffer> EndFilling(uint64_t call) {
+    const auto at = Using(call);
+    if (at == used_.end()) return std::nullopt;
+    const Filling then = std::exchange(at->filling, Filling::kOver);
+    if (then == Filling::kThenGivenUp) return TakeAt(used_, at);
+    if (then == Filling::kThenFree) free_.push_back(*TakeAt(used_, at));
+    return std::nullopt;
   }
   // No node needs the inputs in these buffers any more. Ignores numbers that are not in use.
   void Free(const std::vector<uint64_t>& numbers) {
@@ -73,18 +90,31 @@ class GroupBuffers {
       const auto at = std::find_if(used_.begin(), used_.end(), [number](const GroupBuffer& each) {
         return each.number == number;
       });
-      if (at != used_.end()) free_.push_back(*TakeAt(used_, at));
+      if (at == used_.end()) continue;
+      if (at->filling == Filling::kOver) {
+        free_.push_back(*TakeAt(used_, at));
+      } else if (at->filling == Filling::kUnderWay) {
+        at->filling = Filling::kThenFree;
+      }
     }
   }
-  // Returns the buffer with the input of this call, unless it is free again.
+  // Returns the buffer with the input of this call, unless it is free again, or will be returned by
+  // EndFilling.
   std::optional<GroupBuffer> GiveUp(uint64_t call) {
-    return TakeAt(used_, std::find_if(used_.begin(), used_.end(), [call](const GroupBuffer& each) {
-                    return each.call == call;
-                  }));
+    const auto at = Using(call);
+    if (at != used_.end() && at->filling != Filling::kOver) {
+      at->filling = Filling::kThenGivenUp;
+      return std::nullopt;
+    }
+    return TakeAt(used_, at);
   }
 
  private:
   using Buffers = std::vector<GroupBuffer>;
+  Buffers::iterator Using(uint64_t call) {
+    return std::find_if(used_.begin(), used_.end(),
+                        [call](const GroupBuffer& each) { return each.call == call; });
+  }
   static std::optional<GroupBuffer> TakeAt(Buffers& buffers, Buffers::iterator at) {
     if (at == buffers.end()) return std::nullopt;
     GroupBuffer buffer = std::move(*at);

@@ -13,6 +13,8 @@
 #include "src/client/jobs/member_call.h"
 #include "src/client/verb.h"
 #include "src/jobs/group/group_call.h"
+#include "src/jobs/overlap/byte_ranges.h"
+#include "src/jobs/overlap/fill_order.h"
 #include "src/local/jobs/refused_call.h"
 
 namespace phalanx {
@@ -30,6 +32,8 @@ struct GroupState {
   absl::Status AwaitRoom(Instant until);
   // Returns a buffer of at least so many bytes; waits for the node if there is no free one.
   absl::StatusOr<GroupBuffer> TakeBuffer(uint64_t bytes, Instant until);
+  // The slices of an input, of one slice if it is to be complete before the call begins.
+  jobs::FillOrder OrderOf(jobs::CallKind kind, uint64_t bytes);
 
   // Keeps the member in its job.
   const std::shared_ptr<MembershipState> membership;
@@ -216,6 +220,66 @@ absl::StatusOr<GroupBuffer> GroupState::TakeBuffer(uint64_t bytes, Instant until
   return *call->result;
 }
 
+jobs::FillOrder GroupState::OrderOf(CallKind kind, uint64_t bytes) {
+  if (bytes < jobs::kFilledLateBytes) return jobs::FillOrder(bytes);
+  MemberCall::Place place;
+  connection->Update([&] { place = member->NodePlace(); });
+  return {kind, bytes, place.nodes, place.node};
+}
+
+// Copies an input into its buffer, slice by slice: the first one before the call begins, the others
+// beside it. The caller's memory can change only after the call has ended, and the copy is over
+// before the caller has its future.
+class InputCopy {
+ public:
+  InputCopy(const GroupBuffer& buffer, const void* input, jobs::FillOrder order)
+      : mapping_(buffer.mapping),
+        to_(buffer.data),
+        from_(static_cast<const char*>(input)),
+        order_(std::move(order)) {}
+
+  void CopyFirst(local::GroupCall& message) {
+    CopySlice();
+    message.filled_from = slice_.front().from;
+    message.filled = slice_.front().bytes;
+    slice_.erase(slice_.begin());
+    more_ = !slice_.empty() || message.filled < message.input_size;
+  }
+  // Whether a part is left.
+  bool more() const { return more_; }
+  // Without the lock. A call that has ended needs no bytes any more.
+  void CopyRest(Connection& connection, const GroupCallState& call) {
+    if (slice_.empty()) CopySlice();
+    for (; !slice_.empty() && !call.done(); CopySlice()) {
+      connection.Update([&] {
+        if (!connection.status().ok()) return;
+        for (const jobs::ByteRange& each : slice_) {
+          connection.Send(local::GroupFilled{call.request, each.from, each.bytes});
+        }
+      });
+    }
+    connection.Update([&] {
+      std::optional<GroupBuffer> unused = connection.group_buffers().EndFilling(call.request);
+      if (unused.has_value()) Drop(connection, *std::move(unused));
+    });
+  }
+
+ private:
+  void CopySlice() {
+    slice_ = order_.Next();
+    for (const jobs::ByteRange& each : slice_) {
+      std::memcpy(to_ + each.from, from_ + each.from, each.bytes);
+    }
+  }
+
+  const std::shared_ptr<FileMapping> mapping_;
+  char* const to_;
+  const char* const from_;
+  jobs::FillOrder order_;
+  std::vector<jobs::ByteRange> slice_;  // copied, and not named yet
+  bool more_ = false;
+};
+
 }  // namespace internal
 
 using internal::CallKind;
@@ -227,7 +291,7 @@ Group::Group(const Membership& member, GroupOptions options)
 }
 
 // Small inputs travel in the message. A large one is copied into memory that the node shares with
-// this process, before the call begins: the caller can change its own memory only after the end.
+// this process.
 Future<Done> Group::Call(const GroupArguments& arguments) const {
   internal::Connection& connection = *state_->connection;
   internal::MemberCall& member = *state_->member;
@@ -264,18 +328,22 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   }
   if (!refused.ok()) object_store::local::Refuse(message, refused);
   message.timeout = std::max(until - MonotonicNow(), absl::ZeroDuration());
+  std::optional<internal::InputCopy> copy;
   if (buffer.ok() && buffer->mapping != nullptr) {
-    std::memcpy(buffer->data, arguments.input, input);
     message.buffer = buffer->number;
+    copy.emplace(*buffer, arguments.input, state_->OrderOf(spec.kind, input));
+    copy->CopyFirst(message);
   }
   // Before Start, because an answer of the node can name the buffer as free.
   connection.Update([&] {
     member.BeginGroupCall();
-    if (buffer.ok() && buffer->mapping != nullptr) {
-      connection.group_buffers().Use(*std::move(buffer), call->request);
-    }
+    if (!copy.has_value()) return;
+    connection.group_buffers().Use(
+        *std::move(buffer), call->request,
+        copy->more() ? internal::Filling::kUnderWay : internal::Filling::kOver);
   });
   connection.Start(call, call->request, 1, until, message);
+  if (copy.has_value() && copy->more()) copy->CopyRest(connection, *call);
   return Future<Done>(std::move(call));
 }
 

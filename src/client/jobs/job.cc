@@ -165,6 +165,19 @@ void MemberCall::BeginGroupCall() {
   ++group_calls_under_way_;
 }
 
+MemberCall::Place MemberCall::NodePlace() {
+  if (std::exchange(place_at_, last_change_) == last_change_) return place_;
+  std::map<absl::string_view, int> nodes;
+  place_ = Place();
+  for (const Member& member : roles_[role_]) {
+    if (!member.live()) continue;
+    const auto [at, added] = nodes.try_emplace(member.node, static_cast<int>(nodes.size()));
+    if (member.rank == rank_) place_.node = at->second;
+  }
+  place_.nodes = std::max(1, static_cast<int>(nodes.size()));
+  return place_;
+}
+
 void MemberCall::OnAnswer(uint64_t, const local::Answer& answer) {
   if (const auto* update = std::get_if<local::MemberUpdate>(&answer)) return OnUpdate(*update);
   if (const auto* arrived = std::get_if<local::MessageArrived>(&answer)) return OnMessage(*arrived);

@@ -65,6 +65,13 @@ class MemberCall final : public Call {
   void BeginGroupCall();
   void EndGroupCall() { --group_calls_under_way_; }
   bool HasRoomForGroupCall() const { return group_calls_under_way_ < kMaxGroupCallsUnderWay; }
+  // How many nodes have live members of its group, and which of them, in the order of their least
+  // ranks, is the member's own, as far as this client knows.
+  struct Place {
+    int nodes = 1;
+    int node = 0;
+  };
+  Place NodePlace();
 
   const std::string& job() const { return job_; }
   const std::string& role() const { return role_; }
@@ -112,6 +119,8 @@ class MemberCall final : public Call {
   absl::Status why_;  // not OK once the member has ended
   std::map<std::string, std::vector<Member>, std::less<>> roles_;
   uint64_t last_change_ = 0;
+  Place place_;
+  uint64_t place_at_ = 0;  // the last change that place_ takes into account
   // Bounded by the windows of the senders.
   std::deque<Arrived> inbox_;
   std::map<std::pair<std::string, int>, Held> held_;  // by role and rank

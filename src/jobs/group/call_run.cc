@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/collectives/kernels/kernels.h"
 #include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::jobs {
@@ -76,6 +77,10 @@ CallRun::State CallRun::Run(Sender send) {
     if (share <= step.bytes && next_ < plan_->steps.size()) return State::kMore;
     share -= std::min(share, step.bytes);
   }
+  // A step may not have read all of an input, but a call that runs again can: its plan is another.
+  for (size_t slot = 0; slot < memory_.inputs.size(); ++slot) {
+    if (!Has(slot, {0, memory_.inputs[slot].size()})) return State::kBlocked;
+  }
   return State::kDone;
 }
 
@@ -100,6 +105,7 @@ CallRun::Taken CallRun::Take(const Step& step, Sender send) {
     ++used_[peer];
     return Taken::kYes;
   }
+  if (!HasInput(step) && !DefectActive(Defect::kGroupInputNotAwaited)) return Taken::kNoInput;
   if (step.kind != StepKind::kSend) {
     FoldStep(step);
     return Taken::kYes;
@@ -113,6 +119,23 @@ CallRun::Taken CallRun::Take(const Step& step, Sender send) {
     bytes = {at.data(), at.size()};
   }
   return send(step.peer, bytes, step.copy) ? Taken::kYes : Taken::kNoRoom;
+}
+
+bool CallRun::HasInput(const Step& step) const {
+  switch (step.kind) {
+    case StepKind::kOwn:
+    case StepKind::kAddOwn:
+      for (size_t slot = 0; slot < memory_.inputs.size(); ++slot) {
+        if (!Has(slot, {step.at, step.bytes})) return false;
+      }
+      return true;
+    case StepKind::kTake:
+      return Has(step.slot, {step.from, step.bytes});
+    case StepKind::kSend:
+      return step.memory != StepMemory::kInput || Has(step.slot, {step.from, step.bytes});
+    default:
+      return true;
+  }
 }
 
 void CallRun::FoldStep(const Step& step) {

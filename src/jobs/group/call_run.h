@@ -1,8 +1,9 @@
 // CallRun: one node's part in one call, under way. It takes the steps of a GroupPlan over the
 // memory of the call, as far as messages and the network allow.
 //
-//   Run ──► kBlocked ──Arrived, room to send──► Run ──► kMore (the turn's share is used) ──► Run
-//                                                  └──► kDone: the result is final
+//   Run ──► kBlocked ──Arrived, room to send, more of an input──► Run
+//    ├────► kMore (the turn's share is used) ──► Run
+//    └────► kDone: the result is final
 //
 // Owned by the GroupCore, which also keeps the memory: it outlives every landing that was handed
 // out. Pure; one thread at a time.
@@ -19,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "src/jobs/group/group_plan.h"
+#include "src/jobs/overlap/byte_ranges.h"
 
 namespace phalanx::jobs {
 
@@ -31,6 +33,8 @@ struct CallMemory {
   std::vector<absl::string_view> inputs;
   absl::Span<char> work;     // GroupPlan::work_bytes
   absl::Span<char> scratch;  // GroupPlan::scratch_bytes
+  // By slot, what is there of an input; null or missing: all of it. The other bytes come later.
+  std::vector<std::shared_ptr<const ByteRanges>> filled = {};
 };
 
 class CallRun {
@@ -56,9 +60,15 @@ class CallRun {
   absl::string_view Bytes(const ResultPlace& place) const;
 
  private:
-  enum class Taken { kYes, kNoMessage, kNoRoom };
+  enum class Taken { kYes, kNoMessage, kNoRoom, kNoInput };
   Taken Take(const Step& step, Sender send);
   void FoldStep(const Step& step);
+  // Whether the bytes of inputs that the step reads are there.
+  bool HasInput(const Step& step) const;
+  bool Has(size_t slot, ByteRange range) const {
+    const bool late = slot < memory_.filled.size() && memory_.filled[slot] != nullptr;
+    return !late || memory_.filled[slot]->Has(range);
+  }
   absl::Span<char> At(StepMemory memory, uint64_t from, uint64_t bytes) const;
   // The fold of this node's inputs at [at, at + bytes): an input itself, or a temporary.
   const char* Own(uint64_t at, uint64_t bytes, char* into);

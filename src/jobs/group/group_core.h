@@ -68,6 +68,7 @@
 #include "src/jobs/group/group_wire.h"
 #include "src/jobs/group/results/kept_results.h"
 #include "src/jobs/members/group_view.h"
+#include "src/jobs/overlap/byte_ranges.h"
 
 namespace phalanx::jobs {
 
@@ -142,6 +143,8 @@ struct GroupCallRequest {
   CallSpec spec = {};
   // InputBytes(spec) bytes, unchanged while `keep` is kept.
   absl::string_view input = {};
+  // What is there of it; null: all. The owner adds to it, and calls Advance.
+  std::shared_ptr<const ByteRanges> filled = {};
   std::shared_ptr<const void> keep = {};
   Instant deadline = Instant::Infinite();
   // Not OK: the member cannot make the call. It takes its number, and fails on all members.
@@ -189,7 +192,7 @@ class GroupCore {
   // The link to a node was given up: what was under way to it or from it is lost.
   void OnLost(const NodeKey& node, const absl::Status& why);
   void OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory);
-  // Goes on with the call under way: after a GroupRunMore.
+  // Goes on with the call under way: after a GroupRunMore, or when more of an input is there.
   void Advance();
   // A member of this node is about to leave, and makes no call any more: its calls under way end
   // with Aborted. GroupSettled follows, in this call or a later one, when the calls that have ended
@@ -249,7 +252,8 @@ class GroupCore {
     std::shared_ptr<GroupMemory> memory;  // null: it was asked for
     std::unique_ptr<CallRun> run;
     std::vector<absl::string_view> inputs;
-    std::vector<std::shared_ptr<const void>> keeps;  // of the inputs
+    std::vector<std::shared_ptr<const ByteRanges>> filled;  // of the inputs
+    std::vector<std::shared_ptr<const void>> keeps;         // of the inputs
     std::shared_ptr<const void> keep;  // of the inputs and the memory, while links send from them
     bool adopts = false;
     int members = 0;

@@ -184,6 +184,7 @@ bool GroupCore::BeginRun() {
   for (const int rank : ranks) {
     const GroupCallRequest& request = call.parts.at(rank).request;
     current_->inputs.push_back(request.input);
+    current_->filled.push_back(request.filled);
     current_->keeps.push_back(request.keep);
   }
   Allocate();
@@ -273,7 +274,8 @@ void GroupCore::StartRun() {
   const int planned = counts_lost ? list_.shape.world : list_.shape.members();
   current.run = std::make_unique<CallRun>(
       current.plan, current.spec,
-      CallMemory{current.inputs, current.memory->work, current.memory->scratch}, planned);
+      CallMemory{current.inputs, current.memory->work, current.memory->scratch, current.filled},
+      planned);
   for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
     // A peer sends less without asking. For more it waits for this message (invariant 5).
     if (current.plan->ReceivedBytes(peer) > kEagerBytes ||

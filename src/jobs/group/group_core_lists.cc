@@ -360,7 +360,10 @@ MissingRanks GroupCore::MissingHere(uint64_t number) const {
   if (list_.self < 0) return {};
   const auto call = calls_.find(number);
   for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
-    if (call == calls_.end() || !call->second.parts.contains(rank)) {
+    const bool called = call != calls_.end() && call->second.parts.contains(rank);
+    // A member that is stopped while it copies its input is missing, too.
+    const ByteRanges* filled = called ? call->second.parts.at(rank).request.filled.get() : nullptr;
+    if (!called || (filled != nullptr && !filled->complete())) {
       missing.push_back(static_cast<uint32_t>(rank));
     }
   }

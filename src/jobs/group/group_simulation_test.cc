@@ -36,11 +36,14 @@ void RunSeeds(GroupWorldOptions options) {
     ASSERT_TRUE(violations.empty()) << absl::StrJoin(violations, "\n");
     all.answers += world.counts().answers;
     all.deaths += world.counts().deaths;
+    all.parts += world.counts().parts;
     all.given += world.counts().given;
     all.lost += world.counts().lost;
   }
-  std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.given
-            << " kept results given, " << all.lost << " lost\n";
+  std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
+            << " parts of results copied early, " << all.given << " kept results given, "
+            << all.lost << " lost\n";
+  EXPECT_GT(all.parts, 0u);
 }
 
 TEST(GroupSimulation, CallsEndWithTheSameResultOnAllMembers) { RunSeeds({.deaths = false}); }
@@ -71,6 +74,13 @@ TEST(GroupSimulation, CallsEndOnAllMembersAlsoIfSomeHaveLeftAfterTheirs) {
   RunSeeds({.on_loss = OnLoss::kFail, .losses = true, .leaves = true});
 }
 
+TEST(GroupSimulation, NothingIsFoldedBeforeItIsCopied) {
+  RunSeeds({.deaths = false, .fills_late = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .fills_late = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .losses = true, .fills_late = true});
+  RunSeeds({.on_loss = OnLoss::kFail, .fills_late = true, .leaves = true});
+}
+
 TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
   RunSeeds({.on_loss = OnLoss::kWait, .retained = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .retained = true});
@@ -92,6 +102,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
         {.on_loss = OnLoss::kWait, .replaced = true},
         {.on_loss = OnLoss::kExclude},
         {.deaths = false, .differs = true},
+        {.on_loss = OnLoss::kWait, .fills_late = true},
     };
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},

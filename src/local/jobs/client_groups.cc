@@ -28,14 +28,20 @@ ClientGroups::~ClientGroups() = default;
 absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::GroupCall& call,
                                 Instant deadline) {
   if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
-  absl::StatusOr<jobs::GroupCallRequest> request = RequestFor(call, deadline);
+  absl::StatusOr<jobs::GroupCallRequest> request = RequestFor(member, call, deadline);
   // The call takes its number all the same: the other members make it.
   if (!request.ok()) {
     request = jobs::GroupCallRequest{
         .spec = call.spec, .deadline = deadline, .refused = request.status()};
   }
-  return groups_->Call(member.job, member.role, member.rank, member.life, *std::move(request),
-                       DoneOf(call.request));
+  const absl::Status called = groups_->Call(
+      member.job, member.role, member.rank, member.life, *std::move(request), DoneOf(call.request),
+      [alive = std::weak_ptr(alive_), request = call.request](const jobs::GroupPart& part) {
+        const std::shared_ptr<ClientGroups*> self = alive.lock();
+        if (self != nullptr) (*self)->OnPart(request, part);
+      });
+  if (!called.ok()) filling_.erase(call.request);
+  return called;
 }
 
 absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
@@ -53,7 +59,8 @@ jobs::GroupService::CallDone ClientGroups::DoneOf(uint64_t request) {
   };
 }
 
-absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::GroupCall& call,
+absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const jobs::LocalMember& member,
+                                                                const local::GroupCall& call,
                                                                 Instant deadline) {
   if (call.buffer == local::kRefusedCall) return local::ReasonOf(call);
   jobs::GroupCallRequest request{.spec = call.spec, .deadline = deadline};
@@ -70,6 +77,12 @@ absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::Gro
                                                    call.input_size,
                                                    " bytes is not free for an input"));
   }
+  auto there = std::make_shared<jobs::ByteRanges>(call.input_size);
+  PHALANX_RETURN_IF_ERROR(there->Add({call.filled_from, call.filled}));
+  if (!there->complete()) {
+    filling_[call.request] = {member.job, member.role, there};
+    request.filled = std::move(there);
+  }
   const std::shared_ptr<Buffer>& buffer = found->second;
   buffer->in_use = true;
   // Not copied: the client leaves the buffer alone until the node says that it is free.
@@ -82,14 +95,40 @@ absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const local::Gro
   return request;
 }
 
+absl::Status ClientGroups::OnFilled(const local::GroupFilled& filled) {
+  const auto found = filling_.find(filled.request);
+  // The call has failed meanwhile, or was never made.
+  if (found == filling_.end()) return absl::OkStatus();
+  PHALANX_RETURN_IF_ERROR(found->second.there->Add({filled.from, filled.bytes}));
+  // Answers of the group below can change the map.
+  const Filling filling = found->second;
+  if (filling.there->complete()) filling_.erase(found);
+  groups_->InputFilled(filling.job, filling.role);
+  return absl::OkStatus();
+}
+
+void ClientGroups::OnPart(uint64_t request, const jobs::GroupPart& part) {
+  Shown& shown = shown_[request];
+  if (shown.memory != part.memory) {
+    shown = {Show(request, part.result, part.memory), part.result, part.memory};
+  }
+  send_([answer = local::GroupPart{request, part.part.from, part.part.bytes}](
+            LocalOutbox::Batch& batch) {
+    batch.Add(answer);
+    return true;
+  });
+}
+
 void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
+  // A call that fails can be answered before its input is complete.
+  filling_.erase(request);
   if (!done.status.ok()) return Fail(request, done.status, done.number);
-  std::shared_ptr<MemoryBlock> block = jobs::StoreGroupMemory::BlockOf(done);
-  if (block != nullptr) return AnswerMapped(request, done, std::move(block));
+  if (jobs::StoreGroupMemory::BlockOf(done) != nullptr) return AnswerMapped(request, done);
   // A large result that is in the input of an earlier life: the client must not see that buffer.
   if (!done.in_input && done.result.size() > local::kMaxInlineGroupBytes) {
     return AnswerCopied(request, done);
   }
+  shown_.erase(request);
   // The root of a broadcast has the bytes.
   const absl::string_view bytes = done.in_input ? absl::string_view() : done.result;
   const local::GroupDone answer{request, done.number, static_cast<uint32_t>(done.members),
@@ -115,37 +154,51 @@ void ClientGroups::AnswerCopied(uint64_t request, const jobs::GroupDone& done) {
                       std::memcpy(work.data(), copied.result.data(), copied.result.size());
                       copied.result = {work.data(), copied.result.size()};
                       copied.memory = *std::move(memory);
-                      (*self)->AnswerMapped(request, copied,
-                                            jobs::StoreGroupMemory::BlockOf(copied));
+                      (*self)->AnswerMapped(request, copied);
                     });
 }
 
-void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done,
-                                std::shared_ptr<MemoryBlock> block) {
+uint64_t ClientGroups::Show(uint64_t request, absl::string_view result,
+                            std::shared_ptr<const jobs::GroupMemory> memory) {
   const uint64_t pin = ++next_number_;
+  std::shared_ptr<MemoryBlock> block = jobs::StoreGroupMemory::BlockOf(*memory);
   const uint64_t offset =
-      block->offset() + static_cast<uint64_t>(done.result.data() - block->bytes().data());
+      block->offset() + static_cast<uint64_t>(result.data() - block->bytes().data());
   // Before the answer, because the client can release the pin as soon as it knows its number.
-  results_[pin] = {block, done.memory};
-  const local::GroupDone answer{
-      request, done.number, static_cast<uint32_t>(done.members), TakeFree(), {}};
-  send_([this, answer, pin, offset, bytes = done.result.size(),
+  results_[pin] = {block, std::move(memory)};
+  send_([this, request, pin, offset, bytes = result.size(),
          block = std::move(block)](LocalOutbox::Batch& batch) {
     switch (batch.Refer(block, /*writable=*/false)) {
       case LocalOutbox::Batch::Reference::kLater:
         return false;
       case LocalOutbox::Batch::Reference::kNone:
         results_.erase(pin);
-        PutBackFree(answer.free_buffers);
-        batch.Add(local::GroupDone{answer.request, answer.number, 0, {}, {}});
-        batch.Add(local::Failed{answer.request, absl::StatusCode::kResourceExhausted,
-                                "the node has no file descriptor left"});
         return true;
       case LocalOutbox::Batch::Reference::kGiven:
         break;
     }
-    batch.Add(local::Mapped{answer.request, pin, block->file_id(), offset, bytes, bytes, true, {}});
-    batch.Add(answer);
+    batch.Add(local::Mapped{request, pin, block->file_id(), offset, bytes, bytes, true, {}});
+    return true;
+  });
+  return pin;
+}
+
+void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done) {
+  const auto shown = shown_.extract(request);
+  const bool known = !shown.empty() && shown.mapped().memory == done.memory &&
+                     shown.mapped().result.data() == done.result.data();
+  const uint64_t pin = known ? shown.mapped().pin : Show(request, done.result, done.memory);
+  const local::GroupDone answer{
+      request, done.number, static_cast<uint32_t>(done.members), TakeFree(), {}};
+  send_([this, answer, pin](LocalOutbox::Batch& batch) {
+    if (results_.contains(pin)) {
+      batch.Add(answer);
+      return true;
+    }
+    PutBackFree(answer.free_buffers);
+    batch.Add(local::GroupDone{answer.request, answer.number, 0, {}, {}});
+    batch.Add(local::Failed{answer.request, absl::StatusCode::kResourceExhausted,
+                            "the node has no file descriptor left"});
     return true;
   });
 }
@@ -217,10 +270,13 @@ void ClientGroups::End(ViewerId client) {
   for (const auto& [number, buffer] : buffers_) buffer->memory.block->Condemn(client);
   for (const auto& [pin, result] : results_) result.block->Condemn(client);
   buffers_.clear();
+  filling_.clear();
   results_.clear();
+  shown_.clear();
 }
 
 void ClientGroups::Fail(uint64_t request, const absl::Status& why, uint64_t number) {
+  shown_.erase(request);
   send_([request, why, number](LocalOutbox::Batch& batch) {
     if (number != 0) batch.Add(local::GroupDone{request, number, 0, {}, {}});
     batch.Add(local::Failed{request, why.code(), why.message()});

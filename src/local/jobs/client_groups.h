@@ -9,6 +9,13 @@
 // the client releases its pin. Numbers of buffers and pins have kGroupNumber set, so that they
 // differ from those of the store.
 //
+// A client can make a call before its input is complete, and names the bytes as it copies them. If
+// it dies meanwhile, the group goes on as after the death of any member: nothing was folded that
+// was not there.
+//
+// The client is shown parts of a large result while the call is under way, and copies them. If the
+// nodes take the call again, the result is in other memory, which is mapped anew.
+//
 // A call that fails with a number is answered by a GroupDone without members, which has the number,
 // and a Failed.
 //
@@ -19,6 +26,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -29,6 +37,7 @@
 #include "src/jobs/group/service/group_service.h"
 #include "src/jobs/group/service/store_group_memory.h"
 #include "src/jobs/members/members.h"
+#include "src/jobs/overlap/byte_ranges.h"
 #include "src/local/local_outbox.h"
 #include "src/local/local_protocol.h"
 
@@ -51,11 +60,16 @@ class ClientGroups {
   // those of GroupService::Call. If the input is not right, the call fails on all members.
   absl::Status Call(const jobs::LocalMember& member, const local::GroupCall& call,
                     Instant deadline);
+  // More of an input is in its buffer. InvalidArgument, which ends the client, if that is
+  // impossible.
+  absl::Status OnFilled(const local::GroupFilled& filled);
+  // Whether the input of a call with this number is not complete.
+  bool Fills(uint64_t request) const { return filling_.contains(request); }
   // The client is answered as by a Call, unless an error is returned: FailedPrecondition without
   // groups, and those of GroupService::AskResult.
   absl::Status AskResult(const jobs::LocalMember& member, const local::GroupResult& result,
                          Instant deadline);
-  // The same; ResourceExhausted beyond local::kMaxGroupBuffers.
+  // As Call; ResourceExhausted beyond local::kMaxGroupBuffers.
   absl::Status MakeBuffer(const local::GroupBuffer& request, Instant deadline);
   // Return false if there is no such buffer or pin. The client may still be able to write into the
   // buffer, so its pages are not used again.
@@ -70,12 +84,16 @@ class ClientGroups {
  private:
   struct Buffer;
 
-  absl::StatusOr<jobs::GroupCallRequest> RequestFor(const local::GroupCall& call, Instant deadline);
+  absl::StatusOr<jobs::GroupCallRequest> RequestFor(const jobs::LocalMember& member,
+                                                    const local::GroupCall& call, Instant deadline);
   jobs::GroupService::CallDone DoneOf(uint64_t request);
   void OnDone(uint64_t request, const jobs::GroupDone& done);
+  void OnPart(uint64_t request, const jobs::GroupPart& part);
+  // Queues a Mapped, and returns the pin.
+  uint64_t Show(uint64_t request, absl::string_view result,
+                std::shared_ptr<const jobs::GroupMemory> memory);
   void AnswerCopied(uint64_t request, const jobs::GroupDone& done);
-  void AnswerMapped(uint64_t request, const jobs::GroupDone& done,
-                    std::shared_ptr<MemoryBlock> block);
+  void AnswerMapped(uint64_t request, const jobs::GroupDone& done);
   void OnBuffer(uint64_t request, absl::StatusOr<ScratchBlock> block);
   // `number`: of the call, or 0.
   void Fail(uint64_t request, const absl::Status& why, uint64_t number = 0);
@@ -90,11 +108,25 @@ class ClientGroups {
   uint64_t next_number_ = kGroupNumber;
   size_t asked_buffers_ = 0;
   std::map<uint64_t, std::shared_ptr<Buffer>> buffers_;
+  // A call under way whose input the client copies; at most one for each buffer in use.
+  struct Filling {
+    std::string job;
+    std::string role;
+    std::shared_ptr<jobs::ByteRanges> there;
+  };
+  std::map<uint64_t, Filling> filling_;  // by request
   struct Result {
     std::shared_ptr<MemoryBlock> block;
     std::shared_ptr<const jobs::GroupMemory> memory;
   };
   std::map<uint64_t, Result> results_;
+  // Results of calls under way, of which the client knows parts.
+  struct Shown {
+    uint64_t pin = 0;
+    absl::string_view result;
+    std::shared_ptr<const jobs::GroupMemory> memory;
+  };
+  std::map<uint64_t, Shown> shown_;  // by request
   // Expired when this is gone: callbacks of calls come later.
   std::shared_ptr<ClientGroups*> alive_;
 };

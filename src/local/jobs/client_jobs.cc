@@ -45,6 +45,7 @@ absl::Status ClientJobs::On(const local::MessageTaken& taken) {
 }
 
 absl::Status ClientJobs::On(const local::GroupCall& call) {
+  if (groups_.Fills(call.request)) return UsedTwice(call.request);
   // The member can end while the call is on its way, so this is no breach of the protocol.
   const jobs::LocalMember* member = members_.Find(call.member);
   const absl::Status called =

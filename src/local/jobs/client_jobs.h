@@ -49,6 +49,7 @@ class ClientJobs {
   absl::Status On(const local::MessageTaken& taken);
   absl::Status On(const local::GroupCall& call);
   absl::Status On(const local::GroupBuffer& buffer);
+  absl::Status On(const local::GroupFilled& filled) { return groups_.OnFilled(filled); }
   absl::Status On(const local::GroupResult& result);
 
   // A message that was not sent yet is not sent any more. Ignores other requests.

@@ -45,7 +45,8 @@ GroupService::Group* GroupService::Find(uint64_t number) {
 }
 
 absl::Status GroupService::Call(absl::string_view job, absl::string_view role, int rank,
-                                uint64_t life, GroupCallRequest request, CallDone done) {
+                                uint64_t life, GroupCallRequest request, CallDone done,
+                                CallPart part) {
   const auto found = groups_.find(Name(job, role));
   if (found == groups_.end()) {
     return absl::NotFoundError(absl::StrCat("no member of ", job, "/", role, " is on this node"));
@@ -53,13 +54,20 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   Group& group = *found->second;
   request.id = next_call_++;
   // Before the call, because its Done can be among the effects that run below.
-  group.calls[request.id] = std::move(done);
+  group.calls[request.id] = {std::move(done), std::move(part)};
   ++stats_.under_way;
   const GroupCallId id = request.id;
   const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());
   if (!called.ok()) stats_.under_way -= group.calls.erase(id);
   RunEffects(group);
   return called;
+}
+
+void GroupService::InputFilled(absl::string_view job, absl::string_view role) {
+  const auto found = groups_.find(Name(job, role));
+  if (found == groups_.end()) return;
+  found->second->core.Advance();
+  RunEffects(*found->second);
 }
 
 absl::Status GroupService::AskResult(absl::string_view job, absl::string_view role,
@@ -71,7 +79,8 @@ absl::Status GroupService::AskResult(absl::string_view job, absl::string_view ro
   Group& group = *found->second;
   question.id = next_call_++;
   PHALANX_RETURN_IF_ERROR(group.results.Ask(question));
-  group.calls[question.id] = std::move(done);
+  group.calls[question.id] = {std::move(done), nullptr};
+  ++stats_.under_way;
   RunEffects(group);
   return absl::OkStatus();
 }
@@ -128,7 +137,7 @@ void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
   stats_.failed += group.calls.size();
   // The observer must not call back into its caller.
   Later([why, calls = std::move(group.calls)]() mutable {
-    for (auto& [id, call] : calls) call(GroupDone{.id = id, .status = why});
+    for (auto& [id, call] : calls) call.done(GroupDone{.id = id, .status = why});
   });
   by_number_.erase(group.number);
   groups_.erase(found);
@@ -240,7 +249,10 @@ void GroupService::RunEffect(Group& group, Part part, GroupEffect& effect) {
   if (auto* send = std::get_if<GroupSend>(&effect)) {
     SendTo(group, part, *send);
   } else if (auto* done = std::get_if<GroupDone>(&effect)) {
-    EndCall(group, *done);
+    EndCall(group, part, *done);
+  } else if (const auto* shown = std::get_if<GroupPart>(&effect)) {
+    const auto call = group.calls.find(shown->id);
+    if (call != group.calls.end() && call->second.part) call->second.part(*shown);
   } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
     AllocateFor(group, part, *allocate);
   } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
@@ -289,14 +301,15 @@ void GroupService::SendTo(Group& group, Part part, GroupSend& send) {
                  });
 }
 
-void GroupService::EndCall(Group& group, const GroupDone& done) {
+void GroupService::EndCall(Group& group, Part part, const GroupDone& done) {
   const auto found = group.calls.find(done.id);
   if (found == group.calls.end()) return;
   // Removed before the callback, which can make the next call.
-  CallDone call = std::move(found->second);
+  CallDone call = std::move(found->second.done);
   group.calls.erase(found);
   --stats_.under_way;
-  ++(done.status.ok() ? stats_.ended : stats_.failed);
+  // A question for a kept result is no call.
+  if (part == Part::kCore) ++(done.status.ok() ? stats_.ended : stats_.failed);
   call(done);
 }
 

@@ -58,8 +58,8 @@ class GroupAllocator {
 
 // The calls of this node's members.
 struct GroupServiceStats {
-  uint64_t under_way = 0;
-  uint64_t ended = 0;  // with a result
+  uint64_t under_way = 0;  // also questions for kept results
+  uint64_t ended = 0;      // with a result
   uint64_t failed = 0;
 };
 
@@ -74,10 +74,16 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
 
   // A member of this node, which Members has shown in a view, makes its next call. `request.id` is
   // not used. `done` is called once, also inside this call; with Aborted if the group is left
-  // before. Errors, for calls that are not counted: as GroupCore::Call.
+  // before. `part`, if there is one, is called before, for parts of a large result. Errors, for
+  // calls that are not counted: as GroupCore::Call.
   using CallDone = absl::AnyInvocable<void(const GroupDone& done)>;
+  using CallPart = absl::AnyInvocable<void(const GroupPart& part)>;
   absl::Status Call(absl::string_view job, absl::string_view role, int rank, uint64_t life,
-                    GroupCallRequest request, CallDone done);
+                    GroupCallRequest request, CallDone done, CallPart part = nullptr);
+
+  // More of the input of a call is there: its `filled` has grown. Does nothing if the group is
+  // gone.
+  void InputFilled(absl::string_view job, absl::string_view role);
 
   // A member of this node asks for the kept result of a call that has ended. Errors, and what
   // `done` gets: as GroupResults::Ask.
@@ -103,6 +109,10 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   void OnLost(const NodeKey& peer, const absl::Status& why) override;
 
  private:
+  struct Caller {
+    CallDone done;
+    CallPart part;
+  };
   struct Group {
     Group(const NodeKey& self, uint64_t number, const std::string& name,
           std::shared_ptr<KeptBytes> kept)
@@ -111,7 +121,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
     GroupCore core;
     GroupResults results;
     JobEpoch epoch;  // of the last view
-    std::map<GroupCallId, CallDone> calls;
+    std::map<GroupCallId, Caller> calls;
     std::deque<absl::AnyInvocable<void()>> leavers;
     std::set<NodeKey> unreachable;  // whose OnLost is to be called here
     TimerId timer = 0;
@@ -139,7 +149,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   bool RunEffectsOf(Group& group, Part part, std::vector<GroupEffect> effects);
   void RunEffect(Group& group, Part part, GroupEffect& effect);
   void SendTo(Group& group, Part part, GroupSend& send);
-  void EndCall(Group& group, const GroupDone& done);
+  void EndCall(Group& group, Part part, const GroupDone& done);
   void AllocateFor(Group& group, Part part, const GroupAllocate& allocate);
   void ContinueLater(Group& group);
   void Release(uint64_t group, Part part, const NodeKey& node, uint64_t bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -276,8 +277,30 @@ void GroupWorld::KillNode(Node& node) {
   ++node.key.incarnation;
 }
 
+// Copies a part of an input: of the oldest call, or of a later one.
+void GroupWorld::StepFill(Program& program) {
+  const size_t index = random_.Below(program.fills.size());
+  Fill& fill = program.fills[index];
+  const std::vector<ByteRange> rest = fill.there->Rest();
+  ByteRange part = rest[random_.Below(rest.size())];
+  const uint64_t bytes = random_.Chance(0.3) ? part.bytes : 1 + random_.Below(part.bytes);
+  // Ranges that are not adjacent to others are few.
+  const bool apart = fill.there->ranges().size() < kMaxByteRanges / 2;
+  if (apart) part.from += random_.Below(part.bytes - bytes + 1);
+  part.bytes = bytes;
+  std::memcpy(fill.buffer->data() + part.from, fill.input->data() + part.from, part.bytes);
+  if (!fill.there->Add(part).ok()) Violate("a part of an input is refused");
+  if (fill.there->complete()) {
+    program.fills.erase(program.fills.begin() + static_cast<ptrdiff_t>(index));
+  }
+  Node& node = nodes_[static_cast<size_t>(program.node)];
+  node.core->Advance();
+  Drain(node);
+}
+
 void GroupWorld::StepProgram(Program& program) {
   if (!program.alive || !program.entered || program.leaving) return;
+  if (!program.fills.empty() && random_.Chance(0.7)) return StepFill(program);
   if (!program.missed.empty()) return Ask(program);
   const bool over =
       program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
@@ -286,9 +309,15 @@ void GroupWorld::StepProgram(Program& program) {
   const uint64_t number = program.next++;
   GroupCallRequest request{.id = next_id_++, .spec = Spec(number, program.rank)};
   auto input = Input(request.spec, number, program.rank);
+  if (options_.fills_late && !input->empty()) {
+    const auto buffer = std::make_shared<std::string>(input->size(), '\xee');
+    const auto there = std::make_shared<ByteRanges>(input->size());
+    program.fills.push_back({std::exchange(input, buffer), buffer, there});
+    request.filled = there;
+  }
   request.input = *input;
   request.keep = std::move(input);
-  ids_[request.id] = {&program, number, request.input.data()};
+  ids_[request.id] = {.program = &program, .number = number, .input = request.input.data()};
   kept_.begun.try_emplace(number, kept_.steps);
   ++program.outstanding;
   Node& node = nodes_[static_cast<size_t>(program.node)];
@@ -301,7 +330,7 @@ void GroupWorld::Ask(Program& program) {
   const uint64_t number = program.missed.front();
   program.missed.pop_front();
   Node& node = nodes_[static_cast<size_t>(program.node)];
-  kept_.asked[next_id_] = {&program, number, nullptr};
+  kept_.asked[next_id_] = {&program, number};
   ++program.outstanding;
   const absl::Status asked = node.results->Ask(
       {.id = next_id_++, .rank = program.rank, .life = program.life, .call = number});
@@ -352,6 +381,8 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
         {.send = std::move(*send), .of_results = of_results, .place = {}, .keep = {}});
   } else if (auto* done = std::get_if<GroupDone>(&effect)) {
     of_results ? OnKept(*done) : OnDone(*done);
+  } else if (const auto* part = std::get_if<GroupPart>(&effect)) {
+    OnPart(*part);
   } else if (auto* entered = std::get_if<GroupEntered>(&effect)) {
     Program* program = Live(entered->rank);
     if (program == nullptr || program->life != entered->life) return;
@@ -385,7 +416,7 @@ bool GroupWorld::MayBeLost(uint64_t number) const {
 }
 
 void GroupWorld::OnKept(const GroupDone& done) {
-  const auto [program, number, unused] = kept_.asked.at(done.id);
+  const auto [program, number] = kept_.asked.at(done.id);
   if (program->alive || program->replaced) --program->outstanding;
   if (!program->alive) return;
   const CallSpec spec = Spec(number, -1);
@@ -418,8 +449,35 @@ void GroupWorld::OnKept(const GroupDone& done) {
   }
 }
 
+void GroupWorld::OnPart(const GroupPart& part) {
+  Made& made = ids_.at(part.id);
+  if (made.memory != part.memory) {
+    made.memory = part.memory;
+    made.copy.assign(part.result.size(), '\xcc');
+    made.copied = ByteRanges(part.result.size());
+  }
+  ++counts_.parts;
+  if (made.copied.Has(part.part)) Violate("a part of a result is shown twice");
+  if (!made.copied.Add(part.part).ok()) return;
+  std::memcpy(made.copy.data() + part.part.from, part.result.data() + part.part.from,
+              part.part.bytes);
+}
+
+std::string GroupWorld::ResultOf(Made& made, const GroupDone& done) {
+  // The member reads the memory of which it knows parts.
+  if (done.in_input && made.memory != nullptr) Violate("a result in the input was shown before");
+  if (made.memory == nullptr || made.memory != done.memory) return std::string(done.result);
+  for (const ByteRange& range : made.copied.Rest()) {
+    std::memcpy(made.copy.data() + range.from, done.result.data() + range.from, range.bytes);
+  }
+  return std::move(made.copy);
+}
+
 void GroupWorld::OnDone(const GroupDone& done) {
-  const auto [program, number, input] = ids_.at(done.id);
+  Made& made = ids_.at(done.id);
+  const auto [program, number, input] = std::tie(made.program, made.number, made.input);
+  const std::string copy = done.status.ok() ? ResultOf(made, done) : std::string();
+  made.memory.reset();
   if (program->alive || program->replaced) --program->outstanding;
   if (!program->alive) return;
   ++counts_.answers;
@@ -438,7 +496,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
     Violate(absl::StrCat("call ", number, " ", spec.ToString(), " at rank ", program->rank,
                          ": a result of ", done.result.size(), " bytes, not ", bytes));
   } else if (bytes > 0) {
-    result.mask = MaskOf(spec, number, program->rank, done.result, done.members);
+    result.mask = MaskOf(spec, number, program->rank, copy, done.members);
   }
   results_[number].push_back(std::move(result));
 }

@@ -7,13 +7,15 @@
 // Faults: members die, with or without their nodes, and return with the next life, on the same node
 // or on another one; links are given up; a next life joins while the last one still calls; views
 // come late, to each node at its own time; members leave after their last call; messages are
-// delayed, a payload lands in two parts with other events between them; memory is granted late.
+// delayed, a payload lands in two parts with other events between them; memory is granted late;
+// inputs are copied while their calls are under way, and not to the end if the member dies.
 //
 // Checks, in Violations:
 //  - all live members get the same result of a call, of the same members;
 //  - a result has each member's input once, and leaves out no member that has lived throughout;
 //  - a call ends with an error only where the policy allows that;
 //  - a result that is said to be in the member's input is there;
+//  - a member that copies parts of a result before the call has ended has the result in the end;
 //  - after the faults every call of every member ends, also those of a life that was replaced;
 //  - a kept result is the one that the members got, and is there unless it is too old or as many
 //    hosts as there are copies have ended since.
@@ -31,6 +33,7 @@
 #include "src/common/random.h"
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/results/group_results.h"
+#include "src/jobs/overlap/byte_ranges.h"
 
 namespace phalanx::jobs::testing {
 
@@ -43,6 +46,8 @@ struct GroupWorldOptions {
   bool losses = false;
   // One member makes another call than the others at a random number.
   bool differs = false;
+  // Members make calls before their inputs are complete.
+  bool fills_late = false;
   // After the faults, members leave once their calls have ended.
   bool leaves = false;
   // Results are kept. A next life asks for those of calls that it has missed, and of some before.
@@ -57,8 +62,9 @@ class GroupWorld {
   // Runs to the end. Returns what was violated; empty: nothing.
   std::vector<std::string> Run();
   struct Counts {
-    uint64_t answers = 0;
+    uint64_t answers = 0;  // calls that have ended for a live member
     uint64_t deaths = 0;
+    uint64_t parts = 0;  // of results, that members have copied early
     // Kept results that members were given, and that were lost with their holders.
     uint64_t given = 0;
     uint64_t lost = 0;
@@ -82,6 +88,12 @@ class GroupWorld {
     std::deque<Message> queue;
     std::vector<Unreleased> unreleased;
   };
+  // An input that is copied into its buffer while the call is under way.
+  struct Fill {
+    std::shared_ptr<std::string> input;
+    std::shared_ptr<std::string> buffer;
+    std::shared_ptr<ByteRanges> there;
+  };
   struct Program {
     int rank = 0;
     uint64_t life = 0;
@@ -94,7 +106,8 @@ class GroupWorld {
     uint64_t next = 1;
     size_t outstanding = 0;
     std::map<uint64_t, uint64_t> called;  // id to number
-    std::deque<uint64_t> missed = {};     // calls for whose results it asks
+    std::deque<Fill> fills = {};
+    std::deque<uint64_t> missed = {};  // calls for whose results it asks
   };
   struct Node {
     NodeKey key;
@@ -114,6 +127,15 @@ class GroupWorld {
     bool run_more = false;
     std::deque<Program*> leavers = {};
     size_t settled = 0;  // leavers that can go
+  };
+  struct Made {
+    Program* program = nullptr;
+    uint64_t number = 0;
+    const char* input = nullptr;
+    // What the member has copied of a result in this memory.
+    std::shared_ptr<const GroupMemory> memory = {};
+    std::string copy = {};
+    ByteRanges copied{0};
   };
   struct Result {
     int rank = 0;
@@ -135,6 +157,7 @@ class GroupWorld {
   void StepNode(Node& node);
   bool StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link);
   void StepProgram(Program& program);
+  void StepFill(Program& program);
   void Ask(Program& program);
   void OnKept(const GroupDone& done);
   // Whether the holders of a call's result may have ended.
@@ -152,7 +175,10 @@ class GroupWorld {
   void Revive(int rank);
   void Join(int rank, Node& node);
   void Drain(Node& node);
+  void OnPart(const GroupPart& part);
   void OnDone(const GroupDone& done);
+  // The result as the member has it.
+  std::string ResultOf(Made& made, const GroupDone& done);
   void CheckCall(uint64_t number, const std::vector<Result>& results);
   void Violate(std::string text);
   Node* NodeOf(const NodeKey& key);
@@ -172,11 +198,6 @@ class GroupWorld {
   std::vector<Node> nodes_;
   std::deque<Program> programs_;
   std::map<std::pair<NodeKey, NodeKey>, Link> links_;
-  struct Made {
-    Program* program = nullptr;
-    uint64_t number = 0;
-    const char* input = nullptr;
-  };
   std::map<uint64_t, Made> ids_;
   std::map<uint64_t, std::vector<Result>> results_;
   std::set<std::pair<int, uint64_t>> ended_lives_;
@@ -193,7 +214,8 @@ class GroupWorld {
     std::map<uint64_t, int> least_hosts;         // by call, of those that can hold it
     std::map<NodeKey, uint64_t> firsts;          // by node, the first call of its members
     std::vector<std::pair<uint64_t, int>> lost;  // steps in which a node of a host was lost
-    std::map<uint64_t, Made> asked;              // by id
+    // By id, who asked, and for which call.
+    std::map<uint64_t, std::pair<Program*, uint64_t>> asked;
     uint64_t steps = 0;
   } kept_;
   Counts counts_;
