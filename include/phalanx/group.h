@@ -13,6 +13,9 @@
 // all members, whatever the timing. If members differ in a call, or a call's arguments are wrong,
 // the call fails with InvalidArgument on all of them, and names both sides.
 //
+// If a call fails, the vector of an AllReduce or a Reduce is as before. The memory into which
+// another result was to come can have parts of it.
+//
 // A Group is a value that shares its state. One thread at a time makes calls. The memory of a call
 // stays valid, and unchanged by others, until its future has a result.
 #ifndef PHALANX_GROUP_H_

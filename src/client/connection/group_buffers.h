@@ -98,6 +98,11 @@ class GroupBuffers {
       }
     }
   }
+  // Returns the input of this call, or null if it is not complete, or its buffer is free again.
+  const char* InputOf(uint64_t call) {
+    const auto at = Using(call);
+    return at == used_.end() || at->filling != Filling::kOver ? nullptr : at->data;
+  }
   // Returns the buffer with the input of this call, unless it is free again, or will be returned by
   // EndFilling.
   std::optional<GroupBuffer> GiveUp(uint64_t call) {

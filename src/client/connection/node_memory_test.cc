@@ -147,6 +147,39 @@ TEST(GroupBuffersTest, ABufferIsGivenUpOnlyForTheCallThatUsesIt) {
   EXPECT_FALSE(buffers.GiveUp(8).has_value());
 }
 
+TEST(GroupBuffersTest, ABufferIntoWhichAThreadWritesStaysUntilItsEnd) {
+  GroupBuffers buffers;
+  buffers.BeginGroup();
+  for (uint64_t number = 1; number <= 3; ++number) {
+    buffers.Use(Buffer(number, 10), 6 + number, Filling::kUnderWay);
+  }
+  EXPECT_EQ(buffers.InputOf(7), nullptr);
+  // Free, given up, and both.
+  buffers.Free({1, 3});
+  EXPECT_FALSE(buffers.GiveUp(8).has_value());
+  EXPECT_FALSE(buffers.GiveUp(9).has_value());
+  EXPECT_FALSE(buffers.Take(10).has_value());
+  EXPECT_FALSE(buffers.EndFilling(7).has_value());
+  EXPECT_EQ(buffers.Take(10)->number, 1u);
+  EXPECT_EQ(buffers.EndFilling(8)->number, 2u);
+  EXPECT_EQ(buffers.EndFilling(9)->number, 3u);
+  EXPECT_FALSE(buffers.EndFilling(9).has_value());
+}
+
+TEST(GroupBuffersTest, AnInputIsKnownWhenItIsComplete) {
+  GroupBuffers buffers;
+  buffers.BeginGroup();
+  char bytes[] = "input";
+  GroupBuffer buffer = Buffer(1, 5);
+  buffer.data = bytes;
+  buffers.Use(buffer, 7, Filling::kUnderWay);
+  EXPECT_EQ(buffers.InputOf(7), nullptr);
+  EXPECT_FALSE(buffers.EndFilling(7).has_value());
+  EXPECT_EQ(buffers.InputOf(7), bytes);
+  buffers.Free({1});
+  EXPECT_EQ(buffers.InputOf(7), nullptr);
+}
+
 TEST(GroupBuffersTest, TheLastGroupLeavesNoBuffers) {
   GroupBuffers buffers = FreeOf({10, 20});
   buffers.BeginGroup();

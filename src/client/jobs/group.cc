@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,18 @@ struct GroupArguments {
 
 namespace {
 
+// Bytes that are copied before other threads may run.
+constexpr uint64_t kCopyStep = 64 << 10;
+
+// The nodes pass bytes meanwhile. On a host with more threads than cores its node runs first:
+// the links of all nodes wait for a node that waits for a core.
+void CopyBeside(char* to, const char* from, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += kCopyStep) {
+    if (at > 0) std::this_thread::yield();
+    std::memcpy(to + at, from + at, std::min(kCopyStep, bytes - at));
+  }
+}
+
 // Lock held. The node does not use the pages again, whether this works or not.
 void Drop(Connection& connection, GroupBuffer buffer) {
   buffer.mapping->EndWriting().IgnoreError();
@@ -92,29 +105,69 @@ struct GroupCallState final : public FutureState<Done> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
     if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
-      // GroupDone follows, and ends the call.
+      // The nodes may have begun to pass the result, and take the call again.
+      DropResult();
       large_result = connection().Take(*mapped);
+      copied = jobs::ByteRanges(output_bytes);
       return;
     }
+    if (const auto* part = std::get_if<local::GroupPart>(&answer)) return OnPart(*part);
     const auto done = Expect<local::GroupDone>(answer);
     if (!done.ok()) return Fail(done.status());
     group->calls = std::max(group->calls, (*done)->number);
     // Failed follows.
     if ((*done)->members == 0) return;
+    const absl::Status taken = TakeResult((*done)->bytes);
     // The node has the buffer, and will name it when it is free.
-    if (!large_result.ok()) return End(Explain(large_result.status()));
-    const absl::string_view large = large_result->bytes;
-    const absl::string_view bytes = large.empty() ? (*done)->bytes : large;
-    if (!bytes.empty() && bytes.size() != output_bytes) return End(Unexpected());
-    if (!bytes.empty()) std::memcpy(output, bytes.data(), bytes.size());
-    connection().Trash(std::make_shared<MappedObject>(*std::move(large_result)));
+    if (!taken.ok()) {
+      Restore();
+      return End(taken);
+    }
     group->members = static_cast<int>((*done)->members);
     End(Done{});
+  }
+  // What the result has by now is copied while the nodes pass the rest. In place that is possible
+  // as long as the input is elsewhere, too.
+  void OnPart(const local::GroupPart& part) {
+    if (in_place && connection().group_buffers().InputOf(request) == nullptr) return;
+    if (!large_result.ok() || large_result->bytes.size() != output_bytes) return;
+    const jobs::ByteRange range{part.from, part.bytes};
+    // In too many places, or none of the result: the end of the call copies it.
+    if (!touched.Add(range).ok() || !copied.Add(range).ok()) return;
+    Copy(large_result->bytes, range);
+  }
+  absl::Status TakeResult(absl::string_view small) {
+    if (!large_result.ok()) return Explain(large_result.status());
+    const absl::string_view large = large_result->bytes;
+    if (!large.empty() && large.size() != output_bytes) return Unexpected();
+    if (!small.empty() && small.size() != output_bytes) return Unexpected();
+    if (large.empty() && !small.empty()) std::memcpy(output, small.data(), small.size());
+    if (large.empty()) return absl::OkStatus();
+    for (const jobs::ByteRange& range : copied.Rest()) Copy(large, range);
+    DropResult();
+    return absl::OkStatus();
+  }
+  void Copy(absl::string_view bytes, jobs::ByteRange range) {
+    CopyBeside(static_cast<char*>(output) + range.from, bytes.data() + range.from, range.bytes);
+  }
+  void DropResult() {
+    if (!large_result.ok()) return;
+    connection().Trash(
+        std::make_shared<MappedObject>(*std::exchange(large_result, MappedObject())));
+  }
+  // A call that fails leaves a vector in place as it was.
+  void Restore() {
+    const char* const kept = connection().group_buffers().InputOf(request);
+    if (!in_place || kept == nullptr) return;
+    for (const jobs::ByteRange& range : touched.ranges()) {
+      Copy({kept, output_bytes}, range);
+    }
   }
   void OnFailure(const absl::Status& why) override { Fail(Explain(why)); }
   // The node names buffers that are free in the answers of calls that work. So the buffer of a call
   // that fails is given up.
   void Fail(const absl::Status& why) {
+    Restore();
     std::optional<GroupBuffer> used = connection().group_buffers().GiveUp(request);
     if (used.has_value()) Drop(connection(), *std::move(used));
     End(why);
@@ -125,9 +178,13 @@ struct GroupCallState final : public FutureState<Done> {
   }
 
   std::shared_ptr<GroupState> group;
+  bool in_place = false;  // the result comes where the input was, and is as large
   void* output = nullptr;
   uint64_t output_bytes = 0;
   uint64_t request = 0;
+  // Of the output: what is copied from `large_result`, and what is not as it was.
+  jobs::ByteRanges copied{0};
+  jobs::ByteRanges touched{0};
   // Not OK: it cannot be read.
   absl::StatusOr<MappedObject> large_result = MappedObject();
 };
@@ -247,10 +304,10 @@ class InputCopy {
   }
   // Whether a part is left.
   bool more() const { return more_; }
-  // Without the lock. A call that has ended needs no bytes any more.
+  // Without the lock. Also if the call has ended: it may run again, for other members.
   void CopyRest(Connection& connection, const GroupCallState& call) {
     if (slice_.empty()) CopySlice();
-    for (; !slice_.empty() && !call.done(); CopySlice()) {
+    for (; !slice_.empty(); CopySlice()) {
       connection.Update([&] {
         if (!connection.status().ok()) return;
         for (const jobs::ByteRange& each : slice_) {
@@ -268,7 +325,7 @@ class InputCopy {
   void CopySlice() {
     slice_ = order_.Next();
     for (const jobs::ByteRange& each : slice_) {
-      std::memcpy(to_ + each.from, from_ + each.from, each.bytes);
+      CopyBeside(to_ + each.from, from_ + each.from, each.bytes);
     }
   }
 
@@ -311,6 +368,8 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   call->group = state_;
   call->output = arguments.output;
   call->output_bytes = jobs::ResultBytes(spec, world, member.rank());
+  call->in_place = arguments.input == arguments.output && input == call->output_bytes;
+  call->touched = jobs::ByteRanges(call->output_bytes);
   call->request = connection.NewRequests(1);
   object_store::local::GroupCall message{
       call->request, member.request(), spec, absl::ZeroDuration(), 0, input, {}};

@@ -70,6 +70,7 @@ CallRun::State CallRun::Run(Sender send) {
     // A blocked step has changed nothing, so the next Run takes it again.
     if (Take(step, send) != Taken::kYes) return State::kBlocked;
     ++next_;
+    if (step.final || DefectActive(Defect::kGroupPartNotFinal)) KeepFinal(step);
     // Only folds and copies count against the share of a turn: the bytes of messages move
     // elsewhere.
     if (step.kind == StepKind::kReceive || step.kind == StepKind::kSend) continue;
@@ -82,6 +83,15 @@ CallRun::State CallRun::Run(Sender send) {
     if (!Has(slot, {0, memory_.inputs[slot].size()})) return State::kBlocked;
   }
   return State::kDone;
+}
+
+void CallRun::KeepFinal(const Step& step) {
+  if (step.kind == StepKind::kSend || step.memory != StepMemory::kWork) return;
+  if (!final_.empty() && final_.back().end() == step.at) {
+    final_.back().bytes += step.bytes;
+  } else {
+    final_.push_back({step.at, step.bytes});
+  }
 }
 
 int CallRun::WaitsFor() const {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -58,11 +59,15 @@ class CallRun {
   // The node from which the next step needs a message, or -1.
   int WaitsFor() const;
   absl::string_view Bytes(const ResultPlace& place) const;
+  // Returns the bytes of work that have become final since the last call, in the order in which
+  // they have; adjacent ones are one.
+  std::vector<ByteRange> TakeFinal() { return std::exchange(final_, {}); }
 
  private:
   enum class Taken { kYes, kNoMessage, kNoRoom, kNoInput };
   Taken Take(const Step& step, Sender send);
   void FoldStep(const Step& step);
+  void KeepFinal(const Step& step);
   // Whether the bytes of inputs that the step reads are there.
   bool HasInput(const Step& step) const;
   bool Has(size_t slot, ByteRange range) const {
@@ -80,6 +85,7 @@ class CallRun {
   const uint64_t planned_;
 
   size_t next_ = 0;
+  std::vector<ByteRange> final_;
   // By node, messages that have arrived, and that steps have used.
   std::vector<uint32_t> arrived_;
   std::vector<uint32_t> used_;

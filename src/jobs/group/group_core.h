@@ -69,6 +69,7 @@
 #include "src/jobs/group/results/kept_results.h"
 #include "src/jobs/members/group_view.h"
 #include "src/jobs/overlap/byte_ranges.h"
+#include "src/jobs/overlap/result_parts.h"
 
 namespace phalanx::jobs {
 
@@ -109,6 +110,14 @@ struct GroupDone {
   std::shared_ptr<const GroupMemory> memory = {};
   std::shared_ptr<const void> input = {};
 };
+// A part of the result of a call that is still under way, which is final unless the call is taken
+// again. Then its parts are in other memory, and so is the result.
+struct GroupPart {
+  GroupCallId id = 0;
+  absl::string_view result = {};  // all of it
+  ByteRange part;
+  std::shared_ptr<const GroupMemory> memory = {};
+};
 // A member takes part from now on: its first call has, or will have, this number.
 struct GroupEntered {
   int rank = 0;
@@ -135,8 +144,8 @@ struct GroupSettled {
 };
 // An EndedCall comes before the GroupDones of the call; again under each new list of members until
 // the call is settled, since other nodes can be its holders then.
-using GroupEffect = std::variant<GroupSend, GroupDone, GroupEntered, GroupAllocate, GroupGiveUp,
-                                 GroupRunMore, GroupSettled, EndedCall>;
+using GroupEffect = std::variant<GroupSend, GroupDone, GroupPart, GroupEntered, GroupAllocate,
+                                 GroupGiveUp, GroupRunMore, GroupSettled, EndedCall>;
 
 struct GroupCallRequest {
   GroupCallId id = 0;
@@ -251,6 +260,7 @@ class GroupCore {
     uint64_t ticket = 0;
     std::shared_ptr<GroupMemory> memory;  // null: it was asked for
     std::unique_ptr<CallRun> run;
+    ResultParts parts;
     std::vector<absl::string_view> inputs;
     std::vector<std::shared_ptr<const ByteRanges>> filled;  // of the inputs
     std::vector<std::shared_ptr<const void>> keeps;         // of the inputs
@@ -261,6 +271,10 @@ class GroupCore {
     std::vector<uint64_t> sent_bytes;
     std::vector<uint32_t> sent;
     std::vector<uint32_t> arrived;
+
+    ResultPlace PlaceOf(const GroupList& list, size_t slot) const;
+    // What is to be shown to members of this node that wait for the result.
+    std::vector<GroupPart> TakeParts(const GroupList& list, const NodeCall& call);
   };
   // Of one other node.
   struct Link {

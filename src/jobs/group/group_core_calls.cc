@@ -70,9 +70,45 @@ bool GroupCore::AdvanceOne() {
       [this](int peer, absl::string_view bytes, bool copy) { return SendData(peer, bytes, copy); });
   // The rest follows in a later turn, so that other groups and links get theirs.
   if (state == CallRun::State::kMore) effects_.emplace_back(GroupRunMore{});
-  if (state != CallRun::State::kDone) return false;
+  if (state != CallRun::State::kDone) {
+    // Members copy what is final while the rest comes.
+    for (GroupPart& part : current_->TakeParts(list_, calls_[cursor_])) {
+      effects_.emplace_back(std::move(part));
+    }
+    return false;
+  }
   EndCurrent();
   return true;
+}
+
+// An adopted result is the whole memory, and the same for all.
+ResultPlace GroupCore::Current::PlaceOf(const GroupList& list, size_t slot) const {
+  if (adopts) return {.bytes = ResultBytes(spec, list.shape.world, 0)};
+  return ResultOf(*plan, list.shape, spec, list.self, slot);
+}
+
+std::vector<GroupPart> GroupCore::Current::TakeParts(const GroupList& list, const NodeCall& call) {
+  std::vector<GroupPart> shown;
+  parts.Add(run->TakeFinal());
+  for (const ByteRange& range : parts.Take()) {
+    for (size_t slot = 0; slot < ranks.size(); ++slot) {
+      const auto part = call.parts.find(ranks[slot]);
+      if (part == call.parts.end() || part->second.answered) continue;
+      // It has the bytes. If the call is taken again, its result can be its input.
+      const bool gives =
+          spec.kind == CallKind::kBroadcast && ranks[slot] == static_cast<int>(spec.root);
+      if (gives) continue;
+      const ResultPlace place = PlaceOf(list, slot);
+      const uint64_t from = std::max(range.from, place.from);
+      const uint64_t end = std::min(range.end(), place.from + place.bytes);
+      if (place.memory != StepMemory::kWork || from >= end) continue;
+      shown.push_back({.id = part->second.request.id,
+                       .result = run->Bytes(place),
+                       .part = {from - place.from, end - from},
+                       .memory = memory});
+    }
+  }
+  return shown;
 }
 
 // Begins the call at the cursor, or ends it if that is its fate. Returns false if it has to wait.
@@ -271,6 +307,8 @@ void GroupCore::StartRun() {
   current.keep = std::make_shared<
       std::pair<std::vector<std::shared_ptr<const void>>, std::shared_ptr<const GroupMemory>>>(
       current.keeps, current.memory);
+  // Memory of the pool can be used again before its bytes are copied.
+  if (current.ticket != 0) current.parts = ResultParts(current.plan->work_bytes);
   const int planned = counts_lost ? list_.shape.world : list_.shape.members();
   current.run = std::make_unique<CallRun>(
       current.plan, current.spec,
@@ -343,10 +381,7 @@ void GroupCore::EndCurrent() {
   // A Barrier has a result without bytes, and a Reduce has one at its root only.
   bool any = SameForAll(current.spec.kind);
   for (size_t slot = 0; slot < current.ranks.size(); ++slot) {
-    ResultPlace place{.bytes = ResultBytes(current.spec, list_.shape.world, 0)};
-    if (!current.adopts) {
-      place = ResultOf(*current.plan, list_.shape, current.spec, list_.self, slot);
-    }
+    const ResultPlace place = current.PlaceOf(list_, slot);
     // The root of a Broadcast has its own input as the result, so the call keeps that.
     if (place.memory == StepMemory::kInput) call.input = current.keeps[place.slot];
     if (place.bytes == 0) continue;

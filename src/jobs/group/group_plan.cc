@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "src/collectives/kernels/kernels.h"
@@ -16,6 +18,24 @@ struct Range {
   uint64_t end = 0;
   uint64_t size() const { return end - begin; }
 };
+
+// Finds the steps after which their bytes of work do not change, from the last step on.
+void MarkFinal(GroupPlan& plan) {
+  // What later steps write: ranges by their begin, which do not overlap.
+  std::map<uint64_t, uint64_t> later;
+  for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) {
+    if (step->kind == StepKind::kSend || step->memory != StepMemory::kWork) continue;
+    Range range{step->at, step->at + step->bytes};
+    auto at = later.upper_bound(range.begin);
+    if (at != later.begin() && std::prev(at)->second > range.begin) --at;
+    step->final = at == later.end() || at->first >= range.end;
+    while (at != later.end() && at->first < range.end) {
+      range = {std::min(range.begin, at->first), std::max(range.end, at->second)};
+      at = later.erase(at);
+    }
+    later[range.begin] = range.end;
+  }
+}
 
 // Appends the steps of one node. The nodes of trees, rings and rows are numbered from the root.
 class Planner {
@@ -59,6 +79,7 @@ class Planner {
         break;
     }
     plan_.proves_all_began = ProvesAllBegan(acknowledged);
+    MarkFinal(plan_);
     return std::move(plan_);
   }
 
@@ -589,6 +610,7 @@ GroupPlan MakeAdoptionPlan(int nodes, int node, uint32_t holder,
     plan.steps.push_back(
         {.kind = StepKind::kReceive, .peer = static_cast<int>(holder), .at = at, .bytes = piece});
   }
+  MarkFinal(plan);
   return plan;
 }
 

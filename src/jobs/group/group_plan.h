@@ -76,6 +76,8 @@ struct Step {
   StepMemory memory = StepMemory::kWork;
   // Of a Send: later steps change the bytes although the peer may not have received them.
   bool copy = false;
+  // No later step writes these bytes of work.
+  bool final = false;
   // Of memory kInput: which of this node's members.
   uint16_t slot = 0;
   int peer = -1;

@@ -17,6 +17,7 @@
 #include "src/common/testing/seed.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/jobs/group/call_run.h"
+#include "src/jobs/overlap/byte_ranges.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -315,6 +316,57 @@ TEST(GroupPlan, NoStepClearsMoreThanAPiece) {
     }
     EXPECT_EQ(cleared, uint64_t{10 << 20});
   }
+}
+
+// A member copies these bytes before the call has ended.
+TEST(GroupPlan, FinalBytesAreWrittenByNoLaterStep) {
+  for (uint8_t kind = 0; kind < kCallKinds; ++kind) {
+    for (const auto& [nodes, members] : {std::pair{1, 2}, {2, 8}, {6, 7}}) {
+      for (const uint64_t bytes : {1'000, 400'000}) {
+        const GroupShape shape = Shape(nodes, members);
+        CallSpec spec{.kind = static_cast<CallKind>(kind)};
+        if (spec.kind != CallKind::kBarrier) spec.bytes = bytes;
+        for (int node = 0; node < nodes; ++node) {
+          const GroupPlan plan = MakeGroupPlan(shape, spec, node, false);
+          std::vector<bool> final(plan.work_bytes), written(plan.work_bytes);
+          for (const Step& step : plan.steps) {
+            if (step.kind == StepKind::kSend || step.memory != StepMemory::kWork) continue;
+            for (uint64_t i = step.at; i < step.at + step.bytes; ++i) {
+              ASSERT_FALSE(final[i]) << spec.ToString() << ", node " << node << ", byte " << i;
+              final[i] = step.final;
+              written[i] = true;
+            }
+          }
+          // The pieces of all steps are cut alike, so all of a result becomes final.
+          ASSERT_EQ(final, written) << spec.ToString() << ", node " << node << " of " << nodes;
+        }
+      }
+    }
+  }
+}
+
+TEST(CallRun, AStepWaitsForTheInputThatItReads) {
+  const CallSpec spec{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 100'000};
+  const std::string inputs[] = {std::string(spec.bytes, '\1'), std::string(spec.bytes, '\2')};
+  const auto plan = std::make_shared<GroupPlan>(MakeGroupPlan(Shape(1, 2), spec, 0, false));
+  std::string work(plan->work_bytes, '\0');
+  const auto first = std::make_shared<ByteRanges>(spec.bytes);
+  const auto second = std::make_shared<ByteRanges>(spec.bytes);
+  CallRun run(plan, spec,
+              {.inputs = {inputs[0], inputs[1]},
+               .work = absl::MakeSpan(work.data(), work.size()),
+               .scratch = {},
+               .filled = {first, second}},
+              2);
+  const auto state = [&] { return run.Run([](int, absl::string_view, bool) { return true; }); };
+  ASSERT_THAT(first->Add({0, spec.bytes}), testing::IsOk());
+  ASSERT_THAT(second->Add({50'000, 50'000}), testing::IsOk());
+  EXPECT_EQ(state(), CallRun::State::kBlocked);
+  EXPECT_EQ(work[0], '\0');
+  ASSERT_THAT(second->Add({0, 50'000}), testing::IsOk());
+  EXPECT_EQ(state(), CallRun::State::kDone);
+  EXPECT_EQ(work, std::string(spec.bytes, '\3'));
+  EXPECT_EQ(run.TakeFinal(), (std::vector<ByteRange>{{0, spec.bytes}}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "src/common/testing/status_matchers.h"
 #include "src/jobs/overlap/byte_ranges.h"
 #include "src/jobs/overlap/fill_order.h"
+#include "src/jobs/overlap/result_parts.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -103,6 +104,41 @@ TEST(FillOrderTest, EverySliceDoublesAndTogetherTheyAreTheInput) {
       }
     }
   }
+}
+
+TEST(ResultPartsTest, AThirdOfWhatIsHiddenIsShownAndTheLastPartIsNot) {
+  constexpr uint64_t kLeast = kLeastPartBytes;
+  ResultParts parts(12 * kLeast);
+  parts.Add({{0, 3 * kLeast}});
+  EXPECT_EQ(parts.Take(), Ranges());
+  parts.Add({{3 * kLeast, kLeast / 2}, {6 * kLeast, kLeast / 2}});
+  EXPECT_EQ(parts.Take(), (Ranges{{0, 3 * kLeast + kLeast / 2}, {6 * kLeast, kLeast / 2}}));
+  // 8 are hidden.
+  parts.Add({{8 * kLeast, 2 * kLeast}});
+  EXPECT_EQ(parts.Take(), Ranges());
+  parts.Add({{10 * kLeast, 2 * kLeast}, {7 * kLeast, kLeast}, {4 * kLeast, kLeast}});
+  EXPECT_EQ(parts.Take().size(), 3u);
+  // 2 are hidden, and a third of them is less than the least part.
+  parts.Add({{5 * kLeast, kLeast - 1}});
+  EXPECT_EQ(parts.Take(), Ranges());
+  parts.Add({{6 * kLeast - 1, 1}});
+  EXPECT_EQ(parts.Take(), (Ranges{{5 * kLeast, kLeast}}));
+  parts.Add({{3 * kLeast + kLeast / 2, kLeast}});
+  EXPECT_EQ(parts.Take(), Ranges());
+}
+
+TEST(ResultPartsTest, NoPartHasToBeLargerThanTheGreatestOne) {
+  ResultParts parts(100 * kFullPartBytes);
+  parts.Add({{0, kFullPartBytes - 1}});
+  EXPECT_EQ(parts.Take(), Ranges());
+  parts.Add({{kFullPartBytes - 1, 1}});
+  EXPECT_EQ(parts.Take(), (Ranges{{0, kFullPartBytes}}));
+}
+
+TEST(ResultPartsTest, ASmallResultIsShownAsAWhole) {
+  ResultParts parts(kShownEarlyBytes - 1);
+  parts.Add({{0, kShownEarlyBytes - 2}});
+  EXPECT_EQ(parts.Take(), Ranges());
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const Group
   if (done.result.data() < work.data() || done.result.data() >= work.data() + work.size()) {
     return nullptr;
   }
-  return static_cast<const GroupBlocks*>(done.memory->owner.get())->work.block;
+  return BlockOf(*done.memory);
 }
 
 void StoreGroupMemory::AllocateBoth(

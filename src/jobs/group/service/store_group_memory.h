@@ -41,6 +41,10 @@ class StoreGroupMemory final : public GroupAllocator {
   // The block in which the result of a call is, or null: the core's own memory, or an
   // input.
   static std::shared_ptr<object_store::MemoryBlock> BlockOf(const GroupDone& done);
+  // The block with the work of a call. REQUIRES: this has given the memory.
+  static std::shared_ptr<object_store::MemoryBlock> BlockOf(const GroupMemory& memory) {
+    return static_cast<const GroupBlocks*>(memory.owner.get())->work.block;
+  }
 
  private:
   // Reserves the sum and allocates both; a part without bytes has no block.
