@@ -290,29 +290,5 @@ TEST_F(LocalGroupsTest, ACallGoesOnWithoutAMemberWhoseClientEnds) {
   EXPECT_EQ(groups_[0].members_of_last_call(), 2);
 }
 
-// At its deadline a call can have copied a part of its result already.
-TEST_F(LocalGroupsTest, ACallThatFailsLeavesItsVectorAsItWas) {
-  constexpr size_t kCount = 4'000'000;
-  Make(2, 2);
-  std::vector<std::vector<float>> vectors(2, std::vector<float>(kCount, 1));
-  ForAll([&](size_t rank) { return groups_[rank].AllReduce(absl::MakeSpan(vectors[rank])); });
-  int failed = 0, worked = 0;
-  for (int64_t microseconds = 500; worked == 0; microseconds += microseconds / 4) {
-    ASSERT_LT(microseconds, absl::ToInt64Microseconds(kDeadline));
-    for (auto& vector : vectors) vector.assign(kCount, 3);
-    std::vector<Future<Done>> calls;
-    for (size_t rank = 0; rank < 2; ++rank) {
-      const Group group(members_[rank], {.timeout = absl::Microseconds(microseconds)});
-      calls.push_back(group.AllReduce(absl::MakeSpan(vectors[rank])));
-    }
-    for (size_t rank = 0; rank < 2; ++rank) {
-      const bool ok = calls[rank].Wait(kDeadline).ok();
-      ++(ok ? worked : failed);
-      ASSERT_EQ(vectors[rank], std::vector<float>(kCount, ok ? 6 : 3)) << microseconds;
-    }
-  }
-  EXPECT_GT(failed, 0);
-}
-
 }  // namespace
 }  // namespace phalanx::runtime

@@ -105,10 +105,8 @@ struct GroupCallState final : public FutureState<Done> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
     if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
-      // The nodes may have begun to pass the result, and take the call again.
       DropResult();
       large_result = connection().Take(*mapped);
-      copied = jobs::ByteRanges(output_bytes);
       return;
     }
     if (const auto* part = std::get_if<local::GroupPart>(&answer)) return OnPart(*part);
@@ -129,6 +127,8 @@ struct GroupCallState final : public FutureState<Done> {
   // What the result has by now is copied while the nodes pass the rest. In place that is possible
   // as long as the input is elsewhere, too.
   void OnPart(const local::GroupPart& part) {
+    // The nodes take the call again, and need the memory.
+    if (part.bytes == 0) return DropResult();
     if (in_place && connection().group_buffers().InputOf(request) == nullptr) return;
     if (!large_result.ok() || large_result->bytes.size() != output_bytes) return;
     const jobs::ByteRange range{part.from, part.bytes};
@@ -144,23 +144,23 @@ struct GroupCallState final : public FutureState<Done> {
     if (large.empty() && !small.empty()) std::memcpy(output, small.data(), small.size());
     if (large.empty()) return absl::OkStatus();
     for (const jobs::ByteRange& range : copied.Rest()) Copy(large, range);
-    DropResult();
     return absl::OkStatus();
   }
   void Copy(absl::string_view bytes, jobs::ByteRange range) {
     CopyBeside(static_cast<char*>(output) + range.from, bytes.data() + range.from, range.bytes);
   }
   void DropResult() {
-    if (!large_result.ok()) return;
-    connection().Trash(
-        std::make_shared<MappedObject>(*std::exchange(large_result, MappedObject())));
+    copied = jobs::ByteRanges(output_bytes);
+    absl::StatusOr<MappedObject> result = std::exchange(large_result, MappedObject());
+    if (result.ok()) connection().Trash(std::make_shared<MappedObject>(*std::move(result)));
   }
-  // A call that fails leaves a vector in place as it was.
+  // A call that fails leaves a vector in place as it was. Few calls fail, so these bytes are copied
+  // at once, although the lock is held.
   void Restore() {
     const char* const kept = connection().group_buffers().InputOf(request);
     if (!in_place || kept == nullptr) return;
     for (const jobs::ByteRange& range : touched.ranges()) {
-      Copy({kept, output_bytes}, range);
+      std::memcpy(static_cast<char*>(output) + range.from, kept + range.from, range.bytes);
     }
   }
   void OnFailure(const absl::Status& why) override { Fail(Explain(why)); }
@@ -173,6 +173,8 @@ struct GroupCallState final : public FutureState<Done> {
     End(why);
   }
   void End(absl::StatusOr<Done> value) {
+    // The caller can keep its future for long.
+    DropResult();
     group->member->EndGroupCall();
     Set(std::move(value));
   }

@@ -110,12 +110,12 @@ struct GroupDone {
   std::shared_ptr<const GroupMemory> memory = {};
   std::shared_ptr<const void> input = {};
 };
-// A part of the result of a call that is still under way, which is final unless the call is taken
-// again. Then its parts are in other memory, and so is the result.
+// A part of the result of a call that is still under way. Without `memory` all parts before are
+// void, since the call is taken again: then its parts are in other memory, and so is the result.
 struct GroupPart {
   GroupCallId id = 0;
   absl::string_view result = {};  // all of it
-  ByteRange part;
+  ByteRange part = {};
   std::shared_ptr<const GroupMemory> memory = {};
 };
 // A member takes part from now on: its first call has, or will have, this number.
@@ -236,6 +236,7 @@ class GroupCore {
   struct Part {
     GroupCallRequest request;
     uint64_t life = 0;
+    bool shown = false;  // parts of the result
     bool answered = false;
   };
   struct NodeCall {
@@ -251,6 +252,8 @@ class GroupCore {
 
     // What is to be kept of the call; `holds` is false.
     EndedCall Kept() const;
+    // The parts that its members know are void.
+    std::vector<GroupPart> VoidParts();
   };
   // The call at `cursor_`, once it has begun.
   struct Current {
@@ -274,7 +277,7 @@ class GroupCore {
 
     ResultPlace PlaceOf(const GroupList& list, size_t slot) const;
     // What is to be shown to members of this node that wait for the result.
-    std::vector<GroupPart> TakeParts(const GroupList& list, const NodeCall& call);
+    std::vector<GroupPart> TakeParts(const GroupList& list, NodeCall& call);
   };
   // Of one other node.
   struct Link {

@@ -87,7 +87,7 @@ ResultPlace GroupCore::Current::PlaceOf(const GroupList& list, size_t slot) cons
   return ResultOf(*plan, list.shape, spec, list.self, slot);
 }
 
-std::vector<GroupPart> GroupCore::Current::TakeParts(const GroupList& list, const NodeCall& call) {
+std::vector<GroupPart> GroupCore::Current::TakeParts(const GroupList& list, NodeCall& call) {
   std::vector<GroupPart> shown;
   parts.Add(run->TakeFinal());
   for (const ByteRange& range : parts.Take()) {
@@ -102,6 +102,7 @@ std::vector<GroupPart> GroupCore::Current::TakeParts(const GroupList& list, cons
       const uint64_t from = std::max(range.from, place.from);
       const uint64_t end = std::min(range.end(), place.from + place.bytes);
       if (place.memory != StepMemory::kWork || from >= end) continue;
+      part->second.shown = true;
       shown.push_back({.id = part->second.request.id,
                        .result = run->Bytes(place),
                        .part = {from - place.from, end - from},
@@ -109,6 +110,15 @@ std::vector<GroupPart> GroupCore::Current::TakeParts(const GroupList& list, cons
     }
   }
   return shown;
+}
+
+std::vector<GroupPart> GroupCore::NodeCall::VoidParts() {
+  std::vector<GroupPart> voids;
+  for (auto& [rank, part] : parts) {
+    const bool shown = std::exchange(part.shown, false);
+    if (shown && !part.answered) voids.push_back({.id = part.request.id});
+  }
+  return voids;
 }
 
 // Begins the call at the cursor, or ends it if that is its fate. Returns false if it has to wait.

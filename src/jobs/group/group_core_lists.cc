@@ -28,6 +28,11 @@ void GroupCore::OnView(const GroupView& view, Instant now) {
 
 // What is under way is void. The nodes agree when a call needs it.
 void GroupCore::EnterRound(uint32_t round) {
+  // Members give back the memory of what they were shown, since the call needs as much again.
+  const auto call = current_.has_value() ? calls_.find(cursor_) : calls_.end();
+  if (call != calls_.end() && !DefectActive(Defect::kGroupPartNotVoid)) {
+    for (GroupPart& part : call->second.VoidParts()) effects_.emplace_back(std::move(part));
+  }
   current_.reset();
   orders_.clear();
   const Instant next_tick = agreement_.next_tick;

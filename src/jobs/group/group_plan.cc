@@ -255,8 +255,10 @@ class Planner {
     const bool power = std::has_single_bit(static_cast<unsigned>(n_));
     const uint64_t ring = power ? kRingSliceBytes : kRingSliceBytesOddNodes;
     if (n_ == 1) {
-      for (const Range& piece : Pieces(whole)) Local(StepKind::kOwn, piece);
-      for (const Range& piece : Pieces(whole)) Local(StepKind::kFinish, piece);
+      for (const Range& piece : Pieces(whole)) {
+        Local(StepKind::kOwn, piece);
+        Local(StepKind::kFinish, piece);
+      }
     } else if (IsTiny(bytes)) {
       FoldUp(0, kWideTree, whole, /*finish=*/true);
       SendDown(0, kWideTree, whole, StepMemory::kWork, 0);

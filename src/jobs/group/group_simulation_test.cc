@@ -37,12 +37,13 @@ void RunSeeds(GroupWorldOptions options) {
     all.answers += world.counts().answers;
     all.deaths += world.counts().deaths;
     all.parts += world.counts().parts;
+    all.voids += world.counts().voids;
     all.given += world.counts().given;
     all.lost += world.counts().lost;
   }
   std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
-            << " parts of results copied early, " << all.given << " kept results given, "
-            << all.lost << " lost\n";
+            << " parts of results copied early, " << all.voids << " times in vain, " << all.given
+            << " kept results given, " << all.lost << " lost\n";
   EXPECT_GT(all.parts, 0u);
 }
 
@@ -79,6 +80,7 @@ TEST(GroupSimulation, NothingIsFoldedBeforeItIsCopied) {
   RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .fills_late = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .losses = true, .fills_late = true});
   RunSeeds({.on_loss = OnLoss::kFail, .fills_late = true, .leaves = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .losses = true, .fills_late = true, .retained = true});
 }
 
 TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {

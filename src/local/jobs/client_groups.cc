@@ -34,14 +34,12 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
     request = jobs::GroupCallRequest{
         .spec = call.spec, .deadline = deadline, .refused = request.status()};
   }
-  const absl::Status called = groups_->Call(
+  return groups_->Call(
       member.job, member.role, member.rank, member.life, *std::move(request), DoneOf(call.request),
       [alive = std::weak_ptr(alive_), request = call.request](const jobs::GroupPart& part) {
         const std::shared_ptr<ClientGroups*> self = alive.lock();
         if (self != nullptr) (*self)->OnPart(request, part);
       });
-  if (!called.ok()) filling_.erase(call.request);
-  return called;
 }
 
 absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
@@ -88,16 +86,19 @@ absl::StatusOr<jobs::GroupCallRequest> ClientGroups::RequestFor(const jobs::Loca
   // Not copied: the client leaves the buffer alone until the node says that it is free.
   request.input = {buffer->memory.block->bytes().data(), call.input_size};
   // The group drops this when no node needs the input any more.
-  request.keep = std::shared_ptr<const void>(buffer.get(), [buffer](const void*) {
-    buffer->in_use = false;
-    buffer->free_untold = true;
-  });
+  request.keep = std::shared_ptr<const void>(
+      buffer.get(), [buffer, alive = std::weak_ptr(alive_), request = call.request](const void*) {
+        buffer->in_use = false;
+        buffer->free_untold = true;
+        const std::shared_ptr<ClientGroups*> self = alive.lock();
+        if (self != nullptr) (*self)->filling_.erase(request);
+      });
   return request;
 }
 
 absl::Status ClientGroups::OnFilled(const local::GroupFilled& filled) {
   const auto found = filling_.find(filled.request);
-  // The call has failed meanwhile, or was never made.
+  // The call is forgotten, or was never made.
   if (found == filling_.end()) return absl::OkStatus();
   PHALANX_RETURN_IF_ERROR(found->second.there->Add({filled.from, filled.bytes}));
   // Answers of the group below can change the map.
@@ -108,9 +109,10 @@ absl::Status ClientGroups::OnFilled(const local::GroupFilled& filled) {
 }
 
 void ClientGroups::OnPart(uint64_t request, const jobs::GroupPart& part) {
-  Shown& shown = shown_[request];
-  if (shown.memory != part.memory) {
-    shown = {Show(request, part.result, part.memory), part.result, part.memory};
+  if (part.memory == nullptr) {
+    shown_.erase(request);
+  } else if (!shown_.contains(request)) {
+    shown_[request] = {Show(request, part.result, part.memory), part.result, part.memory};
   }
   send_([answer = local::GroupPart{request, part.part.from, part.part.bytes}](
             LocalOutbox::Batch& batch) {
@@ -120,8 +122,6 @@ void ClientGroups::OnPart(uint64_t request, const jobs::GroupPart& part) {
 }
 
 void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
-  // A call that fails can be answered before its input is complete.
-  filling_.erase(request);
   if (!done.status.ok()) return Fail(request, done.status, done.number);
   if (jobs::StoreGroupMemory::BlockOf(done) != nullptr) return AnswerMapped(request, done);
   // A large result that is in the input of an earlier life: the client must not see that buffer.
@@ -185,8 +185,10 @@ uint64_t ClientGroups::Show(uint64_t request, absl::string_view result,
 
 void ClientGroups::AnswerMapped(uint64_t request, const jobs::GroupDone& done) {
   const auto shown = shown_.extract(request);
+  // There may have been no file descriptor for what was shown. There can be one now.
   const bool known = !shown.empty() && shown.mapped().memory == done.memory &&
-                     shown.mapped().result.data() == done.result.data();
+                     shown.mapped().result.data() == done.result.data() &&
+                     results_.contains(shown.mapped().pin);
   const uint64_t pin = known ? shown.mapped().pin : Show(request, done.result, done.memory);
   const local::GroupDone answer{
       request, done.number, static_cast<uint32_t>(done.members), TakeFree(), {}};

@@ -14,7 +14,8 @@
 // was not there.
 //
 // The client is shown parts of a large result while the call is under way, and copies them. If the
-// nodes take the call again, the result is in other memory, which is mapped anew.
+// nodes take the call again, it hears that these are void, and releases their memory: the call
+// needs as much again. The result is mapped anew.
 //
 // A call that fails with a number is answered by a GroupDone without members, which has the number,
 // and a Failed.
@@ -63,7 +64,7 @@ class ClientGroups {
   // More of an input is in its buffer. InvalidArgument, which ends the client, if that is
   // impossible.
   absl::Status OnFilled(const local::GroupFilled& filled);
-  // Whether the input of a call with this number is not complete.
+  // Whether the client may still name bytes of the input of a call with this number.
   bool Fills(uint64_t request) const { return filling_.contains(request); }
   // The client is answered as by a Call, unless an error is returned: FailedPrecondition without
   // groups, and those of GroupService::AskResult.
@@ -108,7 +109,8 @@ class ClientGroups {
   uint64_t next_number_ = kGroupNumber;
   size_t asked_buffers_ = 0;
   std::map<uint64_t, std::shared_ptr<Buffer>> buffers_;
-  // A call under way whose input the client copies; at most one for each buffer in use.
+  // A call whose input the client copies; at most one for each buffer in use. The call needs the
+  // rest also when this member has its answer, for instance at its deadline.
   struct Filling {
     std::string job;
     std::string role;

@@ -27,6 +27,8 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/collectives/reducer/reducer.h"
 #include "src/common/check.h"
+#include "src/jobs/group/service/group_service.h"
+#include "src/jobs/group/service/store_group_memory.h"
 #include "src/jobs/members/members.h"
 #include "src/jobs/messages/messages.h"
 #include "src/local/local_service.h"
@@ -211,7 +213,11 @@ class LocalNode {
     links.handshake.self = options.self;
     links_ = std::make_unique<net::NodeLinks>(network_, loop_, std::move(links));
     messages_ = std::make_unique<jobs::Messages>(options.self, loop_, *members_, *links_);
-    auto service = LocalService::Start(loop_, {*store_, *reducer_, {*members_, *messages_}},
+    group_memory_ = std::make_unique<jobs::StoreGroupMemory>(*store_);
+    groups_ = std::make_unique<jobs::GroupService>(options.self, loop_, *links_, *group_memory_);
+    members_->AddObserver(groups_.get());
+    const LocalJobs jobs{*members_, *messages_, groups_.get(), group_memory_.get()};
+    auto service = LocalService::Start(loop_, {*store_, *reducer_, jobs},
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
@@ -224,6 +230,7 @@ class LocalNode {
     OnLoop([this] {
       service_.reset();
       messages_.reset();
+      groups_.reset();
       members_.reset();
       links_.reset();
       reducer_.reset();
@@ -323,6 +330,8 @@ class LocalNode {
   net::TcpNetwork network_;
   std::unique_ptr<net::NodeLinks> links_;
   std::unique_ptr<jobs::Messages> messages_;
+  std::unique_ptr<jobs::StoreGroupMemory> group_memory_;
+  std::unique_ptr<jobs::GroupService> groups_;
   std::unique_ptr<LocalService> service_;
 };
 

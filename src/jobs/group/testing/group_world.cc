@@ -451,11 +451,19 @@ void GroupWorld::OnKept(const GroupDone& done) {
 
 void GroupWorld::OnPart(const GroupPart& part) {
   Made& made = ids_.at(part.id);
-  if (made.memory != part.memory) {
+  if (part.memory == nullptr) {
+    if (made.memory == nullptr) Violate("parts of a result are void that were not shown");
+    made.memory.reset();
+    ++counts_.voids;
+    return;
+  }
+  if (made.memory == nullptr) {
     made.memory = part.memory;
     made.copy.assign(part.result.size(), '\xcc');
     made.copied = ByteRanges(part.result.size());
   }
+  // A node has perhaps no room for two.
+  if (made.memory != part.memory) Violate("the parts of a result are in two memories");
   ++counts_.parts;
   if (made.copied.Has(part.part)) Violate("a part of a result is shown twice");
   if (!made.copied.Add(part.part).ok()) return;
@@ -466,7 +474,8 @@ void GroupWorld::OnPart(const GroupPart& part) {
 std::string GroupWorld::ResultOf(Made& made, const GroupDone& done) {
   // The member reads the memory of which it knows parts.
   if (done.in_input && made.memory != nullptr) Violate("a result in the input was shown before");
-  if (made.memory == nullptr || made.memory != done.memory) return std::string(done.result);
+  if (made.memory == nullptr) return std::string(done.result);
+  if (made.memory != done.memory) Violate("a result is in other memory than its parts");
   for (const ByteRange& range : made.copied.Rest()) {
     std::memcpy(made.copy.data() + range.from, done.result.data() + range.from, range.bytes);
   }

@@ -65,6 +65,7 @@ class GroupWorld {
     uint64_t answers = 0;  // calls that have ended for a live member
     uint64_t deaths = 0;
     uint64_t parts = 0;  // of results, that members have copied early
+    uint64_t voids = 0;  // results whose parts were void
     // Kept results that members were given, and that were lost with their holders.
     uint64_t given = 0;
     uint64_t lost = 0;

@@ -1,0 +1,125 @@
+// Calls of groups whose clients copy their inputs late, or not as they should, and results of which
+// parts are shown early: one node with a real socket.
+#include "src/local/jobs/client_groups.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/local/testing/local_node.h"
+#include "src/local/testing/raw_member.h"
+
+namespace phalanx::object_store {
+namespace {
+
+using ::phalanx::object_store::testing::LocalNode;
+using ::phalanx::object_store::testing::RawMember;
+using ::phalanx::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kBytes = uint64_t{1} << 20;
+
+jobs::CallSpec Sum(uint64_t bytes = kBytes) {
+  return {.kind = jobs::CallKind::kAllReduce, .bytes = bytes};
+}
+
+// Expects that the node closes the connection with this reason.
+void ExpectRefused(RawMember& member, const std::string& reason) {
+  EXPECT_THAT(member.client().Reason(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(reason)));
+}
+
+TEST(ClientGroups, ACallBeginsWithWhatIsThereOfItsInput) {
+  LocalNode node;
+  RawMember member(node, "worker0", 1);
+  member.Call(Sum(), kBytes, kBytes / 8);
+  member.Fill(kBytes / 2, kBytes / 2);
+  member.Fill(kBytes / 8, kBytes / 2 - kBytes / 8);
+  const auto done = member.Await<local::GroupDone>();
+  EXPECT_EQ(done.number, 1u);
+  EXPECT_EQ(done.members, 1u);
+  // Nothing is left to be filled.
+  member.Fill(0, kBytes);
+  member.Fill(77, 0, 1);
+  member.Call(Sum(), kBytes, kBytes);
+  EXPECT_EQ(member.Await<local::GroupDone>().number, 2u);
+}
+
+TEST(ClientGroups, BytesBeyondTheInputEndTheClient) {
+  LocalNode node;
+  for (const auto& [from, bytes] : {std::pair{kBytes - 1, uint64_t{2}},
+                                    {kBytes, uint64_t{1}},
+                                    {uint64_t{0}, ~uint64_t{0}},
+                                    {~uint64_t{0}, uint64_t{1}}}) {
+    RawMember member(node, "worker0", 1);
+    member.Call(Sum(), kBytes, 1);
+    member.Fill(from, bytes);
+    ExpectRefused(member, "of 1048576");
+  }
+}
+
+TEST(ClientGroups, TooManyGapsEndTheClient) {
+  LocalNode node;
+  RawMember member(node, "worker0", 1);
+  member.Call(Sum(), kBytes, 1);
+  for (uint64_t i = 1; i <= jobs::kMaxByteRanges; ++i) member.Fill(2 * i, 1);
+  ExpectRefused(member, "more than 16 ranges");
+}
+
+TEST(ClientGroups, AClientThatDiesWhileItCopiesHasGivenNothing) {
+  LocalNode node;
+  jobs::CallSpec spec = Sum();
+  spec.on_loss = jobs::OnLoss::kExclude;
+  RawMember stays(node, "worker0", 2);
+  auto dies = std::make_unique<RawMember>(node, "worker1", 2);
+  stays.Call(spec, kBytes, kBytes);
+  dies->Call(spec, kBytes, kBytes - 1);
+  dies.reset();
+  EXPECT_EQ(stays.Await<local::GroupDone>().members, 1u);
+}
+
+TEST(ClientGroups, AMemberThatLeavesWhileItCopiesHoldsNobodyUp) {
+  LocalNode node;
+  jobs::CallSpec spec = Sum();
+  spec.on_loss = jobs::OnLoss::kExclude;
+  RawMember stays(node, "worker0", 2);
+  RawMember leaves(node, "worker1", 2);
+  stays.Call(spec, kBytes, kBytes);
+  leaves.Call(spec, kBytes, 1);
+  leaves.Leave();
+  leaves.Fill(1, kBytes - 1);
+  EXPECT_EQ(stays.Await<local::GroupDone>().members, 1u);
+}
+
+// Capacity for three inputs and one result, but not for a result and a half.
+TEST(ClientGroups, ACallThatIsTakenAgainNeedsTheMemoryOfItsResultOnce) {
+  LocalNode node(7 * kBytes);
+  const jobs::CallSpec spec{
+      .kind = jobs::CallKind::kAllGather, .on_loss = jobs::OnLoss::kExclude, .bytes = kBytes};
+  RawMember stay[] = {{node, "worker0", 3}, {node, "worker1", 3}};
+  auto dies = std::make_unique<RawMember>(node, "worker2", 3);
+  for (RawMember& member : stay) member.Call(spec, kBytes, kBytes);
+  dies->Call(spec, kBytes, 1);
+  uint64_t pins[2] = {};
+  for (size_t i = 0; i < 2; ++i) {
+    pins[i] = stay[i].Await<local::Mapped>().pin;
+    EXPECT_GE(stay[i].Await<local::GroupPart>().bytes, kBytes);
+  }
+  dies.reset();
+  for (size_t i = 0; i < 2; ++i) {
+    // What was shown is void.
+    while (stay[i].Await<local::GroupPart>().bytes > 0) {
+    }
+    stay[i].Release(pins[i]);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NE(stay[i].Await<local::Mapped>().pin, pins[i]);
+    EXPECT_EQ(stay[i].Await<local::GroupDone>().members, 2u);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::object_store
