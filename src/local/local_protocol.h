@@ -409,8 +409,8 @@ struct GroupBuffer {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-// These bytes of the input of a GroupCall are in its buffer now. Has no answer. Ignored when no node
-// needs the input any more, which can be long after the call's answer.
+// These bytes of the input of a GroupCall are in its buffer now. Has no answer. Ignored when no
+// node needs the input any more, which can be long after the call's answer.
 struct GroupFilled {
   static constexpr uint8_t kKind = 52;
   uint64_t request = 0;
@@ -616,8 +616,8 @@ struct MessageArrived {
   absl::string_view bytes;
 };
 
-// These bytes of the result of a GroupCall are there, in the Mapped before. Without bytes: the nodes
-// take the call again. The Mapped and its parts are void, and the client releases the pin.
+// These bytes of the result of a GroupCall are there, in the Mapped before. Without bytes: the
+// nodes take the call again. The Mapped and its parts are void, and the client releases the pin.
 struct GroupPart {
   static constexpr uint8_t kKind = 91;
   uint64_t request = 0;

@@ -169,7 +169,9 @@ MemberCall::Place MemberCall::NodePlace() {
   if (std::exchange(place_at_, last_change_) == last_change_) return place_;
   std::map<absl::string_view, int> nodes;
   place_ = Place();
-  for (const Member& member : roles_[role_]) {
+  const auto role = roles_.find(role_);
+  if (role == roles_.end()) return place_;
+  for (const Member& member : role->second) {
     if (!member.live()) continue;
     const auto [at, added] = nodes.try_emplace(member.node, static_cast<int>(nodes.size()));
     if (member.rank == rank_) place_.node = at->second;

@@ -56,7 +56,7 @@ class CallRun {
   absl::Status Arrived(int peer, absl::string_view bytes);
   State Run(Sender send);
 
-  // The node from which the next step needs a message, or -1.
+  // The node from which the next step needs a message, or to which it sends one; or -1.
   int WaitsFor() const;
   absl::string_view Bytes(const ResultPlace& place) const;
   // Returns the bytes of work that have become final since the last call, in the order in which

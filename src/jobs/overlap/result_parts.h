@@ -53,7 +53,7 @@ class ResultParts {
  private:
   uint64_t hidden_;
   uint64_t final_bytes_ = 0;
-  std::vector<ByteRange> final_;  // not shown yet
+  std::vector<ByteRange> final_;  // not shown yet; no more than the plan has steps
 };
 
 }  // namespace phalanx::jobs

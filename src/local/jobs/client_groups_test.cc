@@ -81,6 +81,21 @@ TEST(ClientGroups, AClientThatDiesWhileItCopiesHasGivenNothing) {
   EXPECT_EQ(stays.Await<local::GroupDone>().members, 1u);
 }
 
+TEST(ClientGroups, TheErrorAtTheDeadlineNamesTheMemberThatIsStillCopying) {
+  LocalNode node;
+  RawMember waits(node, "worker0", 2);
+  RawMember copies(node, "worker1", 2);
+  copies.Call(Sum(), kBytes, kBytes - 1);
+  copies.NewBuffer(1);
+  waits.Call(Sum(), kBytes, kBytes, absl::Milliseconds(50));
+  EXPECT_EQ(waits.Await<local::GroupDone>().members, 0u);
+  const auto answer = waits.client().Receive();
+  ASSERT_TRUE(answer.has_value() && std::holds_alternative<local::Failed>(*answer));
+  const auto& failed = std::get<local::Failed>(*answer);
+  EXPECT_EQ(failed.code, absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(failed.message), HasSubstr("waiting for rank 1 (worker1)"));
+}
+
 TEST(ClientGroups, AMemberThatLeavesWhileItCopiesHoldsNobodyUp) {
   LocalNode node;
   jobs::CallSpec spec = Sum();

@@ -18,18 +18,24 @@ namespace phalanx::object_store::testing {
 
 class RawMember {
  public:
-  static constexpr uint64_t kCall = 3;  // the request of its first call
+  static constexpr uint64_t kCall = 3;  // the request of each call
+  static constexpr absl::Duration kPatience = absl::Seconds(30);
 
   RawMember(const LocalNode& node, const std::string& task, uint32_t world) : client_(node) {
     client_.Send(local::Join{1, "train", "worker", task, world, false, 0, kPatience});
     Await<local::Joined>();
   }
+  // Returns a buffer of the node, which has handled everything before.
+  uint64_t NewBuffer(uint64_t bytes) {
+    client_.Send(local::GroupBuffer{2, bytes, kPatience});
+    return Await<local::Granted>().writer;
+  }
   // Makes a call; the first `filled` bytes of the input are there.
-  void Call(const jobs::CallSpec& spec, uint64_t input_bytes, uint64_t filled) {
-    client_.Send(local::GroupBuffer{2, input_bytes, kPatience});
-    const uint64_t buffer = Await<local::Granted>().writer;
+  void Call(const jobs::CallSpec& spec, uint64_t input_bytes, uint64_t filled,
+            absl::Duration timeout = kPatience) {
+    const uint64_t buffer = NewBuffer(input_bytes);
     client_.Send(local::GroupCall{
-        kCall, 1, spec, kPatience, buffer, input_bytes, {}, /*filled_from=*/0, filled});
+        kCall, 1, spec, timeout, buffer, input_bytes, {}, /*filled_from=*/0, filled});
   }
   void Fill(uint64_t from, uint64_t bytes) { Fill(kCall, from, bytes); }
   void Fill(uint64_t request, uint64_t from, uint64_t bytes) {
@@ -52,8 +58,6 @@ class RawMember {
   RawClient& client() { return client_; }
 
  private:
-  static constexpr absl::Duration kPatience = absl::Seconds(30);
-
   RawClient client_;
 };
 
