@@ -150,6 +150,7 @@ namespace phalanx {
   X(kGroupReadyNotAwaited, "group-ready-not-awaited")               \
   X(kGroupInputNotAwaited, "group-input-not-awaited")               \
   X(kGroupPartNotFinal, "group-part-not-final")                     \
+  X(kGroupAnsweredBeyondLease, "group-answered-beyond-lease")       \
   /* Groups: results that are kept. */                              \
   X(kResultsOnOneHost, "results-on-one-host")                       \
   X(kResultDroppedEarly, "result-dropped-early")                    \
