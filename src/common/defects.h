@@ -151,6 +151,7 @@ namespace phalanx {
   X(kGroupInputNotAwaited, "group-input-not-awaited")               \
   X(kGroupPartNotFinal, "group-part-not-final")                     \
   X(kGroupPartNotVoid, "group-part-not-void")                       \
+  X(kGroupAnsweredBeyondLease, "group-answered-beyond-lease")       \
   /* Groups: results that are kept. */                              \
   X(kResultsOnOneHost, "results-on-one-host")                       \
   X(kResultDroppedEarly, "result-dropped-early")                    \

@@ -147,7 +147,8 @@ absl::Status Node::Impl::Start(NodeSeams seams) {
   members = std::make_unique<jobs::Members>(key, options.name, seams.control, *channel);
   PHALANX_RETURN_IF_ERROR(MakeDataPlane(seams));
   group_memory = std::make_unique<jobs::StoreGroupMemory>(*store);
-  groups = std::make_unique<jobs::GroupService>(key, seams.control, *links, *group_memory);
+  groups = std::make_unique<jobs::GroupService>(key, seams.control, *links, *group_memory,
+                                                static_cast<int>(seams.shards.size()));
   members->AddObserver(groups.get());
   const v1::NodeInfo self = DescribeSelf(options, key, address);
   for (size_t shard = 0; shard < seams.shards.size(); ++shard) {
@@ -236,12 +237,17 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
   session.num_shards = static_cast<uint32_t>(seams.shards.size());
   if (seams.nonce_bytes) session.nonce_bytes = seams.nonce_bytes;
   directory::DirectoryClient::Handlers handlers;
-  handlers.on_register = [this, shard] { channel->OnSession(shard); };
+  handlers.on_register = [this, shard] {
+    groups->OnShardSession(shard);
+    channel->OnSession(shard);
+  };
   handlers.on_message = [this, shard](const v1::ShardMessage& message) {
     channel->OnMessage(shard, message);
+    if (message.has_registered()) groups->OnShardRegistered(shard);
   };
   handlers.on_heard = [this, shard](Instant heard, absl::Duration lease) {
     store->OnHeard(shard, heard, lease);
+    groups->OnShardHeard(shard, heard, lease);
   };
   handlers.on_connection = [this, shard](bool connected, const absl::Status& why) {
     ShardStateChanged(shard, connected, why);

@@ -27,10 +27,12 @@ def children_of(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-class GroupsTest(ClusterTest):
+class GroupsCase(ClusterTest):
+    shard_arguments = ()
+
     def setUp(self):
         super().setUp()
-        self.cluster.start_shards()
+        self.cluster.start_shards(1, self.shard_arguments)
         for i, host in enumerate("abc"):
             self.cluster.start_node(f"n{i}", ["--metrics-listen=127.0.0.1:0", f"--label=host={host}"])
         self.cluster.wait_for_nodes(NODES)
@@ -99,6 +101,8 @@ class GroupsTest(ClusterTest):
             self.assertNotIn("WRONG", out)
             self.assertRegex(out.splitlines()[-1], r"^\[worker\d+\] ERROR " + error)
 
+
+class GroupsTest(GroupsCase):
     def test_all_members_have_all_results(self):
         sets = self.results(self.begin_job("calm", "fail", 1 << 20))
         self.assertEqual(set.union(*sets.values()), {ALL})
@@ -185,18 +189,6 @@ class GroupsTest(ClusterTest):
                     self.cluster.wait_for_nodes(NODES - 1)
                 self.results(job, calls=MANY)
 
-    def test_calls_go_on_while_the_directory_is_away(self):
-        gate = self.cluster.path("gate")
-        os.mkfifo(gate)
-        job = self.begin_job("directory", "fail", 1 << 16, calls=MANY, gate=gate)
-        self.until_call(job[0], MANY // 4)
-        self.cluster.shards[0].kill()
-        # Only now the second half of the calls begins.
-        with open(os.open(gate, os.O_RDWR), "rb", buffering=0):
-            self.until_call(job[0], MANY * 3 // 4)
-        self.cluster.restart_shard(0)
-        self.assertEqual(set.union(*self.results(job, calls=MANY).values()), {ALL})
-
     def test_a_node_without_room_fails_the_call_on_all_members(self):
         self.cluster.put("n2", self.cluster.make_file("most", 60 << 20), ID_A)
         # The node waits for room until the deadline of its members. The deadline of the others is later.
@@ -219,6 +211,23 @@ class GroupsTest(ClusterTest):
         self.assert_errors(tasks[:3] + tasks[4:], error)
         os.kill(member, signal.SIGCONT)
         self.assert_errors([tasks[3]], error)
+
+
+class DirectoryAwayTest(GroupsCase):
+    # The calls end in a part of it.
+    shard_arguments = ("--lease=60s",)
+
+    def test_calls_go_on_while_the_directory_is_away_for_less_than_a_lease(self):
+        gate = self.cluster.path("gate")
+        os.mkfifo(gate)
+        job = self.begin_job("directory", "fail", 1 << 16, calls=MANY, gate=gate)
+        self.until_call(job[0], MANY // 4)
+        self.cluster.shards[0].kill()
+        # Only now the second half of the calls begins.
+        with open(os.open(gate, os.O_RDWR), "rb", buffering=0):
+            self.until_call(job[0], MANY * 3 // 4)
+        self.cluster.restart_shard(0, self.shard_arguments)
+        self.assertEqual(set.union(*self.results(job, calls=MANY).values()), {ALL})
 
 
 if __name__ == "__main__":

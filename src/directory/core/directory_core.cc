@@ -488,14 +488,16 @@ void DirectoryCore::Impl::EndLearning() {
   placements.EndLearning();
   absences.scopes.EndLearning();
   reductions.EndLearning();
+  requests.delete_waits().EndLearning();
+  jobs.EndLearning();
+  // A node that has Registered believes that its members live unless it knows of their ends.
+  jobs.RunPending();
   for (const auto& [key, node] : nodes.all()) {
     if (!node->lease_ended) continue;
     if (!node->registering) SendRegistered(*node);
     // What it has registered was not offered to other nodes so far.
     objects.SetConnected(*node, node->connected);
   }
-  requests.delete_waits().EndLearning();
-  jobs.EndLearning();
 }
 
 void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {

@@ -148,7 +148,15 @@ void JobManager::SessionRegistered(const NodeKey& node) {
   EndMembersOf(node, /*only_unconfirmed=*/true);
   const auto found = jobs_of_.find(node);
   if (found == jobs_of_.end()) return;
-  for (const std::string& name : found->second) Schedule(*jobs_.at(name), /*urgent=*/false);
+  for (const std::string& name : found->second) {
+    Job& job = *jobs_.at(name);
+    Schedule(job, /*urgent=*/false);
+    // Before Registered: what the node's members were given up for must not wait for the others.
+    const auto watcher = job.watchers().find(node);
+    if (parts_.gate.learning() || watcher == job.watchers().end()) continue;
+    job.Mint(parts_.context.random);
+    SendNews(job, node, watcher->second);
+  }
 }
 
 void JobManager::NodeDown(const NodeKey& node) {

@@ -276,6 +276,37 @@ TEST_F(JobManagerTest, ANewSessionConfirmsTheMembersThatItRegisters) {
   EXPECT_EQ(News(a), "worker2.0-");
 }
 
+// A node that is Registered answers calls of groups again.
+TEST_F(JobManagerTest, ANodeHearsOfTheEndsOfItsMembersBeforeItIsRegistered) {
+  const NodeKey a = h.Up("a"), b = h.Up("b");
+  Join(a, "worker0");
+  Join(b, "worker1");
+  h.Advance(absl::Milliseconds(1));
+  const std::vector<v1::JobUpdate> of_a = Updates(a), of_b = Updates(b);
+  h.Down(b);
+  h.Clear();
+  h.NewSession(b, true);
+  Register(b, of_b);
+  h.RegisterEnd(b);
+  EXPECT_EQ(News(b), "all: worker0.0+ worker1.0-");
+  EXPECT_EQ(h.ReceivedBeforeRegistered(b), 1u);
+  // A restarted shard hears of the end from another node, and says so when it has learned.
+  std::vector<v1::JobUpdate> known = of_a;
+  known.back() = Updates(b).back();
+  h.Clear();
+  h.RestartShard();
+  h.NewSession(b, true, /*lease_ended=*/true);
+  Register(b, of_b);
+  h.RegisterEnd(b);
+  h.NewSession(a, true);
+  Register(a, known);
+  h.RegisterEnd(a);
+  EXPECT_EQ(News(b), "nothing");
+  h.Advance(absl::Seconds(2));
+  EXPECT_EQ(News(b), "all: worker0.0+ worker1.0-");
+  EXPECT_EQ(h.ReceivedBeforeRegistered(b), 1u);
+}
+
 class FullJobsTest : public JobManagerTest {
  protected:
   FullJobsTest() : JobManagerTest(Limited()) {}

@@ -44,6 +44,7 @@ void Harness::Step() {
     // Every session has one, and few tests look at it.
     if (out.message.has_registered()) {
       ++registered_[out.to];
+      before_registered_[out.to] = inboxes_[out.to].size();
     } else {
       inboxes_[out.to].push_back(std::move(out.message));
     }

@@ -131,6 +131,8 @@ class Harness {
   void Clear() { inboxes_.clear(); }
   // The number of messages to the node that end a registration, which Received leaves out.
   int Registered(const NodeKey& node) { return registered_[node]; }
+  // How many of Received came before the last of these.
+  size_t ReceivedBeforeRegistered(const NodeKey& node) { return before_registered_[node]; }
   size_t messages() const;
   std::optional<v1::ShardMessage> Last(const NodeKey& node, v1::ShardMessage::KindCase kind);
   // The node's last Assign for the object, also from before a Clear.
@@ -161,6 +163,7 @@ class Harness {
   std::map<NodeKey, v1::NodeInfo> infos_;
   std::map<NodeKey, std::vector<v1::ShardMessage>> inboxes_;
   std::map<NodeKey, int> registered_;
+  std::map<NodeKey, size_t> before_registered_;
   std::map<std::pair<NodeKey, ObjectId>, Assignment> assigned_;
   uint64_t wants_ = 0;  // the number of the last Want
   uint64_t next_node_ = 1;

@@ -40,10 +40,14 @@ void RunSeeds(GroupWorldOptions options) {
     all.voids += world.counts().voids;
     all.given += world.counts().given;
     all.lost += world.counts().lost;
+    all.fenced += world.counts().fenced;
+    all.held += world.counts().held;
   }
   std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
             << " parts of results copied early, " << all.voids << " times in vain, " << all.given
-            << " kept results given, " << all.lost << " lost\n";
+            << " kept results given, " << all.lost << " lost, " << all.fenced
+            << " nodes slept for too long, " << all.held << " answers were held\n";
+  EXPECT_EQ(all.held > 0, options.sleeps);
   EXPECT_GT(all.parts, 0u);
 }
 
@@ -89,6 +93,15 @@ TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
   RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true});
 }
 
+TEST(GroupSimulation, ANodeThatSleepsForLongerThanALeaseGivesNoOtherResultThanTheRest) {
+  RunSeeds({.on_loss = OnLoss::kExclude, .deaths = false, .sleeps = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .sleeps = true});
+  RunSeeds({.on_loss = OnLoss::kFail, .sleeps = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true, .losses = true, .sleeps = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .retained = true, .sleeps = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .fills_late = true, .sleeps = true});
+}
+
 TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
   RunSeeds({.deaths = false, .differs = true});
 }
@@ -105,6 +118,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
         {.on_loss = OnLoss::kExclude},
         {.deaths = false, .differs = true},
         {.on_loss = OnLoss::kWait, .fills_late = true},
+        {.on_loss = OnLoss::kExclude, .deaths = false, .sleeps = true},
     };
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},

@@ -13,6 +13,11 @@ bool ShardLeases::Serves(const ObjectId& id, Instant now) const {
   return Valid(ShardOf(id), now) || IsRandomId(id);
 }
 
+bool ShardLeases::Confirmed(int shard, Instant now) const {
+  if (DefectActive(Defect::kGroupAnsweredBeyondLease)) return true;
+  return leases_[Index(shard)].phase != Phase::kRegistering && Valid(shard, now);
+}
+
 bool ShardLeases::BeginSession(int shard, Instant now) {
   Lease& lease = leases_[Index(shard)];
   // What this node has was never announced to the shard, so no deletion of it can be unknown here.

@@ -17,7 +17,12 @@
 //  - A lease that has not ended outlives its session: whoever deleted an object meanwhile waits for
 //    its end, or for this node's registration.
 //
-// Thread rule: no thread, lock, clock or I/O inside; the control loop only. Owned by the store.
+// A node answers calls of groups under the same leases. Without the lease of a job's shard, or in a
+// session whose registration is not over, its members of the job can have been declared dead, and
+// the others can have made the call again without them.
+//
+// Thread rule: no thread, lock, clock or I/O inside; the control loop only. Owned by the store, and
+// by the service of groups.
 #ifndef PHALANX_OBJECT_STORE_CHANNEL_SHARD_LEASES_H_
 #define PHALANX_OBJECT_STORE_CHANNEL_SHARD_LEASES_H_
 
@@ -51,6 +56,10 @@ class ShardLeases {
     return phalanx::ShardOf(id, static_cast<int>(leases_.size()));
   }
   bool Valid(int shard, Instant now) const { return now < leases_[Index(shard)].until; }
+  // Whether this node can answer calls of its members of the shard's jobs. What became of them in a
+  // session that was lost is known when the shard has handled the registration of the next one.
+  bool Confirmed(int shard, Instant now) const;
+  int shards() const { return static_cast<int>(leases_.size()); }
 
  private:
   enum class Phase { kFree, kRegistering, kRegistered };

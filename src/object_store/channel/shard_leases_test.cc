@@ -64,6 +64,25 @@ TEST(ShardLeasesTest, ANewSessionExtendsTheLeaseOnlyWhenItIsRegistered) {
   EXPECT_TRUE(leases.Serves(kName, At(5.4)));
 }
 
+TEST(ShardLeasesTest, CallsAreNotAnsweredBeforeTheRegistrationOfANewSessionIsOver) {
+  ShardLeases leases(2);
+  leases.BeginSession(1, At(0));
+  leases.Heard(1, At(1), kLease);
+  EXPECT_TRUE(leases.Confirmed(1, At(2.9)));
+  EXPECT_FALSE(leases.Confirmed(1, At(3)));
+  // An answer that was under way when this process was stopped is as old as what it answers.
+  leases.Heard(1, At(0.5), kLease);
+  EXPECT_FALSE(leases.Confirmed(1, At(3)));
+  leases.Heard(1, At(3), kLease);
+  EXPECT_TRUE(leases.Confirmed(1, At(3)));
+  leases.BeginSession(1, At(3.1));
+  leases.Heard(1, At(3.1), kLease);
+  EXPECT_FALSE(leases.Confirmed(1, At(3.2)));
+  leases.Registered(1);
+  EXPECT_TRUE(leases.Confirmed(1, At(3.2)));
+  EXPECT_FALSE(leases.Confirmed(1, At(5.1)));
+}
+
 TEST(ShardLeasesTest, EachShardGrantsTheLeaseOfItsOwnObjects) {
   ShardLeases leases(2);
   const int other = 1 - ShardOf(kName, 2);

@@ -22,12 +22,13 @@ uint64_t NumberOf(absl::string_view job, absl::string_view role) {
 }  // namespace
 
 GroupService::GroupService(const NodeKey& self, Executor& control, net::NodeLinks& links,
-                           GroupAllocator& allocator)
+                           GroupAllocator& allocator, int num_shards)
     : self_(self),
       control_(control),
       links_(links),
       allocator_(allocator),
       kept_(std::make_shared<KeptBytes>()),
+      leases_(num_shards),
       alive_(std::make_shared<GroupService*>(this)) {
   kept_->limit = allocator.KeptLimit();
   links_.SetReceiver(net::LinkService::kGroups, this);
@@ -54,7 +55,7 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   Group& group = *found->second;
   request.id = next_call_++;
   // Before the call, because its Done can be among the effects that run below.
-  group.calls[request.id] = {std::move(done), std::move(part)};
+  group.calls[request.id] = {std::move(done), std::move(part), rank, life, request.deadline};
   ++stats_.under_way;
   const GroupCallId id = request.id;
   const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());
@@ -79,7 +80,8 @@ absl::Status GroupService::AskResult(absl::string_view job, absl::string_view ro
   Group& group = *found->second;
   question.id = next_call_++;
   PHALANX_RETURN_IF_ERROR(group.results.Ask(question));
-  group.calls[question.id] = {std::move(done), nullptr};
+  group.calls[question.id] = {std::move(done), nullptr,           question.rank,
+                              question.life,   question.deadline, Part::kResults};
   ++stats_.under_way;
   RunEffects(group);
   return absl::OkStatus();
@@ -93,6 +95,7 @@ void GroupService::WhenSettled(absl::string_view job, absl::string_view role, in
   Group& group = *found->second;
   group.leavers.push_back(std::move(leave));
   group.results.EndMember(rank);
+  group.held.EndMember(rank);
   group.core.SettleForLeave(rank, control_.Now());
   RunEffects(group);
 }
@@ -103,7 +106,8 @@ void GroupService::OnView(const GroupView& view) {
   const uint64_t number = NumberOf(view.job, view.role);
   std::unique_ptr<Group>& group = groups_[Name(view.job, view.role)];
   if (group == nullptr) {
-    group = std::make_unique<Group>(self_, number, absl::StrCat(view.job, "/", view.role), kept_);
+    group = std::make_unique<Group>(self_, number, absl::StrCat(view.job, "/", view.role),
+                                    ShardOfJob(view.job, leases_.shards()), kept_);
     by_number_[number] = group.get();
   }
   group->epoch = view.epoch;
@@ -113,6 +117,7 @@ void GroupService::OnView(const GroupView& view) {
   }
   group->core.OnView(view, control_.Now());
   group->results.OnView(view);
+  group->held.OnView(view);
   const auto its = [number](const EarlyMessages::Message& message) {
     return message.header.group == number;
   };
@@ -139,6 +144,7 @@ void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
   Later([why, calls = std::move(group.calls)]() mutable {
     for (auto& [id, call] : calls) call.done(GroupDone{.id = id, .status = why});
   });
+  holding_.erase(group.number);
   by_number_.erase(group.number);
   groups_.erase(found);
 }
@@ -218,6 +224,7 @@ void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
 // What has ended in the core answers questions about results, and questions can make the core
 // agree.
 void GroupService::RunEffects(Group& group) {
+  if (!GiveHeld(group)) return;
   std::vector<GroupEffect> effects = group.core.TakeEffects();
   do {
     if (!RunEffectsOf(group, Part::kCore, std::move(effects))) return;
@@ -249,8 +256,10 @@ void GroupService::RunEffect(Group& group, Part part, GroupEffect& effect) {
   if (auto* send = std::get_if<GroupSend>(&effect)) {
     SendTo(group, part, *send);
   } else if (auto* done = std::get_if<GroupDone>(&effect)) {
-    EndCall(group, part, *done);
+    Answer(group, *done);
   } else if (const auto* shown = std::get_if<GroupPart>(&effect)) {
+    // The member gets all of the result when it has ended. That parts are void it hears at once.
+    if (shown->memory != nullptr && !Confirmed(group)) return;
     const auto call = group.calls.find(shown->id);
     if (call != group.calls.end() && call->second.part) call->second.part(*shown);
   } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
@@ -301,16 +310,64 @@ void GroupService::SendTo(Group& group, Part part, GroupSend& send) {
                  });
 }
 
-void GroupService::EndCall(Group& group, Part part, const GroupDone& done) {
+// Reads the clock: this process can have been stopped in this turn.
+bool GroupService::Confirmed(const Group& group) const {
+  return leases_.Confirmed(group.shard, control_.ReadClock());
+}
+
+void GroupService::Answer(Group& group, const GroupDone& done) {
+  const auto found = group.calls.find(done.id);
+  if (found == group.calls.end()) return;
+  if (!HeldAnswers::Waits(done.status) || (group.held.empty() && Confirmed(group))) {
+    return EndCall(group, done);
+  }
+  const Caller& caller = found->second;
+  const absl::Status held = group.held.Add(done, caller.rank, caller.life, caller.deadline);
+  if (!held.ok()) return EndCall(group, {.id = done.id, .status = held, .number = done.number});
+  holding_.insert(group.number);
+}
+
+void GroupService::EndCall(Group& group, const GroupDone& done) {
   const auto found = group.calls.find(done.id);
   if (found == group.calls.end()) return;
   // Removed before the callback, which can make the next call.
-  CallDone call = std::move(found->second.done);
+  Caller call = std::move(found->second);
   group.calls.erase(found);
   --stats_.under_way;
   // A question for a kept result is no call.
-  if (part == Part::kCore) ++(done.status.ok() ? stats_.ended : stats_.failed);
-  call(done);
+  if (call.of == Part::kCore) ++(done.status.ok() ? stats_.ended : stats_.failed);
+  call.done(done);
+}
+
+bool GroupService::GiveHeld(Group& group) {
+  if (group.held.empty()) return true;
+  const uint64_t number = group.number;
+  for (const GroupDone& done : group.held.Take(Confirmed(group), control_.ReadClock())) {
+    EndCall(group, done);
+    if (Find(number) != &group) return false;
+  }
+  if (group.held.empty()) holding_.erase(number);
+  return true;
+}
+
+// In later turns: a caller that is answered can leave its group.
+void GroupService::GiveHeldOf(int shard) {
+  for (const uint64_t number : holding_) {
+    Group* group = Find(number);
+    if (group != nullptr && group->shard == shard) ContinueLater(*group);
+  }
+}
+
+void GroupService::OnShardSession(int shard) { leases_.BeginSession(shard, control_.ReadClock()); }
+
+void GroupService::OnShardHeard(int shard, Instant heard, absl::Duration lease) {
+  leases_.Heard(shard, heard, lease);
+  GiveHeldOf(shard);
+}
+
+void GroupService::OnShardRegistered(int shard) {
+  leases_.Registered(shard);
+  GiveHeldOf(shard);
 }
 
 void GroupService::AllocateFor(Group& group, Part part, const GroupAllocate& allocate) {
@@ -366,7 +423,8 @@ void GroupService::Release(uint64_t group, Part part, const NodeKey& node, uint6
 }
 
 void GroupService::ArmTimer(Group& group) {
-  const Instant at = std::min(group.core.NextTick(), group.results.NextTick());
+  const Instant at =
+      std::min({group.core.NextTick(), group.results.NextTick(), group.held.NextTick()});
   // A timer that fires too early is harmless: the Tick finds nothing to do, and sets the next one.
   if (at >= group.timer_at) return;
   control_.Cancel(group.timer);

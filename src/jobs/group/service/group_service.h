@@ -32,8 +32,10 @@
 #include "src/jobs/group/early_messages.h"
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/results/group_results.h"
+#include "src/jobs/group/service/held_answers.h"
 #include "src/jobs/members/group_view.h"
 #include "src/net/link/node_links.h"
+#include "src/object_store/channel/shard_leases.h"
 
 namespace phalanx::jobs {
 
@@ -67,7 +69,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
  public:
   // All of them outlive the service, which receives the messages of LinkService::kGroups.
   GroupService(const NodeKey& self, Executor& control, net::NodeLinks& links,
-               GroupAllocator& allocator);
+               GroupAllocator& allocator, int num_shards);
   ~GroupService() override;
   GroupService(const GroupService&) = delete;
   GroupService& operator=(const GroupService&) = delete;
@@ -98,6 +100,13 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
 
   const GroupServiceStats& stats() const { return stats_; }
 
+  // ---- the shards of the directory, as for ShardLeases. While the node is not confirmed by the
+  // job's shard, its members get no answers but Aborted and, at their deadlines, errors.
+  void OnShardSession(int shard);
+  void OnShardHeard(int shard, Instant heard, absl::Duration lease);
+  // After the ends of members that the shard has sent before.
+  void OnShardRegistered(int shard);
+
   // ---- GroupObserver
   void OnView(const GroupView& view) override;
   void OnGroupLeft(absl::string_view job, absl::string_view role) override;
@@ -109,17 +118,29 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   void OnLost(const NodeKey& peer, const absl::Status& why) override;
 
  private:
+  // Which of the two an effect is of.
+  enum class Part { kCore, kResults };
   struct Caller {
     CallDone done;
     CallPart part;
+    int rank = 0;
+    uint64_t life = 0;
+    Instant deadline;
+    Part of = Part::kCore;
   };
   struct Group {
-    Group(const NodeKey& self, uint64_t number, const std::string& name,
+    Group(const NodeKey& self, uint64_t number, const std::string& name, int shard,
           std::shared_ptr<KeptBytes> kept)
-        : number(number), core(self, number, name), results(self, number, name, std::move(kept)) {}
+        : number(number),
+          shard(shard),
+          core(self, number, name),
+          results(self, number, name, std::move(kept)),
+          held(self, name) {}
     const uint64_t number;
+    const int shard;  // of the job
     GroupCore core;
     GroupResults results;
+    HeldAnswers held;
     JobEpoch epoch;  // of the last view
     std::map<GroupCallId, Caller> calls;
     std::deque<absl::AnyInvocable<void()>> leavers;
@@ -133,8 +154,6 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
     JobEpoch epoch;  // of its last view
     Instant at;
   };
-  // Which of the two an effect is of.
-  enum class Part { kCore, kResults };
   // What the links have released since the last turn.
   using Released = std::map<std::tuple<uint64_t, Part, NodeKey>, uint64_t>;
   using Name = std::pair<std::string, std::string>;
@@ -149,7 +168,13 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   bool RunEffectsOf(Group& group, Part part, std::vector<GroupEffect> effects);
   void RunEffect(Group& group, Part part, GroupEffect& effect);
   void SendTo(Group& group, Part part, GroupSend& send);
-  void EndCall(Group& group, Part part, const GroupDone& done);
+  bool Confirmed(const Group& group) const;
+  // Ends the call, or holds its answer until the node is confirmed.
+  void Answer(Group& group, const GroupDone& done);
+  void EndCall(Group& group, const GroupDone& done);
+  // Returns false if a caller that was answered has left the group.
+  bool GiveHeld(Group& group);
+  void GiveHeldOf(int shard);
   void AllocateFor(Group& group, Part part, const GroupAllocate& allocate);
   void ContinueLater(Group& group);
   void Release(uint64_t group, Part part, const NodeKey& node, uint64_t bytes);
@@ -166,6 +191,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
 
   std::map<Name, std::unique_ptr<Group>> groups_;
   std::map<uint64_t, Group*> by_number_;
+  object_store::ShardLeases leases_;
+  std::set<uint64_t> holding_;  // groups that hold answers
   EarlyMessages unknown_;
   std::map<uint64_t, Left> left_;  // less than kUnknownGroupPatience ago
   Released released_;

@@ -175,6 +175,62 @@ TEST_F(GroupServiceTest, CallsEndWithAbortedWhenTheLastMemberOfTheNodeEnds) {
                                          "the last member of train/worker on this node has ended"));
 }
 
+TEST_F(GroupServiceTest, MembersGetTheirAnswersWhenTheShardHasConfirmedThatTheyLive) {
+  constexpr absl::Duration kLease = absl::Seconds(2);
+  Make(2);
+  const auto hear = [&](size_t i) {
+    GroupService& service = nodes_[i]->service();
+    service.OnShardHeard(0, links_.nodes()[i]->control().Now(), kLease);
+  };
+  for (size_t i = 0; i < 2; ++i) {
+    nodes_[i]->service().OnShardSession(0);
+    links_.nodes()[i]->control().Post([&, i] { hear(i); });
+  }
+  links_.RunFor(kLease);
+  links_.nodes()[0]->control().Post([&] { hear(0); });
+  const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 100'000};
+  CallAll(sum);
+  links_.RunFor(absl::Seconds(1));
+  EXPECT_THAT(nodes_[0]->last_status, phalanx::testing::IsOk());
+  EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
+  EXPECT_EQ(nodes_[1]->service().stats().under_way, 1u);
+  links_.nodes()[1]->control().Post([&] { hear(1); });
+  links_.RunFor(absl::Milliseconds(10));
+  ExpectSums(100'000);
+  // In a new session the node waits until the shard has handled its registration.
+  links_.nodes()[1]->control().Post([&] {
+    nodes_[1]->service().OnShardSession(0);
+    nodes_[1]->last_status = absl::UnknownError("no call has ended");
+  });
+  CallAll(sum);
+  links_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
+  links_.nodes()[1]->control().Post([&] {
+    hear(1);
+    nodes_[1]->service().OnShardRegistered(0);
+  });
+  links_.RunFor(absl::Milliseconds(10));
+  ExpectSums(100'000);
+}
+
+TEST_F(GroupServiceTest, MembersThatWereDeclaredDeadGetAbortedAndNotTheResult) {
+  Make(2);
+  links_.nodes()[1]->control().Post([&] {
+    nodes_[1]->service().OnShardSession(0);
+    nodes_[1]->service().OnShardSession(0);
+  });
+  CallAll({.kind = CallKind::kBarrier});
+  links_.RunFor(absl::Seconds(1));
+  EXPECT_THAT(nodes_[0]->last_status, phalanx::testing::IsOk());
+  EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
+  links_.nodes()[1]->control().Post([&] {
+    nodes_[1]->service().OnGroupLeft("train", "worker");
+    nodes_[1]->service().OnShardRegistered(0);
+  });
+  links_.RunFor(absl::Seconds(1));
+  EXPECT_TRUE(absl::IsAborted(nodes_[1]->last_status)) << nodes_[1]->last_status;
+}
+
 TEST_F(GroupServiceTest, AGroupGoesOnAfterALostLink) {
   Make(3);
   const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 100'000};

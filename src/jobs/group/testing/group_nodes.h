@@ -47,7 +47,7 @@ class HeapAllocator final : public GroupAllocator {
 class GroupNode {
  public:
   GroupNode(const NodeKey& key, Executor& control, net::NodeLinks& links)
-      : allocator_(control), service_(key, control, links, allocator_) {}
+      : allocator_(control), service_(key, control, links, allocator_, /*num_shards=*/1) {}
 
   // A call of "train"/"worker". `then` may be empty.
   void Call(int rank, CallSpec spec, std::string input, std::function<void()> then,

@@ -140,7 +140,13 @@ void GroupWorld::Publish() {
   }
 }
 
-void GroupWorld::Revive(int rank) { Join(rank, nodes_[random_.Below(nodes_.size())]); }
+void GroupWorld::Revive(int rank) {
+  std::vector<Node*> awake;
+  for (Node& node : nodes_) {
+    if (!Sleeps(node) && !node.session.fenced) awake.push_back(&node);
+  }
+  if (!awake.empty()) Join(rank, *awake[random_.Below(awake.size())]);
+}
 
 void GroupWorld::Join(int rank, Node& node) {
   Member& member = view_.members[static_cast<size_t>(rank)];
@@ -153,6 +159,11 @@ void GroupWorld::Join(int rank, Node& node) {
     node.core = std::make_unique<GroupCore>(node.key, 7, "train/worker");
     node.results =
         std::make_unique<GroupResults>(node.key, 7, "train/worker", std::make_shared<KeptBytes>());
+    node.held = std::make_unique<HeldAnswers>(node.key, "train/worker");
+    if (options_.sleeps) {
+      node.session.leases.BeginSession(0, now_);
+      Hear(node);
+    }
     kept_.firsts.erase(node.key);
   }
   programs_.push_back({.rank = rank, .life = member.life, .called = {}});
@@ -197,6 +208,7 @@ void GroupWorld::Leave(Program& program) {
   Node& node = nodes_[static_cast<size_t>(program.node)];
   node.leavers.push_back(&program);
   node.results->EndMember(program.rank);
+  node.held->EndMember(program.rank);
   node.core->SettleForLeave(program.rank, now_);
   Drain(node);
 }
@@ -237,6 +249,8 @@ void GroupWorld::Forget(Node& node) {
   if (node.core != nullptr) kept_.lost.emplace_back(kept_.steps, node.host);
   node.core.reset();
   node.results.reset();
+  node.held.reset();
+  node.session = {};
   node.lost.clear();
   node.views.clear();
   node.grants.clear();
@@ -340,6 +354,7 @@ void GroupWorld::Ask(Program& program) {
 
 // What has ended comes first, as in the GroupService.
 void GroupWorld::Drain(Node& node) {
+  GiveHeld(node);
   for (bool any = true; any;) {
     std::vector<GroupEffect> effects = node.core->TakeEffects();
     for (const GroupEffect& effect : effects) {
@@ -380,9 +395,9 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
     links_[{node.key, send->to.key}].queue.push_back(
         {.send = std::move(*send), .of_results = of_results, .place = {}, .keep = {}});
   } else if (auto* done = std::get_if<GroupDone>(&effect)) {
-    of_results ? OnKept(*done) : OnDone(*done);
+    Answer(node, *done);
   } else if (const auto* part = std::get_if<GroupPart>(&effect)) {
-    OnPart(*part);
+    if (part->memory == nullptr || Confirmed(node)) OnPart(*part);
   } else if (auto* entered = std::get_if<GroupEntered>(&effect)) {
     Program* program = Live(entered->rank);
     if (program == nullptr || program->life != entered->life) return;
@@ -452,7 +467,7 @@ void GroupWorld::OnKept(const GroupDone& done) {
 void GroupWorld::OnPart(const GroupPart& part) {
   Made& made = ids_.at(part.id);
   if (part.memory == nullptr) {
-    if (made.memory == nullptr) Violate("parts of a result are void that were not shown");
+    if (made.memory == nullptr && !options_.sleeps) Violate("parts are void that were not shown");
     made.memory.reset();
     ++counts_.voids;
     return;
@@ -488,7 +503,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
   const std::string copy = done.status.ok() ? ResultOf(made, done) : std::string();
   made.memory.reset();
   if (program->alive || program->replaced) --program->outstanding;
-  if (!program->alive) return;
+  if (!program->alive && !program->fenced) return;
   ++counts_.answers;
   if (done.in_input && done.result.data() != input) {
     return Violate(absl::StrCat("call ", number, " at rank ", program->rank,
@@ -499,6 +514,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
         absl::StrCat("rank ", program->rank, " made call ", number, ", answered as ", done.number));
   }
   Result result{program->rank, program->life, done.status, 0, done.members};
+  result.late = program->fenced;
   const CallSpec spec = Spec(number, program->rank);
   const uint64_t bytes = done.status.ok() ? ResultBytes(spec, world_, program->rank) : 0;
   if (done.result.size() != bytes && !done.in_input) {
@@ -513,6 +529,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
 bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
   Node* to = NodeOf(key.second);
   Node* from = NodeOf(key.first);
+  if ((to != nullptr && Sleeps(*to)) || (from != nullptr && Sleeps(*from))) return false;
   if (random_.Chance(0.3) && !link.unreleased.empty()) {
     const Unreleased released = std::move(link.unreleased.front());
     link.unreleased.erase(link.unreleased.begin());
@@ -569,7 +586,8 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
 }
 
 void GroupWorld::StepNode(Node& node) {
-  if (node.core == nullptr) return;
+  if (node.core == nullptr || Sleeps(node)) return;
+  if (options_.sleeps && random_.Chance(0.2)) return Hear(node);
   if (node.settled > 0) return OnSettled(node);
   if (!node.lost.empty() && random_.Chance(0.3)) {
     const NodeKey peer = *node.lost.begin();
@@ -581,6 +599,7 @@ void GroupWorld::StepNode(Node& node) {
     node.views.pop_front();
     node.core->OnView(node.view, now_);
     node.results->OnView(node.view);
+    node.held->OnView(node.view);
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
     Node::Grant grant = std::move(node.grants.front());
     node.grants.erase(node.grants.begin());
@@ -611,8 +630,11 @@ void GroupWorld::StepOnce(bool faults) {
     if (at != links_.end()) StepLink(key, at->second);
   }
   Program* program = Live(static_cast<int>(random_.Below(static_cast<uint64_t>(world_))));
+  // Its node does not hear of it.
+  if (program != nullptr && Sleeps(nodes_[static_cast<size_t>(program->node)])) program = nullptr;
   if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
   if (!faults) return;
+  if (options_.sleeps) StepSleep();
   if (options_.deaths && random_.Chance(0.004) && program != nullptr) Kill(*program);
   if (options_.losses && !busy.empty() && random_.Chance(0.01)) {
     const auto key = busy[random_.Below(busy.size())];
@@ -731,8 +753,10 @@ void GroupWorld::Violate(std::string text) {
 }
 
 std::vector<std::string> GroupWorld::Run() {
-  const uint64_t fault_steps = options_.deaths || options_.losses ? 200 + random_.Below(3000) : 0;
+  const bool faults = options_.deaths || options_.losses || options_.sleeps;
+  const uint64_t fault_steps = faults ? 200 + random_.Below(3000) : 0;
   for (uint64_t step = 0; step < fault_steps && violations_.empty(); ++step) StepOnce(true);
+  if (options_.sleeps) WakeAll();
   for (int rank = 0; rank < world_; ++rank) {
     const bool back = options_.on_loss != OnLoss::kExclude || random_.Chance(0.5);
     if (Live(rank) == nullptr && back) Revive(rank);
@@ -742,7 +766,10 @@ std::vector<std::string> GroupWorld::Run() {
     StepOnce(false);
   }
   if (violations_.empty() && !Finished()) Violate(absl::StrCat("calls do not end:", Describe()));
-  for (const auto& [number, results] : results_) CheckCall(number, results);
+  for (const auto& [number, results] : results_) {
+    CheckCall(number, results);
+    CheckLate(number, results);
+  }
   return violations_;
 }
 

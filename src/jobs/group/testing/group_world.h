@@ -8,7 +8,9 @@
 // or on another one; links are given up; a next life joins while the last one still calls; views
 // come late, to each node at its own time; members leave after their last call; messages are
 // delayed, a payload lands in two parts with other events between them; memory is granted late;
-// inputs are copied while their calls are under way, and not to the end if the member dies.
+// inputs are copied while their calls are under way, and not to the end if the member dies; nodes
+// sleep for less and for more than a lease, which ends their members, and go on with what has
+// arrived before they hear of that (group_world_sleeps.cc).
 //
 // Checks, in Violations:
 //  - all live members get the same result of a call, of the same members;
@@ -17,6 +19,8 @@
 //  - a result that is said to be in the member's input is there;
 //  - a member that copies parts of a result before the call has ended has the result in the end;
 //  - after the faults every call of every member ends, also those of a life that was replaced;
+//  - what a member gets when the shard has declared it dead is no other result than that of the
+//    members that live;
 //  - a kept result is the one that the members got, and is there unless it is too old or as many
 //    hosts as there are copies have ended since.
 #ifndef PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
@@ -33,7 +37,9 @@
 #include "src/common/random.h"
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/results/group_results.h"
+#include "src/jobs/group/service/held_answers.h"
 #include "src/jobs/overlap/byte_ranges.h"
+#include "src/object_store/channel/shard_leases.h"
 
 namespace phalanx::jobs::testing {
 
@@ -53,6 +59,8 @@ struct GroupWorldOptions {
   // Results are kept. A next life asks for those of calls that it has missed, and of some before.
   // Hosts, of two nodes each, die.
   bool retained = false;
+  // Nodes sleep, also for longer than a lease.
+  bool sleeps = false;
   int calls = 12;
 };
 
@@ -69,6 +77,8 @@ class GroupWorld {
     // Kept results that members were given, and that were lost with their holders.
     uint64_t given = 0;
     uint64_t lost = 0;
+    uint64_t fenced = 0;  // nodes that slept for too long
+    uint64_t held = 0;    // answers that their members got later
   };
   const Counts& counts() const { return counts_; }
 
@@ -101,6 +111,7 @@ class GroupWorld {
     int node = 0;
     bool alive = true;
     bool replaced = false;  // by its next life, while it was alive
+    bool fenced = false;    // its node has slept for too long, and may not know
     bool leaving = false;
     bool left = false;
     bool entered = false;
@@ -110,12 +121,21 @@ class GroupWorld {
     std::deque<Fill> fills = {};
     std::deque<uint64_t> missed = {};  // calls for whose results it asks
   };
+  // What a node and the job's shard know of each other.
+  struct Session {
+    object_store::ShardLeases leases{1};
+    Instant wakes;
+    Instant heard;  // by the shard
+    bool fenced = false;
+  };
   struct Node {
     NodeKey key;
     std::unique_ptr<GroupCore> core;
     std::deque<GroupView> views;
     int host = 0;
     std::unique_ptr<GroupResults> results = nullptr;
+    std::unique_ptr<HeldAnswers> held = nullptr;
+    Session session = {};
     GroupView view = {};  // the last one
     // Peers of which it has still to hear that the link was lost; nothing is sent to them before.
     std::set<NodeKey> lost = {};
@@ -145,6 +165,7 @@ class GroupWorld {
     uint64_t mask = 0;
     int members = 0;
     bool kept = false;  // of a call that it has not made
+    bool late = false;  // its life was over
   };
 
   CallSpec Spec(uint64_t number, int rank) const;
@@ -173,9 +194,21 @@ class GroupWorld {
   void KillNode(Node& node);
   void Replace(Program& program);
   void LeaveIfEmpty(Node& node);
+  // Does nothing if all nodes sleep, or have slept for too long.
   void Revive(int rank);
   void Join(int rank, Node& node);
   void Drain(Node& node);
+  // Whether the node may answer its members.
+  bool Confirmed(const Node& node) const;
+  bool Sleeps(const Node& node) const { return now_ < node.session.wakes; }
+  void Hear(Node& node);
+  void StepSleep();
+  void Fence(Node& node);
+  void WakeAll();
+  void Answer(Node& node, const GroupDone& done);
+  void GiveHeld(Node& node);
+  void GiveAnswer(const GroupDone& done);
+  void CheckLate(uint64_t number, const std::vector<Result>& results);
   void OnPart(const GroupPart& part);
   void OnDone(const GroupDone& done);
   // The result as the member has it.

@@ -1,0 +1,77 @@
+// HeldAnswers: answers to calls of one group that members of this node do not get yet, because the
+// node does not know whether they live (ShardLeases::Confirmed).
+//
+//   GroupDone ──Add──► held ──confirmed──────────────────► the answer
+//                        ├────the life has ended─────────► Aborted
+//                        └────the call's deadline passes─► DeadlineExceeded, or the error it had
+//
+// Pure; the control loop only. Owned by the GroupService, or by a test.
+#ifndef PHALANX_JOBS_GROUP_SERVICE_HELD_ANSWERS_H_
+#define PHALANX_JOBS_GROUP_SERVICE_HELD_ANSWERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/jobs/group/group_core.h"
+#include "src/jobs/members/group_view.h"
+
+namespace phalanx::jobs {
+
+// Of one group. An answer beyond these is ResourceExhausted instead, and is not held.
+inline constexpr size_t kMaxHeldAnswers = 16 * kMaxOutstandingCalls;
+
+class HeldAnswers {
+ public:
+  // `name` is the group's, for messages.
+  HeldAnswers(const NodeKey& self, std::string name) : self_(self), name_(std::move(name)) {}
+
+  // Whether the answer says what became of the call, which another list of members can have decided
+  // otherwise. The end of a life and a passed deadline are true in any case.
+  static bool Waits(const absl::Status& status) {
+    return !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status);
+  }
+  // Returns what the member gets at once if there is no room.
+  absl::Status Add(GroupDone done, int rank, uint64_t life, Instant deadline);
+
+  // Members that are not live on this node, as the view says, get no answer.
+  void OnView(const GroupView& view);
+  // The member leaves.
+  void EndMember(int rank);
+
+  // What the members get now, in the order of Add: everything if the node is `confirmed`, otherwise
+  // the answers that wait no longer.
+  std::vector<GroupDone> Take(bool confirmed, Instant now);
+
+  bool empty() const { return held_.empty(); }
+  // The next deadline, or a time before it.
+  Instant NextTick() const { return next_tick_; }
+
+ private:
+  struct Held {
+    GroupDone done;
+    int rank = 0;
+    uint64_t life = 0;
+    Instant deadline;
+    bool over = false;
+  };
+
+  void End(Held& held);
+
+  // Constant after construction.
+  const NodeKey self_;
+  const std::string name_;
+
+  std::vector<Held> held_;
+  bool any_over_ = false;
+  Instant next_tick_ = Instant::Infinite();
+};
+
+}  // namespace phalanx::jobs
+
+#endif  // PHALANX_JOBS_GROUP_SERVICE_HELD_ANSWERS_H_
