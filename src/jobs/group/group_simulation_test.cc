@@ -40,11 +40,13 @@ void RunSeeds(GroupWorldOptions options) {
     all.voids += world.counts().voids;
     all.given += world.counts().given;
     all.lost += world.counts().lost;
+    all.refused += world.counts().refused;
   }
   std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
             << " parts of results copied early, " << all.voids << " times in vain, " << all.given
-            << " kept results given, " << all.lost << " lost\n";
+            << " kept results given, " << all.lost << " lost, " << all.refused << " refused\n";
   EXPECT_GT(all.parts, 0u);
+  EXPECT_TRUE(all.given > 0 || !options.retained || Seeds() == 1);
 }
 
 TEST(GroupSimulation, CallsEndWithTheSameResultOnAllMembers) { RunSeeds({.deaths = false}); }
@@ -87,6 +89,11 @@ TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
   RunSeeds({.on_loss = OnLoss::kWait, .retained = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .retained = true});
   RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .fills_late = true, .retained = true});
+}
+
+TEST(GroupSimulation, QuestionsAboutACallThatCannotBeMadeAreAnswered) {
+  RunSeeds({.deaths = false, .replaced = true, .losses = true, .differs = true, .retained = true});
 }
 
 TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {

@@ -143,7 +143,7 @@ void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
 }
 
 void ClientGroups::AnswerCopied(uint64_t request, const jobs::GroupDone& done) {
-  memory_->Allocate(done.result.size(), 0, Instant::Infinite(),
+  memory_->Allocate(done.result.size(), 0, memory_->DefaultDeadline(),
                     [alive = std::weak_ptr(alive_), request, copied = jobs::GroupDone(done)](
                         absl::StatusOr<std::shared_ptr<jobs::GroupMemory>> memory) mutable {
                       const std::shared_ptr<ClientGroups*> self = alive.lock();

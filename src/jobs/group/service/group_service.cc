@@ -29,7 +29,7 @@ GroupService::GroupService(const NodeKey& self, Executor& control, net::NodeLink
       allocator_(allocator),
       kept_(std::make_shared<KeptBytes>()),
       alive_(std::make_shared<GroupService*>(this)) {
-  kept_->limit = allocator.KeptLimit();
+  allocator.ShareKept(kept_);
   links_.SetReceiver(net::LinkService::kGroups, this);
 }
 
@@ -54,7 +54,7 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   Group& group = *found->second;
   request.id = next_call_++;
   // Before the call, because its Done can be among the effects that run below.
-  group.calls[request.id] = {std::move(done), std::move(part)};
+  group.calls[request.id] = {std::move(done), std::move(part), /*question=*/false};
   ++stats_.under_way;
   const GroupCallId id = request.id;
   const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());
@@ -79,7 +79,7 @@ absl::Status GroupService::AskResult(absl::string_view job, absl::string_view ro
   Group& group = *found->second;
   question.id = next_call_++;
   PHALANX_RETURN_IF_ERROR(group.results.Ask(question));
-  group.calls[question.id] = {std::move(done), nullptr};
+  group.calls[question.id] = {std::move(done), nullptr, /*question=*/true};
   ++stats_.under_way;
   RunEffects(group);
   return absl::OkStatus();
@@ -134,7 +134,7 @@ void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
   const absl::Status why = absl::AbortedError(
       absl::StrCat("the last member of ", job, "/", role, " on this node has ended"));
   stats_.under_way -= group.calls.size();
-  stats_.failed += group.calls.size();
+  for (const auto& [id, caller] : group.calls) stats_.failed += caller.question ? 0 : 1;
   // The observer must not call back into its caller.
   Later([why, calls = std::move(group.calls)]() mutable {
     for (auto& [id, call] : calls) call.done(GroupDone{.id = id, .status = why});
@@ -225,7 +225,8 @@ void GroupService::RunEffects(Group& group) {
     if (!RunEffectsOf(group, Part::kResults, group.results.TakeEffects())) return;
     if (group.results.waits()) group.core.Agree();
     effects = group.core.TakeEffects();
-  } while (!effects.empty());
+    // With one node the core agrees without an effect.
+  } while (!effects.empty() || !group.results.Knows(group.core.status()));
   ArmTimer(group);
 }
 
@@ -249,7 +250,7 @@ void GroupService::RunEffect(Group& group, Part part, GroupEffect& effect) {
   if (auto* send = std::get_if<GroupSend>(&effect)) {
     SendTo(group, part, *send);
   } else if (auto* done = std::get_if<GroupDone>(&effect)) {
-    EndCall(group, part, *done);
+    EndCall(group, *done);
   } else if (const auto* shown = std::get_if<GroupPart>(&effect)) {
     const auto call = group.calls.find(shown->id);
     if (call != group.calls.end() && call->second.part) call->second.part(*shown);
@@ -301,20 +302,18 @@ void GroupService::SendTo(Group& group, Part part, GroupSend& send) {
                  });
 }
 
-void GroupService::EndCall(Group& group, Part part, const GroupDone& done) {
+void GroupService::EndCall(Group& group, const GroupDone& done) {
   const auto found = group.calls.find(done.id);
   if (found == group.calls.end()) return;
   // Removed before the callback, which can make the next call.
-  CallDone call = std::move(found->second.done);
+  Caller caller = std::move(found->second);
   group.calls.erase(found);
   --stats_.under_way;
-  // A question for a kept result is no call.
-  if (part == Part::kCore) ++(done.status.ok() ? stats_.ended : stats_.failed);
-  call(done);
+  if (!caller.question) ++(done.status.ok() ? stats_.ended : stats_.failed);
+  caller.done(done);
 }
 
 void GroupService::AllocateFor(Group& group, Part part, const GroupAllocate& allocate) {
-  group.results.MakeRoom(allocate.work_bytes + allocate.scratch_bytes);
   allocator_.Allocate(
       allocate.work_bytes, allocate.scratch_bytes, allocate.deadline,
       [alive = std::weak_ptr(alive_), number = group.number, part,

@@ -32,6 +32,7 @@
 #include "src/jobs/group/early_messages.h"
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/results/group_results.h"
+#include "src/jobs/group/results/kept_results.h"
 #include "src/jobs/members/group_view.h"
 #include "src/net/link/node_links.h"
 
@@ -52,8 +53,9 @@ class GroupAllocator {
   // Calls `done` once, never inside this call: ResourceExhausted if the node has no room by then.
   virtual void Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Instant deadline,
                         Allocated done) = 0;
-  // The memory of kept results, of all groups of the node together.
-  virtual uint64_t KeptLimit() const = 0;
+  // The memory of kept results, of all groups of the node together: sets its limit, and drops
+  // results if other memory is needed.
+  virtual void ShareKept(std::shared_ptr<KeptBytes> kept) = 0;
 };
 
 // The calls of this node's members.
@@ -112,6 +114,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   struct Caller {
     CallDone done;
     CallPart part;
+    // For a kept result, which is no call.
+    bool question = false;
   };
   struct Group {
     Group(const NodeKey& self, uint64_t number, const std::string& name,
@@ -149,7 +153,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   bool RunEffectsOf(Group& group, Part part, std::vector<GroupEffect> effects);
   void RunEffect(Group& group, Part part, GroupEffect& effect);
   void SendTo(Group& group, Part part, GroupSend& send);
-  void EndCall(Group& group, Part part, const GroupDone& done);
+  void EndCall(Group& group, const GroupDone& done);
   void AllocateFor(Group& group, Part part, const GroupAllocate& allocate);
   void ContinueLater(Group& group);
   void Release(uint64_t group, Part part, const NodeKey& node, uint64_t bytes);

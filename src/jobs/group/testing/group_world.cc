@@ -76,17 +76,30 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
     spec.dtype = DType::kF64;
   }
   if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
-  spec.retain = kept_.retain;
-  spec.copies = kept_.copies;
+  spec.retain = RetainOf(number);
+  spec.copies = spec.retain == 0 ? 0 : kept_.copies;
   if (number == differs_at_ && rank == differs_rank_) {
+    const CallSpec right = spec;
     spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
     spec.on_loss = options_.on_loss;
+    if (!options_.retained) return spec;
+    // One that no node can make.
+    spec.bytes = kMaxGroupBytes + 8;
+    spec.retain = right.retain;
+    spec.copies = right.copies;
   }
   return spec;
 }
 
+uint32_t GroupWorld::RetainOf(uint64_t number) const {
+  Random random(script_ ^ number);
+  if (kept_.retain == 0 || random.Chance(0.1)) return 0;
+  return random.Chance(0.2) ? 1 : kept_.retain;
+}
+
 std::shared_ptr<std::string> GroupWorld::Input(const CallSpec& spec, uint64_t number,
                                                int rank) const {
+  if (spec.bytes > kMaxGroupBytes) return std::make_shared<std::string>();
   auto bytes = std::make_shared<std::string>(InputBytes(spec, world_, rank), '\0');
   for (uint64_t j = 0; 8 * j < bytes->size(); ++j) {
     const uint64_t value = (uint64_t{1} << rank) * Element(number, j);
@@ -315,6 +328,9 @@ void GroupWorld::StepProgram(Program& program) {
     program.fills.push_back({std::exchange(input, buffer), buffer, there});
     request.filled = there;
   }
+  if (request.spec.bytes > kMaxGroupBytes) {
+    request.refused = absl::InvalidArgumentError("too many bytes");
+  }
   request.input = *input;
   request.keep = std::move(input);
   ids_[request.id] = {.program = &program, .number = number, .input = request.input.data()};
@@ -355,7 +371,7 @@ void GroupWorld::Drain(Node& node) {
     std::vector<GroupEffect> more = node.results->TakeEffects();
     for (GroupEffect& effect : more) OnEffect(node, effect, /*of_results=*/true);
     if (node.results->waits()) node.core->Agree();
-    any = !effects.empty() || !more.empty();
+    any = !effects.empty() || !more.empty() || !node.results->Knows(node.core->status());
   }
 }
 
@@ -394,8 +410,11 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
     uint64_t number = random_.Below(entered->first);
     while (++number < entered->first) program->missed.push_back(number);
   } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+    const bool refused = of_results && random_.Chance(0.1);
+    kept_.refused += refused ? 1 : 0;
     node.grants.push_back(
-        {allocate->ticket, of_results, MakeMemory(allocate->work_bytes, allocate->scratch_bytes)});
+        {allocate->ticket, of_results,
+         refused ? nullptr : MakeMemory(allocate->work_bytes, allocate->scratch_bytes)});
   } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
     Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
   } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
@@ -440,10 +459,16 @@ void GroupWorld::OnKept(const GroupDone& done) {
     // A member that has the result may have ended before it was counted.
     bool failed = results_[number].empty();
     for (const Result& each : results_[number]) failed |= !each.status.ok();
-    const bool missing = absl::IsNotFound(done.status) && number + kept_.retain > last;
+    // So can one whose node has lost a link in the call, of which others have the result.
+    failed |= options_.losses && absl::IsAborted(done.status);
+    const bool missing = absl::IsNotFound(done.status) && number + spec.retain > last;
+    const bool no_room = kept_.refused > 0 && absl::StrContains(done.status.message(), "no room");
     if (absl::IsNotFound(done.status) && !missing) return;
     counts_.lost += missing ? 1 : 0;
-    if (!failed && !(missing && MayBeLost(number))) Violate(title + done.status.ToString());
+    if (!failed && !(missing && (no_room || MayBeLost(number))))
+      Violate(title + done.status.ToString());
+  } else if (absl::IsResourceExhausted(done.status) && kept_.refused > 0) {
+    ++counts_.refused;
   } else if (!absl::IsInvalidArgument(done.status) || SameForAll(spec.kind)) {
     Violate(title + done.status.ToString());
   }
@@ -584,7 +609,9 @@ void GroupWorld::StepNode(Node& node) {
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
     Node::Grant grant = std::move(node.grants.front());
     node.grants.erase(node.grants.begin());
-    if (grant.of_results) {
+    if (grant.memory == nullptr) {
+      node.results->OnMemory(grant.ticket, absl::ResourceExhaustedError("no room"));
+    } else if (grant.of_results) {
       node.results->OnMemory(grant.ticket, std::move(grant.memory));
     } else {
       node.core->OnMemory(grant.ticket, std::move(grant.memory));
