@@ -45,8 +45,11 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
 absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
                                      const local::GroupResult& result, Instant deadline) {
   if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
-  const jobs::GroupQuestion question{
-      .rank = member.rank, .life = member.life, .call = result.call, .deadline = deadline};
+  const jobs::GroupQuestion question{.rank = member.rank,
+                                     .life = member.life,
+                                     .call = result.call,
+                                     .deadline = deadline,
+                                     .request = result.request};
   return groups_->AskResult(member.job, member.role, question, DoneOf(result.request));
 }
 

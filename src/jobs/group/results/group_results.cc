@@ -117,6 +117,14 @@ absl::Status GroupResults::Ask(const GroupQuestion& question) {
   return absl::OkStatus();
 }
 
+void GroupResults::Cancel(int rank, uint64_t life, uint64_t request) {
+  EndQuestions(
+      [&](const GroupQuestion& each) {
+        return each.rank == rank && each.life == life && each.request == request;
+      },
+      [](const GroupQuestion&) { return absl::CancelledError("cancelled"); });
+}
+
 void GroupResults::EndMember(int rank) {
   EndQuestions(
       [rank](const GroupQuestion& each) { return each.rank == rank; },

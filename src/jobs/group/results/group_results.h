@@ -66,6 +66,7 @@ struct GroupQuestion {
   uint64_t life = 0;
   uint64_t call = 0;
   Instant deadline = Instant::Infinite();
+  uint64_t request = 0;  // by which the member names it in Cancel
 };
 
 class GroupResults {
@@ -91,6 +92,9 @@ class GroupResults {
   // are, Aborted if the call has failed or this life of the member ends; DeadlineExceeded. Fails
   // with ResourceExhausted beyond kMaxWaitingResults.
   absl::Status Ask(const GroupQuestion& question);
+  // The member does not want the answer any more: the question ends with Cancelled. Ignores unknown
+  // ones.
+  void Cancel(int rank, uint64_t life, uint64_t request);
   // The member leaves: its questions end with Aborted.
   void EndMember(int rank);
 

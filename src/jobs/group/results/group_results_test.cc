@@ -368,6 +368,21 @@ TEST(GroupResults, ANodeIsAskedAgainWhenTheLinkToItWasLost) {
   EXPECT_EQ(group.done(id).result, Results::Expected(1, 8));
 }
 
+TEST(GroupResults, AQuestionThatIsCancelledMakesRoomForOthers) {
+  Results group(3);
+  for (size_t i = 0; i < kMaxWaitingResults; ++i) {
+    ASSERT_THAT(group.node(0).Ask({.id = i, .call = 1, .request = i}), testing::IsOk());
+  }
+  const GroupQuestion another{.id = 2000, .rank = 1, .call = 1, .request = 7};
+  EXPECT_FALSE(group.node(0).Ask(another).ok());
+  group.node(0).Cancel(0, 0, 7);
+  EXPECT_THAT(group.node(0).Ask(another), testing::IsOk());
+  group.Deliver();
+  EXPECT_THAT(group.done(7).status, testing::StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_FALSE(group.ended(6));
+  EXPECT_FALSE(group.ended(2000));
+}
+
 TEST(GroupResults, QuestionsBeyondTheLimitAreRefused) {
   Results group(3);
   for (size_t i = 0; i < kMaxWaitingResults; ++i) group.Ask(0, 1 + i);

@@ -85,6 +85,14 @@ absl::Status GroupService::AskResult(absl::string_view job, absl::string_view ro
   return absl::OkStatus();
 }
 
+void GroupService::CancelResult(absl::string_view job, absl::string_view role, int rank,
+                                uint64_t life, uint64_t request) {
+  const auto found = groups_.find(Name(job, role));
+  if (found == groups_.end()) return;
+  found->second->results.Cancel(rank, life, request);
+  RunEffects(*found->second);
+}
+
 void GroupService::WhenSettled(absl::string_view job, absl::string_view role, int rank,
                                absl::AnyInvocable<void()> leave) {
   const auto found = groups_.find(Name(job, role));

@@ -91,6 +91,9 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   // `done` gets: as GroupResults::Ask.
   absl::Status AskResult(absl::string_view job, absl::string_view role, GroupQuestion question,
                          CallDone done);
+  // As GroupResults::Cancel.
+  void CancelResult(absl::string_view job, absl::string_view role, int rank, uint64_t life,
+                    uint64_t request);
 
   // A member of this node leaves the group, and makes no call any more: `leave` is called when no
   // other node needs what its calls have left here, in this call or a later one. If the group is
