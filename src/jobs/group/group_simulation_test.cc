@@ -115,6 +115,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
     };
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},
+                {.on_loss = OnLoss::kWait, .retained = true},
                 {.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true}};
     }
     for (const GroupWorldOptions& options : worlds) {

@@ -93,8 +93,8 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
 
 uint32_t GroupWorld::RetainOf(uint64_t number) const {
   Random random(script_ ^ number);
-  if (kept_.retain == 0 || random.Chance(0.1)) return 0;
-  return random.Chance(0.2) ? 1 : kept_.retain;
+  if (kept_.retain == 0 || random.Chance(0.05)) return 0;
+  return random.Chance(0.1) ? 1 : kept_.retain;
 }
 
 std::shared_ptr<std::string> GroupWorld::Input(const CallSpec& spec, uint64_t number,
