@@ -50,7 +50,7 @@ _errors: dict[int, type[exceptions.PhalanxError]] = {
     _EXHAUSTED: exceptions.StoreFullError,
     PRECONDITION: exceptions.ClosedError,
     _ABORTED: exceptions.StreamVoidError,
-    _RANGE: exceptions.CallNotEndedError,
+    _RANGE: exceptions.InvalidArgumentError,
     _UNAVAILABLE: exceptions.DisconnectedError,
     _DATA_LOSS: exceptions.ObjectLostError,
     _UNAUTHENTICATED: exceptions.AccessError,

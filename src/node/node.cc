@@ -146,7 +146,7 @@ absl::Status Node::Impl::Start(NodeSeams seams) {
   MakeReducer(seams);
   members = std::make_unique<jobs::Members>(key, options.name, seams.control, *channel);
   PHALANX_RETURN_IF_ERROR(MakeDataPlane(seams));
-  group_memory = std::make_unique<jobs::StoreGroupMemory>(*store);
+  group_memory = std::make_unique<jobs::StoreGroupMemory>(*store, seams.control);
   groups = std::make_unique<jobs::GroupService>(key, seams.control, *links, *group_memory,
                                                 static_cast<int>(seams.shards.size()));
   members->AddObserver(groups.get());

@@ -174,7 +174,7 @@ class GroupCall(Generic[T]):
                 # A waiter that ends must not cancel the call: another one can wait for it.
                 yield Finish(part.call, left, self._what, None, cancel=False)
             except exceptions.PhalanxError as error:
-                raise self._group._error_of(error) from None
+                raise self._group._error_of(error, self._what) from None
             self._unpack(part)
         return self._result
 
@@ -604,7 +604,7 @@ class Group:
         with self._lock:
             self._scratch.give_back(scratch)
 
-    def _error_of(self, error: exceptions.PhalanxError) -> exceptions.PhalanxError:
+    def _error_of(self, error: exceptions.PhalanxError, what: str) -> exceptions.PhalanxError:
         """Return the error of a call of a group for that of another call with the same status."""
         code = lib.phx_member_status(self._member)
         if code == _ABORTED:
@@ -612,8 +612,14 @@ class Group:
         details = (error.message, error.ref, error.node)
         if type(error) is exceptions.DisconnectedError and code == 0:
             return exceptions.MemberUnavailableError(*details)
-        if type(error) in (exceptions.StreamVoidError, exceptions.ObjectDeletedError):  # Aborted, NotFound
+        if type(error) is exceptions.StreamVoidError:  # Aborted
             return exceptions.GroupResultLostError(*details)
+        if what.startswith("result of "):
+            if type(error) is exceptions.ObjectDeletedError:  # NotFound
+                return exceptions.GroupResultLostError(*details)
+            # The class is also that of other statuses; only the text distinguishes them.
+            if type(error) is exceptions.InvalidArgumentError and "has not ended" in error.message:
+                return exceptions.CallNotEndedError(*details)
         return error
 
     # ---- the library's calls in place

@@ -425,10 +425,13 @@ void GroupCore::EndAt(CallEnd end, const absl::Status& error) {
   Leave();
 }
 
-// Of a call that has failed, what the members agreed on is only in their own calls.
+// Of a call that has failed, what the members agreed on is only in their own calls, unchecked.
 EndedCall GroupCore::NodeCall::Kept() const {
   EndedCall ended{.spec = spec, .members = members, .failed = end == CallEnd::kError};
-  if (ended.failed && !parts.empty()) ended.spec = parts.begin()->second.request.spec;
+  if (ended.failed) {
+    ended.why = std::string(error.message());
+    if (!parts.empty()) ended.spec = parts.begin()->second.request.spec;
+  }
   if (ended.failed || !SameForAll(spec.kind) || results.empty()) return ended;
   ended.result = results.begin()->second;
   ended.memory = memory;

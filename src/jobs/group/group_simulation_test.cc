@@ -42,13 +42,15 @@ void RunSeeds(GroupWorldOptions options) {
     all.lost += world.counts().lost;
     all.fenced += world.counts().fenced;
     all.held += world.counts().held;
+    all.refused += world.counts().refused;
   }
   std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
             << " parts of results copied early, " << all.voids << " times in vain, " << all.given
-            << " kept results given, " << all.lost << " lost, " << all.fenced
-            << " nodes slept for too long, " << all.held << " answers were held\n";
+            << " kept results given, " << all.lost << " lost, " << all.refused << " refused, "
+            << all.fenced << " nodes slept for too long, " << all.held << " answers were held\n";
   EXPECT_EQ(all.held > 0, options.sleeps);
   EXPECT_GT(all.parts, 0u);
+  EXPECT_TRUE(all.given > 0 || !options.retained || Seeds() == 1);
 }
 
 TEST(GroupSimulation, CallsEndWithTheSameResultOnAllMembers) { RunSeeds({.deaths = false}); }
@@ -91,6 +93,11 @@ TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
   RunSeeds({.on_loss = OnLoss::kWait, .retained = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .retained = true});
   RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .fills_late = true, .retained = true});
+}
+
+TEST(GroupSimulation, QuestionsAboutACallThatCannotBeMadeAreAnswered) {
+  RunSeeds({.deaths = false, .replaced = true, .losses = true, .differs = true, .retained = true});
 }
 
 TEST(GroupSimulation, ANodeThatSleepsForLongerThanALeaseGivesNoOtherResultThanTheRest) {
@@ -122,6 +129,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
     };
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},
+                {.on_loss = OnLoss::kWait, .retained = true},
                 {.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true}};
     }
     for (const GroupWorldOptions& options : worlds) {

@@ -217,6 +217,7 @@ std::string EncodeAnswer(const ResultAnswer& answer) {
   Write(out, answer.spec);
   out.U64(answer.first);
   out.U64(answer.last);
+  out.Bytes(absl::string_view(answer.why).substr(0, kMaxErrorBytes));
   return bytes;
 }
 
@@ -228,6 +229,7 @@ absl::StatusOr<ResultAnswer> DecodeAnswer(absl::string_view bytes) {
   answer.spec = ReadSpec(in);
   answer.first = ReadCall(in);
   answer.last = ReadCall(in);
+  answer.why = std::string(in.Bytes(kMaxErrorBytes));
   PHALANX_RETURN_IF_ERROR(in.Finish());
   return answer;
 }

@@ -161,6 +161,7 @@ struct ResultAnswer {
   Kept kept = Kept::kUnknown;
   uint32_t members = 0;  // that took part
   CallSpec spec = {};    // of kHere, kElsewhere, kParts and kDropped
+  std::string why = {};  // of kFailed
   // The calls of which the node knows more than kUnknown are from one to the other.
   uint64_t first = 0;
   uint64_t last = 0;

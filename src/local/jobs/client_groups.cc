@@ -45,8 +45,11 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
 absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
                                      const local::GroupResult& result, Instant deadline) {
   if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
-  const jobs::GroupQuestion question{
-      .rank = member.rank, .life = member.life, .call = result.call, .deadline = deadline};
+  const jobs::GroupQuestion question{.rank = member.rank,
+                                     .life = member.life,
+                                     .call = result.call,
+                                     .deadline = deadline,
+                                     .request = result.request};
   return groups_->AskResult(member.job, member.role, question, DoneOf(result.request));
 }
 
@@ -143,7 +146,7 @@ void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
 }
 
 void ClientGroups::AnswerCopied(uint64_t request, const jobs::GroupDone& done) {
-  memory_->Allocate(done.result.size(), 0, Instant::Infinite(),
+  memory_->Allocate(done.result.size(), 0, memory_->DefaultDeadline(),
                     [alive = std::weak_ptr(alive_), request, copied = jobs::GroupDone(done)](
                         absl::StatusOr<std::shared_ptr<jobs::GroupMemory>> memory) mutable {
                       const std::shared_ptr<ClientGroups*> self = alive.lock();

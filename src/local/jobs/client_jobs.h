@@ -52,8 +52,12 @@ class ClientJobs {
   absl::Status On(const local::GroupFilled& filled) { return groups_.OnFilled(filled); }
   absl::Status On(const local::GroupResult& result);
 
-  // A message that was not sent yet is not sent any more. Ignores other requests.
-  void Cancel(uint64_t request) { members_.messages().Cancel(request); }
+  // A message that was not sent yet is not sent any more, and a question for a kept result ends.
+  // Ignores other requests.
+  void Cancel(uint64_t request) {
+    members_.messages().Cancel(request);
+    members_.CancelResult(request);
+  }
   // The client leaves: its members have died.
   void EndMembers() { members_.EndAll(); }
   ClientGroups& groups() { return groups_; }

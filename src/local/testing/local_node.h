@@ -213,8 +213,8 @@ class LocalNode {
     links.handshake.self = options.self;
     links_ = std::make_unique<net::NodeLinks>(network_, loop_, std::move(links));
     messages_ = std::make_unique<jobs::Messages>(options.self, loop_, *members_, *links_);
-    group_memory_ = std::make_unique<jobs::StoreGroupMemory>(*store_);
-    groups_ = std::make_unique<jobs::GroupService>(options.self, loop_, *links_, *group_memory_);
+    group_memory_ = std::make_unique<jobs::StoreGroupMemory>(*store_, loop_);
+    groups_ = std::make_unique<jobs::GroupService>(options.self, loop_, *links_, *group_memory_, 1);
     members_->AddObserver(groups_.get());
     const LocalJobs jobs{*members_, *messages_, groups_.get(), group_memory_.get()};
     auto service = LocalService::Start(loop_, {*store_, *reducer_, jobs},

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/group_wire.h"
@@ -83,7 +85,21 @@ void Feed(absl::string_view bytes, bool fresh) {
   core.Tick(Instant::Infinite());
 }
 
-// Each message: the sender, the kind, the call, an index, the size of the payload, the payload.
+// A little memory is granted, so that large results in answers take nothing.
+void Grant(GroupResults& results, const GroupAllocate& asked) {
+  constexpr uint64_t kMost = 3 * kResultPieceBytes;
+  if (asked.work_bytes > kMost) {
+    return results.OnMemory(asked.ticket, absl::ResourceExhaustedError("no room"));
+  }
+  auto bytes = std::make_shared<std::vector<char>>(asked.work_bytes);
+  auto memory = std::make_shared<GroupMemory>();
+  memory->work = absl::MakeSpan(*bytes);
+  memory->owner = std::move(bytes);
+  results.OnMemory(asked.ticket, std::move(memory));
+}
+
+// Each message: the sender, the kind, the call, an index, the size of the payload, the payload. The
+// memory that is asked for comes after it, or after the next one.
 void FeedResults(absl::string_view bytes) {
   GroupResults results({1, 1}, 7, "job/role", std::make_shared<KeptBytes>());
   results.OnView(View());
@@ -96,7 +112,9 @@ void FeedResults(absl::string_view bytes) {
   for (const uint64_t call : {1, 2}) (void)results.Ask({call, 0, 0, call});
   const GroupStatus status{.next = 4, .ended = 3, .running = true};
   results.Advance(status);
+  std::vector<GroupAllocate> asked;
   while (bytes.size() >= 5) {
+    const bool late = bytes[0] & 8;
     const auto kind = static_cast<uint8_t>(GroupMessage::kAskResult) +
                       static_cast<uint8_t>(bytes[1]) % (kGroupMessages - 10);
     const GroupHeader header{.kind = static_cast<GroupMessage>(kind),
@@ -115,11 +133,13 @@ void FeedResults(absl::string_view bytes) {
     results.OnMessage(from, header, payload);
     results.Advance(status);
     for (const GroupEffect& effect : results.TakeEffects()) {
-      if (!std::holds_alternative<GroupAllocate>(effect)) continue;
-      // None is granted, so that large results in answers take nothing.
-      results.OnMemory(std::get<GroupAllocate>(effect).ticket,
-                       absl::ResourceExhaustedError("no room"));
+      const auto* allocate = std::get_if<GroupAllocate>(&effect);
+      if (allocate != nullptr) asked.push_back(*allocate);
     }
+    if (late) continue;
+    for (const GroupAllocate& each : std::exchange(asked, {})) Grant(results, each);
+    results.Advance(status);
+    (void)results.TakeEffects();
   }
   results.Tick(Instant::Infinite());
 }

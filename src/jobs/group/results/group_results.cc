@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
 
@@ -15,12 +16,14 @@ GroupResults::GroupResults(const NodeKey& self, uint64_t group, std::string name
 
 void GroupResults::OnView(const GroupView& view) {
   if (view.epoch < list_.epoch) return;
+  const bool newer = list_.epoch < view.epoch;
   const GroupList old = std::exchange(list_, MakeGroupList(view, self_));
   // Without a live member this node knows nothing of the group's calls any more: they may begin
   // anew with 1.
   if (list_.self < 0) {
     kept_.Clear();
     entered_.clear();
+    std::erase_if(tickets_, [](const auto& ticket) { return ticket.second.second; });
   }
   EndQuestions(
       [this](const GroupQuestion& each) { return !IsLive(each.rank, each.life); },
@@ -37,8 +40,15 @@ void GroupResults::OnView(const GroupView& view) {
     for (const int rank : old.shape.ranks[static_cast<size_t>(before)]) {
       same = same && old.lives[static_cast<size_t>(rank)] == list_.lives[static_cast<size_t>(rank)];
     }
-    if (!same) Forget(node.key);
+    if (same) continue;
+    Forget(node.key);
+    // The others may have forgotten what this one has asked them.
+    if (node.key == self_) {
+      for (const GroupList::Node& other : old.nodes) Forget(other.key);
+    }
   }
+  if (newer) ForgetRefusals();
+  all_touched_ = true;
   // A node that this list does not know may be in a later one.
   std::erase_if(peers_, [this](const auto& peer) {
     return list_.IndexOf(peer.first) < 0 && peer.second.epoch <= list_.epoch;
@@ -51,24 +61,37 @@ bool GroupResults::IsLive(int rank, uint64_t life) const {
          list_.shape.NodeOf(rank) == list_.self;
 }
 
+void GroupResults::OnEnded(const EndedCall& call) {
+  kept_.Add(call);
+  touched_.insert(call.number);
+}
+
 void GroupResults::OnEntered(const GroupEntered& entered) {
   entered_[entered.rank] = {entered.life, entered.first};
 }
 
+bool GroupResults::Knows(const GroupStatus& core) const {
+  return core.running == core_.running && core.next == core_.next && core.ended == core_.ended;
+}
+
 void GroupResults::Advance(const GroupStatus& core) {
+  all_touched_ = all_touched_ || !Knows(core);
   core_ = core;
-  BeginQuestions();
-  for (auto at = missed_.begin(); at != missed_.end();) {
-    at = Proceed(at->first, at->second) ? missed_.erase(at) : std::next(at);
-  }
+  kept_.Trim(core_.ended);
+  bool crowded = false;
+  do {
+    crowded = BeginQuestions();
+    ProceedAll();
+  } while (crowded && missed_.size() < kMaxQuestions);
   for (auto& [node, peer] : peers_) {
     if (list_.IndexOf(node) < 0) continue;
     Answer(node, peer);
     Serve(node, peer);
   }
-  while (const auto to_copy = kept_.TakeToCopy()) {
+  if (const auto to_copy = kept_.TakeToCopy()) {
     tickets_[next_ticket_] = {to_copy->first, true};
-    effects_.emplace_back(GroupAllocate{next_ticket_++, to_copy->second, 0, Instant::Infinite()});
+    // Memory is not awaited: the result is in that of a client, which needs it for the next call.
+    effects_.emplace_back(GroupAllocate{next_ticket_++, to_copy->second, 0, Instant()});
   }
   if (kept_.Copy(kBytesPerRun)) effects_.emplace_back(GroupRunMore{});
 }
@@ -94,6 +117,14 @@ absl::Status GroupResults::Ask(const GroupQuestion& question) {
   return absl::OkStatus();
 }
 
+void GroupResults::Cancel(int rank, uint64_t life, uint64_t request) {
+  EndQuestions(
+      [&](const GroupQuestion& each) {
+        return each.rank == rank && each.life == life && each.request == request;
+      },
+      [](const GroupQuestion&) { return absl::CancelledError("cancelled"); });
+}
+
 void GroupResults::EndMember(int rank) {
   EndQuestions(
       [rank](const GroupQuestion& each) { return each.rank == rank; },
@@ -103,8 +134,8 @@ void GroupResults::EndMember(int rank) {
 }
 
 // Only after the first agreement it is known which calls are those of earlier lives.
-void GroupResults::BeginQuestions() {
-  if (waiting_.empty()) return;
+bool GroupResults::BeginQuestions() {
+  bool crowded = false;
   std::deque<GroupQuestion> left;
   for (const GroupQuestion& question : std::exchange(waiting_, {})) {
     const auto entered = entered_.find(question.rank);
@@ -120,11 +151,28 @@ void GroupResults::BeginQuestions() {
                         Title(question.call), " has not ended; the last one that has is ", last))});
     } else if (room) {
       missed_[question.call].askers.push_back(question);
+      touched_.insert(question.call);
     } else {
       left.push_back(question);
+      crowded = true;
     }
   }
   waiting_ = std::move(left);
+  return crowded;
+}
+
+void GroupResults::ProceedAll() {
+  const std::set<uint64_t> touched = std::exchange(touched_, {});
+  if (std::exchange(all_touched_, false)) {
+    for (auto at = missed_.begin(); at != missed_.end();) {
+      at = Proceed(at->first, at->second) ? missed_.erase(at) : std::next(at);
+    }
+    return;
+  }
+  for (const uint64_t call : touched) {
+    const auto found = missed_.find(call);
+    if (found != missed_.end() && Proceed(call, found->second)) missed_.erase(found);
+  }
 }
 
 bool GroupResults::Proceed(uint64_t call, Missed& missed) {
@@ -137,24 +185,18 @@ bool GroupResults::Proceed(uint64_t call, Missed& missed) {
                     .input = own->keep});
     return true;
   }
-  bool all = core_.running && core_.next > call;
-  for (const GroupList::Node& node : list_.nodes) {
-    if (node.key == self_) continue;
-    if (missed.asked.insert(node.key).second) {
-      effects_.emplace_back(Message(node.key, GroupMessage::kAskResult, call));
-    }
-    all = all && missed.answers.contains(node.key);
-  }
-  all = all || (!missed.answers.empty() && DefectActive(Defect::kResultRefusedEarly));
+  AskNodes(call, missed);
+  const bool all =
+      (core_.running && core_.next > call && missed.answers.size() + 1 >= list_.nodes.size()) ||
+      (!missed.answers.empty() && DefectActive(Defect::kResultRefusedEarly));
   if (!missed.holder.has_value()) ChooseHolder(missed);
   if (!missed.holder.has_value()) {
     if (all) Finish(missed, {.status = WhyNot(call, missed)});
     return all;
   }
+  if (!HasMemory(call, missed)) return false;
   Fetch(call, missed);
-  if (missed.arrived < missed.here.size() || (missed.bytes > 0 && missed.here.empty())) {
-    return false;
-  }
+  if (missed.arrived < missed.here.size()) return false;
   GroupDone done{.number = call, .members = static_cast<int>(missed.found.members)};
   if (missed.bytes > 0) done.result = {missed.memory->work.data(), missed.bytes};
   done.memory = missed.memory;
@@ -162,37 +204,55 @@ bool GroupResults::Proceed(uint64_t call, Missed& missed) {
   return true;
 }
 
-// The pieces that have come from one holder stay, so a later one must have the same call.
-void GroupResults::ChooseHolder(Missed& missed) {
+void GroupResults::AskNodes(uint64_t call, Missed& missed) {
+  if (missed.asked.size() + 1 >= list_.nodes.size()) return;
   for (const GroupList::Node& node : list_.nodes) {
-    const auto answer = missed.answers.find(node.key);
-    if (answer == missed.answers.end() || answer->second.kept != Kept::kHere) continue;
-    if (!missed.here.empty() && !(answer->second.spec == missed.found.spec)) continue;
-    missed.holder = node.key;
-    missed.found = answer->second;
-    missed.bytes = ResultBytes(missed.found.spec, list_.shape.world, 0);
+    if (node.key == self_ || missed.asked.contains(node.key)) continue;
+    std::map<uint64_t, JobEpoch>& unanswered = peers_[node.key].unanswered;
+    if (unanswered.size() >= kMaxQuestions && !unanswered.contains(call)) continue;
+    unanswered[call] = list_.epoch;
+    missed.asked.insert(node.key);
+    effects_.emplace_back(Message(node.key, GroupMessage::kAskResult, call));
+  }
+}
+
+// Memory is asked for by the size in the first holder's answer, and the pieces that have come from
+// it stay. So a later one must have the same call.
+void GroupResults::ChooseHolder(Missed& missed) {
+  const bool bound = missed.ticket != 0 || missed.memory != nullptr;
+  for (const NodeKey& node : missed.holders) {
+    const ResultAnswer& answer = missed.answers.at(node);
+    if (bound && !(answer.spec == missed.found.spec)) continue;
+    missed.holder = node;
+    missed.found = answer;
+    if (!bound) missed.bytes = ResultBytes(missed.found.spec, list_.shape.world, 0);
     return;
   }
 }
 
+bool GroupResults::HasMemory(uint64_t call, Missed& missed) {
+  if (missed.bytes == 0 || missed.memory != nullptr) return true;
+  if (missed.ticket != 0) return false;
+  if (missed.bytes > kPooledResultBytes) {
+    // The last one that waits for the result limits how late the memory can come.
+    missed.memory_by = missed.askers.front().deadline;
+    for (const GroupQuestion& each : missed.askers) {
+      missed.memory_by = std::max(missed.memory_by, each.deadline);
+    }
+    missed.ticket = next_ticket_++;
+    tickets_[missed.ticket] = {call, false};
+    effects_.emplace_back(GroupAllocate{missed.ticket, missed.bytes, 0, missed.memory_by});
+    return false;
+  }
+  auto bytes = std::make_shared<std::string>(missed.bytes, '\0');
+  missed.memory = std::make_shared<GroupMemory>();
+  missed.memory->work = absl::MakeSpan(bytes->data(), bytes->size());
+  missed.memory->owner = std::move(bytes);
+  return true;
+}
+
 void GroupResults::Fetch(uint64_t call, Missed& missed) {
   if (missed.bytes == 0) return;
-  if (missed.memory == nullptr) {
-    if (missed.ticket != 0) return;
-    if (missed.bytes > kPooledResultBytes) {
-      // The last one that waits for the result limits how late the memory can come.
-      Instant deadline = missed.askers.front().deadline;
-      for (const GroupQuestion& each : missed.askers) deadline = std::max(deadline, each.deadline);
-      missed.ticket = next_ticket_++;
-      tickets_[missed.ticket] = {call, false};
-      effects_.emplace_back(GroupAllocate{missed.ticket, missed.bytes, 0, deadline});
-      return;
-    }
-    auto bytes = std::make_shared<std::string>(missed.bytes, '\0');
-    missed.memory = std::make_shared<GroupMemory>();
-    missed.memory->work = absl::MakeSpan(bytes->data(), bytes->size());
-    missed.memory->owner = std::move(bytes);
-  }
   missed.here.resize((missed.bytes + kResultPieceBytes - 1) / kResultPieceBytes, false);
   Peer& peer = peers_[*missed.holder];
   for (; missed.next < missed.here.size() && peer.asked_pieces < kMaxFetches; ++missed.next) {
@@ -253,8 +313,12 @@ absl::Status GroupResults::WhyNot(uint64_t call, const Missed& missed) const {
     case Kept::kParts:
       return absl::InvalidArgumentError(absl::StrCat(
           title, " is not kept: a ", CallKindName(best.spec.kind), " has not the same for all"));
-    case Kept::kFailed:
-      return absl::AbortedError(absl::StrCat(Title(call), " has failed"));
+    case Kept::kFailed: {
+      absl::string_view why = best.why;
+      absl::ConsumePrefix(&why, absl::StrCat(Title(call), ": "));
+      return absl::AbortedError(
+          absl::StrCat(Title(call), " has failed", why.empty() ? "" : ": ", why));
+    }
     case Kept::kDropped:
       return absl::NotFoundError(absl::StrCat(
           title, " is not kept any more: the node of rank ",
@@ -317,14 +381,22 @@ void GroupResults::OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<Grou
   const auto missed = missed_.find(call);
   // All that asked have their answers already, or others have asked anew.
   if (missed == missed_.end() || missed->second.ticket != ticket) return;
+  touched_.insert(call);
+  if (memory.ok() && (*memory)->work.size() < missed->second.bytes) {
+    memory = absl::InternalError("the memory is smaller than the result");
+  }
   if (memory.ok()) {
     missed->second.memory = *std::move(memory);
     return;
   }
-  Finish(missed->second, {.status = absl::Status(memory.status().code(),
-                                                 absl::StrCat("the result of ", Title(call), ": ",
-                                                              memory.status().message()))});
-  missed_.erase(missed);
+  const absl::Status why(memory.status().code(), absl::StrCat("the result of ", Title(call), ": ",
+                                                              memory.status().message()));
+  // It was asked for until the last of the deadlines at that time. Memory is asked for again for
+  // those that have asked since and can wait for longer.
+  missed->second.ticket = 0;
+  EndQuestions([call, by = missed->second.memory_by](
+                   const GroupQuestion& each) { return each.call == call && each.deadline <= by; },
+               [&why](const GroupQuestion&) { return why; });
 }
 
 // ---------------------------------------------------------------------------- other nodes
@@ -343,11 +415,25 @@ GroupSend GroupResults::Message(const NodeKey& to, GroupMessage kind, uint64_t c
 
 void GroupResults::Forget(const NodeKey& node) {
   const auto peer = peers_.find(node);
-  if (peer != peers_.end()) peer->second.asked_pieces = 0;
+  if (peer != peers_.end()) {
+    peer->second.asked_pieces = 0;
+    peer->second.unanswered.clear();
+  }
   for (auto& [call, missed] : missed_) {
     missed.asked.erase(node);
     missed.answers.erase(node);
+    missed.holders.erase(node);
     if (missed.holder == node) GiveUpHolder(missed);
+  }
+  all_touched_ = true;
+}
+
+void GroupResults::ForgetRefusals() {
+  for (auto& [call, missed] : missed_) {
+    missed.asked = missed.holders;
+    std::erase_if(missed.answers, [&missed = missed](const auto& answer) {
+      return !missed.holders.contains(answer.first);
+    });
   }
 }
 
@@ -399,20 +485,12 @@ absl::Status GroupResults::TryMessage(const NodeKey& from, const GroupHeader& he
   Peer& peer = peers_[from];
   switch (header.kind) {
     case GroupMessage::kAskResult:
-      peer.questions.insert(header.call);
-      if (peer.questions.size() <= kMaxQuestions) return absl::OkStatus();
+      peer.questions[header.call] = std::max(peer.questions[header.call], header.epoch);
+      if (peer.questions.size() <= kMaxServedQuestions) return absl::OkStatus();
       return absl::ResourceExhaustedError(
-          absl::StrCat("questions about more than ", kMaxQuestions, " calls of ", name_));
-    case GroupMessage::kHasResult: {
-      PHALANX_ASSIGN_OR_RETURN(ResultAnswer answer, DecodeAnswer(payload));
-      const auto missed = missed_.find(header.call);
-      if (missed == missed_.end()) return absl::OkStatus();
-      if (answer.kept == Kept::kHere) {
-        PHALANX_RETURN_IF_ERROR(CheckCall(answer.spec, list_.shape.world));
-      }
-      missed->second.answers[from] = answer;
-      return absl::OkStatus();
-    }
+          absl::StrCat("questions about more than ", kMaxServedQuestions, " calls of ", name_));
+    case GroupMessage::kHasResult:
+      return OnAnswer(from, header, payload);
     case GroupMessage::kFetchResult:
       peer.fetches.emplace_back(header.call, header.index);
       if (peer.fetches.size() <= kMaxServedFetches) return absl::OkStatus();
@@ -425,16 +503,54 @@ absl::Status GroupResults::TryMessage(const NodeKey& from, const GroupHeader& he
   }
 }
 
+// An answer to a question that was forgotten is late, and is dropped.
+absl::Status GroupResults::OnAnswer(const NodeKey& from, const GroupHeader& header,
+                                    absl::string_view payload) {
+  PHALANX_ASSIGN_OR_RETURN(ResultAnswer answer, DecodeAnswer(payload));
+  const bool here = answer.kept == Kept::kHere;
+  if (here) {
+    PHALANX_RETURN_IF_ERROR(CheckCall(answer.spec, list_.shape.world));
+    const auto world = static_cast<uint32_t>(list_.shape.world);
+    if (answer.members < 1 || answer.members > world) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          answer.members, " of ", world, " members have taken part in ", Title(header.call)));
+    }
+  }
+  std::map<uint64_t, JobEpoch>& unanswered = peers_[from].unanswered;
+  const auto question = unanswered.find(header.call);
+  if (question != unanswered.end() && (here || header.epoch >= question->second)) {
+    // Other calls wait for the place.
+    all_touched_ = all_touched_ || unanswered.size() >= kMaxQuestions;
+    unanswered.erase(question);
+  }
+  // A refusal under an older list: the node is asked again.
+  if (!here && header.epoch < list_.epoch) return absl::OkStatus();
+  const auto missed = missed_.find(header.call);
+  if (missed == missed_.end() || !missed->second.asked.contains(from)) return absl::OkStatus();
+  touched_.insert(header.call);
+  if (here) {
+    missed->second.holders.insert(from);
+  } else if (missed->second.holders.contains(from)) {
+    return absl::OkStatus();
+  }
+  missed->second.answers[from] = std::move(answer);
+  return absl::OkStatus();
+}
+
 // A piece of a question that has its answer already, or was forgotten, is late, and is dropped.
 absl::Status GroupResults::OnBytes(const NodeKey& from, const GroupHeader& header,
                                    absl::string_view payload) {
   Peer& peer = peers_[from];
+  // Other calls wait for pieces, too.
+  all_touched_ = all_touched_ || peer.asked_pieces >= kMaxFetches;
   if (peer.asked_pieces > 0) --peer.asked_pieces;
+  touched_.insert(header.call);
   const auto found = missed_.find(header.call);
   if (found == missed_.end() || found->second.holder != from) return absl::OkStatus();
   Missed& missed = found->second;
   if (payload.empty()) {
     missed.answers[from].kept = Kept::kDropped;
+    missed.holders.erase(from);
     GiveUpHolder(missed);
     return absl::OkStatus();
   }
@@ -454,11 +570,13 @@ absl::Status GroupResults::OnBytes(const NodeKey& from, const GroupHeader& heade
   return absl::OkStatus();
 }
 
-// Until the call has ended here under this list, this node may become a holder.
+// Until the call has ended here under this list, this node may become a holder. A refusal is of use
+// to another node only under the list that it knows, or a later one.
 void GroupResults::Answer(const NodeKey& node, Peer& peer) {
-  std::erase_if(peer.questions, [&](uint64_t call) {
+  std::erase_if(peer.questions, [&](const auto& question) {
+    const auto& [call, epoch] = question;
     const ResultAnswer answer = kept_.AnswerOf(call);
-    const bool decided = core_.running && core_.next > call;
+    const bool decided = core_.running && core_.next > call && epoch <= list_.epoch;
     if (answer.kept != Kept::kHere && !decided) return false;
     GroupSend send = Message(node, GroupMessage::kHasResult, call);
     send.copied = EncodeAnswer(answer);

@@ -14,7 +14,8 @@
 //                            └─ none has it: error                        └──► Done
 //
 // A node says that it does not keep a result only after the call has ended there under the list of
-// members that it knows, since it can be a holder until then. If the node that gives the pieces is
+// members that it knows, since it can be a holder until then; a newer list makes that void, and the
+// node is asked again. If the node that gives the pieces is
 // lost, the next one gives the rest: all results of a call have the same bits.
 //
 // Pure: no thread, clock or socket; time comes with each call. Owned by the GroupService, or by a
@@ -49,13 +50,14 @@ namespace phalanx::jobs {
 
 // Questions of members of this node that have no answer; more are refused.
 inline constexpr size_t kMaxWaitingResults = 1024;
-// Calls about which a node asks another one at a time.
+// Calls about which a node asks another one at a time, and whose results it gets at a time.
 inline constexpr size_t kMaxQuestions = 64;
 // A result travels in pieces of this size; a node asks another one for so many at a time.
 inline constexpr uint64_t kResultPieceBytes = kMaxPieceBytes;
 inline constexpr size_t kMaxFetches = 32;
-// For so many pieces another node can wait here. It forgets those that it has asked for when it
-// believes that this node has forgotten them.
+// Another node can wait here for so many answers, and for so many pieces. It forgets those that it
+// has asked for when it believes that this node has forgotten them.
+inline constexpr size_t kMaxServedQuestions = 1024;
 inline constexpr size_t kMaxServedFetches = 1024;
 
 struct GroupQuestion {
@@ -64,6 +66,7 @@ struct GroupQuestion {
   uint64_t life = 0;
   uint64_t call = 0;
   Instant deadline = Instant::Infinite();
+  uint64_t request = 0;  // by which the member names it in Cancel
 };
 
 class GroupResults {
@@ -74,12 +77,12 @@ class GroupResults {
 
   // ---- beside the core
   void OnView(const GroupView& view);
-  void OnEnded(const EndedCall& call) { kept_.Add(call); }
+  void OnEnded(const EndedCall& call);
   void OnEntered(const GroupEntered& entered);
-  // A call needs so much memory.
-  void MakeRoom(uint64_t bytes) { kept_.MakeRoom(bytes); }
   // After each turn of the core, when its effects were given to this.
   void Advance(const GroupStatus& core);
+  // Whether the status is that of the last Advance.
+  bool Knows(const GroupStatus& core) const;
   // Whether the core is to agree with the other nodes, so that questions can be answered.
   bool waits() const;
 
@@ -89,6 +92,9 @@ class GroupResults {
   // are, Aborted if the call has failed or this life of the member ends; DeadlineExceeded. Fails
   // with ResourceExhausted beyond kMaxWaitingResults.
   absl::Status Ask(const GroupQuestion& question);
+  // The member does not want the answer any more: the question ends with Cancelled. Ignores unknown
+  // ones.
+  void Cancel(int rank, uint64_t life, uint64_t request);
   // The member leaves: its questions end with Aborted.
   void EndMember(int rank);
 
@@ -113,13 +119,16 @@ class GroupResults {
   // A call whose result members of this node miss.
   struct Missed {
     std::vector<GroupQuestion> askers;
+    // Other nodes of the list, and those of them that have answered, or have it.
     std::set<NodeKey> asked;
     std::map<NodeKey, ResultAnswer> answers;
+    std::set<NodeKey> holders;
     // The node that gives the pieces, and what it has.
     std::optional<NodeKey> holder;
     ResultAnswer found;
     uint64_t bytes = 0;
     uint64_t ticket = 0;
+    Instant memory_by;  // of the ticket
     std::shared_ptr<GroupMemory> memory;
     // By piece: it has arrived. Pieces before `next` have, or were asked for.
     std::vector<bool> here;
@@ -128,11 +137,15 @@ class GroupResults {
   };
   // Another node.
   struct Peer {
-    JobEpoch epoch;                                     // of its last message
-    std::set<uint64_t> questions;                       // calls about which it asks
+    JobEpoch epoch;  // of its last message
+    // Calls about which it asks, and under which list.
+    std::map<uint64_t, JobEpoch> questions;
     std::deque<std::pair<uint64_t, uint32_t>> fetches;  // calls and pieces for which it asks
     uint64_t unreleased = 0;
-    size_t asked_pieces = 0;  // pieces for which this node has asked it
+    // What this node has asked it, and it has not answered: calls, under which list; and so many
+    // pieces.
+    std::map<uint64_t, JobEpoch> unanswered;
+    size_t asked_pieces = 0;
     // Memory into which a piece is being received.
     std::shared_ptr<const GroupMemory> landing;
   };
@@ -142,10 +155,16 @@ class GroupResults {
   };
 
   // ---- questions of members
-  void BeginQuestions();
+  // Returns true if some wait because others are under way.
+  bool BeginQuestions();
+  // Those that something has happened to.
+  void ProceedAll();
   // Returns true if the question has its answer.
   bool Proceed(uint64_t call, Missed& missed);
+  void AskNodes(uint64_t call, Missed& missed);
   void ChooseHolder(Missed& missed);
+  // Returns true if the memory is there, or none is needed.
+  bool HasMemory(uint64_t call, Missed& missed);
   void Fetch(uint64_t call, Missed& missed);
   void GiveUpHolder(Missed& missed);
   void Finish(Missed& missed, const GroupDone& done);
@@ -160,11 +179,14 @@ class GroupResults {
   // ---- other nodes
   absl::Status TryMessage(const NodeKey& from, const GroupHeader& header,
                           absl::string_view payload);
+  absl::Status OnAnswer(const NodeKey& from, const GroupHeader& header, absl::string_view payload);
   absl::Status OnBytes(const NodeKey& from, const GroupHeader& header, absl::string_view payload);
   void Answer(const NodeKey& node, Peer& peer);
   void Serve(const NodeKey& node, Peer& peer);
   // What the node was asked, and has answered, is void: it is asked anew.
   void Forget(const NodeKey& node);
+  // There is a newer list, under which nodes that have refused can be holders.
+  void ForgetRefusals();
   uint64_t PieceBytes(const Missed& missed, uint32_t index) const;
   GroupSend Message(const NodeKey& to, GroupMessage kind, uint64_t call, uint32_t index = 0) const;
 
@@ -180,6 +202,9 @@ class GroupResults {
 
   std::deque<GroupQuestion> waiting_;
   std::map<uint64_t, Missed> missed_;  // by call
+  // Calls to which something has happened since the last Advance; or it concerns all.
+  std::set<uint64_t> touched_;
+  bool all_touched_ = false;
   std::map<NodeKey, Peer> peers_;
   // What memory was asked for: the call, and whether to copy a kept result into it.
   std::map<uint64_t, std::pair<uint64_t, bool>> tickets_;

@@ -56,10 +56,18 @@ class Results {
       status(rank).ended = number;
       node(rank).OnEnded({.number = number,
                           .spec = spec,
-                          .members = 3,
+                          .members = std::min(3, view_.world),
                           .holds = holders.contains(rank),
                           .result = *text,
                           .memory = memory});
+    }
+  }
+  // It fails on all nodes.
+  void Fail(uint64_t number, const std::string& why) {
+    for (int rank = 0; rank < view_.world; ++rank) {
+      status(rank).next = number + 1;
+      status(rank).ended = number;
+      node(rank).OnEnded({.number = number, .spec = kSum, .failed = true, .why = why});
     }
   }
   static std::string Expected(uint64_t number, uint64_t bytes) {
@@ -94,6 +102,35 @@ class Results {
     for (auto& each : nodes_) {
       if (each != nullptr) each->OnView(view_);
     }
+    Deliver();
+  }
+  // A list with the same members, of which only these nodes know.
+  void NewList(const std::set<int>& ranks) {
+    ++view_.epoch.counter;
+    LearnList(ranks);
+  }
+  void LearnList(const std::set<int>& ranks) {
+    for (const int rank : ranks) node(rank).OnView(view_);
+    Deliver();
+  }
+  // A message to rank 0 that the node of `from` has made up.
+  void Forge(int from, GroupMessage kind, uint64_t call, std::string payload) {
+    GroupHeader header{.kind = kind, .group = 7, .epoch = view_.epoch, .call = call};
+    GroupSend send;
+    send.to.key = {1, 1};
+    send.header = EncodeHeader(header);
+    send.copied = std::move(payload);
+    Receive(from, 0, send);
+    Deliver();
+  }
+  // Memory is granted only by Grant.
+  void HoldMemory() { holds_memory_ = true; }
+  const GroupAllocate& asked_memory() const { return asked_memory_.front().second; }
+  size_t memory_asks() const { return asked_memory_.size(); }
+  void Grant(absl::Status why = absl::OkStatus()) {
+    const auto [rank, allocate] = asked_memory_.front();
+    asked_memory_.erase(asked_memory_.begin());
+    Grant(rank, allocate, why);
     Deliver();
   }
   // Until nothing is under way, or so many messages were carried.
@@ -138,12 +175,20 @@ class Results {
     if (std::holds_alternative<GroupGiveUp>(effect)) ++given_up_;
     if (auto* send = std::get_if<GroupSend>(&effect)) queue_.emplace_back(from, std::move(*send));
     if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
-      auto bytes = std::make_shared<std::string>(allocate->work_bytes, '\0');
-      auto memory = std::make_shared<GroupMemory>();
-      memory->work = absl::MakeSpan(bytes->data(), bytes->size());
-      memory->owner = bytes;
-      node(from).OnMemory(allocate->ticket, memory);
+      if (holds_memory_) {
+        asked_memory_.emplace_back(from, *allocate);
+        return;
+      }
+      Grant(from, *allocate, absl::OkStatus());
     }
+  }
+  void Grant(int rank, const GroupAllocate& allocate, const absl::Status& why) {
+    if (!why.ok()) return node(rank).OnMemory(allocate.ticket, why);
+    auto bytes = std::make_shared<std::string>(allocate.work_bytes, '\0');
+    auto memory = std::make_shared<GroupMemory>();
+    memory->work = absl::MakeSpan(bytes->data(), bytes->size());
+    memory->owner = bytes;
+    node(rank).OnMemory(allocate.ticket, memory);
   }
   void Receive(int from, int to, const GroupSend& send) {
     const GroupHeader header = *DecodeHeader(send.header);
@@ -171,6 +216,8 @@ class Results {
   std::map<int, int> pieces_;  // by node that gave them
   GroupCallId next_id_ = 1;
   int given_up_ = 0;
+  bool holds_memory_ = false;
+  std::vector<std::pair<int, GroupAllocate>> asked_memory_;
 };
 
 TEST(GroupResults, AMemberIsGivenTheResultOfANodeThatKeepsIt) {
@@ -242,6 +289,9 @@ TEST(GroupResults, ARefusalSaysWhy) {
   EXPECT_THAT(why(31), testing::StatusIs(absl::StatusCode::kOutOfRange,
                                          HasSubstr("the last one that has is 30")));
   EXPECT_THAT(why(0), testing::StatusIs(absl::StatusCode::kOutOfRange));
+  group.Fail(31, "call 31 of train/worker: rank 2 has died");
+  EXPECT_THAT(why(31), testing::StatusIs(absl::StatusCode::kAborted,
+                                         HasSubstr("call 31 of train/worker has failed: rank 2")));
   group.Die(1);
   EXPECT_THAT(why(29), testing::IsOk());
   EXPECT_THAT(why(30), testing::StatusIs(absl::StatusCode::kNotFound,
@@ -318,6 +368,21 @@ TEST(GroupResults, ANodeIsAskedAgainWhenTheLinkToItWasLost) {
   EXPECT_EQ(group.done(id).result, Results::Expected(1, 8));
 }
 
+TEST(GroupResults, AQuestionThatIsCancelledMakesRoomForOthers) {
+  Results group(3);
+  for (size_t i = 0; i < kMaxWaitingResults; ++i) {
+    ASSERT_THAT(group.node(0).Ask({.id = i, .call = 1, .request = i}), testing::IsOk());
+  }
+  const GroupQuestion another{.id = 2000, .rank = 1, .call = 1, .request = 7};
+  EXPECT_FALSE(group.node(0).Ask(another).ok());
+  group.node(0).Cancel(0, 0, 7);
+  EXPECT_THAT(group.node(0).Ask(another), testing::IsOk());
+  group.Deliver();
+  EXPECT_THAT(group.done(7).status, testing::StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_FALSE(group.ended(6));
+  EXPECT_FALSE(group.ended(2000));
+}
+
 TEST(GroupResults, QuestionsBeyondTheLimitAreRefused) {
   Results group(3);
   for (size_t i = 0; i < kMaxWaitingResults; ++i) group.Ask(0, 1 + i);
@@ -340,6 +405,158 @@ TEST(GroupResults, ManyQuestionsAreAnsweredSomeAtATime) {
     EXPECT_EQ(group.done(ids[number - 1]).result, Results::Expected(number, 8));
   }
   EXPECT_EQ(group.given_up(), 0);
+}
+
+TEST(GroupResults, ManyQuestionsAreAnsweredAlsoIfThisNodeHasAllResults) {
+  Results group(2);
+  std::vector<GroupCallId> ids;
+  for (uint64_t number = 1; number <= 200; ++number) {
+    CallSpec spec = kSum;
+    spec.retain = 1000;
+    group.End(number, 8, {0}, spec);
+    ids.push_back(group.Ask(0, number));
+  }
+  group.Enter(0);
+  group.Deliver();
+  for (const GroupCallId id : ids) EXPECT_TRUE(group.ended(id));
+}
+
+TEST(GroupResults, ANodeThatLagsIsAskedAboutAsManyCallsAsItAccepts) {
+  Results group(3);
+  const uint64_t calls = 2 * kMaxServedQuestions;
+  for (uint64_t number = 1; number <= calls; ++number) {
+    CallSpec spec = kSum;
+    spec.retain = kMaxRetainedCalls;
+    group.End(number, 8, {1}, spec);
+  }
+  group.Enter(0);
+  group.status(2).running = false;
+  const GroupCallId old = group.Ask(0, 1);
+  for (uint64_t number = calls - 1000; number <= calls; ++number) {
+    EXPECT_THAT(group.done(group.Ask(0, number)).status, testing::IsOk());
+  }
+  EXPECT_EQ(group.given_up(), 0);
+  EXPECT_FALSE(group.ended(old));
+  group.status(2).running = true;
+  group.Deliver();
+  EXPECT_THAT(group.done(old).status, testing::StatusIs(absl::StatusCode::kNotFound));
+}
+
+// An answer of a node that has the result of such a call.
+std::string HasResult(uint64_t bytes, uint32_t members = 3) {
+  ResultAnswer answer{.kept = Kept::kHere, .members = members, .spec = kSum};
+  answer.spec.bytes = bytes;
+  return EncodeAnswer(answer);
+}
+
+TEST(GroupResults, ANodeThatChangesItsAnswerDoesNotChangeTheSizeOfTheResult) {
+  Results group(3);
+  group.HoldMemory();
+  group.End(1, kLarge, {});
+  group.status(1).running = group.status(2).running = false;
+  group.Enter(0);
+  const GroupCallId id = group.Ask(0, 1);
+  group.Forge(1, GroupMessage::kHasResult, 1, HasResult(kLarge));
+  ASSERT_EQ(group.memory_asks(), 1u);
+  group.Forge(1, GroupMessage::kResultBytes, 1, "");
+  group.Forge(1, GroupMessage::kHasResult, 1, HasResult(kMaxGroupBytes));
+  group.Grant();
+  EXPECT_FALSE(group.ended(id));
+  EXPECT_EQ(group.memory_asks(), 0u);
+  // Another one has the result that was there first.
+  group.End(1, kLarge, {2});
+  group.status(2).running = true;
+  group.Deliver();
+  ASSERT_TRUE(group.ended(id));
+  EXPECT_TRUE(group.done(id).result == Results::Expected(1, kLarge));
+}
+
+TEST(GroupResults, AResultOfNoMemberOrOfTooManyIsNotAccepted) {
+  for (const uint32_t members : {0, 4}) {
+    Results group(3);
+    group.End(1, 8, {});
+    group.status(1).running = false;
+    group.Enter(0);
+    const GroupCallId id = group.Ask(0, 1);
+    group.Forge(1, GroupMessage::kHasResult, 1, HasResult(8, members));
+    EXPECT_EQ(group.given_up(), 1);
+    EXPECT_FALSE(group.ended(id));
+  }
+}
+
+TEST(GroupResults, ANewListVoidsTheRefusals) {
+  Results group(3);
+  group.End(1, 8, {});
+  group.Enter(0);
+  group.Stop(2);
+  const GroupCallId id = group.Ask(0, 1);
+  // The first node has refused; under the list that it learns later, it is a holder.
+  group.NewList({0});
+  group.Go(2);
+  EXPECT_FALSE(group.ended(id));
+  group.LearnList({2});
+  EXPECT_FALSE(group.ended(id));
+  group.End(1, 8, {1});
+  group.LearnList({1});
+  ASSERT_TRUE(group.ended(id));
+  EXPECT_EQ(group.done(id).result, Results::Expected(1, 8));
+}
+
+TEST(GroupResults, MemoryIsAskedForAgainForAQuestionThatCanWaitLonger) {
+  Results group(2);
+  group.HoldMemory();
+  group.End(1, kLarge, {1});
+  group.Enter(0);
+  const Instant soon = Instant() + absl::Seconds(3);
+  const Instant late = Instant() + absl::Seconds(10);
+  const GroupCallId first = group.Ask(0, 1, soon);
+  const GroupCallId second = group.Ask(0, 1, late);
+  EXPECT_EQ(group.asked_memory().deadline, soon);
+  group.Grant(absl::ResourceExhaustedError("full"));
+  EXPECT_THAT(group.done(first).status,
+              testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                "the result of call 1 of train/worker: full"));
+  EXPECT_FALSE(group.ended(second));
+  ASSERT_EQ(group.memory_asks(), 1u);
+  EXPECT_EQ(group.asked_memory().deadline, late);
+  group.Grant();
+  EXPECT_TRUE(group.done(second).result == Results::Expected(1, kLarge));
+}
+
+TEST(GroupResults, ARefusedQuestionAboutMemoryEndsAllThatHaveAsked) {
+  Results group(2);
+  group.HoldMemory();
+  group.End(1, kLarge, {1});
+  group.Enter(0);
+  const GroupCallId id = group.Ask(0, 1);
+  group.Grant(absl::ResourceExhaustedError("full"));
+  EXPECT_THAT(group.done(id).status, testing::StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(group.memory_asks(), 0u);
+}
+
+TEST(GroupResults, MemoryForTheCopyOfAResultIsNotAwaited) {
+  Results group(2);
+  group.HoldMemory();
+  for (const uint64_t number : {1, 2}) {
+    const auto input = std::make_shared<std::string>(Results::Expected(number, kLarge));
+    CallSpec spec = kSum;
+    spec.bytes = kLarge;
+    group.node(0).OnEnded({.number = number,
+                           .spec = spec,
+                           .members = 2,
+                           .holds = true,
+                           .result = *input,
+                           .input = input});
+  }
+  group.Deliver();
+  ASSERT_EQ(group.memory_asks(), 1u);
+  EXPECT_EQ(group.asked_memory().deadline, Instant());
+  group.Grant(absl::ResourceExhaustedError("full"));
+  EXPECT_EQ(group.bytes().used(), kLarge);
+  ASSERT_EQ(group.memory_asks(), 1u);
+  group.Grant();
+  EXPECT_EQ(group.bytes().used(), kLarge);
+  EXPECT_EQ(group.memory_asks(), 0u);
 }
 
 }  // namespace

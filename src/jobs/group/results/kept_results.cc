@@ -48,18 +48,32 @@ std::vector<int> HoldersOf(const GroupList& list, const std::vector<uint64_t>& f
   return holders;
 }
 
+bool KeptBytes::Drop(bool of_node) {
+  for (const auto& [age, entry] : by_age_) {
+    if (of_node && !entry.of_node) continue;
+    KeptResults& owner = *entry.owner;
+    owner.Drop(entry.number, owner.results_.at(entry.number));
+    return true;
+  }
+  return false;
+}
+
 void KeptResults::Add(const EndedCall& call) {
   Trim(call.number);
   const auto [at, added] = results_.try_emplace(call.number);
   Result& result = at->second;
   if (added) {
-    result.spec = call.spec;
-    // That of a call that has failed is unchecked. The limit bounds the calls that are known.
-    result.spec.retain = std::min(call.spec.retain, kMaxRetainedCalls);
+    // The limit bounds the calls that are known.
+    const uint32_t retain = std::min(call.spec.retain, kMaxRetainedCalls);
+    by_end_.insert({call.number + retain, call.number});
     result.members = call.members;
+    result.why = call.why.substr(0, kMaxKeptErrorBytes);
     result.kept = call.failed                   ? Kept::kFailed
                   : !SameForAll(call.spec.kind) ? Kept::kParts
                                                 : Kept::kElsewhere;
+    // That of a call that has failed is unchecked, and other nodes do not accept all of them.
+    if (!call.failed) result.spec = call.spec;
+    result.spec.retain = retain;
   }
   if (call.holds && result.kept == Kept::kElsewhere) Hold(call.number, result, call);
 }
@@ -70,11 +84,18 @@ void KeptResults::Hold(uint64_t number, Result& result, const EndedCall& call) {
   const bool small = bytes.size() <= kCopiedResultBytes;
   const bool owned = memory != nullptr && bytes.data() >= memory->work.data() &&
                      bytes.data() < memory->work.data() + memory->work.size();
-  result.counted = small || !owned ? bytes.size() : memory->work.size() + memory->scratch.size();
+  const uint64_t counted =
+      small || !owned ? bytes.size() : memory->work.size() + memory->scratch.size();
   result.kept = Kept::kHere;
-  bytes_->used += result.counted;
+  if (counted > 0) {
+    result.age = bytes_->next_age_++;
+    bytes_->by_age_[result.age] = {this, number, counted, !small};
+    bytes_->used_ += counted;
+    bytes_->node_results_ += small ? 0 : 1;
+  }
+  if (!small && bytes_->awaited > 0) Drop(number, result);
   // Never this one: it is the newest, or is dropped last.
-  while (bytes_->used > bytes_->limit && DropOldest()) {
+  while (bytes_->used() > bytes_->limit && bytes_->DropOldest()) {
   }
   if (result.kept != Kept::kHere) return;
   result.bytes = bytes;
@@ -87,7 +108,7 @@ void KeptResults::Hold(uint64_t number, Result& result, const EndedCall& call) {
     result.keep = call.memory;
   } else {
     result.keep = call.input;
-    to_place_.push_back(number);
+    to_copy_.insert(number);
   }
 }
 
@@ -102,6 +123,7 @@ ResultAnswer KeptResults::AnswerOf(uint64_t number) const {
     answer.kept = result->kept;
     answer.members = static_cast<uint32_t>(result->members);
     answer.spec = result->spec;
+    answer.why = result->why;
   }
   if (results_.empty()) return answer;
   answer.first = results_.begin()->first;
@@ -110,84 +132,74 @@ ResultAnswer KeptResults::AnswerOf(uint64_t number) const {
 }
 
 void KeptResults::Clear() {
-  for (auto& [number, result] : results_) Drop(result, Kept::kDropped);
+  for (auto& [number, result] : results_) Drop(number, result);
   results_.clear();
-  to_place_.clear();
-  to_copy_.clear();
+  by_end_.clear();
+  copying_.reset();
 }
 
-void KeptResults::MakeRoom(uint64_t bytes) {
-  while (bytes_->used + bytes > 2 * bytes_->limit && DropOldest()) {
+void KeptResults::Drop(uint64_t number, Result& result) {
+  if (const auto entry = bytes_->by_age_.find(std::exchange(result.age, 0));
+      entry != bytes_->by_age_.end()) {
+    bytes_->used_ -= entry->second.bytes;
+    bytes_->node_results_ -= entry->second.of_node ? 1 : 0;
+    bytes_->by_age_.erase(entry);
   }
-}
-
-bool KeptResults::DropOldest() {
-  for (auto& [number, result] : results_) {
-    if (result.kept != Kept::kHere || result.counted == 0) continue;
-    Drop(result, Kept::kDropped);
-    return true;
-  }
-  return false;
-}
-
-void KeptResults::Drop(Result& result, Kept kept) {
-  bytes_->used -= std::exchange(result.counted, 0);
-  if (result.kept == Kept::kHere) result.kept = kept;
+  if (result.kept == Kept::kHere) result.kept = Kept::kDropped;
   result.bytes = {};
   result.memory.reset();
   result.keep.reset();
+  to_copy_.erase(number);
+  // Memory that comes for it is not needed.
+  if (copying_.has_value() && copying_->number == number) copying_.reset();
 }
 
-// Calls that `last` leaves too far behind. Each says itself for how long it is kept.
+// Each says itself for how long it is kept.
 void KeptResults::Trim(uint64_t last) {
-  const auto expired = [last](uint64_t number, const Result& result) {
-    const uint64_t early = DefectActive(Defect::kResultDroppedEarly) ? 1 : 0;
-    return number + result.spec.retain <= last + early;
-  };
-  while (!results_.empty()) {
-    const auto oldest = results_.begin();
-    if (!expired(oldest->first, oldest->second)) return;
-    Drop(oldest->second, Kept::kDropped);
+  const uint64_t early = DefectActive(Defect::kResultDroppedEarly) ? 1 : 0;
+  while (!by_end_.empty() && by_end_.begin()->first <= last + early) {
+    const auto oldest = results_.find(by_end_.begin()->second);
+    Drop(oldest->first, oldest->second);
     results_.erase(oldest);
+    by_end_.erase(by_end_.begin());
   }
 }
 
 std::optional<std::pair<uint64_t, uint64_t>> KeptResults::TakeToCopy() {
-  while (!to_place_.empty()) {
-    const uint64_t number = to_place_.front();
-    to_place_.pop_front();
-    const Result* result = Find(number);
-    if (result != nullptr && result->kept == Kept::kHere) return {{number, result->bytes.size()}};
-  }
-  return std::nullopt;
+  if (copying_.has_value() || to_copy_.empty()) return std::nullopt;
+  const uint64_t number = *to_copy_.begin();
+  to_copy_.erase(to_copy_.begin());
+  copying_ = ToCopy{.number = number, .memory = nullptr};
+  return {{number, results_.at(number).bytes.size()}};
 }
 
 void KeptResults::Place(uint64_t number, std::shared_ptr<GroupMemory> memory) {
+  if (!copying_.has_value() || copying_->number != number) return;
   const auto found = results_.find(number);
-  if (found == results_.end() || found->second.kept != Kept::kHere) return;
-  if (memory == nullptr) return Drop(found->second, Kept::kDropped);
-  to_copy_.push_back({number, std::move(memory), 0});
+  const bool wanted = found != results_.end() && found->second.kept == Kept::kHere;
+  if (wanted && memory != nullptr && memory->work.size() >= found->second.bytes.size()) {
+    copying_->memory = std::move(memory);
+    return;
+  }
+  copying_.reset();
+  if (wanted) Drop(number, found->second);
 }
 
 bool KeptResults::Copy(uint64_t most) {
-  while (!to_copy_.empty() && most > 0) {
-    ToCopy& copy = to_copy_.front();
-    const auto found = results_.find(copy.number);
-    const bool wanted = found != results_.end() && found->second.kept == Kept::kHere;
-    if (wanted && copy.done < found->second.bytes.size()) {
-      const absl::string_view piece = found->second.bytes.substr(copy.done, most);
-      std::memcpy(copy.memory->work.data() + copy.done, piece.data(), piece.size());
-      copy.done += piece.size();
-      most -= piece.size();
-      if (copy.done < found->second.bytes.size()) continue;
-    }
-    if (wanted) {
-      found->second.bytes = {copy.memory->work.data(), found->second.bytes.size()};
-      found->second.memory = copy.memory;
-      found->second.keep = std::move(copy.memory);
-    }
-    to_copy_.pop_front();
+  if (!copying_.has_value()) return !to_copy_.empty();
+  if (copying_->memory == nullptr) return false;
+  const auto found = results_.find(copying_->number);
+  if (found != results_.end() && found->second.kept == Kept::kHere) {
+    Result& result = found->second;
+    const absl::string_view piece = result.bytes.substr(copying_->done, most);
+    std::memcpy(copying_->memory->work.data() + copying_->done, piece.data(), piece.size());
+    copying_->done += piece.size();
+    if (copying_->done < result.bytes.size()) return true;
+    result.bytes = {copying_->memory->work.data(), result.bytes.size()};
+    result.memory = copying_->memory;
+    result.keep = std::move(copying_->memory);
   }
+  copying_.reset();
   return !to_copy_.empty();
 }
 

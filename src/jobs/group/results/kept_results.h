@@ -10,19 +10,20 @@
 // A holder is a function of the call's number and of the list of members, so all nodes find the
 // same ones without a message. Every node has the result when the call ends, and the holders do not
 // drop it. The result of a call stays until spec.retain later calls have ended, unless the node has
-// no room: then the oldest results go first. Copies that are lost with their nodes are not made
-// again.
+// no room: then the oldest results go first, those of all groups together. Copies that are lost
+// with their nodes are not made again.
 //
 // Pure. Owned by a GroupResults; one thread at a time.
 #ifndef PHALANX_JOBS_GROUP_RESULTS_KEPT_RESULTS_H_
 #define PHALANX_JOBS_GROUP_RESULTS_KEPT_RESULTS_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -42,10 +43,41 @@ inline constexpr uint64_t kCopiedResultBytes = kPooledResultBytes;
 std::vector<int> HoldersOf(const GroupList& list, const std::vector<uint64_t>& firsts,
                            const CallSpec& spec, uint64_t number);
 
-// The memory of all results that a node keeps, of all its groups.
-struct KeptBytes {
+// An error text of a call that has failed is kept up to this size.
+inline constexpr size_t kMaxKeptErrorBytes = 256;
+
+class KeptResults;
+
+// The memory of all results that a node keeps, of all its groups, by their ages. Owned by all that
+// keep results, and by what allocates memory for calls.
+class KeptBytes {
+ public:
   uint64_t limit = uint64_t{64} << 20;
-  uint64_t used = 0;
+  // Memory of the node is awaited: no result that would take some is kept meanwhile.
+  size_t awaited = 0;
+
+  uint64_t used() const { return used_; }
+  // Those that take memory of the node.
+  size_t node_results() const { return node_results_; }
+  // Return false if there is none. The second one drops the oldest that takes memory of the node:
+  // small ones are copies.
+  bool DropOldest() { return Drop(/*of_node=*/false); }
+  bool DropOldestOfNode() { return Drop(/*of_node=*/true); }
+
+ private:
+  friend class KeptResults;
+  struct Entry {
+    KeptResults* owner = nullptr;
+    uint64_t number = 0;
+    uint64_t bytes = 0;
+    bool of_node = false;
+  };
+  bool Drop(bool of_node);
+
+  uint64_t used_ = 0;
+  size_t node_results_ = 0;
+  uint64_t next_age_ = 1;
+  std::map<uint64_t, Entry> by_age_;
 };
 
 // A call that has ended with a result that is to be kept, or has failed.
@@ -54,7 +86,8 @@ struct EndedCall {
   CallSpec spec = {};
   int members = 0;  // that took part
   bool failed = false;
-  bool holds = false;  // this node is one of those that keep the result
+  std::string why = {};  // it has failed
+  bool holds = false;    // this node is one of those that keep the result
   // The result that any member has, if it is the same for all; in `memory`, or in `input`, which
   // belongs to a client.
   absl::string_view result = {};
@@ -72,7 +105,8 @@ class KeptResults {
     absl::string_view bytes;
     std::shared_ptr<const GroupMemory> memory;
     std::shared_ptr<const void> keep;
-    uint64_t counted = 0;
+    uint64_t age = 0;  // among the KeptBytes; 0 if it takes none
+    std::string why;   // of kFailed
   };
 
   // `bytes` outlives this or is shared.
@@ -88,37 +122,37 @@ class KeptResults {
   // Null if the call is not known.
   const Result* Find(uint64_t number) const;
   ResultAnswer AnswerOf(uint64_t number) const;
-  // A call needs so many bytes: results of the others must not take more than that is left of twice
-  // the limit. Drops the oldest ones.
-  void MakeRoom(uint64_t bytes);
+  // The calls up to `last` have ended: forgets those that are kept no longer.
+  void Trim(uint64_t last);
 
-  // A result in the memory of a client is copied piece by piece. Returns the next one to copy that
-  // has no memory yet; each is returned once.
+  // A result in the memory of a client is copied piece by piece, one after the other. Returns the
+  // next one, and its size, if it needs memory now; each is returned once.
   std::optional<std::pair<uint64_t, uint64_t>> TakeToCopy();
-  // Memory for it; null: there is none.
+  // Memory for it; null: there is none, and it is dropped.
   void Place(uint64_t number, std::shared_ptr<GroupMemory> memory);
-  // Copies up to `most` bytes. Returns whether more are left.
+  // Copies up to `most` bytes. Returns whether there is more to do.
   bool Copy(uint64_t most);
 
   size_t size() const { return results_.size(); }
 
  private:
+  friend class KeptBytes;
   struct ToCopy {
     uint64_t number = 0;
-    std::shared_ptr<GroupMemory> memory;
+    std::shared_ptr<GroupMemory> memory;  // null: asked for
     uint64_t done = 0;
   };
 
   void Hold(uint64_t number, Result& result, const EndedCall& call);
-  bool DropOldest();
-  void Drop(Result& result, Kept kept);
-  void Trim(uint64_t last);
+  void Drop(uint64_t number, Result& result);
 
   const std::shared_ptr<KeptBytes> bytes_;
   // By number; at most kMaxRetainedCalls.
   std::map<uint64_t, Result> results_;
-  std::deque<uint64_t> to_place_;
-  std::deque<ToCopy> to_copy_;
+  // The same calls, by the one whose end makes them needless.
+  std::set<std::pair<uint64_t, uint64_t>> by_end_;
+  std::set<uint64_t> to_copy_;
+  std::optional<ToCopy> copying_;
 };
 
 }  // namespace phalanx::jobs

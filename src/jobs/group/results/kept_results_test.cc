@@ -113,7 +113,7 @@ TEST_F(KeptResultsTest, TheLastResultsAreKept) {
   for (uint64_t number = 21; number <= 30; ++number) {
     EXPECT_EQ(results_.Find(number)->bytes, Expected(number, 100));
   }
-  EXPECT_EQ(bytes_->used, 1000u);
+  EXPECT_EQ(bytes_->used(), 1000u);
   const ResultAnswer answer = results_.AnswerOf(20);
   EXPECT_EQ(answer.kept, Kept::kUnknown);
   EXPECT_EQ(answer.first, 21u);
@@ -125,7 +125,7 @@ TEST_F(KeptResultsTest, ANodeThatIsNoHolderKnowsOfTheCallWithoutItsBytes) {
   call.holds = false;
   results_.Add(call);
   EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kElsewhere);
-  EXPECT_EQ(bytes_->used, 0u);
+  EXPECT_EQ(bytes_->used(), 0u);
   // Under a later list of members it is one.
   results_.Add(Ended(1, 100));
   EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
@@ -140,7 +140,7 @@ TEST_F(KeptResultsTest, CallsThatFailedOrGiveEachMemberItsOwnPartAreKnown) {
   call.spec.kind = CallKind::kAllToAll;
   results_.Add(call);
   EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kParts);
-  EXPECT_EQ(bytes_->used, 0u);
+  EXPECT_EQ(bytes_->used(), 0u);
 }
 
 TEST_F(KeptResultsTest, TheOldestResultsAreDroppedBeyondTheLimit) {
@@ -149,34 +149,88 @@ TEST_F(KeptResultsTest, TheOldestResultsAreDroppedBeyondTheLimit) {
   EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
   EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kHere);
   EXPECT_EQ(results_.AnswerOf(3).kept, Kept::kHere);
-  EXPECT_EQ(bytes_->used, 200u);
+  EXPECT_EQ(bytes_->used(), 200u);
   results_.Add(Ended(4, 300));
   for (uint64_t number = 1; number <= 4; ++number) {
     EXPECT_EQ(results_.AnswerOf(number).kept, Kept::kDropped);
   }
-  EXPECT_EQ(bytes_->used, 0u);
+  EXPECT_EQ(bytes_->used(), 0u);
 }
 
-TEST_F(KeptResultsTest, TheGroupsOfANodeShareTheLimit) {
+TEST_F(KeptResultsTest, TheOldestResultsOfAllGroupsGoFirst) {
   bytes_->limit = 250;
   KeptResults others(bytes_);
   others.Add(Ended(1, 200));
   results_.Add(Ended(1, 100));
+  EXPECT_EQ(others.AnswerOf(1).kept, Kept::kDropped);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+  others.Add(Ended(2, 100));
+  others.Add(Ended(3, 100));
   EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
-  EXPECT_EQ(others.AnswerOf(1).kept, Kept::kHere);
+  EXPECT_EQ(others.AnswerOf(2).kept, Kept::kHere);
+  EXPECT_EQ(bytes_->used(), 200u);
   others.Clear();
-  EXPECT_EQ(bytes_->used, 0u);
+  EXPECT_EQ(bytes_->used(), 0u);
 }
 
-TEST_F(KeptResultsTest, ACallThatNeedsMemoryIsGivenRoom) {
-  bytes_->limit = 250;
+TEST_F(KeptResultsTest, MemoryOfTheNodeIsThatOfTheOldestLargeResult) {
+  KeptResults others(bytes_);
   results_.Add(Ended(1, 100));
-  results_.Add(Ended(2, 100));
-  results_.MakeRoom(300);
-  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
-  results_.MakeRoom(350);
-  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
+  others.Add(Ended(1, kCopiedResultBytes + 1));
+  results_.Add(Ended(2, kCopiedResultBytes + 1));
+  EXPECT_EQ(bytes_->node_results(), 2u);
+  EXPECT_TRUE(bytes_->DropOldestOfNode());
+  EXPECT_EQ(others.AnswerOf(1).kept, Kept::kDropped);
   EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kHere);
+  EXPECT_TRUE(bytes_->DropOldestOfNode());
+  EXPECT_FALSE(bytes_->DropOldestOfNode());
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+  EXPECT_EQ(bytes_->used(), 100u);
+}
+
+TEST_F(KeptResultsTest, NoLargeResultIsKeptWhileMemoryIsAwaited) {
+  bytes_->awaited = 1;
+  results_.Add(Ended(1, 100));
+  results_.Add(Ended(2, kCopiedResultBytes + 1));
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+  EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kDropped);
+  EXPECT_EQ(bytes_->used(), 100u);
+}
+
+TEST_F(KeptResultsTest, EachResultIsKeptForAsLongAsItsCallSays) {
+  EndedCall lasting = Ended(1, 100);
+  lasting.spec.retain = 1000;
+  results_.Add(lasting);
+  EndedCall brief = Ended(2, 100);
+  brief.spec.retain = 1;
+  results_.Add(brief);
+  results_.Trim(2);
+  EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kHere);
+  // Calls that are not kept end, too.
+  results_.Trim(3);
+  EXPECT_EQ(results_.Find(2), nullptr);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+  results_.Trim(1000);
+  EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kHere);
+  results_.Trim(1001);
+  EXPECT_EQ(results_.size(), 0u);
+  EXPECT_EQ(bytes_->used(), 0u);
+}
+
+TEST_F(KeptResultsTest, TheAnswerAboutACallThatFailedCanBeReadWhateverItWas) {
+  EndedCall call = Ended(1, 100);
+  call.failed = true;
+  call.why = std::string(1000, 'x');
+  call.spec = {.kind = CallKind::kAllReduce,
+               .bytes = kMaxGroupBytes + 1,
+               .retain = UINT32_MAX,
+               .copies = UINT32_MAX};
+  results_.Add(call);
+  const absl::StatusOr<ResultAnswer> answer = DecodeAnswer(EncodeAnswer(results_.AnswerOf(1)));
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->kept, Kept::kFailed);
+  EXPECT_EQ(answer->spec.retain, kMaxRetainedCalls);
+  EXPECT_EQ(answer->why, std::string(kMaxKeptErrorBytes, 'x'));
 }
 
 TEST_F(KeptResultsTest, AResultInTheMemoryOfAClientIsCopiedPieceByPiece) {
@@ -200,10 +254,31 @@ TEST_F(KeptResultsTest, AResultInTheMemoryOfAClientIsCopiedPieceByPiece) {
   results_.Place(1, memory);
   EXPECT_TRUE(results_.Copy(size - 1));
   EXPECT_FALSE(input.expired());
-  EXPECT_FALSE(results_.Copy(size));
+  EXPECT_FALSE(results_.Copy(1000));
   EXPECT_TRUE(input.expired());
   EXPECT_EQ(results_.Find(1)->bytes.data(), bytes->data());
   EXPECT_EQ(results_.Find(1)->bytes, Expected(1, size));
+}
+
+TEST_F(KeptResultsTest, OneResultIsCopiedAtATime) {
+  for (uint64_t number = 1; number <= 3; ++number) {
+    results_.Add(Ended(number, kCopiedResultBytes + 1, /*in_input=*/true));
+  }
+  ASSERT_EQ(results_.TakeToCopy()->first, 1u);
+  EXPECT_FALSE(results_.TakeToCopy().has_value());
+  results_.Place(1, nullptr);
+  EXPECT_TRUE(results_.Copy(1));
+  // The second is forgotten before its turn, the third while its memory is on the way.
+  results_.Trim(12);
+  ASSERT_EQ(results_.TakeToCopy()->first, 3u);
+  results_.Trim(13);
+  auto bytes = std::make_shared<std::string>(kCopiedResultBytes, '\0');
+  auto memory = std::make_shared<GroupMemory>();
+  memory->work = absl::MakeSpan(bytes->data(), bytes->size());
+  memory->owner = bytes;
+  results_.Place(3, std::move(memory));
+  EXPECT_FALSE(results_.Copy(1));
+  EXPECT_EQ(bytes.use_count(), 1);
 }
 
 TEST_F(KeptResultsTest, AResultForWhoseCopyThereIsNoMemoryIsDropped) {
@@ -211,7 +286,7 @@ TEST_F(KeptResultsTest, AResultForWhoseCopyThereIsNoMemoryIsDropped) {
   ASSERT_TRUE(results_.TakeToCopy().has_value());
   results_.Place(1, nullptr);
   EXPECT_EQ(results_.AnswerOf(1).kept, Kept::kDropped);
-  EXPECT_EQ(bytes_->used, 0u);
+  EXPECT_EQ(bytes_->used(), 0u);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ GroupService::GroupService(const NodeKey& self, Executor& control, net::NodeLink
       kept_(std::make_shared<KeptBytes>()),
       leases_(num_shards),
       alive_(std::make_shared<GroupService*>(this)) {
-  kept_->limit = allocator.KeptLimit();
+  allocator.ShareKept(kept_);
   links_.SetReceiver(net::LinkService::kGroups, this);
 }
 
@@ -87,6 +87,14 @@ absl::Status GroupService::AskResult(absl::string_view job, absl::string_view ro
   return absl::OkStatus();
 }
 
+void GroupService::CancelResult(absl::string_view job, absl::string_view role, int rank,
+                                uint64_t life, uint64_t request) {
+  const auto found = groups_.find(Name(job, role));
+  if (found == groups_.end()) return;
+  found->second->results.Cancel(rank, life, request);
+  RunEffects(*found->second);
+}
+
 void GroupService::WhenSettled(absl::string_view job, absl::string_view role, int rank,
                                absl::AnyInvocable<void()> leave) {
   const auto found = groups_.find(Name(job, role));
@@ -139,7 +147,7 @@ void GroupService::OnGroupLeft(absl::string_view job, absl::string_view role) {
   const absl::Status why = absl::AbortedError(
       absl::StrCat("the last member of ", job, "/", role, " on this node has ended"));
   stats_.under_way -= group.calls.size();
-  stats_.failed += group.calls.size();
+  for (const auto& [id, caller] : group.calls) stats_.failed += caller.of == Part::kCore ? 1 : 0;
   // The observer must not call back into its caller.
   Later([why, calls = std::move(group.calls)]() mutable {
     for (auto& [id, call] : calls) call.done(GroupDone{.id = id, .status = why});
@@ -232,7 +240,8 @@ void GroupService::RunEffects(Group& group) {
     if (!RunEffectsOf(group, Part::kResults, group.results.TakeEffects())) return;
     if (group.results.waits()) group.core.Agree();
     effects = group.core.TakeEffects();
-  } while (!effects.empty());
+    // With one node the core agrees without an effect.
+  } while (!effects.empty() || !group.results.Knows(group.core.status()));
   ArmTimer(group);
 }
 
@@ -371,7 +380,6 @@ void GroupService::OnShardRegistered(int shard) {
 }
 
 void GroupService::AllocateFor(Group& group, Part part, const GroupAllocate& allocate) {
-  group.results.MakeRoom(allocate.work_bytes + allocate.scratch_bytes);
   allocator_.Allocate(
       allocate.work_bytes, allocate.scratch_bytes, allocate.deadline,
       [alive = std::weak_ptr(alive_), number = group.number, part,

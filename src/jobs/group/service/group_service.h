@@ -32,6 +32,7 @@
 #include "src/jobs/group/early_messages.h"
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/results/group_results.h"
+#include "src/jobs/group/results/kept_results.h"
 #include "src/jobs/group/service/held_answers.h"
 #include "src/jobs/members/group_view.h"
 #include "src/net/link/node_links.h"
@@ -54,8 +55,9 @@ class GroupAllocator {
   // Calls `done` once, never inside this call: ResourceExhausted if the node has no room by then.
   virtual void Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Instant deadline,
                         Allocated done) = 0;
-  // The memory of kept results, of all groups of the node together.
-  virtual uint64_t KeptLimit() const = 0;
+  // The memory of kept results, of all groups of the node together: sets its limit, and drops
+  // results if other memory is needed.
+  virtual void ShareKept(std::shared_ptr<KeptBytes> kept) = 0;
 };
 
 // The calls of this node's members.
@@ -91,6 +93,9 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   // `done` gets: as GroupResults::Ask.
   absl::Status AskResult(absl::string_view job, absl::string_view role, GroupQuestion question,
                          CallDone done);
+  // As GroupResults::Cancel.
+  void CancelResult(absl::string_view job, absl::string_view role, int rank, uint64_t life,
+                    uint64_t request);
 
   // A member of this node leaves the group, and makes no call any more: `leave` is called when no
   // other node needs what its calls have left here, in this call or a later one. If the group is

@@ -259,6 +259,46 @@ TEST_F(GroupServiceTest, ACallFailsIfANodeHasNoRoomForALink) {
   EXPECT_FALSE(absl::IsUnknown(nodes_[2]->last_status));
 }
 
+TEST_F(GroupServiceTest, AQuestionIsAnsweredOnTheOnlyNodeAlsoUnderANewList) {
+  Make(1);
+  const CallSpec sum{
+      .kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 1, .retain = 1, .copies = 1};
+  for (int call = 1; call <= 2; ++call) {
+    CallAll(sum);
+    links_.RunFor(absl::Seconds(1));
+  }
+  absl::Status status = absl::UnknownError("not answered");
+  links_.nodes()[0]->control().Post([this, &status] {
+    GroupView view = testing::ViewOf(peers_);
+    view.epoch.counter = 2;
+    nodes_[0]->service().OnView(view);
+    const auto done = [&status](const GroupDone& done) { status = done.status; };
+    EXPECT_THAT(nodes_[0]->service().AskResult("train", "worker", {.call = 1}, done),
+                phalanx::testing::IsOk());
+  });
+  links_.RunFor(absl::Seconds(1));
+  EXPECT_THAT(status, phalanx::testing::StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(nodes_[0]->service().stats().ended, 2u);
+  EXPECT_EQ(nodes_[0]->service().stats().failed, 0u);
+}
+
+TEST_F(GroupServiceTest, AQuestionOfAMemberThatEndsIsNoFailedCall) {
+  Make(2);
+  absl::Status status = absl::UnknownError("not answered");
+  links_.nodes()[0]->control().Post([this, &status] {
+    // The other node does not answer the first agreement in this turn.
+    const auto done = [&status](const GroupDone& done) { status = done.status; };
+    EXPECT_THAT(nodes_[0]->service().AskResult("train", "worker", {.life = 1, .call = 1}, done),
+                phalanx::testing::IsOk());
+    EXPECT_EQ(nodes_[0]->service().stats().under_way, 1u);
+    nodes_[0]->service().OnGroupLeft("train", "worker");
+  });
+  links_.RunFor(absl::Seconds(1));
+  EXPECT_THAT(status, phalanx::testing::StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(nodes_[0]->service().stats().under_way, 0u);
+  EXPECT_EQ(nodes_[0]->service().stats().failed, 0u);
+}
+
 TEST_F(GroupServiceTest, ACallOfANodeWithoutTheGroupFails) {
   Make(1);
   nodes_[0]->service().OnGroupLeft("train", "worker");

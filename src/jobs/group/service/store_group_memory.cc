@@ -22,7 +22,10 @@ void StoreGroupMemory::Allocate(uint64_t work_bytes, uint64_t scratch_bytes, Ins
                });
 }
 
-uint64_t StoreGroupMemory::KeptLimit() const { return store_.stats().capacity_bytes / kKeptShare; }
+void StoreGroupMemory::ShareKept(std::shared_ptr<KeptBytes> kept) {
+  kept->limit = store_.stats().capacity_bytes / kKeptShare;
+  kept_ = std::move(kept);
+}
 
 // A smaller block would have no file of its own that the client could write.
 void StoreGroupMemory::AllocateInput(uint64_t bytes, Instant deadline, BlockDone done) {
@@ -50,34 +53,55 @@ std::shared_ptr<object_store::MemoryBlock> StoreGroupMemory::BlockOf(const Group
 void StoreGroupMemory::AllocateBoth(
     uint64_t first, uint64_t second, Instant deadline,
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<GroupBlocks>>)> done) {
+  // One reservation for both blocks, so that no two calls wait for each other with half of their
+  // memory.
+  Reserve(first + second, deadline,
+          [this, first, second,
+           done = std::move(done)](absl::StatusOr<std::shared_ptr<Reservation>> reserved) mutable {
+            if (!reserved.ok()) return done(reserved.status());
+            const std::shared_ptr<Reservation> from = *std::move(reserved);
+            auto blocks = std::make_shared<GroupBlocks>();
+            auto then = [this, from, second, blocks,
+                         done = std::move(done)](absl::StatusOr<ScratchBlock> block) mutable {
+              if (!block.ok()) return done(block.status());
+              blocks->work = *std::move(block);
+              if (second == 0) return done(std::move(blocks));
+              store_.AllocateScratch(
+                  from, second,
+                  [blocks, done = std::move(done)](absl::StatusOr<ScratchBlock> block) mutable {
+                    if (!block.ok()) return done(block.status());
+                    blocks->scratch = *std::move(block);
+                    done(std::move(blocks));
+                  });
+            };
+            if (first == 0) return then(ScratchBlock());
+            store_.AllocateScratch(from, first, std::move(then));
+          });
+}
+
+void StoreGroupMemory::Reserve(uint64_t bytes, Instant deadline, object_store::ReserveDone done) {
   // At the first need: a node without large calls has no such client.
   if (client_ == 0) client_ = store_.OpenClient();
   static const ObjectId purpose = ObjectId::FromName("phalanx", "memory of groups");
-  // One reservation for both blocks, so that no two calls wait for each other with half of their
-  // memory.
-  store_.ReserveScratch(
-      client_, purpose, first + second, deadline,
-      [this, first, second,
-       done = std::move(done)](absl::StatusOr<std::shared_ptr<Reservation>> reserved) mutable {
-        if (!reserved.ok()) return done(reserved.status());
-        const std::shared_ptr<Reservation> from = *std::move(reserved);
-        auto blocks = std::make_shared<GroupBlocks>();
-        auto then = [this, from, second, blocks,
-                     done = std::move(done)](absl::StatusOr<ScratchBlock> block) mutable {
-          if (!block.ok()) return done(block.status());
-          blocks->work = *std::move(block);
-          if (second == 0) return done(std::move(blocks));
-          store_.AllocateScratch(
-              from, second,
-              [blocks, done = std::move(done)](absl::StatusOr<ScratchBlock> block) mutable {
-                if (!block.ok()) return done(block.status());
-                blocks->scratch = *std::move(block);
-                done(std::move(blocks));
-              });
-        };
-        if (first == 0) return then(ScratchBlock());
-        store_.AllocateScratch(from, first, std::move(then));
-      });
+  // A deadline that has passed says that the memory is not worth a kept result.
+  const Instant now = control_.Now();
+  const bool gives_way =
+      now < deadline && bytes <= store_.stats().capacity_bytes && kept_->node_results() > 0;
+  const Instant until = gives_way ? std::min(deadline, now + kEvictionPatience) : deadline;
+  const size_t awaited = now < deadline && !gives_way ? 1 : 0;
+  kept_->awaited += awaited;
+  store_.ReserveScratch(client_, purpose, bytes, until,
+                        [this, bytes, deadline, gives_way, until, awaited, done = std::move(done)](
+                            absl::StatusOr<std::shared_ptr<Reservation>> reserved) mutable {
+                          kept_->awaited -= awaited;
+                          // Another error comes before.
+                          if (reserved.ok() || !gives_way || control_.Now() < until)
+                            return done(std::move(reserved));
+                          const uint64_t before = kept_->used();
+                          while (kept_->used() + bytes > before && kept_->DropOldestOfNode()) {
+                          }
+                          Reserve(bytes, deadline, std::move(done));
+                        });
 }
 
 }  // namespace phalanx::jobs

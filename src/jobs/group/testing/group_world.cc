@@ -76,17 +76,24 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
     spec.dtype = DType::kF64;
   }
   if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
-  spec.retain = kept_.retain;
-  spec.copies = kept_.copies;
+  spec.retain = RetainOf(number);
+  spec.copies = spec.retain == 0 ? 0 : kept_.copies;
   if (number == differs_at_ && rank == differs_rank_) {
+    const CallSpec right = spec;
     spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
     spec.on_loss = options_.on_loss;
+    if (!options_.retained) return spec;
+    // One that no node can make.
+    spec.bytes = kMaxGroupBytes + 8;
+    spec.retain = right.retain;
+    spec.copies = right.copies;
   }
   return spec;
 }
 
 std::shared_ptr<std::string> GroupWorld::Input(const CallSpec& spec, uint64_t number,
                                                int rank) const {
+  if (spec.bytes > kMaxGroupBytes) return std::make_shared<std::string>();
   auto bytes = std::make_shared<std::string>(InputBytes(spec, world_, rank), '\0');
   for (uint64_t j = 0; 8 * j < bytes->size(); ++j) {
     const uint64_t value = (uint64_t{1} << rank) * Element(number, j);
@@ -329,6 +336,9 @@ void GroupWorld::StepProgram(Program& program) {
     program.fills.push_back({std::exchange(input, buffer), buffer, there});
     request.filled = there;
   }
+  if (request.spec.bytes > kMaxGroupBytes) {
+    request.refused = absl::InvalidArgumentError("too many bytes");
+  }
   request.input = *input;
   request.keep = std::move(input);
   ids_[request.id] = {.program = &program, .number = number, .input = request.input.data()};
@@ -337,18 +347,6 @@ void GroupWorld::StepProgram(Program& program) {
   Node& node = nodes_[static_cast<size_t>(program.node)];
   const absl::Status called = node.core->Call(program.rank, program.life, std::move(request), now_);
   if (!called.ok()) Violate(std::string(called.message()));
-  Drain(node);
-}
-
-void GroupWorld::Ask(Program& program) {
-  const uint64_t number = program.missed.front();
-  program.missed.pop_front();
-  Node& node = nodes_[static_cast<size_t>(program.node)];
-  kept_.asked[next_id_] = {&program, number};
-  ++program.outstanding;
-  const absl::Status asked = node.results->Ask(
-      {.id = next_id_++, .rank = program.rank, .life = program.life, .call = number});
-  if (!asked.ok()) Violate(std::string(asked.message()));
   Drain(node);
 }
 
@@ -370,23 +368,8 @@ void GroupWorld::Drain(Node& node) {
     std::vector<GroupEffect> more = node.results->TakeEffects();
     for (GroupEffect& effect : more) OnEffect(node, effect, /*of_results=*/true);
     if (node.results->waits()) node.core->Agree();
-    any = !effects.empty() || !more.empty();
+    any = !effects.empty() || !more.empty() || !node.results->Knows(node.core->status());
   }
-}
-
-void GroupWorld::TakeEnded(Node& node, const EndedCall& call) {
-  node.results->OnEnded(call);
-  std::set<int> hosts;
-  for (const Member& member : node.view.members) {
-    const auto first = kept_.firsts.find(member.node);
-    if (!member.live() || first == kept_.firsts.end() || first->second > call.number) continue;
-    for (const Node& each : nodes_) {
-      if (each.key.node == member.node.node) hosts.insert(each.host);
-    }
-  }
-  const int count = static_cast<int>(hosts.size());
-  const auto least = kept_.least_hosts.try_emplace(call.number, count).first;
-  least->second = std::min(least->second, count);
 }
 
 void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
@@ -409,58 +392,17 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
     uint64_t number = random_.Below(entered->first);
     while (++number < entered->first) program->missed.push_back(number);
   } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
+    const bool refused = of_results && random_.Chance(0.1);
+    kept_.refused += refused ? 1 : 0;
     node.grants.push_back(
-        {allocate->ticket, of_results, MakeMemory(allocate->work_bytes, allocate->scratch_bytes)});
+        {allocate->ticket, of_results,
+         refused ? nullptr : MakeMemory(allocate->work_bytes, allocate->scratch_bytes)});
   } else if (auto* give_up = std::get_if<GroupGiveUp>(&effect)) {
     Violate(absl::StrCat("a node gives up another one: ", give_up->why.message()));
   } else if (const auto* settled = std::get_if<GroupSettled>(&effect)) {
     node.settled += settled->members;
   } else if (std::holds_alternative<GroupRunMore>(effect)) {
     node.run_more = true;
-  }
-}
-
-bool GroupWorld::MayBeLost(uint64_t number) const {
-  std::set<int> hosts;
-  for (const auto& [step, host] : kept_.lost) {
-    if (step >= kept_.begun.at(number)) hosts.insert(host);
-  }
-  const auto least = kept_.least_hosts.find(number);
-  const int there = least == kept_.least_hosts.end() ? 0 : least->second;
-  return static_cast<int>(hosts.size()) >= std::min(static_cast<int>(kept_.copies), there);
-}
-
-void GroupWorld::OnKept(const GroupDone& done) {
-  const auto [program, number] = kept_.asked.at(done.id);
-  if (program->alive || program->replaced) --program->outstanding;
-  if (!program->alive) return;
-  const CallSpec spec = Spec(number, -1);
-  const std::string title = absl::StrCat("the kept result of call ", number, " ", spec.ToString(),
-                                         " at rank ", program->rank, ": ");
-  uint64_t last = 0;
-  for (const Node& node : nodes_) {
-    if (node.core != nullptr) last = std::max(last, node.core->status().ended);
-  }
-  if (done.status.ok()) {
-    ++counts_.given;
-    if (!SameForAll(spec.kind)) Violate(title + "it has not the same for all");
-    if (done.result.size() != ResultBytes(spec, world_, 0)) {
-      return Violate(absl::StrCat(title, done.result.size(), " bytes"));
-    }
-    const uint64_t mask =
-        done.result.empty() ? 0 : MaskOf(spec, number, 0, done.result, done.members);
-    results_[number].push_back(
-        {program->rank, program->life, done.status, mask, done.members, /*kept=*/true});
-  } else if (absl::IsNotFound(done.status) || absl::IsAborted(done.status)) {
-    // A member that has the result may have ended before it was counted.
-    bool failed = results_[number].empty();
-    for (const Result& each : results_[number]) failed |= !each.status.ok();
-    const bool missing = absl::IsNotFound(done.status) && number + kept_.retain > last;
-    if (absl::IsNotFound(done.status) && !missing) return;
-    counts_.lost += missing ? 1 : 0;
-    if (!failed && !(missing && MayBeLost(number))) Violate(title + done.status.ToString());
-  } else if (!absl::IsInvalidArgument(done.status) || SameForAll(spec.kind)) {
-    Violate(title + done.status.ToString());
   }
 }
 
@@ -603,7 +545,9 @@ void GroupWorld::StepNode(Node& node) {
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
     Node::Grant grant = std::move(node.grants.front());
     node.grants.erase(node.grants.begin());
-    if (grant.of_results) {
+    if (grant.memory == nullptr) {
+      node.results->OnMemory(grant.ticket, absl::ResourceExhaustedError("no room"));
+    } else if (grant.of_results) {
       node.results->OnMemory(grant.ticket, std::move(grant.memory));
     } else {
       node.core->OnMemory(grant.ticket, std::move(grant.memory));

@@ -57,7 +57,8 @@ struct GroupWorldOptions {
   // After the faults, members leave once their calls have ended.
   bool leaves = false;
   // Results are kept. A next life asks for those of calls that it has missed, and of some before.
-  // Hosts, of two nodes each, die.
+  // Hosts, of two nodes each, die. Some memory for results is refused. A call that differs has too
+  // many bytes.
   bool retained = false;
   // Nodes sleep, also for longer than a lease.
   bool sleeps = false;
@@ -77,8 +78,9 @@ class GroupWorld {
     // Kept results that members were given, and that were lost with their holders.
     uint64_t given = 0;
     uint64_t lost = 0;
-    uint64_t fenced = 0;  // nodes that slept for too long
-    uint64_t held = 0;    // answers that their members got later
+    uint64_t fenced = 0;   // nodes that slept for too long
+    uint64_t held = 0;     // answers that their members got later
+    uint64_t refused = 0;  // for lack of memory here
   };
   const Counts& counts() const { return counts_; }
 
@@ -142,7 +144,7 @@ class GroupWorld {
     struct Grant {
       uint64_t ticket = 0;
       bool of_results = false;
-      std::shared_ptr<GroupMemory> memory;
+      std::shared_ptr<GroupMemory> memory;  // null: there is none
     };
     std::vector<Grant> grants;
     bool run_more = false;
@@ -169,6 +171,7 @@ class GroupWorld {
   };
 
   CallSpec Spec(uint64_t number, int rank) const;
+  uint32_t RetainOf(uint64_t number) const;
   std::shared_ptr<std::string> Input(const CallSpec& spec, uint64_t number, int rank) const;
   // The members in a result; 0 and a violation if it is none.
   uint64_t MaskOf(const CallSpec& spec, uint64_t number, int rank, absl::string_view bytes,
@@ -242,8 +245,9 @@ class GroupWorld {
   bool leaving_ = false;
   // What is known of kept results.
   struct KeptWorld {
-    uint32_t retain = 0;
+    uint32_t retain = 0;  // of most calls
     uint32_t copies = 0;
+    uint64_t refused = 0;                        // requests for memory
     std::map<uint64_t, uint64_t> begun;          // by call, the step in which it was first made
     std::map<uint64_t, int> least_hosts;         // by call, of those that can hold it
     std::map<NodeKey, uint64_t> firsts;          // by node, the first call of its members
