@@ -50,7 +50,19 @@ absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
                                      .call = result.call,
                                      .deadline = deadline,
                                      .request = result.request};
-  return groups_->AskResult(member.job, member.role, question, DoneOf(result.request));
+  // Before, because the answer can come inside the call.
+  questions_[result.request] = {member.job, member.role, member.rank, member.life};
+  const absl::Status asked =
+      groups_->AskResult(member.job, member.role, question, DoneOf(result.request));
+  if (!asked.ok()) questions_.erase(result.request);
+  return asked;
+}
+
+void ClientGroups::CancelResult(uint64_t request) {
+  const auto found = questions_.extract(request);
+  if (found.empty()) return;
+  const Question& question = found.mapped();
+  groups_->CancelResult(question.job, question.role, question.rank, question.life, request);
 }
 
 jobs::GroupService::CallDone ClientGroups::DoneOf(uint64_t request) {
@@ -125,6 +137,7 @@ void ClientGroups::OnPart(uint64_t request, const jobs::GroupPart& part) {
 }
 
 void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
+  questions_.erase(request);
   if (!done.status.ok()) return Fail(request, done.status, done.number);
   if (jobs::StoreGroupMemory::BlockOf(done) != nullptr) return AnswerMapped(request, done);
   // A large result that is in the input of an earlier life: the client must not see that buffer.

@@ -70,6 +70,8 @@ class ClientGroups {
   // groups, and those of GroupService::AskResult.
   absl::Status AskResult(const jobs::LocalMember& member, const local::GroupResult& result,
                          Instant deadline);
+  // The question ends. Ignores other requests.
+  void CancelResult(uint64_t request);
   // As Call; ResourceExhausted beyond local::kMaxGroupBuffers.
   absl::Status MakeBuffer(const local::GroupBuffer& request, Instant deadline);
   // Return false if there is no such buffer or pin. The client may still be able to write into the
@@ -117,6 +119,14 @@ class ClientGroups {
     std::shared_ptr<jobs::ByteRanges> there;
   };
   std::map<uint64_t, Filling> filling_;  // by request
+  // Questions for kept results that have no answer yet.
+  struct Question {
+    std::string job;
+    std::string role;
+    int rank = 0;
+    uint64_t life = 0;
+  };
+  std::map<uint64_t, Question> questions_;  // by request
   struct Result {
     std::shared_ptr<MemoryBlock> block;
     std::shared_ptr<const jobs::GroupMemory> memory;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -107,6 +108,24 @@ TEST(ClientGroups, AMemberThatLeavesWhileItCopiesHoldsNobodyUp) {
   leaves.Leave();
   leaves.Fill(1, kBytes - 1);
   EXPECT_EQ(stays.Await<local::GroupDone>().members, 1u);
+}
+
+// More than the node lets wait.
+TEST(ClientGroups, QuestionsThatAreCancelledMakeRoomForOthers) {
+  LocalNode node;
+  RawMember member(node, "worker0", 2);
+  for (uint64_t request = 10; request < 1500; ++request) {
+    member.client().Send(local::GroupResult{request, 1, 1, absl::InfiniteDuration()});
+    member.client().Send(local::Cancel{request});
+    std::optional<local::Answer> answer;
+    do {
+      answer = member.client().Receive();
+    } while (answer.has_value() && !std::holds_alternative<local::Failed>(*answer));
+    ASSERT_TRUE(answer.has_value());
+    const auto& failed = std::get<local::Failed>(*answer);
+    ASSERT_EQ(failed.request, request);
+    ASSERT_EQ(failed.code, absl::StatusCode::kCancelled) << std::string(failed.message);
+  }
 }
 
 // Capacity for three inputs and one result, but not for a result and a half.

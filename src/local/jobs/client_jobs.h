@@ -56,7 +56,7 @@ class ClientJobs {
   // Ignores other requests.
   void Cancel(uint64_t request) {
     members_.messages().Cancel(request);
-    members_.CancelResult(request);
+    groups_.CancelResult(request);
   }
   // The client leaves: its members have died.
   void EndMembers() { members_.EndAll(); }

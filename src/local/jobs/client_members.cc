@@ -42,15 +42,6 @@ void ClientMembers::Leave(uint64_t request, bool failed) {
                        [&members = members_, id] { members.Leave(id, MemberState::kLeft); });
 }
 
-void ClientMembers::CancelResult(uint64_t request) {
-  if (groups_ == nullptr) return;
-  for (const auto& [number, each] : by_request_) {
-    const jobs::LocalMember* member = members_.Find(each.id);
-    if (member == nullptr) continue;
-    groups_->CancelResult(member->job, member->role, member->rank, member->life, request);
-  }
-}
-
 void ClientMembers::EndAll() {
   while (!by_request_.empty()) Leave(by_request_.begin()->first, /*failed=*/true);
 }

@@ -58,8 +58,6 @@ class ClientMembers final : public jobs::MemberListener {
   // stays in its job, without its client, until no other node needs the results of its calls.
   void Leave(uint64_t request, bool failed);
   void EndAll();
-  // A member's question for a kept result ends. Ignores other requests.
-  void CancelResult(uint64_t request);
   ClientMessages& messages() { return messages_; }
 
   // ---- MemberListener

@@ -234,6 +234,8 @@ bool GroupResults::HasMemory(uint64_t call, Missed& missed) {
   if (missed.bytes == 0 || missed.memory != nullptr) return true;
   if (missed.ticket != 0) return false;
   if (missed.bytes > kPooledResultBytes) {
+    // Those of questions that were cancelled still wait for their memory.
+    if (tickets_.size() >= kMaxQuestions) return false;
     // The last one that waits for the result limits how late the memory can come.
     missed.memory_by = missed.askers.front().deadline;
     for (const GroupQuestion& each : missed.askers) {
@@ -376,6 +378,8 @@ Instant GroupResults::NextTick() const {
 void GroupResults::OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory) {
   const auto found = tickets_.extract(ticket);
   if (found.empty()) return;
+  // A question may have waited for a ticket.
+  all_touched_ = true;
   const auto [call, copies] = found.mapped();
   if (copies) return kept_.Place(call, memory.ok() ? *std::move(memory) : nullptr);
   const auto missed = missed_.find(call);

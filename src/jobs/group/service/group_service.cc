@@ -55,7 +55,8 @@ absl::Status GroupService::Call(absl::string_view job, absl::string_view role, i
   Group& group = *found->second;
   request.id = next_call_++;
   // Before the call, because its Done can be among the effects that run below.
-  group.calls[request.id] = {std::move(done), std::move(part), rank, life, request.deadline};
+  group.calls[request.id] = {std::move(done),  std::move(part), rank,        life,
+                             request.deadline, Part::kCore,     request.keep};
   ++stats_.under_way;
   const GroupCallId id = request.id;
   const absl::Status called = group.core.Call(rank, life, std::move(request), control_.Now());

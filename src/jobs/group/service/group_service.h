@@ -132,6 +132,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
     uint64_t life = 0;
     Instant deadline;
     Part of = Part::kCore;
+    // The input: a call that fails after its result was shown in part is restored from it.
+    std::shared_ptr<const void> keep = nullptr;
   };
   struct Group {
     Group(const NodeKey& self, uint64_t number, const std::string& name, int shard,

@@ -7,11 +7,13 @@
 namespace phalanx::jobs {
 
 absl::Status HeldAnswers::Add(GroupDone done, int rank, uint64_t life, Instant deadline) {
-  if (held_.size() >= kMaxHeldAnswers) {
+  const auto of_rank = std::count_if(held_.begin(), held_.end(),
+                                     [rank](const Held& each) { return each.rank == rank; });
+  if (static_cast<size_t>(of_rank) >= kMaxHeldAnswers) {
     return absl::ResourceExhaustedError(
         absl::StrCat("call ", done.number, " of ", name_, ": the node of rank ", rank,
                      " is out of touch with the directory, and ", kMaxHeldAnswers,
-                     " answers wait for it already"));
+                     " of its answers wait for that already"));
   }
   next_tick_ = std::min(next_tick_, deadline);
   held_.push_back({std::move(done), rank, life, deadline});

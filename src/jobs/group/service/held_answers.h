@@ -23,8 +23,8 @@
 
 namespace phalanx::jobs {
 
-// Of one group. An answer beyond these is ResourceExhausted instead, and is not held.
-inline constexpr size_t kMaxHeldAnswers = 16 * kMaxOutstandingCalls;
+// Of one member. An answer beyond these is ResourceExhausted instead, and is not held.
+inline constexpr size_t kMaxHeldAnswers = kMaxOutstandingCalls;
 
 class HeldAnswers {
  public:
@@ -32,9 +32,10 @@ class HeldAnswers {
   HeldAnswers(const NodeKey& self, std::string name) : self_(self), name_(std::move(name)) {}
 
   // Whether the answer says what became of the call, which another list of members can have decided
-  // otherwise. The end of a life and a passed deadline are true in any case.
+  // otherwise. The end of a life, a passed deadline and a cancelled question are true in any case.
   static bool Waits(const absl::Status& status) {
-    return !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status);
+    return !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status) &&
+           !absl::IsCancelled(status);
   }
   // Returns what the member gets at once if there is no room.
   absl::Status Add(GroupDone done, int rank, uint64_t life, Instant deadline);

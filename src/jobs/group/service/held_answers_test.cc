@@ -86,12 +86,21 @@ TEST(HeldAnswers, AreErrorsAtTheirDeadlines) {
   EXPECT_EQ(held.NextTick(), At(11));
 }
 
-TEST(HeldAnswers, AreLimited) {
+TEST(HeldAnswers, AreLimitedForEachMember) {
   HeldAnswers held(kSelf, "train/worker");
   for (GroupCallId id = 1; id <= kMaxHeldAnswers; ++id) {
     ASSERT_THAT(held.Add(Done(id), 0, 0, Instant::Infinite()), phalanx::testing::IsOk());
   }
   EXPECT_TRUE(absl::IsResourceExhausted(held.Add(Done(0), 0, 0, Instant::Infinite())));
+  EXPECT_THAT(held.Add(Done(0), 1, 0, Instant::Infinite()), phalanx::testing::IsOk());
+}
+
+TEST(HeldAnswers, ErrorsThatAreTrueInAnyCaseDoNotWait) {
+  EXPECT_FALSE(HeldAnswers::Waits(absl::AbortedError("")));
+  EXPECT_FALSE(HeldAnswers::Waits(absl::DeadlineExceededError("")));
+  EXPECT_FALSE(HeldAnswers::Waits(absl::CancelledError("")));
+  EXPECT_TRUE(HeldAnswers::Waits(absl::UnavailableError("")));
+  EXPECT_TRUE(HeldAnswers::Waits(absl::OkStatus()));
 }
 
 }  // namespace

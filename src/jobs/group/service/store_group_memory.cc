@@ -88,12 +88,16 @@ void StoreGroupMemory::Reserve(uint64_t bytes, Instant deadline, object_store::R
   const bool gives_way =
       now < deadline && bytes <= store_.stats().capacity_bytes && kept_->node_results() > 0;
   const Instant until = gives_way ? std::min(deadline, now + kEvictionPatience) : deadline;
-  const size_t awaited = now < deadline && !gives_way ? 1 : 0;
-  kept_->awaited += awaited;
+  struct Waiting {
+    bool answered = false;
+    bool counted = false;
+  };
+  const auto waiting = std::make_shared<Waiting>();
   store_.ReserveScratch(client_, purpose, bytes, until,
-                        [this, bytes, deadline, gives_way, until, awaited, done = std::move(done)](
+                        [this, bytes, deadline, gives_way, until, waiting, done = std::move(done)](
                             absl::StatusOr<std::shared_ptr<Reservation>> reserved) mutable {
-                          kept_->awaited -= awaited;
+                          waiting->answered = true;
+                          kept_->awaited -= waiting->counted ? 1 : 0;
                           // Another error comes before.
                           if (reserved.ok() || !gives_way || control_.Now() < until)
                             return done(std::move(reserved));
@@ -102,6 +106,9 @@ void StoreGroupMemory::Reserve(uint64_t bytes, Instant deadline, object_store::R
                           }
                           Reserve(bytes, deadline, std::move(done));
                         });
+  // What has its memory already takes that of no result.
+  waiting->counted = !waiting->answered && now < deadline;
+  kept_->awaited += waiting->counted ? 1 : 0;
 }
 
 }  // namespace phalanx::jobs
