@@ -214,9 +214,11 @@ void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   const int peer = list_.IndexOf(node);
   if (peer < 0 || state_ == State::kForming) return;
   const bool agreeing = state_ == State::kAgreeing;
+  // A list without that process follows, and says what becomes of the calls.
+  const bool restarted = absl::IsAborted(why);
   std::vector<uint64_t> numbers;
   for (const auto& [number, call] : calls_) {
-    if (!agreeing && number >= cursor_ && number > ended_) numbers.push_back(number);
+    if (!agreeing && !restarted && number >= cursor_ && number > ended_) numbers.push_back(number);
   }
   for (const uint64_t number : numbers) {
     FailCall(number, absl::UnavailableError(

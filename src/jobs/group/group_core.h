@@ -198,7 +198,8 @@ class GroupCore {
   }
   // The link does not need `bytes` bytes of payloads to that node any more.
   void OnReleased(const NodeKey& node, uint64_t bytes);
-  // The link to a node was given up: what was under way to it or from it is lost.
+  // The link to a node was given up: what was under way to it or from it is lost. `why` as for
+  // LinkReceiver::OnLost.
   void OnLost(const NodeKey& node, const absl::Status& why);
   void OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMemory>> memory);
   // Goes on with the call under way: after a GroupRunMore, or when more of an input is there.

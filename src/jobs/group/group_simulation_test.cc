@@ -70,6 +70,12 @@ TEST(GroupSimulation, CallsEndWhenLinksAreLost) {
   RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true, .losses = true});
 }
 
+TEST(GroupSimulation, ANodeThatStartsAgainAtOnceFailsNoCall) {
+  RunSeeds({.on_loss = OnLoss::kWait, .restarts = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .restarts = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true, .restarts = true, .retained = true});
+}
+
 TEST(GroupSimulation, CallsGoOnWithoutAMemberThatDies) { RunSeeds({.on_loss = OnLoss::kExclude}); }
 
 TEST(GroupSimulation, CallsFailIfAMemberDies) { RunSeeds({.on_loss = OnLoss::kFail}); }

@@ -114,9 +114,9 @@ void Link::Proven(absl::StatusOr<StreamHandshake::Authenticated> peer) {
   if (peer->peer != peer_) {
     // A later incarnation: the process with which this link began does not come back.
     if (peer->peer.node == peer_.node && peer_ < peer->peer) {
-      return GiveUp(absl::UnavailableError(
-                        absl::StrCat(PeerName(), " has restarted as ", peer->peer.ToString())),
-                    /*notify=*/false);
+      return GiveUp(
+          absl::AbortedError(absl::StrCat(PeerName(), " has restarted as ", peer->peer.ToString())),
+          /*notify=*/false);
     }
     // The address belongs to another node.
     return DialFailed();

@@ -50,8 +50,9 @@ class LinkReceiver {
                          absl::Span<char> payload) = 0;
 
   // The link with `peer` was given up, for the reason `why`: messages from and to this incarnation
-  // that have not arrived are lost. Every service with a receiver hears this, in a later turn than
-  // the cause; until then Send returns Unavailable. May call Send and Forget.
+  // that have not arrived are lost. Aborted: that process has ended, and has a successor. Every
+  // service with a receiver hears this, in a later turn than the cause; until then Send returns
+  // Unavailable. May call Send and Forget.
   virtual void OnLost(const NodeKey& peer, const absl::Status& why) = 0;
 };
 

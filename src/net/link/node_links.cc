@@ -98,8 +98,8 @@ absl::StatusOr<std::shared_ptr<Link>> NodeLinks::Impl::LinkTo(const NodeKey& pee
           absl::StrCat("node ", peer.ToString(), " has restarted as ", it->first.ToString()));
     }
     if (it->first < peer) {
-      it->second->GiveUp(absl::UnavailableError(absl::StrCat(
-                             "node ", it->first.ToString(), " has restarted as ", peer.ToString())),
+      it->second->GiveUp(absl::AbortedError(absl::StrCat("node ", it->first.ToString(),
+                                                         " has restarted as ", peer.ToString())),
                          /*notify=*/false);
       continue;
     }

@@ -193,7 +193,7 @@ TEST_F(NodeLinksTest, ANewIncarnationReplacesTheOldOne) {
   world_.RunFor(absl::Seconds(2));
   ASSERT_THAT(a_.checker.lost[b_.key()], SizeIs(1));
   EXPECT_THAT(a_.checker.lost[b_.key()][0],
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("restarted")));
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("restarted")));
   EXPECT_EQ(a_.Kept(), 0u);
   PHALANX_EXPECT_OK(a_.Send(again.peer(), 10));
   world_.RunFor(absl::Seconds(1));

@@ -259,6 +259,7 @@ void GroupWorld::Forget(Node& node) {
   node.held.reset();
   node.session = {};
   node.lost.clear();
+  node.restarted.clear();
   node.views.clear();
   node.grants.clear();
 }
@@ -294,6 +295,9 @@ void GroupWorld::KillNode(Node& node) {
   for (auto at = links_.begin(); at != links_.end();) {
     const bool its = at->first.first == node.key || at->first.second == node.key;
     at = its ? links_.erase(at) : std::next(at);
+  }
+  for (Node& other : nodes_) {
+    if (options_.restarts && other.core != nullptr) other.restarted.insert(node.key);
   }
   ++node.key.incarnation;
 }
@@ -535,6 +539,11 @@ void GroupWorld::StepNode(Node& node) {
     const NodeKey peer = *node.lost.begin();
     node.lost.erase(peer);
     node.core->OnLost(peer, absl::UnavailableError("given up"));
+    node.results->OnLost(peer);
+  } else if (!node.restarted.empty() && random_.Chance(0.5)) {
+    const NodeKey peer = *node.restarted.begin();
+    node.restarted.erase(peer);
+    node.core->OnLost(peer, absl::AbortedError("has restarted"));
     node.results->OnLost(peer);
   } else if (!node.views.empty() && random_.Chance(0.4)) {
     node.view = std::move(node.views.front());

@@ -50,6 +50,8 @@ struct GroupWorldOptions {
   bool replaced = false;
   // Links are given up: what was under way on them is lost.
   bool losses = false;
+  // Nodes that die start again at once: others hear of that from them before the list says so.
+  bool restarts = false;
   // One member makes another call than the others at a random number.
   bool differs = false;
   // Members make calls before their inputs are complete.
@@ -141,6 +143,8 @@ class GroupWorld {
     GroupView view = {};  // the last one
     // Peers of which it has still to hear that the link was lost; nothing is sent to them before.
     std::set<NodeKey> lost = {};
+    // Peers of which it has still to hear that they have started again.
+    std::set<NodeKey> restarted = {};
     struct Grant {
       uint64_t ticket = 0;
       bool of_results = false;
