@@ -442,6 +442,8 @@ EndedCall GroupCore::NodeCall::Kept() const {
 // `again`: under another list, of which other nodes can be the holders.
 void GroupCore::Keep(uint64_t number, const NodeCall& call, bool again) {
   if (call.end == CallEnd::kNone || (again && DefectActive(Defect::kResultsNotKeptAnew))) return;
+  // Most groups keep nothing. Of a call that has failed, only the members' own calls say so.
+  if (call.end != CallEnd::kError && call.spec.retain == 0) return;
   EndedCall ended = call.Kept();
   if (ended.spec.retain == 0) return;
   ended.number = number;
