@@ -145,14 +145,15 @@ class GroupsTest(GroupsCase):
             for size in (8, 1 << 20):
                 with self.subTest(on_loss=on_loss, size=size):
                     flags = ("--restarts=1", f"--fail=3@{CALLS // 2}")
-                    self.results(self.begin_job(f"kept-{on_loss}-{size}", on_loss, size, *flags, retain=CALLS))
+                    sets = self.results(self.begin_job(f"kept-{on_loss}-{size}", on_loss, size, *flags, retain=CALLS))
                     self.assertEqual(list(self.kept), [3])
-                    # Of the last calls before its own: while it is awaited, its life before has made all of them.
                     numbers = sorted(self.kept[3])
-                    self.assertEqual(numbers, list(range(numbers[0], numbers[-1] + 1)))
-                    self.assertLessEqual(len(numbers), CALLS)
                     if on_loss == "wait":
-                        self.assertEqual(numbers[: CALLS // 2 - 1], list(range(1, CALLS // 2)))
+                        # Its life before has made all of them.
+                        self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+                        self.assertIn(len(numbers), (CALLS // 2 - 1, CALLS // 2))
+                    # The others go on while it asks, so it can be given more than are kept at a time. It makes the next one.
+                    self.assertTrue(min(sets[numbers[-1] + 1]) & 1 << 3, (numbers, sets))
 
     def test_results_outlive_a_node_with_two_members(self):
         job = self.begin_job("kept-node", "wait", 1 << 16, "--restarts=20", calls=MANY, retain=MANY)
