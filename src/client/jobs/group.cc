@@ -101,27 +101,79 @@ struct BufferCall final : public FutureState<GroupBuffer> {
   uint64_t bytes = 0;
 };
 
-struct GroupCallState final : public FutureState<Done> {
-  using FutureState::FutureState;
+// A call with a result. A large one is in memory of the node, which is mapped before the answer.
+struct ResultCall : public FutureState<Done> {
+  ResultCall(std::shared_ptr<GroupState> of, const char* verb, void* to, uint64_t bytes)
+      : FutureState(of->connection, verb, ObjectId()),
+        group(std::move(of)),
+        output(static_cast<char*>(to)),
+        output_bytes(bytes) {}
+
+  virtual void OnDone(const local::GroupDone& done) = 0;
+  virtual void Fail(const absl::Status& why) { End(why); }
+
   void OnAnswer(uint64_t, const local::Answer& answer) override {
     if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
       DropResult();
       large_result = connection().Take(*mapped);
       return;
     }
-    if (const auto* part = std::get_if<local::GroupPart>(&answer)) return OnPart(*part);
     const auto done = Expect<local::GroupDone>(answer);
     if (!done.ok()) return Fail(done.status());
-    group->calls = std::max(group->calls, (*done)->number);
+    OnDone(**done);
+  }
+  void OnFailure(const absl::Status& why) override { Fail(Explain(why)); }
+
+  absl::StatusOr<absl::string_view> ResultOf(const local::GroupDone& done) const {
+    if (!large_result.ok()) return Explain(large_result.status());
+    return large_result->bytes.empty() ? done.bytes : large_result->bytes;
+  }
+  void Copy(absl::string_view bytes, jobs::ByteRange range) const {
+    CopyBeside(output + range.from, bytes.data() + range.from, range.bytes);
+  }
+  // Releases its memory.
+  void DropResult() {
+    copied = jobs::ByteRanges(output_bytes);
+    absl::StatusOr<MappedObject> result = std::exchange(large_result, MappedObject());
+    if (result.ok()) connection().Trash(std::make_shared<MappedObject>(*std::move(result)));
+  }
+  void End(absl::StatusOr<Done> value) {
+    // The caller can keep its future for long.
+    DropResult();
+    Set(std::move(value));
+  }
+
+  // Keeps the member in its job.
+  const std::shared_ptr<GroupState> group;
+  char* const output;
+  const uint64_t output_bytes;
+  // Of the output: what is copied from the result.
+  jobs::ByteRanges copied{output_bytes};
+  // Not OK: it cannot be read.
+  absl::StatusOr<MappedObject> large_result = MappedObject();
+};
+
+struct GroupCallState final : public ResultCall {
+  using ResultCall::ResultCall;
+  void OnAnswer(uint64_t number, const local::Answer& answer) override {
+    if (const auto* part = std::get_if<local::GroupPart>(&answer)) return OnPart(*part);
+    ResultCall::OnAnswer(number, answer);
+  }
+  void OnDone(const local::GroupDone& done) override {
+    group->calls = std::max(group->calls, done.number);
     // Failed follows.
-    if ((*done)->members == 0) return;
-    const absl::Status taken = TakeResult((*done)->bytes);
+    if (done.members == 0) return;
+    group->member->EndGroupCall();
+    const absl::StatusOr<absl::string_view> bytes = ResultOf(done);
     // The node has the buffer, and will name it when it is free.
-    if (!taken.ok()) {
+    if (!bytes.ok() || (!bytes->empty() && bytes->size() != output_bytes)) {
       Restore();
-      return End(taken);
+      return End(bytes.ok() ? Unexpected() : bytes.status());
     }
-    group->members = static_cast<int>((*done)->members);
+    for (const jobs::ByteRange& range : copied.Rest()) {
+      if (!bytes->empty()) Copy(*bytes, range);
+    }
+    group->members = static_cast<int>(done.members);
     End(Done{});
   }
   // What the result has by now is copied while the nodes pass the rest. In place that is possible
@@ -136,92 +188,48 @@ struct GroupCallState final : public FutureState<Done> {
     if (!touched.Add(range).ok() || !copied.Add(range).ok()) return;
     Copy(large_result->bytes, range);
   }
-  absl::Status TakeResult(absl::string_view small) {
-    if (!large_result.ok()) return Explain(large_result.status());
-    const absl::string_view large = large_result->bytes;
-    if (!large.empty() && large.size() != output_bytes) return Unexpected();
-    if (!small.empty() && small.size() != output_bytes) return Unexpected();
-    if (large.empty() && !small.empty()) std::memcpy(output, small.data(), small.size());
-    if (large.empty()) return absl::OkStatus();
-    for (const jobs::ByteRange& range : copied.Rest()) Copy(large, range);
-    return absl::OkStatus();
-  }
-  void Copy(absl::string_view bytes, jobs::ByteRange range) {
-    CopyBeside(static_cast<char*>(output) + range.from, bytes.data() + range.from, range.bytes);
-  }
-  void DropResult() {
-    copied = jobs::ByteRanges(output_bytes);
-    absl::StatusOr<MappedObject> result = std::exchange(large_result, MappedObject());
-    if (result.ok()) connection().Trash(std::make_shared<MappedObject>(*std::move(result)));
-  }
   // A call that fails leaves a vector in place as it was. Few calls fail, so these bytes are copied
   // at once, although the lock is held.
-  void Restore() {
+  void Restore() const {
     const char* const kept = connection().group_buffers().InputOf(request);
     if (!in_place || kept == nullptr) return;
     for (const jobs::ByteRange& range : touched.ranges()) {
-      std::memcpy(static_cast<char*>(output) + range.from, kept + range.from, range.bytes);
+      std::memcpy(output + range.from, kept + range.from, range.bytes);
     }
   }
-  void OnFailure(const absl::Status& why) override { Fail(Explain(why)); }
   // The node names buffers that are free in the answers of calls that work. So the buffer of a call
   // that fails is given up.
-  void Fail(const absl::Status& why) {
+  void Fail(const absl::Status& why) override {
+    group->member->EndGroupCall();
     Restore();
     std::optional<GroupBuffer> used = connection().group_buffers().GiveUp(request);
     if (used.has_value()) Drop(connection(), *std::move(used));
     End(why);
   }
-  void End(absl::StatusOr<Done> value) {
-    // The caller can keep its future for long.
-    DropResult();
-    group->member->EndGroupCall();
-    Set(std::move(value));
-  }
 
-  std::shared_ptr<GroupState> group;
   bool in_place = false;  // the result comes where the input was, and is as large
-  void* output = nullptr;
-  uint64_t output_bytes = 0;
   uint64_t request = 0;
-  // Of the output: what is copied from `large_result`, and what is not as it was.
-  jobs::ByteRanges copied{0};
-  jobs::ByteRanges touched{0};
-  // Not OK: it cannot be read.
-  absl::StatusOr<MappedObject> large_result = MappedObject();
+  jobs::ByteRanges touched{output_bytes};  // of the output: what is not as it was
 };
 
 // A kept result. The node answers as it answers a call.
-struct KeptResultCall final : public FutureState<Done> {
-  using FutureState::FutureState;
-  void OnAnswer(uint64_t, const local::Answer& answer) override {
-    if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
-      large_result = connection().Take(*mapped);
-      return;
-    }
-    const auto done = Expect<local::GroupDone>(answer);
-    if (!done.ok()) return Set(done.status());
+struct KeptResultCall final : public ResultCall {
+  using ResultCall::ResultCall;
+  void OnDone(const local::GroupDone& done) override {
     // Failed follows.
-    if ((*done)->members == 0) return;
-    if (!large_result.ok()) return Set(Explain(large_result.status()));
-    const absl::string_view large = large_result->bytes;
-    const absl::string_view bytes = large.empty() ? (*done)->bytes : large;
-    const bool fits = bytes.size() == output_bytes;
-    if (fits && !bytes.empty()) std::memcpy(output, bytes.data(), bytes.size());
-    const absl::Status other = Explain(absl::StatusCode::kInvalidArgument,
-                                       absl::StrCat("the result of call ", number, " has ",
-                                                    bytes.size(), " bytes, not ", output_bytes));
-    connection().Trash(std::make_shared<MappedObject>(*std::move(large_result)));
-    if (!fits) return Set(other);
-    Set(Done{});
+    if (done.members == 0) return;
+    const absl::StatusOr<absl::string_view> bytes = ResultOf(done);
+    if (!bytes.ok()) return End(bytes.status());
+    if (bytes->size() != output_bytes) {
+      return End(Explain(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("the result of call ", number, " has ", bytes->size(),
+                                      " bytes, not ", output_bytes)));
+    }
+    Copy(*bytes, {0, output_bytes});
+    End(Done{});
   }
 
-  // Keeps the member in its job.
-  std::shared_ptr<GroupState> group;
   uint64_t number = 0;
-  void* output = nullptr;
-  uint64_t output_bytes = 0;
-  absl::StatusOr<MappedObject> large_result = MappedObject();
 };
 
 }  // namespace
@@ -365,13 +373,9 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   const int world = member.world();
   const uint64_t input = jobs::InputBytes(spec, world, member.rank());
   const Instant until = MonotonicNow() + state_->options.timeout;
-  auto call =
-      std::make_shared<internal::GroupCallState>(state_->connection, arguments.verb, ObjectId());
-  call->group = state_;
-  call->output = arguments.output;
-  call->output_bytes = jobs::ResultBytes(spec, world, member.rank());
+  auto call = std::make_shared<internal::GroupCallState>(
+      state_, arguments.verb, arguments.output, jobs::ResultBytes(spec, world, member.rank()));
   call->in_place = arguments.input == arguments.output && input == call->output_bytes;
-  call->touched = jobs::ByteRanges(call->output_bytes);
   call->request = connection.NewRequests(1);
   object_store::local::GroupCall message{
       call->request, member.request(), spec, absl::ZeroDuration(), 0, input, {}};
@@ -490,12 +494,8 @@ Future<Done> Group::Result(uint64_t call, void* output, uint64_t bytes) const {
   if (const absl::Status process = connection.CheckProcess(); !process.ok()) {
     return internal::Refused<Done>(state_->connection, "Result", ObjectId(), process);
   }
-  auto result =
-      std::make_shared<internal::KeptResultCall>(state_->connection, "Result", ObjectId());
-  result->group = state_;
+  auto result = std::make_shared<internal::KeptResultCall>(state_, "Result", output, bytes);
   result->number = call;
-  result->output = output;
-  result->output_bytes = bytes;
   const uint64_t request = connection.NewRequests(1);
   connection.Start(result, request, 1, MonotonicNow() + state_->options.timeout,
                    object_store::local::GroupResult{request, state_->member->request(), call,
