@@ -48,14 +48,10 @@ std::vector<int> HoldersOf(const GroupList& list, const std::vector<uint64_t>& f
   return holders;
 }
 
-bool KeptBytes::Drop(bool of_node) {
-  for (const auto& [age, entry] : by_age_) {
-    if (of_node && !entry.of_node) continue;
-    KeptResults& owner = *entry.owner;
-    owner.Drop(entry.number, owner.results_.at(entry.number));
-    return true;
-  }
-  return false;
+bool KeptBytes::Drop(uint64_t age) {
+  const Entry entry = by_age_.at(age);
+  entry.owner->Drop(entry.number, entry.owner->results_.at(entry.number));
+  return true;
 }
 
 void KeptResults::Add(const EndedCall& call) {
@@ -89,9 +85,9 @@ void KeptResults::Hold(uint64_t number, Result& result, const EndedCall& call) {
   result.kept = Kept::kHere;
   if (counted > 0) {
     result.age = bytes_->next_age_++;
-    bytes_->by_age_[result.age] = {this, number, counted, !small};
+    bytes_->by_age_[result.age] = {this, number, counted};
     bytes_->used_ += counted;
-    bytes_->node_results_ += small ? 0 : 1;
+    if (!small) bytes_->of_node_.insert(result.age);
   }
   if (!small && bytes_->awaited > 0) Drop(number, result);
   // Never this one: it is the newest, or is dropped last.
@@ -142,7 +138,7 @@ void KeptResults::Drop(uint64_t number, Result& result) {
   if (const auto entry = bytes_->by_age_.find(std::exchange(result.age, 0));
       entry != bytes_->by_age_.end()) {
     bytes_->used_ -= entry->second.bytes;
-    bytes_->node_results_ -= entry->second.of_node ? 1 : 0;
+    bytes_->of_node_.erase(entry->first);
     bytes_->by_age_.erase(entry);
   }
   if (result.kept == Kept::kHere) result.kept = Kept::kDropped;

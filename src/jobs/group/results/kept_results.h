@@ -58,11 +58,11 @@ class KeptBytes {
 
   uint64_t used() const { return used_; }
   // Those that take memory of the node.
-  size_t node_results() const { return node_results_; }
+  size_t node_results() const { return of_node_.size(); }
   // Return false if there is none. The second one drops the oldest that takes memory of the node:
   // small ones are copies.
-  bool DropOldest() { return Drop(/*of_node=*/false); }
-  bool DropOldestOfNode() { return Drop(/*of_node=*/true); }
+  bool DropOldest() { return !by_age_.empty() && Drop(by_age_.begin()->first); }
+  bool DropOldestOfNode() { return !of_node_.empty() && Drop(*of_node_.begin()); }
 
  private:
   friend class KeptResults;
@@ -70,14 +70,13 @@ class KeptBytes {
     KeptResults* owner = nullptr;
     uint64_t number = 0;
     uint64_t bytes = 0;
-    bool of_node = false;
   };
-  bool Drop(bool of_node);
+  bool Drop(uint64_t age);
 
   uint64_t used_ = 0;
-  size_t node_results_ = 0;
   uint64_t next_age_ = 1;
   std::map<uint64_t, Entry> by_age_;
+  std::set<uint64_t> of_node_;  // by age
 };
 
 // A call that has ended with a result that is to be kept, or has failed.
