@@ -15,6 +15,7 @@
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/group_wire.h"
 #include "src/jobs/group/results/group_results.h"
+#include "src/jobs/group/testing/group_parts.h"
 
 namespace {
 
@@ -33,24 +34,11 @@ void Check(absl::string_view bytes, Decode decode, Encode encode) {
   if (!again.ok() || encode(*again) != once) std::abort();
 }
 
-GroupView View() {
-  GroupView view;
-  view.epoch = {1, 1};
-  view.world = kNodes;
-  for (uint32_t rank = 0; rank < kNodes; ++rank) {
-    Member& member = view.members.emplace_back();
-    member.rank = static_cast<int>(rank);
-    member.state = MemberState::kLive;
-    member.node = {rank + 1, 1};
-  }
-  return view;
-}
-
 // Each message: the sender, the kind, the call, an index, the size of the payload, the payload.
 void Feed(absl::string_view bytes, bool fresh) {
   const int rank = fresh ? 1 : 0;
   const uint64_t life = fresh ? 1 : 0;
-  GroupView view = View();
+  GroupView view = LiveView(kNodes);
   view.members[static_cast<size_t>(rank)].life = life;
   const NodeKey self = view.members[static_cast<size_t>(rank)].node;
   const GroupList list = MakeGroupList(view, self);
@@ -91,18 +79,14 @@ void Grant(GroupResults& results, const GroupAllocate& asked) {
   if (asked.work_bytes > kMost) {
     return results.OnMemory(asked.ticket, absl::ResourceExhaustedError("no room"));
   }
-  auto bytes = std::make_shared<std::vector<char>>(asked.work_bytes);
-  auto memory = std::make_shared<GroupMemory>();
-  memory->work = absl::MakeSpan(*bytes);
-  memory->owner = std::move(bytes);
-  results.OnMemory(asked.ticket, std::move(memory));
+  results.OnMemory(asked.ticket, NewMemory(asked.work_bytes));
 }
 
 // Each message: the sender, the kind, the call, an index, the size of the payload, the payload. The
 // memory that is asked for comes after it, or after the next one.
 void FeedResults(absl::string_view bytes) {
   GroupResults results({1, 1}, 7, "job/role", std::make_shared<KeptBytes>());
-  results.OnView(View());
+  results.OnView(LiveView(kNodes));
   results.OnEntered({0, 0, 4});
   const std::string result(3 * kResultPieceBytes, 'x');
   const CallSpec spec{

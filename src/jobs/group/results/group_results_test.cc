@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/jobs/group/testing/group_parts.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -27,14 +27,8 @@ constexpr uint64_t kLarge = 10 * kResultPieceBytes + 4;
 class Results {
  public:
   explicit Results(int world) {
-    view_.epoch = {1, 1};
-    view_.world = world;
-    for (int rank = 0; rank < world; ++rank) {
-      Member& member = view_.members.emplace_back();
-      member.rank = rank;
-      member.task = absl::StrCat("worker", rank);
-      member.state = MemberState::kLive;
-      member.node = {static_cast<uint64_t>(rank + 1), 1};
+    view_ = LiveView(world);
+    for (const Member& member : view_.members) {
       nodes_.push_back(std::make_unique<GroupResults>(member.node, 7, "train/worker", bytes_));
       status_.push_back({.running = true});
     }
@@ -49,9 +43,6 @@ class Results {
     spec.bytes = bytes;
     for (int rank = 0; rank < view_.world; ++rank) {
       auto text = std::make_shared<std::string>(Expected(number, bytes));
-      auto memory = std::make_shared<GroupMemory>();
-      memory->work = absl::MakeSpan(text->data(), text->size());
-      memory->owner = text;
       status(rank).next = number + 1;
       status(rank).ended = number;
       node(rank).OnEnded({.number = number,
@@ -59,7 +50,7 @@ class Results {
                           .members = std::min(3, view_.world),
                           .holds = holders.contains(rank),
                           .result = *text,
-                          .memory = memory});
+                          .memory = MemoryOf(text)});
     }
   }
   // It fails on all nodes.
@@ -184,11 +175,7 @@ class Results {
   }
   void Grant(int rank, const GroupAllocate& allocate, const absl::Status& why) {
     if (!why.ok()) return node(rank).OnMemory(allocate.ticket, why);
-    auto bytes = std::make_shared<std::string>(allocate.work_bytes, '\0');
-    auto memory = std::make_shared<GroupMemory>();
-    memory->work = absl::MakeSpan(bytes->data(), bytes->size());
-    memory->owner = bytes;
-    node(rank).OnMemory(allocate.ticket, memory);
+    node(rank).OnMemory(allocate.ticket, NewMemory(allocate.work_bytes));
   }
   void Receive(int from, int to, const GroupSend& send) {
     const GroupHeader header = *DecodeHeader(send.header);

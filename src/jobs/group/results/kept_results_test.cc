@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "src/jobs/group/testing/group_parts.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -16,15 +17,9 @@ constexpr CallSpec kSum{.kind = CallKind::kAllReduce, .bytes = 8, .retain = 10, 
 
 // A member on each of `nodes` nodes; so many of these are on each host.
 GroupList ListOf(int nodes, int each_host) {
-  GroupView view;
-  view.epoch = {1, 1};
-  view.world = nodes;
-  for (int rank = 0; rank < nodes; ++rank) {
-    Member& member = view.members.emplace_back();
-    member.rank = rank;
-    member.state = MemberState::kLive;
-    member.node = {static_cast<uint64_t>(rank + 1), 1};
-    member.host = absl::StrCat("host", rank / each_host);
+  GroupView view = LiveView(nodes);
+  for (Member& member : view.members) {
+    member.host = absl::StrCat("host", member.rank / each_host);
   }
   return MakeGroupList(view, {1, 1});
 }
@@ -90,12 +85,9 @@ class KeptResultsTest : public ::testing::Test {
     call.result = *text;
     if (in_input) {
       call.input = text;
-      return call;
+    } else {
+      call.memory = MemoryOf(text);
     }
-    auto memory = std::make_shared<GroupMemory>();
-    memory->work = absl::MakeSpan(text->data(), text->size());
-    memory->owner = text;
-    call.memory = memory;
     return call;
   }
   static std::string Expected(uint64_t number, uint64_t bytes) {
@@ -249,9 +241,7 @@ TEST_F(KeptResultsTest, AResultInTheMemoryOfAClientIsCopiedPieceByPiece) {
   // It can be given meanwhile.
   EXPECT_EQ(results_.Find(1)->bytes, Expected(1, size));
   auto bytes = std::make_shared<std::string>(size, '\0');
-  auto memory = std::make_shared<GroupMemory>();
-  memory->work = absl::MakeSpan(bytes->data(), size);
-  results_.Place(1, memory);
+  results_.Place(1, MemoryOf(bytes));
   EXPECT_TRUE(results_.Copy(size - 1));
   EXPECT_FALSE(input.expired());
   EXPECT_FALSE(results_.Copy(1000));
@@ -273,10 +263,7 @@ TEST_F(KeptResultsTest, OneResultIsCopiedAtATime) {
   ASSERT_EQ(results_.TakeToCopy()->first, 3u);
   results_.Trim(13);
   auto bytes = std::make_shared<std::string>(kCopiedResultBytes, '\0');
-  auto memory = std::make_shared<GroupMemory>();
-  memory->work = absl::MakeSpan(bytes->data(), bytes->size());
-  memory->owner = bytes;
-  results_.Place(3, std::move(memory));
+  results_.Place(3, MemoryOf(bytes));
   EXPECT_FALSE(results_.Copy(1));
   EXPECT_EQ(bytes.use_count(), 1);
 }

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/jobs/group/service/group_service.h"
+#include "src/jobs/group/testing/group_parts.h"
 
 namespace phalanx::jobs::testing {
 
@@ -85,12 +85,9 @@ inline GroupView ViewOf(const std::vector<net::LinkPeer>& peers) {
   view.epoch = {1, 1};
   view.world = static_cast<int>(peers.size());
   for (const net::LinkPeer& peer : peers) {
-    Member& member = view.members.emplace_back();
-    member.rank = static_cast<int>(view.members.size()) - 1;
-    member.task = absl::StrCat("worker", member.rank);
+    const int rank = static_cast<int>(view.members.size());
+    Member& member = view.members.emplace_back(LiveMember(rank, peer.key));
     member.role = view.role;
-    member.state = MemberState::kLive;
-    member.node = peer.key;
     member.address = peer.address;
   }
   return view;

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/jobs/group/group_core.h"
+#include "src/jobs/group/testing/group_parts.h"
 #include "src/jobs/testing/member_world.h"
 
 namespace phalanx::jobs::testing {
@@ -97,13 +98,8 @@ class Groups {
       return results_.push_back(sum);
     }
     if (const auto* allocate = std::get_if<GroupAllocate>(&effect)) {
-      auto bytes = std::make_shared<std::string>(allocate->work_bytes + allocate->scratch_bytes, 0);
-      auto memory = std::make_shared<GroupMemory>();
-      memory->work = absl::MakeSpan(bytes->data(), allocate->work_bytes);
-      memory->scratch =
-          absl::MakeSpan(bytes->data() + allocate->work_bytes, allocate->scratch_bytes);
-      memory->owner = bytes;
-      return from.core.OnMemory(allocate->ticket, memory);
+      return from.core.OnMemory(allocate->ticket,
+                                NewMemory(allocate->work_bytes, allocate->scratch_bytes));
     }
     const auto* send = std::get_if<GroupSend>(&effect);
     if (send == nullptr) return;
