@@ -2,6 +2,8 @@
 // parts are shown early: one node with a real socket.
 #include "src/local/jobs/client_groups.h"
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -97,7 +99,23 @@ TEST(ClientGroups, TheErrorAtTheDeadlineNamesTheMemberThatIsStillCopying) {
   EXPECT_THAT(std::string(failed.message), HasSubstr("waiting for rank 1 (worker1)"));
 }
 
-TEST(ClientGroups, AMemberThatLeavesWhileItCopiesHoldsNobodyUp) {
+// The two arrive at once, so the member has its answer and is still in the list.
+TEST(ClientGroups, ACallGetsTheRestOfTheInputOfAMemberThatLeavesWhileItCopies) {
+  LocalNode node;
+  RawMember stays(node, "worker0", 2);
+  RawMember leaves(node, "worker1", 2);
+  stays.Call(Sum(), kBytes, kBytes);
+  leaves.Call(Sum(), kBytes, 1);
+  // Two inputs, and the memory of the call.
+  node.Await([&] { return node.memory().stats().allocated_bytes >= 3 * kBytes; });
+  std::string both;
+  local::Encode(local::LeaveJob{1, false}, both);
+  local::Encode(local::GroupFilled{RawMember::kCall, 1, kBytes - 1}, both);
+  leaves.client().SendBytes(both);
+  EXPECT_EQ(stays.Await<local::GroupDone>().members, 2u);
+}
+
+TEST(ClientGroups, ACallGoesOnWithoutAMemberThatLeavesWhileItCopies) {
   LocalNode node;
   jobs::CallSpec spec = Sum();
   spec.on_loss = jobs::OnLoss::kExclude;
@@ -106,7 +124,6 @@ TEST(ClientGroups, AMemberThatLeavesWhileItCopiesHoldsNobodyUp) {
   stays.Call(spec, kBytes, kBytes);
   leaves.Call(spec, kBytes, 1);
   leaves.Leave();
-  leaves.Fill(1, kBytes - 1);
   EXPECT_EQ(stays.Await<local::GroupDone>().members, 1u);
 }
 
@@ -153,6 +170,30 @@ TEST(ClientGroups, ACallThatIsTakenAgainNeedsTheMemoryOfItsResultOnce) {
     EXPECT_NE(stay[i].Await<local::Mapped>().pin, pins[i]);
     EXPECT_EQ(stay[i].Await<local::GroupDone>().members, 2u);
   }
+}
+
+// The node has no descriptor for the client when it shows the first part, and has one at the end.
+TEST(ClientGroups, AResultThatCouldNotBeMappedEarlyIsMappedAtTheEnd) {
+  LocalNode node;
+  const jobs::CallSpec spec{.kind = jobs::CallKind::kAllGather, .bytes = kBytes};
+  RawMember gets(node, "worker0", 2);
+  RawMember copies(node, "worker1", 2);
+  gets.Call(spec, kBytes, 1);
+  copies.Call(spec, kBytes, 1);
+  // Two inputs, and the memory of the result.
+  node.Await([&] { return node.memory().stats().allocated_bytes >= 4 * kBytes; });
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  gets.Fill(1, kBytes - 1);
+  const auto first = gets.client().Receive();
+  const bool part = first.has_value() && std::holds_alternative<local::GroupPart>(*first);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_TRUE(part);
+  copies.Fill(1, kBytes - 1);
+  EXPECT_EQ(gets.Await<local::Mapped>().object_size, 2 * kBytes);
+  EXPECT_EQ(gets.Await<local::GroupDone>().members, 2u);
 }
 
 }  // namespace
