@@ -100,6 +100,8 @@ TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
   RunSeeds({.on_loss = OnLoss::kExclude, .retained = true});
   RunSeeds({.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .fills_late = true, .retained = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .retained = true, .whole_hosts = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .retained = true, .whole_hosts = true});
 }
 
 TEST(GroupSimulation, QuestionsAboutACallThatCannotBeMadeAreAnswered) {
@@ -136,6 +138,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},
                 {.on_loss = OnLoss::kWait, .retained = true},
+                {.on_loss = OnLoss::kExclude, .retained = true, .whole_hosts = true},
                 {.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true}};
     }
     for (const GroupWorldOptions& options : worlds) {

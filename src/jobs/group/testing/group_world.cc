@@ -35,8 +35,8 @@ std::shared_ptr<GroupMemory> MakeMemory(uint64_t work, uint64_t scratch) {
 
 GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
     : random_(seed), options_(options) {
-  world_ = static_cast<int>(2 + random_.Below(7));
-  const uint64_t nodes = 2 + random_.Below(5);
+  world_ = static_cast<int>(options.whole_hosts ? 5 + random_.Below(4) : 2 + random_.Below(7));
+  const uint64_t nodes = options.whole_hosts ? 4 + random_.Below(3) : 2 + random_.Below(5);
   script_ = random_.Next();
   for (uint64_t i = 0; i < nodes; ++i) {
     nodes_.push_back({.key = {100 + i, 1}, .core = nullptr, .views = {}, .grants = {}});
@@ -46,6 +46,8 @@ GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
     kept_.retain =
         static_cast<uint32_t>(1 + random_.Below(2 * static_cast<uint64_t>(options.calls)));
     kept_.copies = static_cast<uint32_t>(1 + random_.Below(3));
+    if (options.whole_hosts) kept_.retain = 2 * static_cast<uint32_t>(options.calls);
+    if (options.whole_hosts) kept_.copies = 2;
   }
   if (options.differs) {
     differs_at_ = 1 + random_.Below(static_cast<uint64_t>(options.calls));
@@ -393,7 +395,7 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
     program->entered = true;
     // Calls since a state that the member has kept elsewhere.
     if (!options_.retained) return;
-    uint64_t number = random_.Below(entered->first);
+    uint64_t number = options_.whole_hosts ? 0 : random_.Below(entered->first);
     while (++number < entered->first) program->missed.push_back(number);
   } else if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
     const bool refused = of_results && random_.Chance(0.1);
@@ -588,7 +590,8 @@ void GroupWorld::StepOnce(bool faults) {
   if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
   if (!faults) return;
   if (options_.sleeps) StepSleep();
-  if (options_.deaths && random_.Chance(0.004) && program != nullptr) Kill(*program);
+  const bool deaths = options_.deaths && !options_.whole_hosts;
+  if (deaths && random_.Chance(0.004) && program != nullptr) Kill(*program);
   if (options_.losses && !busy.empty() && random_.Chance(0.01)) {
     const auto key = busy[random_.Below(busy.size())];
     LoseLink(key.first, key.second);
@@ -596,8 +599,8 @@ void GroupWorld::StepOnce(bool faults) {
   if (options_.replaced && program != nullptr && program->alive && random_.Chance(0.004)) {
     Replace(*program);
   }
-  if (options_.deaths && random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
-  if (options_.retained && random_.Chance(0.0005)) {
+  if (deaths && random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
+  if (options_.retained && random_.Chance(options_.whole_hosts ? 0.001 : 0.0005)) {
     const int host = nodes_[random_.Below(nodes_.size())].host;
     for (Node& node : nodes_) {
       if (node.host == host) KillNode(node);

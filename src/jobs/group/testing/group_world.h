@@ -62,6 +62,9 @@ struct GroupWorldOptions {
   // Hosts, of two nodes each, die. Some memory for results is refused. A call that differs has too
   // many bytes.
   bool retained = false;
+  // Only whole hosts die, and more often. There are two or three, results have two copies, and next
+  // lives ask for all of them.
+  bool whole_hosts = false;
   // Nodes sleep, also for longer than a lease.
   bool sleeps = false;
   int calls = 12;
