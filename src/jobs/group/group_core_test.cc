@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/jobs/group/testing/group_parts.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -26,18 +26,12 @@ class Group {
  public:
   explicit Group(int world) : Group(world, world) {}
   Group(int world, int nodes) {
-    view_.epoch = {1, 1};
-    view_.world = world;
-    for (int rank = 0; rank < world; ++rank) {
-      Member& member = view_.members.emplace_back();
-      member.rank = rank;
-      member.task = absl::StrCat("worker", rank);
-      member.state = MemberState::kLive;
-      member.node = {static_cast<uint64_t>(rank % nodes + 1), 1};
-      if (rank < nodes) {
+    view_ = LiveView(world, nodes);
+    for (const Member& member : view_.members) {
+      if (member.rank < nodes) {
         cores_.push_back(std::make_unique<GroupCore>(member.node, 7, "train/worker"));
       }
-      core(rank).AddMember(rank, 0);
+      core(member.rank).AddMember(member.rank, 0);
     }
   }
   void Form() {
@@ -126,13 +120,7 @@ class Group {
     GroupCore& sender = *cores_[from.node - 1];
     if (auto* done = std::get_if<GroupDone>(&effect)) done_[done->id] = *done;
     if (auto* allocate = std::get_if<GroupAllocate>(&effect)) {
-      auto bytes = std::make_shared<std::string>(allocate->work_bytes + allocate->scratch_bytes, 0);
-      auto memory = std::make_shared<GroupMemory>();
-      memory->work = absl::MakeSpan(bytes->data(), allocate->work_bytes);
-      memory->scratch =
-          absl::MakeSpan(bytes->data() + allocate->work_bytes, allocate->scratch_bytes);
-      memory->owner = bytes;
-      sender.OnMemory(allocate->ticket, memory);
+      sender.OnMemory(allocate->ticket, NewMemory(allocate->work_bytes, allocate->scratch_bytes));
     }
     if (std::holds_alternative<GroupRunMore>(effect)) sender.Advance();
     if (std::holds_alternative<GroupGiveUp>(effect)) ++given_up_;
@@ -432,16 +420,7 @@ TEST(GroupCore, ACallOfManyMessagesWaitsUntilTheOtherNodeTakesPart) {
 }
 
 TEST(GroupCore, AnOrderThatEndsVeryManyFailedCallsIsCarriedOutAtOnce) {
-  GroupView view;
-  view.epoch = {1, 1};
-  view.world = 2;
-  for (uint64_t rank = 0; rank < 2; ++rank) {
-    Member& member = view.members.emplace_back();
-    member.rank = static_cast<int>(rank);
-    member.life = rank;
-    member.state = MemberState::kLive;
-    member.node = {rank + 1, 1};
-  }
+  const GroupView view = ViewOf({LiveMember(0, {1, 1}), LiveMember(1, {2, 1}, /*life=*/1)});
   GroupCore core({2, 1}, 7, "train/worker");
   core.AddMember(1, 1);
   core.OnView(view, Instant());

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/jobs/group/testing/group_parts.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -16,22 +17,6 @@ constexpr NodeKey kSelf{7, 1};
 Instant At(double seconds) { return Instant() + absl::Seconds(seconds); }
 
 GroupDone Done(GroupCallId id) { return {.id = id, .number = id}; }
-
-GroupView ViewOf(std::vector<Member> members) {
-  GroupView view;
-  view.world = static_cast<int>(members.size());
-  view.members = std::move(members);
-  return view;
-}
-
-Member LiveMember(int rank, uint64_t life, const NodeKey& node) {
-  Member member;
-  member.rank = rank;
-  member.life = life;
-  member.state = MemberState::kLive;
-  member.node = node;
-  return member;
-}
 
 TEST(HeldAnswers, AreGivenInOrderOnceConfirmed) {
   HeldAnswers held(kSelf, "train/worker");
@@ -54,10 +39,10 @@ TEST(HeldAnswers, OfALifeThatHasEndedAreAborted) {
     ASSERT_THAT(held.Add(Done(1 + static_cast<GroupCallId>(rank)), rank, 0, At(10)),
                 phalanx::testing::IsOk());
   }
-  Member died = LiveMember(1, 0, kSelf);
+  Member died = LiveMember(1, kSelf);
   died.state = MemberState::kDied;
-  held.OnView(
-      ViewOf({LiveMember(0, 0, kSelf), died, LiveMember(2, 1, kSelf), LiveMember(3, 0, {8, 1})}));
+  held.OnView(ViewOf(
+      {LiveMember(0, kSelf), died, LiveMember(2, kSelf, /*life=*/1), LiveMember(3, {8, 1})}));
   const std::vector<GroupDone> given = held.Take(/*confirmed=*/false, At(1));
   ASSERT_EQ(given.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
