@@ -112,7 +112,7 @@ class ClientGroups {
   size_t asked_buffers_ = 0;
   std::map<uint64_t, std::shared_ptr<Buffer>> buffers_;
   // A call whose input the client copies; at most one for each buffer in use. The call needs the
-  // rest also when this member has its answer, for instance at its deadline.
+  // rest also when this member has its answer: it leaves, and is listed until the call has ended.
   struct Filling {
     std::string job;
     std::string role;

@@ -512,7 +512,10 @@ absl::Status GroupResults::OnAnswer(const NodeKey& from, const GroupHeader& head
                                     absl::string_view payload) {
   PHALANX_ASSIGN_OR_RETURN(ResultAnswer answer, DecodeAnswer(payload));
   const bool here = answer.kept == Kept::kHere;
-  if (here) {
+  const auto missed = missed_.find(header.call);
+  const bool awaited = missed != missed_.end() && missed->second.asked.contains(from);
+  // A node that has started again can get late answers before it knows the members.
+  if (here && awaited) {
     PHALANX_RETURN_IF_ERROR(CheckCall(answer.spec, list_.shape.world));
     const auto world = static_cast<uint32_t>(list_.shape.world);
     if (answer.members < 1 || answer.members > world) {
@@ -529,8 +532,7 @@ absl::Status GroupResults::OnAnswer(const NodeKey& from, const GroupHeader& head
   }
   // A refusal under an older list: the node is asked again.
   if (!here && header.epoch < list_.epoch) return absl::OkStatus();
-  const auto missed = missed_.find(header.call);
-  if (missed == missed_.end() || !missed->second.asked.contains(from)) return absl::OkStatus();
+  if (!awaited) return absl::OkStatus();
   touched_.insert(header.call);
   if (here) {
     missed->second.holders.insert(from);

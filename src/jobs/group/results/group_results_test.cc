@@ -95,6 +95,12 @@ class Results {
     }
     Deliver();
   }
+  // The node has forgotten everything, also the members.
+  void StartAgain(int rank) {
+    const NodeKey& key = view_.members[static_cast<size_t>(rank)].node;
+    nodes_[static_cast<size_t>(rank)] =
+        std::make_unique<GroupResults>(key, 7, "train/worker", bytes_);
+  }
   // A list with the same members, of which only these nodes know.
   void NewList(const std::set<int>& ranks) {
     ++view_.epoch.counter;
@@ -469,6 +475,13 @@ TEST(GroupResults, AResultOfNoMemberOrOfTooManyIsNotAccepted) {
     EXPECT_EQ(group.given_up(), 1);
     EXPECT_FALSE(group.ended(id));
   }
+}
+
+TEST(GroupResults, ALateAnswerIsDroppedAlsoByANodeThatDoesNotKnowTheMembersYet) {
+  Results group(3);
+  group.StartAgain(0);
+  group.Forge(1, GroupMessage::kHasResult, 1, HasResult(8, 2));
+  EXPECT_EQ(group.given_up(), 0);
 }
 
 TEST(GroupResults, ANewListVoidsTheRefusals) {
