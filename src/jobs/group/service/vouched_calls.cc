@@ -50,6 +50,7 @@ void VouchedCalls::OnLost(const NodeKey& node, const absl::Status& why) {
 
 void VouchedCalls::Advance(const GroupStatus& core, uint64_t wanted) {
   if (!askers_.empty()) Answer(core.ended);
+  behind_ = wanted > core.ended;
   const uint64_t last = std::min(wanted, core.ended);
   upto_ = std::max(upto_, core.settled);
   if (last <= upto_ || list_.self < 0) return;
@@ -66,8 +67,9 @@ void VouchedCalls::Advance(const GroupStatus& core, uint64_t wanted) {
 }
 
 bool VouchedCalls::waits() const {
-  return std::any_of(askers_.begin(), askers_.end(),
-                     [this](const NodeKey& node) { return peers_.at(node).list == list_.digest; });
+  return behind_ || std::any_of(askers_.begin(), askers_.end(), [this](const NodeKey& node) {
+           return peers_.at(node).list == list_.digest;
+         });
 }
 
 void VouchedCalls::Answer(uint64_t ended) {

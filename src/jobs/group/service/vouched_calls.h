@@ -58,8 +58,9 @@ class VouchedCalls {
   void Advance(const GroupStatus& core, uint64_t wanted);
   // The calls up to this one have ended on all nodes.
   uint64_t upto() const { return upto_; }
-  // Whether the core is to agree with the other nodes, so that a question can be answered: a link
-  // was lost, and no call has needed the agreement since.
+  // Whether the core is to agree with the other nodes. A link was lost, and no member has made a
+  // call since: but this node is asked about a call, or it has answered one that failed with the
+  // link, and that ends after the agreement.
   bool waits() const;
 
   std::vector<GroupSend> TakeSends() { return std::exchange(sends_, {}); }
@@ -88,6 +89,7 @@ class VouchedCalls {
   std::map<NodeKey, Peer> peers_;
   std::set<NodeKey> askers_;  // whose questions wait
   uint64_t upto_ = 0;
+  bool behind_ = false;  // an answer waits of a call that has not ended here
   std::vector<GroupSend> sends_;
 };
 

@@ -692,9 +692,10 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
       const bool lost = result.status.code() == absl::StatusCode::kUnavailable &&
                         (options_.on_loss == OnLoss::kFail ||
                          (options_.on_loss == OnLoss::kExclude && HasRoot(spec.kind)));
-      // A next life's part is lost if the call ended everywhere while it made the call again.
+      // A next life's result is lost if the call ended everywhere while it made the call again.
+      const bool own = per_part || spec.kind == CallKind::kReduce;
       const bool parts = result.status.code() == absl::StatusCode::kAborted &&
-                         (options_.on_loss != OnLoss::kWait || (per_part && result.life > 0)) &&
+                         (options_.on_loss != OnLoss::kWait || (own && result.life > 0)) &&
                          (per_part || options_.on_loss == OnLoss::kFail || HasRoot(spec.kind));
       const bool gone = absl::IsAborted(result.status) &&
                         absl::StrContains(result.status.message(), "nodes that had its result");

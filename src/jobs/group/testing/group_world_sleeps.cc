@@ -95,7 +95,10 @@ void GroupWorld::Fence(Node& node) {
     program.alive = false;
     program.fenced = true;
     ended_lives_.insert({program.rank, program.life});
-    view_.members[static_cast<size_t>(program.rank)].state = MemberState::kDied;
+  }
+  // Also one that has been replaced, by a life that could not join yet.
+  for (Member& member : view_.members) {
+    if (member.live() && member.node == node.key) member.state = MemberState::kDied;
   }
   Publish();
 }
@@ -156,7 +159,9 @@ void GroupWorld::CheckLate(uint64_t number, const std::vector<Result>& results) 
       const Program* last = Last(result.rank);
       const bool lives = last != nullptr && last->life == result.life;
       if (!result.late && !lives) continue;
-      if (late.members == result.members &&
+      // Only its root gets a result, also if the others have given to an earlier run of the call.
+      const bool given = Spec(number, -1).kind == CallKind::kReduce;
+      if ((given || late.members == result.members) &&
           (late.mask == 0 || result.mask == 0 || late.mask == result.mask)) {
         continue;
       }
