@@ -80,11 +80,9 @@ void VouchedCalls::Answer(uint64_t ended) {
     // list of the same epoch, or a newer one, waits until this node knows it, too.
     bool over = peer.epoch < list_.epoch;
     if (index >= 0 && peer.list == list_.digest) {
-      const bool early = DefectActive(Defect::kGroupVouchedEarly);
-      const uint64_t vouched = early ? peer.question : ended;
-      if (vouched > peer.said) {
-        peer.said = vouched;
-        Send(list_.nodes[static_cast<size_t>(index)], GroupMessage::kVouch, vouched);
+      if (ended > peer.said) {
+        peer.said = ended;
+        Send(list_.nodes[static_cast<size_t>(index)], GroupMessage::kVouch, ended);
       }
       over = peer.said >= peer.question;
     }
@@ -98,6 +96,7 @@ void VouchedCalls::Ask(uint64_t call) {
     Peer& peer = peers_[node.key];
     if (peer.ended >= call || peer.asked >= call) continue;
     peer.asked = call;
+    if (DefectActive(Defect::kGroupVouchedEarly)) peer.ended = call;
     peer.said = std::max(peer.said, call);
     Send(node, GroupMessage::kAskVouch, call);
   }
