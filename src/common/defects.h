@@ -152,6 +152,8 @@ namespace phalanx {
   X(kGroupPartNotFinal, "group-part-not-final")                     \
   X(kGroupPartNotVoid, "group-part-not-void")                       \
   X(kGroupAnsweredBeyondLease, "group-answered-beyond-lease")       \
+  X(kGroupVouchedEarly, "group-vouched-early")                      \
+  X(kGroupOneVouchEnough, "group-one-vouch-enough")                 \
   /* Groups: results that are kept. */                              \
   X(kResultsOnOneHost, "results-on-one-host")                       \
   X(kResultDroppedEarly, "result-dropped-early")                    \

@@ -352,7 +352,9 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     case GroupMessage::kHasResult:
     case GroupMessage::kFetchResult:
     case GroupMessage::kResultBytes:
-      // OnMessage or the GroupResults has handled them.
+    case GroupMessage::kAskVouch:
+    case GroupMessage::kVouch:
+      // OnMessage, the GroupResults or the VouchedCalls have handled them.
       break;
   }
   return absl::InvalidArgumentError("no such message");

@@ -42,13 +42,16 @@ void RunSeeds(GroupWorldOptions options) {
     all.lost += world.counts().lost;
     all.fenced += world.counts().fenced;
     all.held += world.counts().held;
+    all.vouched += world.counts().vouched;
     all.refused += world.counts().refused;
   }
   std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
             << " parts of results copied early, " << all.voids << " times in vain, " << all.given
             << " kept results given, " << all.lost << " lost, " << all.refused << " refused, "
-            << all.fenced << " nodes slept for too long, " << all.held << " answers were held\n";
-  EXPECT_EQ(all.held > 0, options.sleeps);
+            << all.fenced << " nodes were out of touch for too long, " << all.held
+            << " answers were held, " << all.vouched << " given without the shard\n";
+  EXPECT_EQ(all.held > 0, options.sleeps || options.cuts || options.away);
+  EXPECT_TRUE(all.vouched > 0 || !(options.cuts || options.away));
   EXPECT_GT(all.parts, 0u);
   EXPECT_TRUE(all.given > 0 || !options.retained || Seeds() == 1);
 }
@@ -117,6 +120,29 @@ TEST(GroupSimulation, ANodeThatSleepsForLongerThanALeaseGivesNoOtherResultThanTh
   RunSeeds({.on_loss = OnLoss::kExclude, .fills_late = true, .sleeps = true});
 }
 
+TEST(GroupSimulation, ANodeThatIsCutOffFromTheShardGivesNoOtherResultThanTheRest) {
+  RunSeeds({.on_loss = OnLoss::kExclude, .deaths = false, .cuts = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .cuts = true});
+  RunSeeds({.on_loss = OnLoss::kFail, .sleeps = true, .cuts = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true, .losses = true, .cuts = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .retained = true, .sleeps = true, .cuts = true});
+}
+
+TEST(GroupSimulation, CallsGoOnWhileTheShardIsAway) {
+  RunSeeds({.deaths = false, .away = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .deaths = false, .losses = true, .away = true});
+  RunSeeds({.on_loss = OnLoss::kFail, .deaths = false, .fills_late = true, .away = true});
+}
+
+TEST(GroupSimulation, MembersThatEndWhileTheShardIsAwayGetNoOtherResultThanTheRest) {
+  RunSeeds({.on_loss = OnLoss::kWait, .away = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .sleeps = true, .away = true});
+  RunSeeds(
+      {.on_loss = OnLoss::kExclude, .losses = true, .sleeps = true, .cuts = true, .away = true});
+  RunSeeds({.on_loss = OnLoss::kFail, .restarts = true, .cuts = true, .away = true});
+  RunSeeds({.on_loss = OnLoss::kExclude, .replaced = true, .retained = true, .away = true});
+}
+
 TEST(GroupSimulation, CallsThatDifferFailOnAllMembers) {
   RunSeeds({.deaths = false, .differs = true});
 }
@@ -135,6 +161,10 @@ uint64_t SeedsUntilDetected(Defect defect) {
         {.on_loss = OnLoss::kWait, .fills_late = true},
         {.on_loss = OnLoss::kExclude, .deaths = false, .sleeps = true},
     };
+    if (defect == Defect::kGroupVouchedEarly || defect == Defect::kGroupOneVouchEnough) {
+      worlds = {{.on_loss = OnLoss::kExclude, .deaths = false, .cuts = true},
+                {.on_loss = OnLoss::kExclude, .deaths = false, .sleeps = true}};
+    }
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},
                 {.on_loss = OnLoss::kWait, .retained = true},

@@ -24,6 +24,10 @@
 //     │── kFetchResult: piece `index` ─────────────────────►│     a node that keeps it
 //     │◄── kResultBytes, empty if it is not kept any more ──│
 //
+//   node a, which the job's shard does not confirm      each other node
+//     │── kAskVouch: this call has ended here. There? ─────►│
+//     │◄── kVouch: the calls that have, under this list ────│
+//
 // All numbers are little-endian. A message names the list of members that its sender knows, by a
 // digest, so that bytes of two lists never mix; the epoch orders the lists. When a link is lost,
 // its nodes do not know what the other has of their calls. So they begin the next round of the same
@@ -61,8 +65,10 @@ enum class GroupMessage : uint8_t {
   kHasResult,
   kFetchResult,
   kResultBytes,
+  kAskVouch,
+  kVouch,
 };
-inline constexpr uint8_t kGroupMessages = 14;
+inline constexpr uint8_t kGroupMessages = 16;
 
 // Ranks that a message or an error text names; more are counted.
 inline constexpr size_t kMaxNamedRanks = 16;

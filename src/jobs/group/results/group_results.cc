@@ -191,7 +191,7 @@ bool GroupResults::Proceed(uint64_t call, Missed& missed) {
       (!missed.answers.empty() && DefectActive(Defect::kResultRefusedEarly));
   if (!missed.holder.has_value()) ChooseHolder(missed);
   if (!missed.holder.has_value()) {
-    if (all) Finish(missed, {.status = WhyNot(call, missed)});
+    if (all) Finish(missed, {.status = WhyNot(call, missed), .number = call});
     return all;
   }
   if (!HasMemory(call, missed)) return false;

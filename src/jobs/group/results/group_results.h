@@ -99,7 +99,9 @@ class GroupResults {
   void EndMember(int rank);
 
   // ---- other nodes
-  static bool Handles(GroupMessage kind) { return kind >= GroupMessage::kAskResult; }
+  static bool Handles(GroupMessage kind) {
+    return kind >= GroupMessage::kAskResult && kind <= GroupMessage::kResultBytes;
+  }
   // As GroupCore.
   absl::Span<char> PlaceFor(const NodeKey& from, const GroupHeader& header, size_t bytes);
   std::shared_ptr<const GroupMemory> LandingFrom(const NodeKey& from) const;

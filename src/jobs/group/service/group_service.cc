@@ -126,6 +126,7 @@ void GroupService::OnView(const GroupView& view) {
   }
   group->core.OnView(view, control_.Now());
   group->results.OnView(view);
+  group->vouched.OnView(view);
   group->held.OnView(view);
   const auto its = [number](const EarlyMessages::Message& message) {
     return message.header.group == number;
@@ -195,6 +196,7 @@ void GroupService::OnMessage(const NodeKey& from, absl::string_view header,
 
 void GroupService::Deliver(Group& group, const NodeKey& from, const GroupHeader& header,
                            absl::string_view payload) {
+  if (VouchedCalls::Handles(header.kind)) return group.vouched.OnMessage(from, header);
   if (GroupResults::Handles(header.kind)) return group.results.OnMessage(from, header, payload);
   group.core.OnMessage(from, header, payload, control_.Now());
 }
@@ -225,6 +227,7 @@ void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {
   for (const auto& [name, group] : groups_) {
     group->core.OnLost(peer, why);
     group->results.OnLost(peer);
+    group->vouched.OnLost(peer, why);
     // In a later turn: a caller that is answered can leave its group and change groups_.
     ContinueLater(*group);
   }
@@ -239,11 +242,17 @@ void GroupService::RunEffects(Group& group) {
     if (!RunEffectsOf(group, Part::kCore, std::move(effects))) return;
     group.results.Advance(group.core.status());
     if (!RunEffectsOf(group, Part::kResults, group.results.TakeEffects())) return;
-    if (group.results.waits()) group.core.Agree();
+    AskForVouches(group);
+    if (group.results.waits() || group.vouched.waits()) group.core.Agree();
     effects = group.core.TakeEffects();
     // With one node the core agrees without an effect.
   } while (!effects.empty() || !group.results.Knows(group.core.status()));
-  ArmTimer(group);
+  if (GiveHeld(group)) ArmTimer(group);
+}
+
+void GroupService::AskForVouches(Group& group) {
+  group.vouched.Advance(group.core.status(), group.held.last());
+  for (GroupSend& send : group.vouched.TakeSends()) SendTo(group, Part::kCore, send);
 }
 
 bool GroupService::RunEffectsOf(Group& group, Part part, std::vector<GroupEffect> effects) {
@@ -316,6 +325,7 @@ void GroupService::SendTo(Group& group, Part part, GroupSend& send) {
                    if (found == nullptr || found->unreachable.erase(node) == 0) return;
                    found->core.OnLost(node, sent);
                    found->results.OnLost(node);
+                   found->vouched.OnLost(node, sent);
                    (*service)->RunEffects(*found);
                  });
 }
@@ -352,7 +362,8 @@ void GroupService::EndCall(Group& group, const GroupDone& done) {
 bool GroupService::GiveHeld(Group& group) {
   if (group.held.empty()) return true;
   const uint64_t number = group.number;
-  for (const GroupDone& done : group.held.Take(Confirmed(group), control_.ReadClock())) {
+  for (const GroupDone& done :
+       group.held.Take(Confirmed(group), group.vouched.upto(), control_.ReadClock())) {
     EndCall(group, done);
     if (Find(number) != &group) return false;
   }

@@ -1,8 +1,8 @@
 // GroupService: the groups of one node. It joins the cores of groups to the members of this node,
 // to the links and to memory, and decides nothing.
 //
-//   Members ──OnView───────────► GroupService ──► GroupCore and GroupResults, one of each per group
-//   sessions ──Call, AskResult──►   │  ▲ OnMessage
+//   Members ──OnView───────────► GroupService ──► GroupCore, GroupResults and VouchedCalls, one of
+//   sessions ──Call, AskResult──►   │  ▲ OnMessage    each per group
 //                                   ▼  │
 //                       NodeLinks (kGroups)          GroupAllocator: memory of large calls
 //
@@ -34,6 +34,7 @@
 #include "src/jobs/group/results/group_results.h"
 #include "src/jobs/group/results/kept_results.h"
 #include "src/jobs/group/service/held_answers.h"
+#include "src/jobs/group/service/vouched_calls.h"
 #include "src/jobs/members/group_view.h"
 #include "src/net/link/node_links.h"
 #include "src/object_store/channel/shard_leases.h"
@@ -106,7 +107,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   const GroupServiceStats& stats() const { return stats_; }
 
   // ---- the shards of the directory, as for ShardLeases. While the node is not confirmed by the
-  // job's shard, its members get no answers but Aborted and, at their deadlines, errors.
+  // job's shard, its members get answers of calls that have ended on all nodes (VouchedCalls), and
+  // otherwise Aborted and, at their deadlines, errors.
   void OnShardSession(int shard);
   void OnShardHeard(int shard, Instant heard, absl::Duration lease);
   // After the ends of members that the shard has sent before.
@@ -142,11 +144,13 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
           shard(shard),
           core(self, number, name),
           results(self, number, name, std::move(kept)),
+          vouched(self, number),
           held(self, name) {}
     const uint64_t number;
     const int shard;  // of the job
     GroupCore core;
     GroupResults results;
+    VouchedCalls vouched;
     HeldAnswers held;
     JobEpoch epoch;  // of the last view
     std::map<GroupCallId, Caller> calls;
@@ -176,8 +180,9 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   void RunEffect(Group& group, Part part, GroupEffect& effect);
   void SendTo(Group& group, Part part, GroupSend& send);
   bool Confirmed(const Group& group) const;
-  // Ends the call, or holds its answer until the node is confirmed.
+  // Ends the call, or holds its answer until the node is confirmed, or the others vouch for it.
   void Answer(Group& group, const GroupDone& done);
+  void AskForVouches(Group& group);
   void EndCall(Group& group, const GroupDone& done);
   // Returns false if a caller that was answered has left the group.
   bool GiveHeld(Group& group);

@@ -63,6 +63,23 @@ class GroupServiceTest : public ::testing::Test {
     }
   }
 
+  // Of two nodes. The next list is without the second one.
+  void EndOnBothAndShowNextListToFirst() {
+    links_.nodes()[0]->control().Post([this] {
+      nodes_[0]->Call(0, {.kind = CallKind::kBarrier}, "", [this] {
+        links_.nodes()[0]->control().Post([this] {
+          GroupView next = testing::ViewOf(peers_);
+          next.epoch.counter = 2;
+          next.members[1].state = MemberState::kDied;
+          nodes_[0]->service().OnView(next);
+        });
+      });
+    });
+    CallOne(1, {.kind = CallKind::kBarrier});
+    links_.RunFor(absl::Seconds(1));
+    EXPECT_THAT(nodes_[0]->last_status, phalanx::testing::IsOk());
+  }
+
   SimLinks links_;
   std::vector<net::LinkPeer> peers_;
   std::vector<std::unique_ptr<GroupNode>> nodes_;
@@ -175,42 +192,42 @@ TEST_F(GroupServiceTest, CallsEndWithAbortedWhenTheLastMemberOfTheNodeEnds) {
                                          "the last member of train/worker on this node has ended"));
 }
 
-TEST_F(GroupServiceTest, MembersGetTheirAnswersWhenTheShardHasConfirmedThatTheyLive) {
+TEST_F(GroupServiceTest, CallsGoOnOnNodesThatNoShardConfirms) {
   constexpr absl::Duration kLease = absl::Seconds(2);
-  Make(2);
-  const auto hear = [&](size_t i) {
-    GroupService& service = nodes_[i]->service();
-    service.OnShardHeard(0, links_.nodes()[i]->control().Now(), kLease);
-  };
-  for (size_t i = 0; i < 2; ++i) {
-    nodes_[i]->service().OnShardSession(0);
-    links_.nodes()[i]->control().Post([&, i] { hear(i); });
+  Make(3);
+  for (size_t i = 0; i < 3; ++i) {
+    links_.nodes()[i]->control().Post([&, i] {
+      nodes_[i]->service().OnShardSession(0);
+      nodes_[i]->service().OnShardHeard(0, links_.nodes()[i]->control().Now(), kLease);
+    });
   }
-  links_.RunFor(kLease);
-  links_.nodes()[0]->control().Post([&] { hear(0); });
-  const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 100'000};
-  CallAll(sum);
-  links_.RunFor(absl::Seconds(1));
-  EXPECT_THAT(nodes_[0]->last_status, phalanx::testing::IsOk());
-  EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
-  EXPECT_EQ(nodes_[1]->service().stats().under_way, 1u);
-  links_.nodes()[1]->control().Post([&] { hear(1); });
-  links_.RunFor(absl::Milliseconds(10));
-  ExpectSums(100'000);
-  // In a new session the node waits until the shard has handled its registration.
+  links_.RunFor(2 * kLease);
+  for (const uint64_t bytes : {8, 100'000}) {
+    CallAll({.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = bytes});
+    links_.RunFor(absl::Seconds(1));
+    ExpectSums(bytes);
+  }
+}
+
+// The other node ends the call, and hears of another list before it is asked.
+TEST_F(GroupServiceTest, MembersGetTheirAnswersWhenTheShardHasConfirmedThatTheyLive) {
+  Make(2);
   links_.nodes()[1]->control().Post([&] {
     nodes_[1]->service().OnShardSession(0);
-    nodes_[1]->last_status = absl::UnknownError("no call has ended");
+    nodes_[1]->service().OnShardSession(0);
   });
-  CallAll(sum);
-  links_.RunFor(absl::Milliseconds(100));
+  EndOnBothAndShowNextListToFirst();
   EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
+  EXPECT_EQ(nodes_[1]->service().stats().under_way, 1u);
+  // In a new session the node waits until the shard has handled its registration.
   links_.nodes()[1]->control().Post([&] {
-    hear(1);
-    nodes_[1]->service().OnShardRegistered(0);
+    nodes_[1]->service().OnShardHeard(0, links_.nodes()[1]->control().Now(), absl::Seconds(2));
   });
   links_.RunFor(absl::Milliseconds(10));
-  ExpectSums(100'000);
+  EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
+  links_.nodes()[1]->control().Post([&] { nodes_[1]->service().OnShardRegistered(0); });
+  links_.RunFor(absl::Milliseconds(10));
+  EXPECT_THAT(nodes_[1]->last_status, phalanx::testing::IsOk());
 }
 
 TEST_F(GroupServiceTest, MembersThatWereDeclaredDeadGetAbortedAndNotTheResult) {
@@ -219,9 +236,7 @@ TEST_F(GroupServiceTest, MembersThatWereDeclaredDeadGetAbortedAndNotTheResult) {
     nodes_[1]->service().OnShardSession(0);
     nodes_[1]->service().OnShardSession(0);
   });
-  CallAll({.kind = CallKind::kBarrier});
-  links_.RunFor(absl::Seconds(1));
-  EXPECT_THAT(nodes_[0]->last_status, phalanx::testing::IsOk());
+  EndOnBothAndShowNextListToFirst();
   EXPECT_TRUE(absl::IsUnknown(nodes_[1]->last_status)) << nodes_[1]->last_status;
   links_.nodes()[1]->control().Post([&] {
     nodes_[1]->service().OnGroupLeft("train", "worker");

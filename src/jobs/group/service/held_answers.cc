@@ -15,9 +15,16 @@ absl::Status HeldAnswers::Add(GroupDone done, int rank, uint64_t life, Instant d
                      " is out of touch with the directory, and ", kMaxHeldAnswers,
                      " of its answers wait for that already"));
   }
-  next_tick_ = std::min(next_tick_, deadline);
-  held_.push_back({std::move(done), rank, life, deadline});
+  Keep({std::move(done), rank, life, deadline});
   return absl::OkStatus();
+}
+
+// An answer without a number waits for the shard.
+void HeldAnswers::Keep(Held held) {
+  next_tick_ = std::min(next_tick_, held.deadline);
+  if (held.done.number != 0) first_ = std::min(first_, held.done.number);
+  last_ = std::max(last_, held.done.number);
+  held_.push_back(std::move(held));
 }
 
 // Nothing of the call's memory is kept for it any longer.
@@ -47,30 +54,32 @@ void HeldAnswers::EndMember(int rank) {
   }
 }
 
-std::vector<GroupDone> HeldAnswers::Take(bool confirmed, Instant now) {
-  if (!confirmed && !any_over_ && now < next_tick_) return {};
+std::vector<GroupDone> HeldAnswers::Take(bool confirmed, uint64_t vouched, Instant now) {
+  if (!confirmed && !any_over_ && vouched < first_ && now < next_tick_) return {};
   std::vector<GroupDone> given;
-  std::vector<Held> rest;
   any_over_ = false;
+  first_ = kNoCall;
+  last_ = 0;
   next_tick_ = Instant::Infinite();
-  for (Held& held : held_) {
+  for (Held& held : std::exchange(held_, {})) {
     const bool late = held.deadline <= now;
-    if (!confirmed && !held.over && !late) {
-      next_tick_ = std::min(next_tick_, held.deadline);
-      rest.push_back(std::move(held));
+    const bool known =
+        confirmed || held.over || (held.done.number != 0 && held.done.number <= vouched);
+    if (!known && !late) {
+      Keep(std::move(held));
       continue;
     }
-    if (!confirmed && !held.over && held.done.status.ok()) {
+    if (!known && held.done.status.ok()) {
       held.done = {.id = held.done.id,
                    .status = absl::DeadlineExceededError(absl::StrCat(
                        "call ", held.done.number, " of ", name_, ": the node of rank ", held.rank,
-                       " has been out of touch with the directory until the deadline, so it does "
-                       "not know whether the call has this result for all members")),
+                       " has been out of touch with the directory until the deadline, and other "
+                       "nodes have not vouched for the call, so it does not know whether the call "
+                       "has this result for all members")),
                    .number = held.done.number};
     }
     given.push_back(std::move(held.done));
   }
-  held_ = std::move(rest);
   return given;
 }
 

@@ -2,6 +2,7 @@
 // node does not know whether they live (ShardLeases::Confirmed).
 //
 //   GroupDone ──Add──► held ──confirmed──────────────────► the answer
+//                        ├────ended on all nodes─────────► the answer (VouchedCalls)
 //                        ├────the life has ended─────────► Aborted
 //                        └────the call's deadline passes─► DeadlineExceeded, or the error it had
 //
@@ -46,10 +47,12 @@ class HeldAnswers {
   void EndMember(int rank);
 
   // What the members get now, in the order of Add: everything if the node is `confirmed`, otherwise
-  // the answers that wait no longer.
-  std::vector<GroupDone> Take(bool confirmed, Instant now);
+  // the answers that wait no longer. The calls up to `vouched` have ended on all nodes.
+  std::vector<GroupDone> Take(bool confirmed, uint64_t vouched, Instant now);
 
   bool empty() const { return held_.empty(); }
+  // The last call of which an answer is held; 0: there is none.
+  uint64_t last() const { return last_; }
   // The next deadline, or a time before it.
   Instant NextTick() const { return next_tick_; }
 
@@ -62,7 +65,10 @@ class HeldAnswers {
     bool over = false;
   };
 
+  static constexpr uint64_t kNoCall = ~uint64_t{0};
+
   void End(Held& held);
+  void Keep(Held held);
 
   // Constant after construction.
   const NodeKey self_;
@@ -70,6 +76,8 @@ class HeldAnswers {
 
   std::vector<Held> held_;
   bool any_over_ = false;
+  uint64_t first_ = kNoCall;  // of which an answer is held
+  uint64_t last_ = 0;
   Instant next_tick_ = Instant::Infinite();
 };
 

@@ -50,8 +50,8 @@ GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
     if (options.whole_hosts) kept_.copies = 2;
   }
   if (options.differs) {
-    differs_at_ = 1 + random_.Below(static_cast<uint64_t>(options.calls));
-    differs_rank_ = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
+    differs_.at = 1 + random_.Below(static_cast<uint64_t>(options.calls));
+    differs_.rank = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
   }
   view_.job = "train";
   view_.role = "worker";
@@ -80,7 +80,7 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
   if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
   spec.retain = RetainOf(number);
   spec.copies = spec.retain == 0 ? 0 : kept_.copies;
-  if (number == differs_at_ && rank == differs_rank_) {
+  if (number == differs_.at && rank == differs_.rank) {
     const CallSpec right = spec;
     spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
     spec.on_loss = options_.on_loss;
@@ -140,6 +140,8 @@ uint64_t GroupWorld::MaskOf(const CallSpec& spec, uint64_t number, int rank,
 }
 
 void GroupWorld::Publish() {
+  shard_.changed = shard_.away;
+  if (shard_.away) return;
   ++epoch_.counter;
   view_.epoch = epoch_;
   for (Node& node : nodes_) {
@@ -152,7 +154,7 @@ void GroupWorld::Publish() {
 void GroupWorld::Revive(int rank) {
   std::vector<Node*> awake;
   for (Node& node : nodes_) {
-    if (!Sleeps(node) && !node.session.fenced) awake.push_back(&node);
+    if (InTouch(node) && !node.session.fenced) awake.push_back(&node);
   }
   if (!awake.empty()) Join(rank, *awake[random_.Below(awake.size())]);
 }
@@ -168,8 +170,9 @@ void GroupWorld::Join(int rank, Node& node) {
     node.core = std::make_unique<GroupCore>(node.key, 7, "train/worker");
     node.results =
         std::make_unique<GroupResults>(node.key, 7, "train/worker", std::make_shared<KeptBytes>());
+    node.vouched = std::make_unique<VouchedCalls>(node.key, 7);
     node.held = std::make_unique<HeldAnswers>(node.key, "train/worker");
-    if (options_.sleeps) {
+    if (options_.sleeps || options_.cuts || options_.away) {
       node.session.leases.BeginSession(0, now_);
       Hear(node);
     }
@@ -258,12 +261,16 @@ void GroupWorld::Forget(Node& node) {
   if (node.core != nullptr) kept_.lost.emplace_back(kept_.steps, node.host);
   node.core.reset();
   node.results.reset();
+  node.vouched.reset();
   node.held.reset();
   node.session = {};
   node.lost.clear();
   node.restarted.clear();
   node.views.clear();
   node.grants.clear();
+  for (Program& program : programs_) {
+    if (&nodes_[static_cast<size_t>(program.node)] == &node) program.fenced = false;
+  }
 }
 
 void GroupWorld::LeaveIfEmpty(Node& node) {
@@ -326,7 +333,7 @@ void GroupWorld::StepFill(Program& program) {
 }
 
 void GroupWorld::StepProgram(Program& program) {
-  if (!program.alive || !program.entered || program.leaving) return;
+  if (!(program.alive || program.fenced) || !program.entered || program.leaving) return;
   if (!program.fills.empty() && random_.Chance(0.7)) return StepFill(program);
   if (!program.missed.empty()) return Ask(program);
   const bool over =
@@ -373,9 +380,15 @@ void GroupWorld::Drain(Node& node) {
     node.results->Advance(node.core->status());
     std::vector<GroupEffect> more = node.results->TakeEffects();
     for (GroupEffect& effect : more) OnEffect(node, effect, /*of_results=*/true);
-    if (node.results->waits()) node.core->Agree();
+    node.vouched->Advance(node.core->status(), node.held->last());
+    for (GroupSend& send : node.vouched->TakeSends()) {
+      GroupEffect effect = std::move(send);
+      OnEffect(node, effect, /*of_results=*/false);
+    }
+    if (node.results->waits() || node.vouched->waits()) node.core->Agree();
     any = !effects.empty() || !more.empty() || !node.results->Knows(node.core->status());
   }
+  GiveHeld(node);
 }
 
 void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
@@ -392,6 +405,7 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
     if (program == nullptr || program->life != entered->life) return;
     if (program->entered && entered->first != 1) Violate("a first life begins late");
     program->next = program->entered ? program->next : entered->first;
+    NoteGroup(*program, entered->first);
     program->entered = true;
     // Calls since a state that the member has kept elsewhere.
     if (!options_.retained) return;
@@ -415,7 +429,8 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
 void GroupWorld::OnPart(const GroupPart& part) {
   Made& made = ids_.at(part.id);
   if (part.memory == nullptr) {
-    if (made.memory == nullptr && !options_.sleeps) Violate("parts are void that were not shown");
+    const bool shows = !options_.sleeps && !options_.cuts && !options_.away;
+    if (made.memory == nullptr && shows) Violate("parts are void that were not shown");
     made.memory.reset();
     ++counts_.voids;
     return;
@@ -450,7 +465,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
   const auto [program, number, input] = std::tie(made.program, made.number, made.input);
   const std::string copy = done.status.ok() ? ResultOf(made, done) : std::string();
   made.memory.reset();
-  if (program->alive || program->replaced) --program->outstanding;
+  if (program->alive || program->replaced || program->fenced) --program->outstanding;
   if (!program->alive && !program->fenced) return;
   ++counts_.answers;
   if (done.in_input && done.result.data() != input) {
@@ -463,6 +478,7 @@ void GroupWorld::OnDone(const GroupDone& done) {
   }
   Result result{program->rank, program->life, done.status, 0, done.members};
   result.late = program->fenced;
+  result.group = program->group;
   const CallSpec spec = Spec(number, program->rank);
   const uint64_t bytes = done.status.ok() ? ResultBytes(spec, world_, program->rank) : 0;
   if (done.result.size() != bytes && !done.in_input) {
@@ -524,7 +540,9 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
   if (taken.send.keep != nullptr) {
     link.unreleased.push_back({taken.send.keep, taken.send.payload.size(), taken.of_results});
   }
-  if (taken.of_results) {
+  if (VouchedCalls::Handles(header.kind)) {
+    to->vouched->OnMessage(key.first, header);
+  } else if (taken.of_results) {
     to->results->OnMessage(key.first, header, arrived);
   } else {
     to->core->OnMessage(key.first, header, arrived, now_);
@@ -535,23 +553,29 @@ bool GroupWorld::StepLink(const std::pair<NodeKey, NodeKey>& key, Link& link) {
 
 void GroupWorld::StepNode(Node& node) {
   if (node.core == nullptr || Sleeps(node)) return;
-  if (options_.sleeps && random_.Chance(0.2)) return Hear(node);
+  const bool leased = options_.sleeps || options_.cuts || options_.away;
+  if (leased && random_.Chance(0.2)) return Hear(node);
   if (node.settled > 0) return OnSettled(node);
   if (!node.lost.empty() && random_.Chance(0.3)) {
     const NodeKey peer = *node.lost.begin();
     node.lost.erase(peer);
-    node.core->OnLost(peer, absl::UnavailableError("given up"));
+    const absl::Status why = absl::UnavailableError("given up");
+    node.core->OnLost(peer, why);
     node.results->OnLost(peer);
+    node.vouched->OnLost(peer, why);
   } else if (!node.restarted.empty() && random_.Chance(0.5)) {
     const NodeKey peer = *node.restarted.begin();
     node.restarted.erase(peer);
-    node.core->OnLost(peer, absl::AbortedError("has restarted"));
+    const absl::Status why = absl::AbortedError("has restarted");
+    node.core->OnLost(peer, why);
     node.results->OnLost(peer);
-  } else if (!node.views.empty() && random_.Chance(0.4)) {
+    node.vouched->OnLost(peer, why);
+  } else if (!node.views.empty() && InTouch(node) && random_.Chance(0.4)) {
     node.view = std::move(node.views.front());
     node.views.pop_front();
     node.core->OnView(node.view, now_);
     node.results->OnView(node.view);
+    node.vouched->OnView(node.view);
     node.held->OnView(node.view);
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
     Node::Grant grant = std::move(node.grants.front());
@@ -588,15 +612,21 @@ void GroupWorld::StepOnce(bool faults) {
   // Its node does not hear of it.
   if (program != nullptr && Sleeps(nodes_[static_cast<size_t>(program->node)])) program = nullptr;
   if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
+  if (shard_.away && now_ >= shard_.back) Return();
+  if (options_.cuts) StepFenced();
   if (!faults) return;
   if (options_.sleeps) StepSleep();
+  if (options_.cuts) StepCut();
+  if (options_.away) StepAway();
+  if (!shard_.away) FenceSilent();
   const bool deaths = options_.deaths && !options_.whole_hosts;
   if (deaths && random_.Chance(0.004) && program != nullptr) Kill(*program);
   if (options_.losses && !busy.empty() && random_.Chance(0.01)) {
     const auto key = busy[random_.Below(busy.size())];
     LoseLink(key.first, key.second);
   }
-  if (options_.replaced && program != nullptr && program->alive && random_.Chance(0.004)) {
+  const bool replaces = options_.replaced && !shard_.away;
+  if (replaces && program != nullptr && program->alive && random_.Chance(0.004)) {
     Replace(*program);
   }
   if (deaths && random_.Chance(0.001)) KillNode(nodes_[random_.Below(nodes_.size())]);
@@ -665,14 +695,15 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
       const bool lost = result.status.code() == absl::StatusCode::kUnavailable &&
                         (options_.on_loss == OnLoss::kFail ||
                          (options_.on_loss == OnLoss::kExclude && HasRoot(spec.kind)));
-      // A next life's part is lost if the call ended everywhere while it made the call again.
+      // A next life's result is lost if the call ended everywhere while it made the call again.
+      const bool own = per_part || spec.kind == CallKind::kReduce;
       const bool parts = result.status.code() == absl::StatusCode::kAborted &&
-                         (options_.on_loss != OnLoss::kWait || (per_part && result.life > 0)) &&
+                         (options_.on_loss != OnLoss::kWait || (own && result.life > 0)) &&
                          (per_part || options_.on_loss == OnLoss::kFail || HasRoot(spec.kind));
       const bool gone = absl::IsAborted(result.status) &&
                         absl::StrContains(result.status.message(), "nodes that had its result");
       const bool differs =
-          number == differs_at_ && result.status.code() == absl::StatusCode::kInvalidArgument;
+          number == differs_.at && result.status.code() == absl::StatusCode::kInvalidArgument;
       const bool link =
           options_.losses && (absl::IsUnavailable(result.status) || absl::IsAborted(result.status));
       if (lost || parts || gone || differs || link) continue;
@@ -695,7 +726,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
   }
   // The root of a broadcast can have sent it before it hears of the error.
   const bool waits = SameForAll(spec.kind) && spec.kind != CallKind::kBroadcast;
-  if (number == differs_at_ && worked && waits) {
+  if (number == differs_.at && worked && waits) {
     Violate(absl::StrCat("call ", number, " worked although the members' calls differ"));
   }
   // Members that lived throughout agree on whether the call failed, unless only some get a result.
@@ -709,10 +740,11 @@ void GroupWorld::Violate(std::string text) {
 }
 
 std::vector<std::string> GroupWorld::Run() {
-  const bool faults = options_.deaths || options_.losses || options_.sleeps;
+  const bool faults =
+      options_.deaths || options_.losses || options_.sleeps || options_.cuts || options_.away;
   const uint64_t fault_steps = faults ? 200 + random_.Below(3000) : 0;
   for (uint64_t step = 0; step < fault_steps && violations_.empty(); ++step) StepOnce(true);
-  if (options_.sleeps) WakeAll();
+  if (!shard_.back.infinite()) WakeAll();
   for (int rank = 0; rank < world_; ++rank) {
     const bool back = options_.on_loss != OnLoss::kExclude || random_.Chance(0.5);
     if (Live(rank) == nullptr && back) Revive(rank);

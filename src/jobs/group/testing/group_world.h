@@ -10,7 +10,8 @@
 // delayed, a payload lands in two parts with other events between them; memory is granted late;
 // inputs are copied while their calls are under way, and not to the end if the member dies; nodes
 // sleep for less and for more than a lease, which ends their members, and go on with what has
-// arrived before they hear of that (group_world_sleeps.cc).
+// arrived before they hear of that; they are cut off from the shard, and their members call on; the
+// shard is away for up to ten leases, or until all calls have ended (group_world_sleeps.cc).
 //
 // Checks, in Violations:
 //  - all live members get the same result of a call, of the same members;
@@ -20,7 +21,9 @@
 //  - a member that copies parts of a result before the call has ended has the result in the end;
 //  - after the faults every call of every member ends, also those of a life that was replaced;
 //  - what a member gets when the shard has declared it dead is no other result than that of the
-//    members that live;
+//    members that live, or of others that the shard has declared dead; unless it had declared all
+//    dead, so that a new group has begun with call 1;
+//  - calls end while the shard is away, if nothing else happens but that links are lost;
 //  - a kept result is the one that the members got, and is there unless it is too old or as many
 //    hosts as there are copies have ended since.
 #ifndef PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
@@ -38,6 +41,7 @@
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/results/group_results.h"
 #include "src/jobs/group/service/held_answers.h"
+#include "src/jobs/group/service/vouched_calls.h"
 #include "src/jobs/overlap/byte_ranges.h"
 #include "src/object_store/channel/shard_leases.h"
 
@@ -67,6 +71,10 @@ struct GroupWorldOptions {
   bool whole_hosts = false;
   // Nodes sleep, also for longer than a lease.
   bool sleeps = false;
+  // Nodes are cut off from the shard, also for longer than a lease.
+  bool cuts = false;
+  // The shard is away.
+  bool away = false;
   int calls = 12;
 };
 
@@ -85,6 +93,7 @@ class GroupWorld {
     uint64_t lost = 0;
     uint64_t fenced = 0;   // nodes that slept for too long
     uint64_t held = 0;     // answers that their members got later
+    uint64_t vouched = 0;  // of these, without the shard
     uint64_t refused = 0;  // for lack of memory here
   };
   const Counts& counts() const { return counts_; }
@@ -118,7 +127,8 @@ class GroupWorld {
     int node = 0;
     bool alive = true;
     bool replaced = false;  // by its next life, while it was alive
-    bool fenced = false;    // its node has slept for too long, and may not know
+    bool fenced = false;    // its node was out of touch for too long, and does not know
+    uint64_t group = 0;     // begun anew so often
     bool leaving = false;
     bool left = false;
     bool entered = false;
@@ -132,8 +142,10 @@ class GroupWorld {
   struct Session {
     object_store::ShardLeases leases{1};
     Instant wakes;
+    Instant cut_until;
     Instant heard;  // by the shard
     bool fenced = false;
+    bool registering = false;
   };
   struct Node {
     NodeKey key;
@@ -141,6 +153,7 @@ class GroupWorld {
     std::deque<GroupView> views;
     int host = 0;
     std::unique_ptr<GroupResults> results = nullptr;
+    std::unique_ptr<VouchedCalls> vouched = nullptr;
     std::unique_ptr<HeldAnswers> held = nullptr;
     Session session = {};
     GroupView view = {};  // the last one
@@ -175,6 +188,7 @@ class GroupWorld {
     int members = 0;
     bool kept = false;  // of a call that it has not made
     bool late = false;  // its life was over
+    uint64_t group = 0;
   };
 
   CallSpec Spec(uint64_t number, int rank) const;
@@ -204,21 +218,30 @@ class GroupWorld {
   void KillNode(Node& node);
   void Replace(Program& program);
   void LeaveIfEmpty(Node& node);
-  // Does nothing if all nodes sleep, or have slept for too long.
+  // Does nothing if no node is in touch with the shard.
   void Revive(int rank);
   void Join(int rank, Node& node);
   void Drain(Node& node);
   // Whether the node may answer its members.
   bool Confirmed(const Node& node) const;
   bool Sleeps(const Node& node) const { return now_ < node.session.wakes; }
+  bool InTouch(const Node& node) const {
+    return !Sleeps(node) && now_ >= node.session.cut_until && !shard_.away;
+  }
   void Hear(Node& node);
   void StepSleep();
+  void StepCut();
+  void StepAway();
+  void Return();
+  void StepFenced();
+  void FenceSilent();
   void Fence(Node& node);
   void WakeAll();
   void Answer(Node& node, const GroupDone& done);
   void GiveHeld(Node& node);
   void GiveAnswer(const GroupDone& done);
   void CheckLate(uint64_t number, const std::vector<Result>& results);
+  void NoteGroup(Program& program, uint64_t first);
   void OnPart(const GroupPart& part);
   void OnDone(const GroupDone& done);
   // The result as the member has it.
@@ -247,9 +270,17 @@ class GroupWorld {
   std::set<std::pair<int, uint64_t>> ended_lives_;
   uint64_t next_id_ = 1;
   uint64_t script_ = 0;
-  uint64_t differs_at_ = 0;
-  int differs_rank_ = -1;
+  struct {
+    uint64_t at = 0;
+    int rank = -1;
+  } differs_;
   bool leaving_ = false;
+  struct {
+    bool away = false;
+    Instant back;          // infinite: until all calls have ended
+    bool changed = false;  // the list, since the nodes have heard of it
+    uint64_t groups = 0;   // that have begun anew
+  } shard_;
   // What is known of kept results.
   struct KeptWorld {
     uint32_t retain = 0;  // of most calls

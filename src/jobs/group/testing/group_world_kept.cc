@@ -72,12 +72,15 @@ void GroupWorld::OnKept(const GroupDone& done) {
         done.result.empty() ? 0 : MaskOf(spec, number, 0, done.result, done.members);
     results_[number].push_back(
         {program->rank, program->life, done.status, mask, done.members, /*kept=*/true});
+    results_[number].back().group = program->group;
   } else if (absl::IsNotFound(done.status) || absl::IsAborted(done.status)) {
     // A member that has the result may have ended before it was counted.
     bool failed = results_[number].empty();
     for (const Result& each : results_[number]) failed |= !each.status.ok();
     // So can one whose node has lost a link in the call, of which others have the result.
     failed |= options_.losses && absl::IsAborted(done.status);
+    // The error of a member is held, so its node can die before.
+    failed |= options_.away && absl::IsAborted(done.status);
     const bool missing = absl::IsNotFound(done.status) && number + spec.retain > last;
     const bool no_room = kept_.refused > 0 && absl::StrContains(done.status.message(), "no room");
     if (absl::IsNotFound(done.status) && !missing) return;

@@ -1,4 +1,5 @@
-// GroupWorld: nodes that sleep, as a stopped process does, and what their members get then.
+// GroupWorld: nodes that sleep, as a stopped process does, or are cut off from the shard, a shard
+// that is away, and what members get then.
 #include "absl/strings/str_cat.h"
 #include "src/jobs/group/testing/group_world.h"
 
@@ -8,27 +9,80 @@ namespace {
 // Some hundred steps.
 constexpr absl::Duration kLease = absl::Milliseconds(100);
 constexpr double kLongestSleep = 4;  // leases
+constexpr double kLongestAway = 10;
+
+// From a tenth of a lease on.
+absl::Duration Some(Random& random, double leases) {
+  return kLease * (0.1 + static_cast<double>(random.Below(1000)) / 1000 * leases);
+}
 
 }  // namespace
 
 // The node sends, and the shard answers at once. In its new session a node hears first that all its
-// members have ended.
+// members have ended. A shard that has started says that the node is registered when the node knows
+// the members.
 void GroupWorld::Hear(Node& node) {
+  if (!InTouch(node)) return;
   if (node.session.fenced) return LeaveIfEmpty(node);
   node.session.heard = now_;
   node.session.leases.Heard(0, now_, kLease);
+  if (node.session.registering && node.views.empty()) {
+    node.session.registering = false;
+    node.session.leases.Registered(0);
+  }
   Drain(node);
 }
 
 void GroupWorld::StepSleep() {
-  for (Node& node : nodes_) {
-    if (node.core == nullptr || !Sleeps(node) || node.session.fenced) continue;
-    if (now_ - node.session.heard > kLease) Fence(node);
-  }
   Node& node = nodes_[random_.Below(nodes_.size())];
   if (node.core == nullptr || Sleeps(node) || !random_.Chance(0.01)) return;
-  const double share = 0.1 + static_cast<double>(random_.Below(1000)) / 1000 * kLongestSleep;
-  node.session.wakes = now_ + kLease * share;
+  node.session.wakes = now_ + Some(random_, kLongestSleep);
+}
+
+void GroupWorld::StepCut() {
+  Node& node = nodes_[random_.Below(nodes_.size())];
+  if (node.core == nullptr || now_ < node.session.cut_until || !random_.Chance(0.01)) return;
+  node.session.cut_until = now_ + Some(random_, kLongestSleep);
+}
+
+// If nothing ends a member, the shard can stay away for ever.
+void GroupWorld::StepAway() {
+  if (shard_.away || !random_.Chance(0.005)) return;
+  bool waiting = false;
+  for (const Node& node : nodes_) waiting |= !node.views.empty();
+  const bool ends = options_.deaths || options_.sleeps || options_.cuts || options_.replaced;
+  shard_.away = true;
+  const bool ever = !ends && !waiting && random_.Chance(0.3);
+  shard_.back = ever ? Instant::Infinite() : now_ + Some(random_, kLongestAway);
+}
+
+// Every node that the shard knew gets a whole lease. Sessions go on, or begin anew if it has
+// started again.
+void GroupWorld::Return() {
+  shard_.away = false;
+  shard_.back = now_;
+  const bool restarted = random_.Chance(0.5);
+  for (Node& node : nodes_) {
+    if (node.core == nullptr || node.session.fenced) continue;
+    node.session.heard = now_;
+    if (!restarted) continue;
+    node.session.leases.BeginSession(0, now_);
+    node.session.registering = true;
+  }
+  if (shard_.changed) Publish();
+}
+
+// Members that the shard has declared dead, and that do not know, go on with their calls.
+void GroupWorld::StepFenced() {
+  Program& program = programs_[random_.Below(programs_.size())];
+  if (program.fenced && !Sleeps(nodes_[static_cast<size_t>(program.node)])) StepProgram(program);
+}
+
+void GroupWorld::FenceSilent() {
+  for (Node& node : nodes_) {
+    if (node.core == nullptr || InTouch(node) || node.session.fenced) continue;
+    if (now_ - node.session.heard > kLease) Fence(node);
+  }
 }
 
 // The others hear that the members have died, and the node does not.
@@ -41,14 +95,19 @@ void GroupWorld::Fence(Node& node) {
     program.alive = false;
     program.fenced = true;
     ended_lives_.insert({program.rank, program.life});
-    view_.members[static_cast<size_t>(program.rank)].state = MemberState::kDied;
+  }
+  // Also one that has been replaced, by a life that could not join yet.
+  for (Member& member : view_.members) {
+    if (member.live() && member.node == node.key) member.state = MemberState::kDied;
   }
   Publish();
 }
 
 void GroupWorld::WakeAll() {
+  if (shard_.away) Return();
   for (Node& node : nodes_) {
     node.session.wakes = now_;
+    node.session.cut_until = now_;
     if (node.core != nullptr && node.session.fenced) Hear(node);
   }
 }
@@ -71,29 +130,45 @@ void GroupWorld::Answer(Node& node, const GroupDone& done) {
 
 void GroupWorld::GiveHeld(Node& node) {
   if (node.held->empty()) return;
-  for (const GroupDone& done : node.held->Take(Confirmed(node), now_)) GiveAnswer(done);
+  const bool confirmed = Confirmed(node);
+  for (const GroupDone& done : node.held->Take(confirmed, node.vouched->upto(), now_)) {
+    counts_.vouched += !confirmed && HeldAnswers::Waits(done.status) ? 1 : 0;
+    GiveAnswer(done);
+  }
 }
 
 void GroupWorld::GiveAnswer(const GroupDone& done) {
   ids_.contains(done.id) ? OnDone(done) : OnKept(done);
 }
 
-// The members of a node that the shard has fenced.
+// A next life that begins with call 1, although no other one takes part, knows of no call of the
+// lives before.
+void GroupWorld::NoteGroup(Program& program, uint64_t first) {
+  bool others = false;
+  for (const Program& each : programs_) others |= each.alive && each.entered;
+  if (!others && first == 1) ++shard_.groups;
+  program.group = shard_.groups;
+}
+
+// Members whose node the shard has fenced.
 void GroupWorld::CheckLate(uint64_t number, const std::vector<Result>& results) {
   for (const Result& late : results) {
     if (!late.late || !late.status.ok()) continue;
     for (const Result& result : results) {
-      if (result.late || !result.status.ok()) continue;
+      if (!result.status.ok() || result.group != late.group) continue;
       const Program* last = Last(result.rank);
-      if (last == nullptr || last->life != result.life) continue;
-      if (late.members == result.members &&
+      const bool lives = last != nullptr && last->life == result.life;
+      if (!result.late && !lives) continue;
+      // Only its root gets a result, also if the others have given to an earlier run of the call.
+      const bool given = Spec(number, -1).kind == CallKind::kReduce;
+      if ((given || late.members == result.members) &&
           (late.mask == 0 || result.mask == 0 || late.mask == result.mask)) {
         continue;
       }
       Violate(absl::StrCat("call ", number, ": rank ", late.rank, ".", late.life,
                            ", whose life was over, got a result of ", late.members, " members, ",
-                           late.mask, ", rank ", result.rank, " one of ", result.members, ", ",
-                           result.mask));
+                           late.mask, ", rank ", result.rank, ".", result.life, " one of ",
+                           result.members, ", ", result.mask));
     }
   }
 }
