@@ -99,8 +99,9 @@ void FeedResults(absl::string_view bytes) {
   std::vector<GroupAllocate> asked;
   while (bytes.size() >= 5) {
     const bool late = bytes[0] & 8;
-    const auto kind = static_cast<uint8_t>(GroupMessage::kAskResult) +
-                      static_cast<uint8_t>(bytes[1]) % (kGroupMessages - 10);
+    constexpr auto kFirst = static_cast<uint8_t>(GroupMessage::kAskResult);
+    constexpr auto kLast = static_cast<uint8_t>(GroupMessage::kResultBytes);
+    const auto kind = kFirst + static_cast<uint8_t>(bytes[1]) % (kLast - kFirst + 1);
     const GroupHeader header{.kind = static_cast<GroupMessage>(kind),
                              .group = 7,
                              .epoch = {1, static_cast<uint64_t>(bytes[0] & 3)},

@@ -26,6 +26,8 @@ void VouchedCalls::OnView(const GroupView& view) {
 }
 
 void VouchedCalls::OnMessage(const NodeKey& from, const GroupHeader& header) {
+  // Only nodes that were asked vouch.
+  if (header.kind == GroupMessage::kVouch && !peers_.contains(from)) return;
   Peer& peer = peers_[from];
   if (header.list == list_.digest) peer.ended = std::max(peer.ended, header.call);
   if (header.kind == GroupMessage::kVouch) return;
