@@ -219,7 +219,7 @@ bool GroupCore::BeginRun() {
     Leave();
     return true;
   }
-  current_.emplace();
+  current_ = Current();
   current_->spec = spec;
   current_->members = list_.shape.members();
   current_->ranks = ranks;
@@ -255,7 +255,7 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
     FailCall(cursor_, absl::InternalError(absl::StrCat(Title(cursor_), ": no result to adopt")));
     return true;
   }
-  current_.emplace();
+  current_ = Current();
   current_->spec = order.spec;
   current_->adopts = true;
   current_->members = static_cast<int>(order.members);
