@@ -95,9 +95,9 @@ void GroupCore::Enter(int rank, LocalMember& member, GroupCallRequest request) {
 absl::Status GroupCore::CheckPart(uint64_t number, int rank, const Part& part) const {
   const CallSpec& spec = part.request.spec;
   absl::Status checked = part.request.refused;
-  if (checked.ok()) checked = CheckCall(spec, list_.shape.world);
+  if (checked.ok()) checked = CheckCall(spec, list_->shape.world);
   if (checked.ok()) {
-    const uint64_t bytes = InputBytes(spec, list_.shape.world, rank);
+    const uint64_t bytes = InputBytes(spec, list_->shape.world, rank);
     if (part.request.input.size() == bytes) return absl::OkStatus();
     checked = absl::InvalidArgumentError(
         absl::StrCat("the input has ", part.request.input.size(), " bytes, not ", bytes));
@@ -150,7 +150,7 @@ void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
     if (result == call.results.end() && SameForAll(call.spec.kind)) result = call.results.begin();
     if (result != call.results.end()) {
       done.result = result->second;
-    } else if (ResultBytes(call.spec, list_.shape.world, rank) > 0) {
+    } else if (ResultBytes(call.spec, list_->shape.world, rank) > 0) {
       done.status = absl::AbortedError(
           absl::StrCat(Title(number), ": an earlier life of rank ", rank, " had the result"));
     }
@@ -211,7 +211,7 @@ void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   links_.erase(node);
   leaving_.Forget(node);
   early_.Take([&](const EarlyMessages::Message& message) { return message.from == node; });
-  const int peer = list_.IndexOf(node);
+  const int peer = list_->IndexOf(node);
   if (peer < 0 || state_ == State::kForming) return;
   const bool agreeing = state_ == State::kAgreeing;
   // A list without that process follows, and says what becomes of the calls.
@@ -223,7 +223,7 @@ void GroupCore::OnLost(const NodeKey& node, const absl::Status& why) {
   for (const uint64_t number : numbers) {
     FailCall(number, absl::UnavailableError(
                          absl::StrCat(Title(number), ": the link to the node of rank ",
-                                      list_.shape.ranks[static_cast<size_t>(peer)].front(),
+                                      list_->shape.ranks[static_cast<size_t>(peer)].front(),
                                       " was lost: ", why.message())));
   }
   EnterRound(agreement_.round + 1);
@@ -267,24 +267,24 @@ void GroupCore::Tick(Instant now) {
 // Says what the call waits for, as far as this node knows: the coordinator knows more, and is asked
 // before the deadline.
 std::string GroupCore::Waiting(uint64_t number) const {
-  if (!list_.absent.empty()) return absl::StrCat("waiting for ", list_.Name(list_.absent));
+  if (!list_->absent.empty()) return absl::StrCat("waiting for ", list_->Name(list_->absent));
   if (state_ != State::kRunning) {
     return "the nodes have not agreed yet after a change of the members";
   }
-  if (!list_.ended.empty()) {
-    return absl::StrCat(list_.Name(list_.ended), " has ended");
+  if (!list_->ended.empty()) {
+    return absl::StrCat(list_->Name(list_->ended), " has ended");
   }
   if (agreement_.missing_call == number && agreement_.missing.count > 0) {
-    return absl::StrCat("waiting for ", list_.Name(agreement_.missing));
+    return absl::StrCat("waiting for ", list_->Name(agreement_.missing));
   }
   const MissingRanks here = MissingHere(number);
-  if (here.count > 0) return absl::StrCat("waiting for ", list_.Name(here));
+  if (here.count > 0) return absl::StrCat("waiting for ", list_->Name(here));
   if (number > cursor_) return absl::StrCat("call ", cursor_, " is still under way");
   const int peer =
       current_.has_value() && current_->run != nullptr ? current_->run->WaitsFor() : -1;
   if (peer < 0) return "memory for it is missing";
   return absl::StrCat("waiting for the node of rank ",
-                      list_.shape.ranks[static_cast<size_t>(peer)].front());
+                      list_->shape.ranks[static_cast<size_t>(peer)].front());
 }
 
 // The timer may fire earlier than anything is due, so that calls that end soon never move it.
@@ -320,22 +320,22 @@ GroupStatus GroupCore::status() const {
 GroupHeader GroupCore::HeaderOf(GroupMessage kind, uint64_t call) const {
   return {.kind = kind,
           .group = group_,
-          .list = list_.digest,
-          .epoch = list_.epoch,
+          .list = list_->digest,
+          .epoch = list_->epoch,
           .round = agreement_.round,
           .call = call,
           .settled = settled_};
 }
 
 void GroupCore::Send(int peer, GroupMessage kind, uint64_t call, absl::string_view payload) {
-  effects_.emplace_back(GroupSend{.to = list_.nodes[static_cast<size_t>(peer)],
+  effects_.emplace_back(GroupSend{.to = list_->nodes[static_cast<size_t>(peer)],
                                   .header = EncodeHeader(HeaderOf(kind, call)),
                                   .copied = std::string(payload)});
 }
 
 void GroupCore::SendToOthers(GroupMessage kind, uint64_t call, absl::string_view payload) {
-  for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
-    if (peer != list_.self) Send(peer, kind, call, payload);
+  for (int peer = 0; peer < list_->shape.nodes(); ++peer) {
+    if (peer != list_->self) Send(peer, kind, call, payload);
   }
 }
 

@@ -177,7 +177,8 @@ class GroupCore {
   // A client of this node is a member. Calls of an earlier life of it end with Aborted, and so do
   // those of a member that has ended by OnView.
   void AddMember(int rank, uint64_t life);
-  void OnView(const GroupView& view, Instant now);
+  // Returns the group's list, of this view or of a newer one, for those that stand beside the core.
+  std::shared_ptr<const GroupList> OnView(const GroupView& view, Instant now);
 
   // Done follows, in this call or a later one. Fails, without counting the call, with NotFound if
   // there is no such member, or ResourceExhausted: too many calls of the member are under way, or
@@ -369,7 +370,7 @@ class GroupCore {
   const std::string name_;
 
   State state_ = State::kForming;
-  GroupList list_;
+  std::shared_ptr<const GroupList> list_ = std::make_shared<const GroupList>();
   std::map<int, LocalMember> members_;  // by rank
   // The first call in which this node takes part; 0: none yet.
   uint64_t first_ = 0;

@@ -36,15 +36,15 @@ void GroupCore::Advance() {
   if (leaving_.idle()) return;
   // A node whose members are in their next lives, and take part in no call yet, may have to be
   // given the result of one that has ended elsewhere.
-  if (list_.self >= 0 && !IsFresh()) {
-    for (const auto& [peer, call] : leaving_.TakeAnswers(list_, ended_)) {
+  if (list_->self >= 0 && !IsFresh()) {
+    for (const auto& [peer, call] : leaving_.TakeAnswers(*list_, ended_)) {
       Send(peer, GroupMessage::kHasEnded, call);
     }
   }
-  if (const size_t members = leaving_.TakeOver(list_, ended_, settled_); members > 0) {
+  if (const size_t members = leaving_.TakeOver(*list_, ended_, settled_); members > 0) {
     effects_.emplace_back(GroupSettled{members});
   }
-  const auto [peers, last] = leaving_.TakeQuestions(list_);
+  const auto [peers, last] = leaving_.TakeQuestions(*list_);
   for (const int peer : peers) Send(peer, GroupMessage::kAskEnded, last);
 }
 
@@ -72,7 +72,7 @@ bool GroupCore::AdvanceOne() {
   if (state == CallRun::State::kMore) effects_.emplace_back(GroupRunMore{});
   if (state != CallRun::State::kDone) {
     // Members copy what is final while the rest comes.
-    for (GroupPart& part : current_->TakeParts(list_, calls_[cursor_])) {
+    for (GroupPart& part : current_->TakeParts(*list_, calls_[cursor_])) {
       effects_.emplace_back(std::move(part));
     }
     return false;
@@ -167,7 +167,7 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
   all = true;
   std::vector<int> ranks;
   const auto call = calls_.find(cursor_);
-  for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
+  for (const int rank : list_->shape.ranks[static_cast<size_t>(list_->self)]) {
     ranks.push_back(rank);
     if (call == calls_.end()) {
       all = false;
@@ -176,7 +176,7 @@ std::vector<int> GroupCore::NeededRanks(bool& all) const {
     const auto part = call->second.parts.find(rank);
     // The input of an earlier life does not count: the next life makes the call again.
     const bool old = part != call->second.parts.end() &&
-                     part->second.life != list_.lives[static_cast<size_t>(rank)] &&
+                     part->second.life != list_->lives[static_cast<size_t>(rank)] &&
                      !DefectActive(Defect::kGroupOlderLifeUsed);
     if (part == call->second.parts.end() || old) all = false;
   }
@@ -210,8 +210,8 @@ bool GroupCore::BeginRun() {
     return true;
   }
   // The member's next life changes the list, and the call begins then.
-  if (!list_.ended.empty() && spec.on_loss == OnLoss::kWait) return false;
-  if (const absl::Status lost = CheckLosses(list_, spec, Title(cursor_)); !lost.ok()) {
+  if (!list_->ended.empty() && spec.on_loss == OnLoss::kWait) return false;
+  if (const absl::Status lost = CheckLosses(*list_, spec, Title(cursor_)); !lost.ok()) {
     EndAt(CallEnd::kError, lost);
     return true;
   }
@@ -221,12 +221,12 @@ bool GroupCore::BeginRun() {
   }
   current_ = Current();
   current_->spec = spec;
-  current_->members = list_.shape.members();
+  current_->members = list_->shape.members();
   current_->ranks = ranks;
   // From the number and the size alone, so that all nodes make plans that fit together.
   const bool acknowledged =
       cursor_ % kAcknowledgeEvery == 0 || spec.bytes > kAlwaysAcknowledgedBytes;
-  current_->plan = resources_.plans.Get(list_.shape, spec, list_.self, acknowledged);
+  current_->plan = resources_.plans.Get(list_->shape, spec, list_->self, acknowledged);
   for (const int rank : ranks) {
     const GroupCallRequest& request = call.parts.at(rank).request;
     current_->inputs.push_back(request.input);
@@ -239,7 +239,7 @@ bool GroupCore::BeginRun() {
 
 // A result that another node has: the holder sends it like data of a call, by a plan of its own.
 bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
-  const auto self = static_cast<uint32_t>(list_.self);
+  const auto self = static_cast<uint32_t>(list_->self);
   const bool takes = std::binary_search(order.takers.begin(), order.takers.end(), self);
   // Resume has turned the orders of nodes that have the result into kEnd, so an order that is left
   // must name this node.
@@ -247,7 +247,7 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
     EndAt(CallEnd::kError, absl::InternalError("the result of another node was not ordered"));
     return true;
   }
-  const absl::Status checked = CheckCall(order.spec, list_.shape.world);
+  const absl::Status checked = CheckCall(order.spec, list_->shape.world);
   const bool holds = order.holder == self && cursor_ <= ended_ && !calls_[cursor_].results.empty();
   // The order comes over the network. If the result is not here, the call fails on all nodes, and
   // the takers do not wait for it.
@@ -259,11 +259,11 @@ bool GroupCore::BeginAdoption(const ResumeOrder::Call& order) {
   current_->spec = order.spec;
   current_->adopts = true;
   current_->members = static_cast<int>(order.members);
-  current_->ranks = list_.shape.ranks[self];
+  current_->ranks = list_->shape.ranks[self];
   // Only results that are the same for all are adopted, so rank 0 stands for any rank.
-  const uint64_t bytes = ResultBytes(order.spec, list_.shape.world, 0);
+  const uint64_t bytes = ResultBytes(order.spec, list_->shape.world, 0);
   current_->plan = std::make_shared<GroupPlan>(
-      MakeAdoptionPlan(list_.shape.nodes(), list_.self, order.holder, order.takers, bytes));
+      MakeAdoptionPlan(list_->shape.nodes(), list_->self, order.holder, order.takers, bytes));
   if (holds) {
     NodeCall& call = calls_[cursor_];
     current_->inputs.push_back(call.results.begin()->second);
@@ -307,7 +307,7 @@ void GroupCore::OnMemory(uint64_t ticket, absl::StatusOr<std::shared_ptr<GroupMe
 
 void GroupCore::StartRun() {
   Current& current = *current_;
-  const auto nodes = static_cast<size_t>(list_.shape.nodes());
+  const auto nodes = static_cast<size_t>(list_->shape.nodes());
   current.sent_bytes.assign(nodes, 0);
   current.sent.assign(nodes, 0);
   current.arrived.assign(nodes, 0);
@@ -319,12 +319,12 @@ void GroupCore::StartRun() {
       current.keeps, current.memory);
   // Memory of the pool can be used again before its bytes are copied.
   if (current.ticket != 0) current.parts = ResultParts(current.plan->work_bytes);
-  const int planned = counts_lost ? list_.shape.world : list_.shape.members();
+  const int planned = counts_lost ? list_->shape.world : list_->shape.members();
   current.run = std::make_unique<CallRun>(
       current.plan, current.spec,
       CallMemory{current.inputs, current.memory->work, current.memory->scratch, current.filled},
       planned);
-  for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
+  for (int peer = 0; peer < list_->shape.nodes(); ++peer) {
     // A peer sends less without asking. For more it waits for this message (invariant 5).
     if (current.plan->ReceivedBytes(peer) > kEagerBytes ||
         current.plan->receives[static_cast<size_t>(peer)].size() > kEagerMessages) {
@@ -333,12 +333,12 @@ void GroupCore::StartRun() {
   }
   // These arrived before the memory was there. They are used in the order of their arrival.
   const auto wanted = [&](const EarlyMessages::Message& message) {
-    return message.header.call == cursor_ && message.header.list == list_.digest &&
+    return message.header.call == cursor_ && message.header.list == list_->digest &&
            message.header.kind == GroupMessage::kData;
   };
   if (early_.empty()) return;
   for (const EarlyMessages::Message& message : early_.Take(wanted)) {
-    const int peer = list_.IndexOf(message.from);
+    const int peer = list_->IndexOf(message.from);
     if (peer >= 0) OnData(peer, message.header, message.payload);
   }
 }
@@ -346,7 +346,7 @@ void GroupCore::StartRun() {
 bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
   Current& current = *current_;
   const auto at = static_cast<size_t>(peer);
-  Link& link = links_[list_.nodes[at].key];
+  Link& link = links_[list_->nodes[at].key];
   // The receiver keeps so much of a call that it has not begun (EarlyMessages).
   const bool eager =
       current.sent_bytes[at] + bytes.size() <= kEagerBytes && current.sent[at] < kEagerMessages;
@@ -361,7 +361,7 @@ bool GroupCore::SendData(int peer, absl::string_view bytes, bool copy) {
   GroupHeader header = HeaderOf(GroupMessage::kData, cursor_);
   header.index = current.sent[at];
   header.spec = current.spec;
-  GroupSend send{.to = list_.nodes[at], .header = EncodeHeader(header)};
+  GroupSend send{.to = list_->nodes[at], .header = EncodeHeader(header)};
   if (copied) {
     send.copied = std::string(bytes);
   } else {
@@ -391,7 +391,7 @@ void GroupCore::EndCurrent() {
   // A Barrier has a result without bytes, and a Reduce has one at its root only.
   bool any = SameForAll(current.spec.kind);
   for (size_t slot = 0; slot < current.ranks.size(); ++slot) {
-    const ResultPlace place = current.PlaceOf(list_, slot);
+    const ResultPlace place = current.PlaceOf(*list_, slot);
     // The root of a Broadcast has its own input as the result, so the call keeps that.
     if (place.memory == StepMemory::kInput) call.input = current.keeps[place.slot];
     if (place.bytes == 0) continue;
@@ -447,8 +447,8 @@ void GroupCore::Keep(uint64_t number, const NodeCall& call, bool again) {
   EndedCall ended = call.Kept();
   if (ended.spec.retain == 0) return;
   ended.number = number;
-  const std::vector<int> holders = HoldersOf(list_, agreement_.firsts, ended.spec, number);
-  ended.holds = std::find(holders.begin(), holders.end(), list_.self) != holders.end();
+  const std::vector<int> holders = HoldersOf(*list_, agreement_.firsts, ended.spec, number);
+  ended.holds = std::find(holders.begin(), holders.end(), list_->self) != holders.end();
   effects_.emplace_back(std::move(ended));
 }
 
@@ -480,13 +480,13 @@ void GroupCore::Settle(uint64_t number) {
 // The messages of a pair of nodes come in order, so one that is out of order is a broken peer.
 void GroupCore::OnData(int peer, const GroupHeader& header, absl::string_view payload) {
   const auto at = static_cast<size_t>(peer);
-  const NodeKey& node = list_.nodes[at].key;
+  const NodeKey& node = list_->nodes[at].key;
   if (!(header.spec == current_->spec) && !DefectActive(Defect::kGroupMismatchIgnored)) {
-    return FailCall(
-        cursor_, absl::InvalidArgumentError(absl::StrCat(
-                     Title(cursor_), " differs: rank ", current_->ranks.front(), " calls ",
-                     current_->spec.ToString(), ", rank ", list_.shape.ranks[at].front(), " calls ",
-                     header.spec.ToString())));
+    return FailCall(cursor_,
+                    absl::InvalidArgumentError(absl::StrCat(
+                        Title(cursor_), " differs: rank ", current_->ranks.front(), " calls ",
+                        current_->spec.ToString(), ", rank ", list_->shape.ranks[at].front(),
+                        " calls ", header.spec.ToString())));
   }
   absl::Status taken = absl::FailedPreconditionError(
       absl::StrCat("message ", header.index, " came instead of ", current_->arrived[at]));

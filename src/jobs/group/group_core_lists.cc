@@ -1,5 +1,6 @@
 // GroupCore: changes of the list of members, what the nodes agree on after them, and messages.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,19 +12,20 @@
 namespace phalanx::jobs {
 
 // A new list stops everything: what was under way is void, and calls keep what members gave.
-void GroupCore::OnView(const GroupView& view, Instant now) {
-  if (view.epoch < list_.epoch) return;
-  GroupList list = MakeGroupList(view, self_);
-  const bool same = list.digest == list_.digest && list_.shape.world > 0;
+std::shared_ptr<const GroupList> GroupCore::OnView(const GroupView& view, Instant now) {
+  if (view.epoch < list_->epoch) return list_;
+  auto list = std::make_shared<const GroupList>(MakeGroupList(view, self_));
+  const bool same = list->digest == list_->digest && list_->shape.world > 0;
   list_ = std::move(list);
   // The digest covers which members are absent, too.
-  if (same) return;
+  if (same) return list_;
   EndMembers();
   resources_.plans.Clear();
   EnterRound(0);
   if (HasWaiting()) agreement_.next_tick = std::min(agreement_.next_tick, now + kAskAfter);
   Redeliver();
   Advance();
+  return list_;
 }
 
 // What is under way is void. The nodes agree when a call needs it.
@@ -39,13 +41,13 @@ void GroupCore::EnterRound(uint32_t round) {
   agreement_ = Agreement();
   agreement_.round = round;
   agreement_.next_tick = next_tick;
-  agreement_.reports.resize(list_.nodes.size());
+  agreement_.reports.resize(list_->nodes.size());
   for (auto& [node, link] : links_) link.ready = 0;
-  state_ = list_.absent.empty() && list_.self >= 0 ? State::kIdle : State::kForming;
+  state_ = list_->absent.empty() && list_->self >= 0 ? State::kIdle : State::kForming;
   early_.Take([&](const EarlyMessages::Message& message) {
     const GroupHeader& header = message.header;
-    return header.list == list_.digest ? header.round < agreement_.round
-                                       : header.epoch <= list_.epoch;
+    return header.list == list_->digest ? header.round < agreement_.round
+                                        : header.epoch <= list_->epoch;
   });
 }
 
@@ -55,16 +57,16 @@ void GroupCore::EndMembers() {
   for (auto at = members_.begin(); at != members_.end();) {
     const auto& [rank, member] = *at;
     const auto index = static_cast<size_t>(rank);
-    const bool known =
-        index < list_.lives.size() && list_.lives[index] >= member.life &&
-        !std::binary_search(list_.absent.begin(), list_.absent.end(), static_cast<uint32_t>(rank));
-    const bool live = known && list_.lives[index] == member.life &&
-                      list_.shape.NodeOf(rank) == list_.self && list_.self >= 0;
+    const bool known = index < list_->lives.size() && list_->lives[index] >= member.life &&
+                       !std::binary_search(list_->absent.begin(), list_->absent.end(),
+                                           static_cast<uint32_t>(rank));
+    const bool live = known && list_->lives[index] == member.life &&
+                      list_->shape.NodeOf(rank) == list_->self && list_->self >= 0;
     const bool over = known && !live;
     if (over) EndLife(rank, member);
     at = over ? members_.erase(at) : std::next(at);
   }
-  if (list_.self >= 0) return;
+  if (list_->self >= 0) return;
   first_ = 0;
   calls_.clear();
   errors_.clear();
@@ -82,8 +84,8 @@ bool GroupCore::HasWaiting() const {
 
 bool GroupCore::IsFresh() const {
   if (first_ != 0) return false;
-  for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
-    if (list_.lives[static_cast<size_t>(rank)] == 0) return false;
+  for (const int rank : list_->shape.ranks[static_cast<size_t>(list_->self)]) {
+    if (list_->lives[static_cast<size_t>(rank)] == 0) return false;
   }
   return true;
 }
@@ -105,7 +107,7 @@ void GroupCore::Demand() {
       report.calls.push_back({number, call.end, static_cast<uint32_t>(call.members), call.spec});
     }
   }
-  if (list_.self == 0) return TakeReport(0, std::move(report));
+  if (list_->self == 0) return TakeReport(0, std::move(report));
   Send(0, GroupMessage::kReport, 0, EncodeReport(report));
 }
 
@@ -116,10 +118,10 @@ void GroupCore::TakeReport(int node, NodeReport report) {
                                   [](const auto& each) { return each.has_value(); });
   reports[static_cast<size_t>(node)] = std::move(report);
   if (first) {
-    for (int peer = 0; peer < list_.shape.nodes(); ++peer) {
-      if (peer != node && peer != list_.self) Send(peer, GroupMessage::kReportRequest, 0);
+    for (int peer = 0; peer < list_->shape.nodes(); ++peer) {
+      if (peer != node && peer != list_->self) Send(peer, GroupMessage::kReportRequest, 0);
     }
-    if (node != list_.self) return Demand();
+    if (node != list_->self) return Demand();
   }
   const bool all_here = std::all_of(reports.begin(), reports.end(),
                                     [](const auto& each) { return each.has_value(); });
@@ -151,7 +153,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
   agreement_.failed_from = order.ended + order.calls.size() + 1;
   agreement_.failed_to = order.last;
   for (const auto& [number, call] : orders_) {
-    const auto self = static_cast<uint32_t>(list_.self);
+    const auto self = static_cast<uint32_t>(list_->self);
     const bool adopts = call.fate == Fate::kAdopt;
     if (!adopts || number > ended_ || call.holder == self) continue;
     // It has this result: it neither gives nor takes it.
@@ -170,9 +172,9 @@ void GroupCore::Resume(const ResumeOrder& order) {
     if (number < cursor_) AnswerAll(number, call, absl::OkStatus());
   }
   for (auto& [rank, member] : members_) {
-    const bool live = static_cast<size_t>(rank) < list_.lives.size() &&
-                      list_.lives[static_cast<size_t>(rank)] == member.life &&
-                      list_.shape.NodeOf(rank) == list_.self;
+    const bool live = static_cast<size_t>(rank) < list_->lives.size() &&
+                      list_->lives[static_cast<size_t>(rank)] == member.life &&
+                      list_->shape.NodeOf(rank) == list_->self;
     if (!live || member.last.has_value()) continue;
     member.last = member.life == 0 ? 0 : order.base;
     member.first = *member.last + 1;
@@ -187,10 +189,10 @@ void GroupCore::Resume(const ResumeOrder& order) {
 void GroupCore::Redeliver() {
   if (early_.empty()) return;
   const auto wanted = [&](const EarlyMessages::Message& message) {
-    return message.header.list == list_.digest && !IsForLater(message.header);
+    return message.header.list == list_->digest && !IsForLater(message.header);
   };
   for (const EarlyMessages::Message& message : early_.Take(wanted)) {
-    const int peer = list_.IndexOf(message.from);
+    const int peer = list_->IndexOf(message.from);
     if (peer >= 0) Handle(peer, message.header, message.payload);
   }
 }
@@ -198,10 +200,10 @@ void GroupCore::Redeliver() {
 // Of a list that this node will know, or of a call that it has not begun.
 bool GroupCore::IsForLater(const GroupHeader& header) const {
   const bool moves = header.kind == GroupMessage::kData || header.kind == GroupMessage::kReady;
-  if (header.list != list_.digest) {
+  if (header.list != list_->digest) {
     // A node hears of the end of its own client first, before the epoch rises. It asks the others
     // then, but moves no data before they know it, too.
-    return moves ? list_.epoch < header.epoch : list_.epoch <= header.epoch;
+    return moves ? list_->epoch < header.epoch : list_->epoch <= header.epoch;
   }
   if (header.round != agreement_.round) return false;
   const bool of_call = moves || header.kind == GroupMessage::kError;
@@ -216,8 +218,8 @@ absl::StatusOr<absl::Span<char>> GroupCore::PlaceFor(const NodeKey& from, const 
     return absl::InvalidArgumentError(
         absl::StrCat("a message of ", bytes, " bytes for ", name_, ", more than ", kMaxPieceBytes));
   }
-  const int peer = list_.IndexOf(from);
-  const bool now = (header.list == list_.digest && header.round == agreement_.round) ||
+  const int peer = list_->IndexOf(from);
+  const bool now = (header.list == list_->digest && header.round == agreement_.round) ||
                    DefectActive(Defect::kGroupListsMixed);
   if (header.kind != GroupMessage::kData || !now || peer < 0 || header.call != cursor_ ||
       state_ != State::kRunning || !current_.has_value() || current_->run == nullptr ||
@@ -237,18 +239,18 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
   std::shared_ptr<const GroupMemory> landing;
   if (link != links_.end()) landing = std::exchange(link->second.landing, nullptr);
   const bool mixed = DefectActive(Defect::kGroupListsMixed) && state_ == State::kRunning &&
-                     list_.IndexOf(from) >= 0 && header.kind == GroupMessage::kData;
+                     list_->IndexOf(from) >= 0 && header.kind == GroupMessage::kData;
   // These two do not depend on the list: a node that has ended a call has it.
   if (header.kind == GroupMessage::kAskEnded) leaving_.OnAsked(from, header.call);
   if (header.kind == GroupMessage::kHasEnded) leaving_.OnEnded(from, header.call);
   if (header.kind == GroupMessage::kAskEnded || header.kind == GroupMessage::kHasEnded) {
     return Advance();
   }
-  if (header.list == list_.digest || mixed) Settle(header.settled);
-  const int peer = list_.IndexOf(from);
+  if (header.list == list_->digest || mixed) Settle(header.settled);
+  const int peer = list_->IndexOf(from);
   if (mixed ? header.call > cursor_ || !current_.has_value() || current_->run == nullptr
             : IsForLater(header)) {
-    if (header.list == list_.digest && header.kind == GroupMessage::kData && peer >= 0) {
+    if (header.list == list_->digest && header.kind == GroupMessage::kData && peer >= 0) {
       CompareEarly(peer, header);
     }
     if (!early_.Add({from, header, std::string(payload)})) {
@@ -257,7 +259,7 @@ void GroupCore::OnMessage(const NodeKey& from, const GroupHeader& header, absl::
                                 "more than ", kMaxEarlyBytes, " bytes or ", kMaxEarlyMessages,
                                 " messages arrived before ", name_, " could use them"))});
     }
-  } else if ((header.list == list_.digest || mixed) && peer >= 0) {
+  } else if ((header.list == list_->digest || mixed) && peer >= 0) {
     Handle(peer, header, payload);
   }
   if (agreement_.next_tick.infinite() && HasWaiting()) agreement_.next_tick = now + kAskAfter;
@@ -274,7 +276,7 @@ void GroupCore::CompareEarly(int peer, const GroupHeader& header) {
   FailCall(header.call,
            absl::InvalidArgumentError(absl::StrCat(
                Title(header.call), " differs: rank ", rank, " calls ", part.request.spec.ToString(),
-               ", rank ", list_.shape.ranks[static_cast<size_t>(peer)].front(), " calls ",
+               ", rank ", list_->shape.ranks[static_cast<size_t>(peer)].front(), " calls ",
                header.spec.ToString())));
 }
 
@@ -283,7 +285,7 @@ void GroupCore::Handle(int peer, const GroupHeader& header, absl::string_view pa
     // The peer does not know of this round: without an agreement it would wait for ever.
     if (header.round < agreement_.round && state_ == State::kIdle) Demand();
     const bool asks = header.kind == GroupMessage::kReport
-                          ? list_.self == 0
+                          ? list_->self == 0
                           : header.kind == GroupMessage::kReportRequest && peer == 0;
     // Calls of a round move only when all nodes have reported in it.
     if (header.round < agreement_.round || !asks) return;
@@ -291,7 +293,7 @@ void GroupCore::Handle(int peer, const GroupHeader& header, absl::string_view pa
   }
   const absl::Status taken = TryHandle(peer, header, payload);
   if (taken.ok()) return;
-  effects_.emplace_back(GroupGiveUp{list_.nodes[static_cast<size_t>(peer)].key, taken});
+  effects_.emplace_back(GroupGiveUp{list_->nodes[static_cast<size_t>(peer)].key, taken});
 }
 
 // Messages of this list. What does not fit to the state is late, and is dropped.
@@ -301,7 +303,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
       if (header.call == cursor_ && current_.has_value()) OnData(peer, header, payload);
       return absl::OkStatus();
     case GroupMessage::kReady: {
-      Link& link = links_[list_.nodes[static_cast<size_t>(peer)].key];
+      Link& link = links_[list_->nodes[static_cast<size_t>(peer)].key];
       link.ready = std::max(link.ready, header.call);
       return absl::OkStatus();
     }
@@ -318,7 +320,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     case GroupMessage::kReport: {
       PHALANX_ASSIGN_OR_RETURN(NodeReport report, DecodeReport(payload));
       const bool open = state_ == State::kIdle || state_ == State::kAgreeing;
-      if (list_.self == 0 && open) TakeReport(peer, std::move(report));
+      if (list_->self == 0 && open) TakeReport(peer, std::move(report));
       return absl::OkStatus();
     }
     case GroupMessage::kReportRequest:
@@ -326,7 +328,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
       return absl::OkStatus();
     case GroupMessage::kResume: {
       PHALANX_ASSIGN_OR_RETURN(const ResumeOrder order,
-                               DecodeOrder(payload, static_cast<uint32_t>(list_.shape.nodes())));
+                               DecodeOrder(payload, static_cast<uint32_t>(list_->shape.nodes())));
       if (peer != 0 || state_ != State::kAgreeing) return absl::OkStatus();
       if (!IsFresh() && (order.ended > ended_ || order.last < ended_)) {
         return absl::InvalidArgumentError(absl::StrCat("calls after ", order.ended, " up to ",
@@ -338,7 +340,7 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
     }
     case GroupMessage::kStuck: {
       PHALANX_ASSIGN_OR_RETURN(const MissingRanks missing, DecodeMissing(payload));
-      if (list_.self == 0 && state_ == State::kRunning) OnStuck(peer, header, missing);
+      if (list_->self == 0 && state_ == State::kRunning) OnStuck(peer, header, missing);
       return absl::OkStatus();
     }
     case GroupMessage::kMissing: {
@@ -364,9 +366,9 @@ absl::Status GroupCore::TryHandle(int peer, const GroupHeader& header, absl::str
 
 MissingRanks GroupCore::MissingHere(uint64_t number) const {
   std::vector<uint32_t> missing;
-  if (list_.self < 0) return {};
+  if (list_->self < 0) return {};
   const auto call = calls_.find(number);
-  for (const int rank : list_.shape.ranks[static_cast<size_t>(list_.self)]) {
+  for (const int rank : list_->shape.ranks[static_cast<size_t>(list_->self)]) {
     const bool called = call != calls_.end() && call->second.parts.contains(rank);
     // A member that is stopped while it copies its input is missing, too.
     const ByteRanges* filled = called ? call->second.parts.at(rank).request.filled.get() : nullptr;
@@ -385,9 +387,9 @@ void GroupCore::Ask() {
   GroupHeader header = HeaderOf(GroupMessage::kStuck, cursor_);
   header.spec = call->second.parts.begin()->second.request.spec;
   const MissingRanks missing = MissingHere(cursor_);
-  if (list_.self == 0) return OnStuck(0, header, missing);
+  if (list_->self == 0) return OnStuck(0, header, missing);
   effects_.emplace_back(GroupSend{
-      .to = list_.nodes[0], .header = EncodeHeader(header), .copied = EncodeMissing(missing)});
+      .to = list_->nodes[0], .header = EncodeHeader(header), .copied = EncodeMissing(missing)});
 }
 
 // The coordinator collects which node waits in which call. A node that has not asked has not
@@ -395,10 +397,10 @@ void GroupCore::Ask() {
 void GroupCore::OnStuck(int peer, const GroupHeader& header, const MissingRanks& missing) {
   agreement_.stuck[peer] = {header.call, header.spec, missing};
   std::vector<uint32_t> all;
-  for (int node = 0; node < list_.shape.nodes(); ++node) {
-    const std::vector<int>& ranks = list_.shape.ranks[static_cast<size_t>(node)];
+  for (int node = 0; node < list_->shape.nodes(); ++node) {
+    const std::vector<int>& ranks = list_->shape.ranks[static_cast<size_t>(node)];
     const auto stuck = agreement_.stuck.find(node);
-    if (node == list_.self && node != peer) {
+    if (node == list_->self && node != peer) {
       const MissingRanks here = MissingHere(header.call);
       if (header.call >= cursor_) all.insert(all.end(), here.ranks.begin(), here.ranks.end());
       continue;
@@ -415,11 +417,11 @@ void GroupCore::OnStuck(int peer, const GroupHeader& header, const MissingRanks&
     return FailCall(header.call, absl::InvalidArgumentError(absl::StrCat(
                                      Title(header.call), " differs: rank ", ranks.front(),
                                      " calls ", stuck->second.spec->ToString(), ", rank ",
-                                     list_.shape.ranks[static_cast<size_t>(peer)].front(),
+                                     list_->shape.ranks[static_cast<size_t>(peer)].front(),
                                      " calls ", header.spec.ToString())));
   }
   std::sort(all.begin(), all.end());
-  if (peer == list_.self) {
+  if (peer == list_->self) {
     agreement_.missing_call = header.call;
     agreement_.missing = Bounded(all);
     return;

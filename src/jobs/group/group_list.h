@@ -1,6 +1,6 @@
 // GroupList: the members of a group as one list of one view: where they are, which have ended.
 //
-// A value. Owned by the GroupCore.
+// A value, unchanged once it is made. Shared by the GroupCore and those that stand beside it.
 #ifndef PHALANX_JOBS_GROUP_GROUP_LIST_H_
 #define PHALANX_JOBS_GROUP_GROUP_LIST_H_
 

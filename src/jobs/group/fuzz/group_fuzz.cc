@@ -86,7 +86,7 @@ void Grant(GroupResults& results, const GroupAllocate& asked) {
 // memory that is asked for comes after it, or after the next one.
 void FeedResults(absl::string_view bytes) {
   GroupResults results({1, 1}, 7, "job/role", std::make_shared<KeptBytes>());
-  results.OnView(LiveView(kNodes));
+  results.OnList(ListOf(LiveView(kNodes), {1, 1}));
   results.OnEntered({0, 0, 4});
   const std::string result(3 * kResultPieceBytes, 'x');
   const CallSpec spec{

@@ -14,13 +14,12 @@ GroupResults::GroupResults(const NodeKey& self, uint64_t group, std::string name
                            std::shared_ptr<KeptBytes> bytes)
     : self_(self), group_(group), name_(std::move(name)), kept_(std::move(bytes)) {}
 
-void GroupResults::OnView(const GroupView& view) {
-  if (view.epoch < list_.epoch) return;
-  const bool newer = list_.epoch < view.epoch;
-  const GroupList old = std::exchange(list_, MakeGroupList(view, self_));
+void GroupResults::OnList(std::shared_ptr<const GroupList> list) {
+  const bool newer = list_->epoch < list->epoch;
+  const std::shared_ptr<const GroupList> old = std::exchange(list_, std::move(list));
   // Without a live member this node knows nothing of the group's calls any more: they may begin
   // anew with 1.
-  if (list_.self < 0) {
+  if (list_->self < 0) {
     kept_.Clear();
     entered_.clear();
     std::erase_if(tickets_, [](const auto& ticket) { return ticket.second.second; });
@@ -32,33 +31,34 @@ void GroupResults::OnView(const GroupView& view) {
                                                each.life, ", has ended for the group"));
       });
   // A node whose members have other lives may have forgotten what it was asked.
-  for (const GroupList::Node& node : old.nodes) {
-    const int before = old.IndexOf(node.key);
-    const int after = list_.IndexOf(node.key);
-    bool same = after >= 0 && old.shape.ranks[static_cast<size_t>(before)] ==
-                                  list_.shape.ranks[static_cast<size_t>(after)];
-    for (const int rank : old.shape.ranks[static_cast<size_t>(before)]) {
-      same = same && old.lives[static_cast<size_t>(rank)] == list_.lives[static_cast<size_t>(rank)];
+  for (const GroupList::Node& node : old->nodes) {
+    const int before = old->IndexOf(node.key);
+    const int after = list_->IndexOf(node.key);
+    bool same = after >= 0 && old->shape.ranks[static_cast<size_t>(before)] ==
+                                  list_->shape.ranks[static_cast<size_t>(after)];
+    for (const int rank : old->shape.ranks[static_cast<size_t>(before)]) {
+      same =
+          same && old->lives[static_cast<size_t>(rank)] == list_->lives[static_cast<size_t>(rank)];
     }
     if (same) continue;
     Forget(node.key);
     // The others may have forgotten what this one has asked them.
     if (node.key == self_) {
-      for (const GroupList::Node& other : old.nodes) Forget(other.key);
+      for (const GroupList::Node& other : old->nodes) Forget(other.key);
     }
   }
   if (newer) ForgetRefusals();
   all_touched_ = true;
   // A node that this list does not know may be in a later one.
   std::erase_if(peers_, [this](const auto& peer) {
-    return list_.IndexOf(peer.first) < 0 && peer.second.epoch <= list_.epoch;
+    return list_->IndexOf(peer.first) < 0 && peer.second.epoch <= list_->epoch;
   });
 }
 
 bool GroupResults::IsLive(int rank, uint64_t life) const {
   const auto at = static_cast<size_t>(rank);
-  return list_.self >= 0 && at < list_.lives.size() && list_.lives[at] == life &&
-         list_.shape.NodeOf(rank) == list_.self;
+  return list_->self >= 0 && at < list_->lives.size() && list_->lives[at] == life &&
+         list_->shape.NodeOf(rank) == list_->self;
 }
 
 void GroupResults::OnEnded(const EndedCall& call) {
@@ -84,7 +84,7 @@ void GroupResults::Advance(const GroupStatus& core) {
     ProceedAll();
   } while (crowded && missed_.size() < kMaxQuestions);
   for (auto& [node, peer] : peers_) {
-    if (list_.IndexOf(node) < 0) continue;
+    if (list_->IndexOf(node) < 0) continue;
     Answer(node, peer);
     Serve(node, peer);
   }
@@ -187,7 +187,7 @@ bool GroupResults::Proceed(uint64_t call, Missed& missed) {
   }
   AskNodes(call, missed);
   const bool all =
-      (core_.running && core_.next > call && missed.answers.size() + 1 >= list_.nodes.size()) ||
+      (core_.running && core_.next > call && missed.answers.size() + 1 >= list_->nodes.size()) ||
       (!missed.answers.empty() && DefectActive(Defect::kResultRefusedEarly));
   if (!missed.holder.has_value()) ChooseHolder(missed);
   if (!missed.holder.has_value()) {
@@ -205,12 +205,12 @@ bool GroupResults::Proceed(uint64_t call, Missed& missed) {
 }
 
 void GroupResults::AskNodes(uint64_t call, Missed& missed) {
-  if (missed.asked.size() + 1 >= list_.nodes.size()) return;
-  for (const GroupList::Node& node : list_.nodes) {
+  if (missed.asked.size() + 1 >= list_->nodes.size()) return;
+  for (const GroupList::Node& node : list_->nodes) {
     if (node.key == self_ || missed.asked.contains(node.key)) continue;
     std::map<uint64_t, JobEpoch>& unanswered = peers_[node.key].unanswered;
     if (unanswered.size() >= kMaxQuestions && !unanswered.contains(call)) continue;
-    unanswered[call] = list_.epoch;
+    unanswered[call] = list_->epoch;
     missed.asked.insert(node.key);
     effects_.emplace_back(Message(node.key, GroupMessage::kAskResult, call));
   }
@@ -225,7 +225,7 @@ void GroupResults::ChooseHolder(Missed& missed) {
     if (bound && !(answer.spec == missed.found.spec)) continue;
     missed.holder = node;
     missed.found = answer;
-    if (!bound) missed.bytes = ResultBytes(missed.found.spec, list_.shape.world, 0);
+    if (!bound) missed.bytes = ResultBytes(missed.found.spec, list_->shape.world, 0);
     return;
   }
 }
@@ -300,7 +300,7 @@ absl::Status GroupResults::WhyNot(uint64_t call, const Missed& missed) const {
   uint64_t first = best.first, last = best.last;
   // Of kKepts, the least first.
   constexpr int kWeight[] = {0, 1, 1, 4, 3, 2};
-  int node = list_.self;
+  int node = list_->self;
   for (const auto& [key, answer] : missed.answers) {
     if (answer.last > 0) first = first == 0 ? answer.first : std::min(first, answer.first);
     last = std::max(last, answer.last);
@@ -308,7 +308,7 @@ absl::Status GroupResults::WhyNot(uint64_t call, const Missed& missed) const {
         kWeight[static_cast<size_t>(answer.kept)] > kWeight[static_cast<size_t>(best.kept)];
     if (!better) continue;
     best = answer;
-    node = list_.IndexOf(key);
+    node = list_->IndexOf(key);
   }
   const std::string title = absl::StrCat("the result of ", Title(call));
   switch (best.kept) {
@@ -324,7 +324,7 @@ absl::Status GroupResults::WhyNot(uint64_t call, const Missed& missed) const {
     case Kept::kDropped:
       return absl::NotFoundError(absl::StrCat(
           title, " is not kept any more: the node of rank ",
-          node < 0 ? -1 : list_.shape.ranks[static_cast<size_t>(node)].front(), " had no room"));
+          node < 0 ? -1 : list_->shape.ranks[static_cast<size_t>(node)].front(), " had no room"));
     case Kept::kHere:
     case Kept::kElsewhere:
       return absl::NotFoundError(absl::StrCat(title, " was kept by nodes that have ended"));
@@ -343,10 +343,10 @@ absl::Status GroupResults::WhyLate(const GroupQuestion& question) const {
                                   Title(question.call), ", which has not come by its deadline; ");
   const auto missed = missed_.find(question.call);
   std::vector<uint32_t> silent;
-  for (size_t i = 0; missed != missed_.end() && i < list_.nodes.size(); ++i) {
-    const NodeKey& node = list_.nodes[i].key;
+  for (size_t i = 0; missed != missed_.end() && i < list_->nodes.size(); ++i) {
+    const NodeKey& node = list_->nodes[i].key;
     if (node == self_ || missed->second.answers.contains(node)) continue;
-    silent.push_back(static_cast<uint32_t>(list_.shape.ranks[i].front()));
+    silent.push_back(static_cast<uint32_t>(list_->shape.ranks[i].front()));
   }
   if (missed == missed_.end() || !core_.running) {
     absl::StrAppend(&text, "the nodes have not agreed yet which calls have ended");
@@ -356,7 +356,7 @@ absl::Status GroupResults::WhyLate(const GroupQuestion& question) const {
   } else if (silent.empty()) {
     absl::StrAppend(&text, "the call has not ended on this node");
   } else {
-    absl::StrAppend(&text, "waiting for the nodes of ", list_.Name(silent));
+    absl::StrAppend(&text, "waiting for the nodes of ", list_->Name(silent));
   }
   return absl::DeadlineExceededError(text);
 }
@@ -409,11 +409,11 @@ GroupSend GroupResults::Message(const NodeKey& to, GroupMessage kind, uint64_t c
                                 uint32_t index) const {
   const GroupHeader header{.kind = kind,
                            .group = group_,
-                           .list = list_.digest,
-                           .epoch = list_.epoch,
+                           .list = list_->digest,
+                           .epoch = list_->epoch,
                            .call = call,
                            .index = index};
-  return {.to = list_.nodes[static_cast<size_t>(list_.IndexOf(to))],
+  return {.to = list_->nodes[static_cast<size_t>(list_->IndexOf(to))],
           .header = EncodeHeader(header)};
 }
 
@@ -516,8 +516,8 @@ absl::Status GroupResults::OnAnswer(const NodeKey& from, const GroupHeader& head
   const bool awaited = missed != missed_.end() && missed->second.asked.contains(from);
   // A node that has started again can get late answers before it knows the members.
   if (here && awaited) {
-    PHALANX_RETURN_IF_ERROR(CheckCall(answer.spec, list_.shape.world));
-    const auto world = static_cast<uint32_t>(list_.shape.world);
+    PHALANX_RETURN_IF_ERROR(CheckCall(answer.spec, list_->shape.world));
+    const auto world = static_cast<uint32_t>(list_->shape.world);
     if (answer.members < 1 || answer.members > world) {
       return absl::InvalidArgumentError(absl::StrCat(
           answer.members, " of ", world, " members have taken part in ", Title(header.call)));
@@ -531,7 +531,7 @@ absl::Status GroupResults::OnAnswer(const NodeKey& from, const GroupHeader& head
     unanswered.erase(question);
   }
   // A refusal under an older list: the node is asked again.
-  if (!here && header.epoch < list_.epoch) return absl::OkStatus();
+  if (!here && header.epoch < list_->epoch) return absl::OkStatus();
   if (!awaited) return absl::OkStatus();
   touched_.insert(header.call);
   if (here) {
@@ -582,7 +582,7 @@ void GroupResults::Answer(const NodeKey& node, Peer& peer) {
   std::erase_if(peer.questions, [&](const auto& question) {
     const auto& [call, epoch] = question;
     const ResultAnswer answer = kept_.AnswerOf(call);
-    const bool decided = core_.running && core_.next > call && epoch <= list_.epoch;
+    const bool decided = core_.running && core_.next > call && epoch <= list_->epoch;
     if (answer.kept != Kept::kHere && !decided) return false;
     GroupSend send = Message(node, GroupMessage::kHasResult, call);
     send.copied = EncodeAnswer(answer);

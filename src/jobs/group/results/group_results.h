@@ -44,7 +44,6 @@
 #include "src/jobs/group/group_list.h"
 #include "src/jobs/group/group_wire.h"
 #include "src/jobs/group/results/kept_results.h"
-#include "src/jobs/members/group_view.h"
 
 namespace phalanx::jobs {
 
@@ -76,7 +75,8 @@ class GroupResults {
                std::shared_ptr<KeptBytes> bytes);
 
   // ---- beside the core
-  void OnView(const GroupView& view);
+  // The core's, after each view.
+  void OnList(std::shared_ptr<const GroupList> list);
   void OnEnded(const EndedCall& call);
   void OnEntered(const GroupEntered& entered);
   // After each turn of the core, when its effects were given to this.
@@ -197,7 +197,7 @@ class GroupResults {
   const uint64_t group_;
   const std::string name_;
 
-  GroupList list_;
+  std::shared_ptr<const GroupList> list_ = std::make_shared<const GroupList>();
   GroupStatus core_;
   std::map<int, Entered> entered_;  // by rank
   KeptResults kept_;

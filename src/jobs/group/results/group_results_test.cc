@@ -32,7 +32,7 @@ class Results {
       nodes_.push_back(std::make_unique<GroupResults>(member.node, 7, "train/worker", bytes_));
       status_.push_back({.running = true});
     }
-    for (auto& each : nodes_) each->OnView(view_);
+    Show();
   }
   GroupResults& node(int rank) { return *nodes_[static_cast<size_t>(rank)]; }
   GroupStatus& status(int rank) { return status_[static_cast<size_t>(rank)]; }
@@ -90,9 +90,7 @@ class Results {
     view_.members[static_cast<size_t>(rank)].state = MemberState::kDied;
     ++view_.epoch.counter;
     nodes_[static_cast<size_t>(rank)].reset();
-    for (auto& each : nodes_) {
-      if (each != nullptr) each->OnView(view_);
-    }
+    Show();
     Deliver();
   }
   // The node has forgotten everything, also the members.
@@ -107,7 +105,7 @@ class Results {
     LearnList(ranks);
   }
   void LearnList(const std::set<int>& ranks) {
-    for (const int rank : ranks) node(rank).OnView(view_);
+    for (const int rank : ranks) Show(rank);
     Deliver();
   }
   // A message to rank 0 that the node of `from` has made up.
@@ -167,6 +165,15 @@ class Results {
   KeptBytes& bytes() { return *bytes_; }
 
  private:
+  void Show(int rank) {
+    node(rank).OnList(ListOf(view_, view_.members[static_cast<size_t>(rank)].node));
+  }
+  // To all nodes that live.
+  void Show() {
+    for (int rank = 0; rank < view_.world; ++rank) {
+      if (nodes_[static_cast<size_t>(rank)] != nullptr) Show(rank);
+    }
+  }
   void Carry(int from, GroupEffect& effect) {
     if (auto* done = std::get_if<GroupDone>(&effect)) done_[done->id] = *done;
     if (std::holds_alternative<GroupGiveUp>(effect)) ++given_up_;

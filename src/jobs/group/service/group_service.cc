@@ -124,9 +124,9 @@ void GroupService::OnView(const GroupView& view) {
   for (const Member& member : view.members) {
     if (member.live() && member.node == self_) group->core.AddMember(member.rank, member.life);
   }
-  group->core.OnView(view, control_.Now());
-  group->results.OnView(view);
-  group->vouched.OnView(view);
+  const std::shared_ptr<const GroupList> list = group->core.OnView(view, control_.Now());
+  group->results.OnList(list);
+  group->vouched.OnList(list);
   group->held.OnView(view);
   const auto its = [number](const EarlyMessages::Message& message) {
     return message.header.group == number;

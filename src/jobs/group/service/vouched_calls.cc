@@ -6,107 +6,131 @@
 
 namespace phalanx::jobs {
 
-void VouchedCalls::OnView(const GroupView& view) {
-  if (view.epoch < list_.epoch) return;
-  GroupList list = MakeGroupList(view, self_);
-  const bool same = list.digest == list_.digest && list_.shape.world > 0;
+void VouchedCalls::OnList(std::shared_ptr<const GroupList> list) {
+  const bool same = list->digest == list_->digest && list_->shape.world > 0;
   list_ = std::move(list);
-  if (same) return;
   // Questions of others stay: they can be of this list, or of one that follows.
+  questions_.merge(early_);
+  if (same) return;
+  questions_.merge(waiting_);
+  visited_ += peers_.size();
   for (auto& [node, peer] : peers_) {
     peer.ended = 0;
-    peer.asked = 0;
+    peer.over = false;
     peer.said = 0;
   }
   std::erase_if(peers_, [this](const auto& peer) {
-    return list_.IndexOf(peer.first) < 0 && !askers_.contains(peer.first);
+    return list_->IndexOf(peer.first) < 0 && !questions_.contains(peer.first);
   });
+  const size_t others = list_->nodes.size() - (list_->self >= 0 ? 1 : 0);
+  ended_.clear();
+  if (others > 0) ended_[0] = others;
+  asked_ = 0;
+  unasked_.clear();
   // Without a live member this node is out of the group, whose calls may begin anew with 1.
-  if (list_.self < 0) upto_ = 0;
+  if (list_->self < 0) upto_ = 0;
 }
 
 void VouchedCalls::OnMessage(const NodeKey& from, const GroupHeader& header) {
   // Only nodes that were asked vouch.
   if (header.kind == GroupMessage::kVouch && !peers_.contains(from)) return;
+  if (from == self_) return;
+  ++visited_;
   Peer& peer = peers_[from];
-  if (header.list == list_.digest) peer.ended = std::max(peer.ended, header.call);
+  if (header.list == list_->digest && list_->IndexOf(from) >= 0) Count(peer, header.call);
   if (header.kind == GroupMessage::kVouch) return;
   // It counts nothing that it was sent under another list.
   if (peer.list != header.list) peer.said = 0;
   peer.list = header.list;
   peer.epoch = header.epoch;
   peer.question = header.call;
-  askers_.insert(from);
+  waiting_.erase(from);
+  early_.erase(from);
+  questions_.insert(from);
+}
+
+// REQUIRES: the peer is another node of the list.
+void VouchedCalls::Count(Peer& peer, uint64_t ended) {
+  if (ended <= peer.ended) return;
+  const auto before = ended_.find(peer.ended);
+  if (--before->second == 0) ended_.erase(before);
+  peer.ended = ended;
+  ++ended_[ended];
 }
 
 // What was sent on the link is lost, so the node asks again, and so does the other one. A process
 // that has ended answers no more: a list without it follows.
 void VouchedCalls::OnLost(const NodeKey& node, const absl::Status& why) {
-  askers_.erase(node);
+  questions_.erase(node);
+  waiting_.erase(node);
+  early_.erase(node);
   const auto found = peers_.find(node);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  peer.asked = absl::IsAborted(why) ? kMaxCallNumber : 0;
+  peer.over = absl::IsAborted(why);
   peer.said = 0;
+  if (list_->IndexOf(node) >= 0) unasked_.insert(node);
 }
 
 void VouchedCalls::Advance(const GroupStatus& core, uint64_t wanted) {
-  if (!askers_.empty()) Answer(core.ended);
+  if (std::exchange(answered_, core.ended) != core.ended) questions_.merge(waiting_);
+  for (const NodeKey& node : std::exchange(questions_, {})) Answer(node, core.ended);
   behind_ = wanted > core.ended;
   const uint64_t last = std::min(wanted, core.ended);
   upto_ = std::max(upto_, core.settled);
-  if (last <= upto_ || list_.self < 0) return;
+  if (last <= upto_ || list_->self < 0) return;
   Ask(last);
-  uint64_t least = core.ended;
-  uint64_t greatest = 0;
-  for (const GroupList::Node& node : list_.nodes) {
-    if (node.key == self_) continue;
-    least = std::min(least, peers_[node.key].ended);
-    greatest = std::max(greatest, peers_[node.key].ended);
+  const bool alone = ended_.empty();
+  uint64_t least = alone ? core.ended : std::min(core.ended, ended_.begin()->first);
+  if (DefectActive(Defect::kGroupOneVouchEnough) && !alone) {
+    least = std::min(core.ended, ended_.rbegin()->first);
   }
-  if (DefectActive(Defect::kGroupOneVouchEnough)) least = std::min(greatest, core.ended);
   upto_ = std::max(upto_, least);
 }
 
-bool VouchedCalls::waits() const {
-  return behind_ || std::any_of(askers_.begin(), askers_.end(), [this](const NodeKey& node) {
-           return peers_.at(node).list == list_.digest;
-         });
-}
-
-void VouchedCalls::Answer(uint64_t ended) {
-  for (auto at = askers_.begin(); at != askers_.end();) {
-    Peer& peer = peers_[*at];
-    const int index = list_.IndexOf(*at);
+void VouchedCalls::Answer(const NodeKey& node, uint64_t ended) {
+  ++visited_;
+  Peer& peer = peers_.at(node);
+  const int index = list_->IndexOf(node);
+  if (index < 0 || peer.list != list_->digest) {
     // A node that knows an older list asks again when it knows this one. One that knows another
     // list of the same epoch, or a newer one, waits until this node knows it, too.
-    bool over = peer.epoch < list_.epoch;
-    if (index >= 0 && peer.list == list_.digest) {
-      if (ended > peer.said) {
-        peer.said = ended;
-        Send(list_.nodes[static_cast<size_t>(index)], GroupMessage::kVouch, ended);
-      }
-      over = peer.said >= peer.question;
+    if (peer.epoch >= list_->epoch) early_.insert(node);
+    return;
+  }
+  if (ended > peer.said) {
+    peer.said = ended;
+    Send(list_->nodes[static_cast<size_t>(index)], GroupMessage::kVouch, ended);
+  }
+  if (peer.said < peer.question) waiting_.insert(node);
+}
+
+// Asks the nodes that have not vouched for the call, each once.
+void VouchedCalls::Ask(uint64_t call) {
+  if (call > asked_) {
+    asked_ = call;
+    unasked_.clear();
+    for (const GroupList::Node& node : list_->nodes) {
+      if (node.key != self_) AskNode(node);
     }
-    at = over ? askers_.erase(at) : std::next(at);
+  }
+  for (const NodeKey& node : std::exchange(unasked_, {})) {
+    AskNode(list_->nodes[static_cast<size_t>(list_->IndexOf(node))]);
   }
 }
 
-void VouchedCalls::Ask(uint64_t call) {
-  for (const GroupList::Node& node : list_.nodes) {
-    if (node.key == self_) continue;
-    Peer& peer = peers_[node.key];
-    if (peer.ended >= call || peer.asked >= call) continue;
-    peer.asked = call;
-    if (DefectActive(Defect::kGroupVouchedEarly)) peer.ended = call;
-    peer.said = std::max(peer.said, call);
-    Send(node, GroupMessage::kAskVouch, call);
-  }
+void VouchedCalls::AskNode(const GroupList::Node& node) {
+  ++visited_;
+  Peer& peer = peers_[node.key];
+  if (peer.ended >= asked_ || peer.over) return;
+  peer.said = std::max(peer.said, asked_);
+  Send(node, GroupMessage::kAskVouch, asked_);
+  if (DefectActive(Defect::kGroupVouchedEarly)) Count(peer, asked_);
 }
 
 void VouchedCalls::Send(const GroupList::Node& to, GroupMessage kind, uint64_t call) {
   const GroupHeader header{
-      .kind = kind, .group = group_, .list = list_.digest, .epoch = list_.epoch, .call = call};
+      .kind = kind, .group = group_, .list = list_->digest, .epoch = list_->epoch, .call = call};
   sends_.push_back({.to = to, .header = EncodeHeader(header)});
 }
 

@@ -19,12 +19,18 @@
 // If the shard has declared all members dead, no node is left that could tell their next lives of
 // the calls: these begin a new group with call 1, and the old one ends when its nodes hear of it.
 //
+// A question, a vouch and a turn cost the same, however many nodes there are. A call that ends here
+// while others ask about it, a call that this node asks about for the first time, and a new list
+// cost a visit of each node.
+//
 // Pure: no thread, clock or socket. One thread at a time. Owned by the GroupService, or by a test.
 #ifndef PHALANX_JOBS_GROUP_SERVICE_VOUCHED_CALLS_H_
 #define PHALANX_JOBS_GROUP_SERVICE_VOUCHED_CALLS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -34,7 +40,6 @@
 #include "src/jobs/group/group_core.h"
 #include "src/jobs/group/group_list.h"
 #include "src/jobs/group/group_wire.h"
-#include "src/jobs/members/group_view.h"
 
 namespace phalanx::jobs {
 
@@ -43,8 +48,8 @@ class VouchedCalls {
   // `group`: as that of the core.
   VouchedCalls(const NodeKey& self, uint64_t group) : self_(self), group_(group) {}
 
-  // After the core has it.
-  void OnView(const GroupView& view);
+  // The core's, after each view.
+  void OnList(std::shared_ptr<const GroupList> list);
   static bool Handles(GroupMessage kind) {
     return kind == GroupMessage::kAskVouch || kind == GroupMessage::kVouch;
   }
@@ -61,7 +66,9 @@ class VouchedCalls {
   // Whether the core is to agree with the other nodes. A link was lost, and no member has made a
   // call since: but this node is asked about a call, or it has answered one that failed with the
   // link, and that ends after the agreement.
-  bool waits() const;
+  bool waits() const { return behind_ || !waiting_.empty(); }
+  // How often a node was looked at, for tests of what a vouch costs.
+  uint64_t nodes_visited() const { return visited_; }
 
   std::vector<GroupSend> TakeSends() { return std::exchange(sends_, {}); }
 
@@ -69,7 +76,7 @@ class VouchedCalls {
   // Another node. The first three are of this node's list.
   struct Peer {
     uint64_t ended = 0;  // it has vouched for the calls up to this one
-    uint64_t asked = 0;
+    bool over = false;   // its process has ended
     // What this node has vouched for, to one that asks under list `list`.
     uint64_t said = 0;
     uint64_t question = 0;
@@ -77,19 +84,31 @@ class VouchedCalls {
     JobEpoch epoch;  // of that list
   };
 
-  void Answer(uint64_t ended);
+  void Count(Peer& peer, uint64_t ended);
+  void Answer(const NodeKey& node, uint64_t ended);
   void Ask(uint64_t call);
+  void AskNode(const GroupList::Node& node);
   void Send(const GroupList::Node& to, GroupMessage kind, uint64_t call);
 
   // Constant after construction.
   const NodeKey self_;
   const uint64_t group_;
 
-  GroupList list_;
+  std::shared_ptr<const GroupList> list_ = std::make_shared<const GroupList>();
   std::map<NodeKey, Peer> peers_;
-  std::set<NodeKey> askers_;  // whose questions wait
+  // How many of the other nodes of the list have vouched for the calls up to each one.
+  std::map<uint64_t, size_t> ended_;
+  uint64_t asked_ = 0;         // all nodes of the list were asked about this call
+  std::set<NodeKey> unasked_;  // except these, whose links were lost
+  // Nodes whose questions wait: to be looked at in the next turn; for the call to end here; and for
+  // a list that this node does not know.
+  std::set<NodeKey> questions_;
+  std::set<NodeKey> waiting_;
+  std::set<NodeKey> early_;
+  uint64_t answered_ = 0;  // the last call that had ended here when `waiting_` were answered
   uint64_t upto_ = 0;
   bool behind_ = false;  // an answer waits of a call that has not ended here
+  uint64_t visited_ = 0;
   std::vector<GroupSend> sends_;
 };
 

@@ -2,12 +2,16 @@
 #include "src/jobs/group/service/vouched_calls.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+#include "src/jobs/group/group_list.h"
+#include "src/jobs/group/group_wire.h"
+#include "src/jobs/members/group_view.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -37,12 +41,15 @@ class VouchedCallsTest : public ::testing::Test {
  protected:
   struct Node {
     explicit Node(const NodeKey& key) : key(key), calls(key, 7) {}
+    void Show(const GroupView& view) {
+      calls.OnList(std::make_shared<const GroupList>(MakeGroupList(view, key)));
+    }
     NodeKey key;
     VouchedCalls calls;
     std::vector<GroupSend> sends;
   };
   void ShowAll(const GroupView& view) {
-    for (Node* node : {&first_, &second_, &third_}) node->calls.OnView(view);
+    for (Node* node : {&first_, &second_, &third_}) node->Show(view);
   }
   static void Advance(Node& node, uint64_t ended, uint64_t wanted) {
     node.calls.Advance({.next = ended + 1, .ended = ended}, wanted);
@@ -132,7 +139,7 @@ TEST_F(VouchedCallsTest, NodesThatAskEachOtherNeedNoAnswers) {
 
 TEST_F(VouchedCallsTest, ANodeThatKnowsANewerListDoesNotVouch) {
   ShowAll(ViewOf(1, {kFirst, kSecond}));
-  second_.calls.OnView(ViewOf(2, {kThird, kSecond}));
+  second_.Show(ViewOf(2, {kThird, kSecond}));
   Advance(first_, 5, 5);
   Take(first_);
   Pass(first_, second_);
@@ -149,7 +156,7 @@ TEST_F(VouchedCallsTest, AVouchOfAnotherListDoesNotCount) {
   Pass(first_, second_);
   Advance(second_, 5, 0);
   EXPECT_EQ(Take(second_), Sent({{kFirst, kVouch, 5}}));
-  first_.calls.OnView(ViewOf(2, {kFirst, kSecond, kThird}));
+  first_.Show(ViewOf(2, {kFirst, kSecond, kThird}));
   Pass(second_, first_);
   Advance(first_, 5, 5);
   EXPECT_EQ(first_.calls.upto(), 0u);
@@ -158,13 +165,13 @@ TEST_F(VouchedCallsTest, AVouchOfAnotherListDoesNotCount) {
 TEST_F(VouchedCallsTest, AQuestionUnderANewerListWaitsForTheList) {
   ShowAll(ViewOf(1, {kFirst, kSecond}));
   const GroupView next = ViewOf(2, {kFirst, kSecond, kThird});
-  first_.calls.OnView(next);
+  first_.Show(next);
   Advance(first_, 5, 5);
   EXPECT_EQ(Take(first_), Sent({{kSecond, kAsk, 5}, {kThird, kAsk, 5}}));
   Pass(first_, second_);
   Advance(second_, 5, 0);
   EXPECT_EQ(Take(second_), Sent());
-  second_.calls.OnView(next);
+  second_.Show(next);
   Advance(second_, 5, 0);
   EXPECT_EQ(Take(second_), Sent({{kFirst, kVouch, 5}}));
 }
@@ -193,21 +200,71 @@ TEST_F(VouchedCallsTest, AnswersAgainOverANewLink) {
 }
 
 TEST_F(VouchedCallsTest, TheOnlyNodeAndSettledCallsNeedNoVouch) {
-  first_.calls.OnView(ViewOf(1, {kFirst}));
+  first_.Show(ViewOf(1, {kFirst}));
   Advance(first_, 5, 7);
   EXPECT_EQ(first_.calls.upto(), 5u);
-  second_.calls.OnView(ViewOf(1, {kFirst, kSecond}));
+  second_.Show(ViewOf(1, {kFirst, kSecond}));
   second_.calls.Advance({.next = 6, .ended = 5, .settled = 4}, 4);
   EXPECT_EQ(second_.calls.upto(), 4u);
   EXPECT_EQ(Take(second_), Sent());
 }
 
 TEST_F(VouchedCallsTest, WithoutALiveMemberTheNodeForgetsWhatWasVouchedFor) {
-  first_.calls.OnView(ViewOf(1, {kFirst}));
+  first_.Show(ViewOf(1, {kFirst}));
   Advance(first_, 5, 5);
   EXPECT_EQ(first_.calls.upto(), 5u);
-  first_.calls.OnView(ViewOf(2, {kSecond}));
+  first_.Show(ViewOf(2, {kSecond}));
   EXPECT_EQ(first_.calls.upto(), 0u);
+}
+
+// A node among `nodes` others. In each call half of them ask before it has ended here, and the
+// other half vouches after this node has asked.
+uint64_t VisitsOfCalls(uint64_t nodes, uint64_t calls) {
+  const NodeKey self{1, 1};
+  std::vector<NodeKey> all = {self};
+  for (uint64_t i = 0; i < nodes; ++i) all.push_back({2 + i, 1});
+  const auto list = std::make_shared<const GroupList>(MakeGroupList(ViewOf(1, all), self));
+  VouchedCalls vouched(self, 7);
+  vouched.OnList(list);
+  GroupHeader header{.group = 7, .list = list->digest, .epoch = list->epoch};
+  for (uint64_t call = 1; call <= calls; ++call) {
+    const auto advance = [&](uint64_t ended) {
+      vouched.Advance({.next = ended + 1, .ended = ended}, /*wanted=*/call);
+    };
+    header.call = call;
+    for (uint64_t i = 0; i < nodes; ++i) {
+      const bool ended = i >= nodes / 2;
+      if (i == nodes / 2) advance(call);
+      header.kind = ended ? GroupMessage::kVouch : GroupMessage::kAskVouch;
+      vouched.OnMessage({2 + i, 1}, header);
+      advance(ended ? call : call - 1);
+      EXPECT_EQ(vouched.upto(), i + 1 < nodes ? call - 1 : call);
+    }
+    vouched.TakeSends();
+  }
+  return vouched.nodes_visited();
+}
+
+TEST_F(VouchedCallsTest, AQuestionAndAVouchCostTheSameAmongAThousandNodes) {
+  for (const uint64_t nodes : {10, 100, 1000}) {
+    const uint64_t questions = nodes / 2 * 3;  // arrives, waits, is answered
+    const uint64_t asked = nodes;
+    const uint64_t vouches = nodes / 2;
+    EXPECT_EQ(VisitsOfCalls(nodes, 3), 3 * (questions + asked + vouches)) << nodes;
+  }
+}
+
+TEST_F(VouchedCallsTest, AVouchOfANodeThatHasNoMemberDoesNotCount) {
+  const GroupView view = ViewOf(1, {kFirst, kSecond});
+  ShowAll(view);
+  GroupHeader header{.kind = kAsk, .group = 7, .epoch = view.epoch, .call = 5};
+  header.list = MakeGroupList(view, kFirst).digest;
+  for (const NodeKey& node : {kFirst, kThird}) first_.calls.OnMessage(node, header);
+  Advance(first_, 5, 5);
+  EXPECT_EQ(first_.calls.upto(), 0u);
+  first_.calls.OnMessage(kSecond, header);
+  Advance(first_, 5, 5);
+  EXPECT_EQ(first_.calls.upto(), 5u);
 }
 
 }  // namespace

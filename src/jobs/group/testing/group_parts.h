@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "src/common/ids/ids.h"
 #include "src/jobs/group/call_resources.h"
+#include "src/jobs/group/group_list.h"
 #include "src/jobs/members/group_view.h"
 
 namespace phalanx::jobs {
@@ -44,6 +45,11 @@ inline GroupView LiveView(int world, int nodes) {
 }
 // A member on each node.
 inline GroupView LiveView(int world) { return LiveView(world, world); }
+
+// The list of a view, at one of its nodes.
+inline std::shared_ptr<const GroupList> ListOf(const GroupView& view, const NodeKey& self) {
+  return std::make_shared<const GroupList>(MakeGroupList(view, self));
+}
 
 // The last bytes are scratch memory.
 inline std::shared_ptr<GroupMemory> MemoryOf(std::shared_ptr<std::string> bytes,

@@ -573,9 +573,9 @@ void GroupWorld::StepNode(Node& node) {
   } else if (!node.views.empty() && InTouch(node) && random_.Chance(0.4)) {
     node.view = std::move(node.views.front());
     node.views.pop_front();
-    node.core->OnView(node.view, now_);
-    node.results->OnView(node.view);
-    node.vouched->OnView(node.view);
+    const auto list = node.core->OnView(node.view, now_);
+    node.results->OnList(list);
+    node.vouched->OnList(list);
     node.held->OnView(node.view);
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
     Node::Grant grant = std::move(node.grants.front());
