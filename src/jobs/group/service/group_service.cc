@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/io/log.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::jobs {
@@ -218,7 +219,13 @@ void GroupService::DropOld() {
   const auto old = [now](Instant since) { return now - since > kUnknownGroupPatience; };
   std::erase_if(left_, [&](const auto& left) { return old(left.second.at); });
   if (unknown_.empty() || !old(unknown_.first().since)) return;
-  unknown_.Take([&](const EarlyMessages::Message& message) { return old(message.since); });
+  const std::vector<EarlyMessages::Message> dropped =
+      unknown_.Take([&](const EarlyMessages::Message& message) { return old(message.since); });
+  // The sender knows a member here. What it has sent is missing if that member joins after all.
+  PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
+      << "dropped messages for a group without a member on this node"
+      << LogField("messages", dropped.size()) << LogField("node", dropped.front().from.ToString())
+      << LogField("call", dropped.front().header.call);
 }
 
 void GroupService::OnLost(const NodeKey& peer, const absl::Status& why) {

@@ -1,12 +1,15 @@
 // Groups over links on a simulated network: whole messages, and connections that break.
 #include "src/jobs/group/service/group_service.h"
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/io/log.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/jobs/group/testing/group_nodes.h"
 #include "src/net/testing/sim_links.h"
@@ -129,6 +132,8 @@ TEST_F(GroupServiceTest, AMessageBeforeTheViewWaitsForIt) {
 }
 
 TEST_F(GroupServiceTest, AMessageForAGroupThatIsNotKnownYetOutlivesOlderOnes) {
+  const std::string log = ::testing::TempDir() + "/log";
+  ASSERT_THAT(SetLogFile(log), phalanx::testing::IsOk());
   Make(2);
   const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 1};
   const auto call = [&](size_t node, const std::string& role) {
@@ -156,6 +161,12 @@ TEST_F(GroupServiceTest, AMessageForAGroupThatIsNotKnownYetOutlivesOlderOnes) {
   call(1, "second");
   links_.RunFor(absl::Seconds(1));
   ExpectSums(1);
+  ASSERT_THAT(SetLogFile(""), phalanx::testing::IsOk());
+  std::ifstream lines(log);
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_THAT(line, ::testing::HasSubstr("dropped messages for a group without a member on this "
+                                         "node messages="));
 }
 
 TEST_F(GroupServiceTest, ALinkWithTooManyMessagesForUnknownGroupsIsGivenUp) {
