@@ -154,6 +154,8 @@ namespace phalanx {
   X(kGroupAnsweredBeyondLease, "group-answered-beyond-lease")       \
   X(kGroupVouchedEarly, "group-vouched-early")                      \
   X(kGroupOneVouchEnough, "group-one-vouch-enough")                 \
+  X(kGroupLeftEarly, "group-left-early")                            \
+  X(kGroupLeaveNotAskedAgain, "group-leave-not-asked-again")        \
   /* Groups: results that are kept. */                              \
   X(kResultsOnOneHost, "results-on-one-host")                       \
   X(kResultDroppedEarly, "result-dropped-early")                    \

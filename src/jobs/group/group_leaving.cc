@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/common/defects.h"
+
 namespace phalanx::jobs {
 
 void GroupLeaving::Begin(uint64_t last, bool waits, Instant now) {
@@ -24,7 +26,8 @@ size_t GroupLeaving::TakeOver(const GroupList& list, uint64_t ended, uint64_t se
         return list.IndexOf(node.key) == list.self || ended_.contains(node.key);
       });
   const bool awaited = waits_ && list.some_died;
-  const bool over = last_ <= settled || (all && last_ <= ended && !awaited);
+  const bool over = last_ <= settled || (all && last_ <= ended && !awaited) ||
+                    DefectActive(Defect::kGroupLeftEarly);
   if (list.self >= 0 && !over) return 0;
   return std::exchange(leavers_, {}).size();
 }
@@ -46,7 +49,7 @@ std::pair<std::vector<int>, uint64_t> GroupLeaving::TakeQuestions(const GroupLis
 
 void GroupLeaving::Forget(const NodeKey& node) {
   askers_.erase(node);
-  asked_.erase(node);
+  if (!DefectActive(Defect::kGroupLeaveNotAskedAgain)) asked_.erase(node);
 }
 
 void GroupLeaving::OnEnded(const NodeKey& node, uint64_t number) {

@@ -165,6 +165,10 @@ uint64_t SeedsUntilDetected(Defect defect) {
       worlds = {{.on_loss = OnLoss::kExclude, .deaths = false, .cuts = true},
                 {.on_loss = OnLoss::kExclude, .deaths = false, .sleeps = true}};
     }
+    if (defect == Defect::kGroupLeftEarly || defect == Defect::kGroupLeaveNotAskedAgain) {
+      worlds = {{.on_loss = OnLoss::kExclude, .leaves = true},
+                {.on_loss = OnLoss::kWait, .losses = true, .leaves = true}};
+    }
     if (defect >= Defect::kResultsOnOneHost) {
       worlds = {{.on_loss = OnLoss::kExclude, .retained = true},
                 {.on_loss = OnLoss::kWait, .retained = true},

@@ -217,6 +217,7 @@ GroupWorld::Program* GroupWorld::Last(int rank) {
 
 void GroupWorld::Leave(Program& program) {
   program.leaving = true;
+  program.leaves_by = now_ + kLeavePatience;
   Node& node = nodes_[static_cast<size_t>(program.node)];
   node.leavers.push_back(&program);
   node.results->EndMember(program.rank);
@@ -229,6 +230,7 @@ void GroupWorld::OnSettled(Node& node) {
   for (; node.settled > 0; --node.settled) {
     Program& program = *node.leavers.front();
     node.leavers.pop_front();
+    if (now_ >= program.leaves_by) Violate("a member has waited in vain before it left");
     program.alive = false;
     program.left = true;
     view_.members[static_cast<size_t>(program.rank)].state = MemberState::kLeft;
@@ -614,17 +616,19 @@ void GroupWorld::StepOnce(bool faults) {
   if (program != nullptr && random_.Chance(0.3)) StepProgram(*program);
   if (shard_.away && now_ >= shard_.back) Return();
   if (options_.cuts) StepFenced();
-  if (!faults) return;
+  const auto lose = [&] {
+    if (!options_.losses || busy.empty() || !random_.Chance(0.01)) return;
+    const auto key = busy[random_.Below(busy.size())];
+    LoseLink(key.first, key.second);
+  };
+  if (!faults) return leaving_ ? lose() : void();
   if (options_.sleeps) StepSleep();
   if (options_.cuts) StepCut();
   if (options_.away) StepAway();
   if (!shard_.away) FenceSilent();
   const bool deaths = options_.deaths && !options_.whole_hosts;
   if (deaths && random_.Chance(0.004) && program != nullptr) Kill(*program);
-  if (options_.losses && !busy.empty() && random_.Chance(0.01)) {
-    const auto key = busy[random_.Below(busy.size())];
-    LoseLink(key.first, key.second);
-  }
+  lose();
   const bool replaces = options_.replaced && !shard_.away;
   if (replaces && program != nullptr && program->alive && random_.Chance(0.004)) {
     Replace(*program);

@@ -20,6 +20,7 @@
 //  - a result that is said to be in the member's input is there;
 //  - a member that copies parts of a result before the call has ended has the result in the end;
 //  - after the faults every call of every member ends, also those of a life that was replaced;
+//  - members that leave need no patience (kLeavePatience): the other nodes answer them;
 //  - what a member gets when the shard has declared it dead is no other result than that of the
 //    members that live, or of others that the shard has declared dead; unless it had declared all
 //    dead, so that a new group has begun with call 1;
@@ -130,6 +131,7 @@ class GroupWorld {
     bool fenced = false;    // its node was out of touch for too long, and does not know
     uint64_t group = 0;     // begun anew so often
     bool leaving = false;
+    Instant leaves_by = {};  // its patience ends then
     bool left = false;
     bool entered = false;
     uint64_t next = 1;
