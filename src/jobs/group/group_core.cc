@@ -151,8 +151,9 @@ void GroupCore::Answer(uint64_t number, NodeCall& call, int rank, Part& part,
     if (result != call.results.end()) {
       done.result = result->second;
     } else if (ResultBytes(call.spec, list_->shape.world, rank) > 0) {
-      done.status = absl::AbortedError(
-          absl::StrCat(Title(number), ": an earlier life of rank ", rank, " had the result"));
+      done.status = absl::AbortedError(absl::StrCat(
+          Title(number), " has ended on all nodes, and its result for an earlier life of rank ",
+          rank, " is lost"));
     }
     // It can also be the input of an earlier life, or of another member that was alone here.
     done.in_input = !done.result.empty() && done.result.data() == part.request.input.data();
