@@ -700,9 +700,11 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
                         (options_.on_loss == OnLoss::kFail ||
                          (options_.on_loss == OnLoss::kExclude && HasRoot(spec.kind)));
       // A next life's result is lost if the call ended everywhere while it made the call again.
-      const bool own = per_part || spec.kind == CallKind::kReduce;
+      const bool root = spec.kind == CallKind::kReduce && Root(spec, result);
+      const bool own = (per_part || root) && result.life > 0 &&
+                       absl::StrContains(result.status.message(), "an earlier life of rank");
       const bool parts = result.status.code() == absl::StatusCode::kAborted &&
-                         (options_.on_loss != OnLoss::kWait || (own && result.life > 0)) &&
+                         (options_.on_loss != OnLoss::kWait || own) &&
                          (per_part || options_.on_loss == OnLoss::kFail || HasRoot(spec.kind));
       const bool gone = absl::IsAborted(result.status) &&
                         absl::StrContains(result.status.message(), "nodes that had its result");
@@ -739,6 +741,10 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
   }
 }
 
+bool GroupWorld::Root(const CallSpec& spec, const Result& result) {
+  return HasRoot(spec.kind) && result.rank == static_cast<int>(spec.root);
+}
+
 void GroupWorld::Violate(std::string text) {
   if (violations_.size() < 5) violations_.push_back(std::move(text));
 }
@@ -762,6 +768,7 @@ std::vector<std::string> GroupWorld::Run() {
     CheckCall(number, results);
     CheckLate(number, results);
   }
+  if (violations_.empty()) CheckKept();
   return violations_;
 }
 

@@ -208,6 +208,7 @@ class GroupWorld {
   void StepFill(Program& program);
   void Ask(Program& program);
   void OnKept(const GroupDone& done);
+  void CheckKept();
   // Whether the holders of a call's result may have ended.
   bool MayBeLost(uint64_t number) const;
   void Forget(Node& node);
@@ -249,6 +250,7 @@ class GroupWorld {
   // The result as the member has it.
   std::string ResultOf(Made& made, const GroupDone& done);
   void CheckCall(uint64_t number, const std::vector<Result>& results);
+  static bool Root(const CallSpec& spec, const Result& result);
   void Violate(std::string text);
   Node* NodeOf(const NodeKey& key);
   Program* Live(int rank);
@@ -288,6 +290,7 @@ class GroupWorld {
     uint32_t retain = 0;  // of most calls
     uint32_t copies = 0;
     uint64_t refused = 0;                        // requests for memory
+    std::map<uint64_t, std::string> failed;      // by call, what a question for its result got
     std::map<uint64_t, uint64_t> begun;          // by call, the step in which it was first made
     std::map<uint64_t, int> least_hosts;         // by call, of those that can hold it
     std::map<NodeKey, uint64_t> firsts;          // by node, the first call of its members

@@ -74,23 +74,37 @@ void GroupWorld::OnKept(const GroupDone& done) {
         {program->rank, program->life, done.status, mask, done.members, /*kept=*/true});
     results_[number].back().group = program->group;
   } else if (absl::IsNotFound(done.status) || absl::IsAborted(done.status)) {
+    // Of a call that has failed, which the end of the run shows.
+    if (absl::IsAborted(done.status))
+      kept_.failed.try_emplace(number, title + done.status.ToString());
+    if (absl::IsAborted(done.status) || number + spec.retain <= last) return;
     // A member that has the result may have ended before it was counted.
     bool failed = results_[number].empty();
     for (const Result& each : results_[number]) failed |= !each.status.ok();
-    // So can one whose node has lost a link in the call, of which others have the result.
-    failed |= options_.losses && absl::IsAborted(done.status);
-    // The error of a member is held, so its node can die before.
-    failed |= options_.away && absl::IsAborted(done.status);
-    const bool missing = absl::IsNotFound(done.status) && number + spec.retain > last;
     const bool no_room = kept_.refused > 0 && absl::StrContains(done.status.message(), "no room");
-    if (absl::IsNotFound(done.status) && !missing) return;
-    counts_.lost += missing ? 1 : 0;
-    if (!failed && !(missing && (no_room || MayBeLost(number))))
-      Violate(title + done.status.ToString());
+    ++counts_.lost;
+    if (!failed && !no_room && !MayBeLost(number)) Violate(title + done.status.ToString());
   } else if (absl::IsResourceExhausted(done.status) && kept_.refused > 0) {
     ++counts_.refused;
   } else if (!absl::IsInvalidArgument(done.status) || SameForAll(spec.kind)) {
     Violate(title + done.status.ToString());
+  }
+}
+
+// A call of which a node said that it has failed must have failed for a member that made it: that
+// one got an error, or had ended before its answer.
+void GroupWorld::CheckKept() {
+  for (const auto& [number, text] : kept_.failed) {
+    std::set<std::pair<int, uint64_t>> worked;
+    for (const Result& each : results_[number]) {
+      if (each.status.ok() && !each.kept) worked.insert({each.rank, each.life});
+    }
+    bool failed = false;
+    for (const auto& [id, made] : ids_) {
+      const std::pair<int, uint64_t> life{made.program->rank, made.program->life};
+      failed |= made.number == number && !worked.contains(life);
+    }
+    if (!failed) Violate(text);
   }
 }
 

@@ -159,8 +159,10 @@ void GroupWorld::CheckLate(uint64_t number, const std::vector<Result>& results) 
       const Program* last = Last(result.rank);
       const bool lives = last != nullptr && last->life == result.life;
       if (!result.late && !lives) continue;
-      // Only its root gets a result, also if the others have given to an earlier run of the call.
-      const bool given = Spec(number, -1).kind == CallKind::kReduce;
+      // Those that have given to the root can have given to an earlier run, of other members.
+      const CallSpec spec = Spec(number, -1);
+      const bool given =
+          spec.kind == CallKind::kReduce && !(Root(spec, late) && Root(spec, result));
       if ((given || late.members == result.members) &&
           (late.mask == 0 || result.mask == 0 || late.mask == result.mask)) {
         continue;
