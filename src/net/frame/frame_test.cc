@@ -85,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(
     Frame, ForbiddenHeader,
     ::testing::Values(
         Forbidden{"type 0", [](FrameHeader& h) { h.type = static_cast<FrameType>(0); }},
-        Forbidden{"type 9", [](FrameHeader& h) { h.type = static_cast<FrameType>(9); }},
+        Forbidden{"type 10",
+                  [](FrameHeader& h) { h = ControlHeader(static_cast<FrameType>(10), 1, ""); }},
         Forbidden{"flag", [](FrameHeader& h) { h.flags = 2; }},
         Forbidden{"slice", [](FrameHeader& h) { h.slice = kMaxSlices; }},
         Forbidden{"pull", [](FrameHeader& h) { h.pull = 0; }},
