@@ -2,6 +2,7 @@
 Every 20 seconds something fails: a member or a node is killed or stopped, links break, or the directory restarts.
 
     scripts/bazel run //tests/process:group_chaos -- --seconds=1800 --seed=7
+    scripts/bazel run //tests/process:group_chaos -- --seconds=1800 --seed=9 --on-loss=wait --least=0.9
 
 The promises:
 - every element of every result is the sum of one input of each of its members, of this call; all members have
@@ -9,7 +10,8 @@ The promises:
 - the calls that a life of a member makes have consecutive numbers, and no number of the job is left out;
 - no call fails (unless the member itself counts as dead), and every call ends within its deadline;
 - before the next fault all members are back, and no daemon has ended but the victims;
-- the job makes at least 97 % (--least) of the calls without faults.
+- the job makes at least 97 % (--least) of the calls without faults;
+- with --on-loss=wait every result has all members.
 
 What counts for the last one: a call counts when a member has its result. The rate without faults is measured in the
 same run, beside each fault: in the last third of its interval, after all members are back. It is expected of the whole
@@ -58,7 +60,8 @@ class Calls:
     The lines of one member come in their order; those of two members, also of one call, come in any.
     """
 
-    def __init__(self):
+    def __init__(self, least_members):
+        self._least_members = least_members
         self._changed = threading.Condition()
         # By number: its set, its sum of salts, and the salts by rank.
         self._results = {}
@@ -130,6 +133,8 @@ class Calls:
                 self.newest_of_all = max(self.newest_of_all, number)
             if len(self._results) == 2 * KEPT_CALLS:
                 self._drop_oldest(KEPT_CALLS)
+        if members.bit_count() < self._least_members:
+            self.violations.append(f"call {number} has only the members {members:012b} at worker{rank}")
         seen = self._results[number]
         if seen[:2] != (members, total):
             self.violations.append(f"call {number} has two results: {seen[:2]}, {(members, total)} at worker{rank}")
@@ -174,7 +179,7 @@ class GroupChaos:
         self.cluster = Cluster()
         self.network = Network()
         self.never = threading.Event()
-        self.calls = Calls()
+        self.calls = Calls(TASKS if options.on_loss == "wait" else 1)
         self.launches = []
         self.readers = []
         # Of each fault: its kind, calls, calls expected, the longest pause in s.
@@ -214,7 +219,7 @@ class GroupChaos:
     def start_launch(self, index):
         command = [BINARY, "launch", f"-n{EACH}", f"--world={TASKS}", f"--first={index * EACH}", "--job=chaos"]
         command += [f"--restarts={RESTARTS}", f"--address={self.cluster.nodes[f'n{index}'].client_address}", "--", LOAD]
-        command += [str(self.options.bytes), str(self.options.pause_ms), "exclude", str(CALL_S)]
+        command += [str(self.options.bytes), str(self.options.pause_ms), self.options.on_loss, str(CALL_S)]
         with open(self.cluster.path(f"launch{index}.log"), "wb") as log:
             launch = subprocess.Popen(
                 tied(*command), env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
@@ -374,6 +379,7 @@ def main(arguments=None):
     parser.add_argument("--every", type=float, default=20, metavar="SECONDS", help="between two faults")
     parser.add_argument("--bytes", type=int, default=256 << 10, help="of a call")
     parser.add_argument("--pause-ms", type=float, default=20, help="of a member between two calls")
+    parser.add_argument("--on-loss", choices=("exclude", "wait"), default="exclude", help="of the group")
     parser.add_argument("--least", type=float, default=0.97, help="share of the possible calls")
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}, {options.seconds:.0f} s", flush=True)
