@@ -209,13 +209,14 @@ void Fold::Drop() {
   // First, so that the host does not find an ending fold under its target and version.
   host_.Leaving(*this);
   const absl::Status why = absl::AbortedError("the fold was dropped");
+  // Peers that are being sent the output get the reason. Before the pulls end: then those pushes on
+  // the same loops have given the output's memory back when the fold is gone.
+  host_.data_plane().AbortPushes(order_.target, order_.version.AsGeneration(), why);
   // Before the memory goes: a grant that arrives later finds an ending fold and is given back.
   if (request_ != 0) host_.store().Cancel(host_.client(), std::exchange(request_, 0));
   StopWork();
   if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
   CloseOutput(was, why);
-  // Peers that are being sent the output get the reason.
-  host_.data_plane().AbortPushes(order_.target, order_.version.AsGeneration(), why);
   Settle();
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "src/collectives/fold/fold_order.h"
@@ -70,6 +72,9 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   bool Reaches(const Fold& fold, uint64_t from);
   void StartOver(const Key& key, uint64_t from);
   void Add(FoldOrder order);
+  // A fold whose predecessors of the same target are about to leave begins when they have: their
+  // memory is back within a turn or two, and 32 MiB of new pages take 20 ms.
+  void BeginWaiting(const ObjectId& target);
   // Drops the folds that cannot continue in a new session with the shard.
   void EndFoldsOf(int shard);
   // Reports that the order cannot be carried out, if it names a target and a version.
@@ -103,8 +108,13 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   KeptReductions kept_;
   OpenReductions open_;
   std::map<Key, std::unique_ptr<Fold>> folds_;
-  // Not placed any more, and not gone.
-  std::vector<std::unique_ptr<Fold>> leaving_;
+  struct Succession {
+    // By target: not placed any more, and not gone.
+    std::map<ObjectId, std::vector<std::unique_ptr<Fold>>> leaving;
+    // Of folds_, those that have not begun, because others of their target are leaving.
+    std::set<Key> waiting;
+  };
+  Succession succession_;
   object_store::ServeWaitlist waiting_serves_;
   uint64_t next_serial_ = 1;
   TimerId progress_timer_ = 0;
@@ -138,7 +148,7 @@ Reducer::Impl::~Impl() {
   guard_.Close();
   if (progress_timer_ != 0) control_.Cancel(progress_timer_);
   folds_.clear();
-  leaving_.clear();
+  succession_.leaving.clear();
   if (client_ != 0) store_.CloseClient(client_, /*clean=*/true);
 }
 
@@ -161,7 +171,7 @@ std::shared_ptr<void> Reducer::Impl::Hold(object_store::PinId pin) {
 }
 
 void Reducer::Impl::CloseIdleClient() {
-  if (client_ == 0 || holds_ > 0 || !folds_.empty() || !leaving_.empty()) return;
+  if (client_ == 0 || holds_ > 0 || !folds_.empty() || !succession_.leaving.empty()) return;
   store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
 }
 
@@ -232,16 +242,33 @@ void Reducer::Impl::Sealed(const FoldOrder& order) {
 
 void Reducer::Impl::Leaving(Fold& fold) {
   const auto it = folds_.find({fold.order().target, fold.order().version});
-  leaving_.push_back(std::move(it->second));
+  succession_.waiting.erase(it->first);
+  succession_.leaving[fold.order().target].push_back(std::move(it->second));
   folds_.erase(it);
 }
 
 void Reducer::Impl::Gone(Fold& fold) {
   // In a later turn: the fold is still on the stack.
-  control_.Post(guard_.Wrap([this, gone = &fold] {
-    std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
+  control_.Post(guard_.Wrap([this, gone = &fold, target = fold.order().target] {
+    const auto left = succession_.leaving.find(target);
+    std::erase_if(left->second, [gone](const auto& fold) { return fold.get() == gone; });
+    if (left->second.empty()) succession_.leaving.erase(left);
+    BeginWaiting(target);
     CloseIdleClient();
   }));
+}
+
+void Reducer::Impl::BeginWaiting(const ObjectId& target) {
+  if (succession_.leaving.contains(target)) return;
+  // Collected first: a fold that begins can refuse its order and leave.
+  std::vector<Key> begin;
+  for (auto it = succession_.waiting.lower_bound({target, SlotVersion()});
+       it != succession_.waiting.end() && it->first == target; ++it) {
+    begin.push_back(*it);
+  }
+  for (const Key& key : begin) {
+    if (succession_.waiting.erase(key) > 0) Find(key)->Start();
+  }
 }
 
 void Reducer::Impl::EndFoldsOf(int shard) {
@@ -274,13 +301,18 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
 }
 
 void Reducer::Impl::Add(FoldOrder order) {
-  auto& fold = folds_[{order.target, order.version}];
+  const Key key{order.target, order.version};
+  auto& fold = folds_[key];
   if (order.ring) {
     fold = std::make_unique<RingFold>(std::move(order), OptionsOfFolds(), *this, control_);
   } else {
     fold = std::make_unique<NodeFold>(std::move(order), OptionsOfFolds(), *this, control_);
   }
-  fold->Start();
+  if (succession_.leaving.contains(key.first)) {
+    succession_.waiting.insert(key);
+  } else {
+    fold->Start();
+  }
 }
 
 void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
@@ -545,7 +577,9 @@ Reducer::Stats Reducer::stats() const {
   Stats stats = impl_->totals_;
   stats.folds = impl_->folds_.size();
   for (const auto& [key, fold] : impl_->folds_) stats.scratch_bytes += fold->scratch_bytes();
-  for (const auto& fold : impl_->leaving_) stats.scratch_bytes += fold->scratch_bytes();
+  for (const auto& [target, folds] : impl_->succession_.leaving) {
+    for (const auto& fold : folds) stats.scratch_bytes += fold->scratch_bytes();
+  }
   stats.waiting = impl_->requests_.size();
   return stats;
 }

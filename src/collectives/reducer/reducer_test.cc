@@ -564,6 +564,40 @@ TEST_F(ReducerTest, ADropInTheMiddleGivesEverythingBack) {
   EXPECT_EQ(a.plane().plane().stats().pushes_active, 0);
 }
 
+// New pages would take longer than the end of the fold that has some.
+TEST_F(ReducerTest, AFoldThatReplacesAnotherTakesItsMemory) {
+  ReduceNode& a = world_.Add("a");
+  ReduceNode& b = world_.Add("b");
+  const object_store::WriteGrant grant = a.Create(Source(1), kBytes);
+  a.Shard(FoldOf(target_, Version(1), kBytes).Source(Source(1), grant.generation));
+  a.Write(grant, Numbers(1, kCount), kBytes / 2);
+  const Generation g = b.Put(Source(2), Numbers(2, kCount));
+  const auto order = [&](int version) {
+    return FoldOf(target_, Version(version), kBytes).Slot(a, Version(1)).Source(Source(2), g);
+  };
+  b.Shard(order(2));
+  const auto receives = [&b] { return b.plane().plane().stats().pulls_active == 1; };
+  ASSERT_TRUE(world_.RunUntil(receives));
+  const uint64_t before = b.memory().stats().allocated_bytes;
+  uint64_t most = 0;
+  const auto look = [&] {
+    most = std::max(most, b.memory().stats().allocated_bytes);
+    return false;
+  };
+  b.Run([&] {
+    b.channel().OnMessage(0, DropOf(target_, Version(2)));
+    b.channel().OnMessage(0, order(3));
+    b.channel().OnMessage(0, DropOf(target_, Version(3)));
+    b.channel().OnMessage(0, order(4));
+  });
+  EXPECT_FALSE(world_.RunUntil(look, absl::Milliseconds(100)));
+  EXPECT_TRUE(receives());
+  EXPECT_EQ(most, before);
+  EXPECT_EQ(b.reducer().stats().folds, 1u);
+  DropAll({{&b, 4}, {&a, 1}});
+  ExpectHoldsOnly(b, kBytes);
+}
+
 TEST_F(ReducerTest, ARootThatLosesAgainstAnotherGenerationEnds) {
   ReduceNode& root = world_.Add("root");
   const Generation g = root.Put(Source(1), Numbers(1, kCount));
