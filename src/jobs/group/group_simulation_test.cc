@@ -86,6 +86,7 @@ TEST(GroupSimulation, CallsFailIfAMemberDies) { RunSeeds({.on_loss = OnLoss::kFa
 TEST(GroupSimulation, CallsEndOnAllMembersAlsoIfSomeHaveLeftAfterTheirs) {
   RunSeeds({.deaths = false, .leaves = true});
   RunSeeds({.on_loss = OnLoss::kWait, .leaves = true});
+  RunSeeds({.on_loss = OnLoss::kWait, .losses = true, .leaves = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .leaves = true});
   RunSeeds({.on_loss = OnLoss::kFail, .losses = true, .leaves = true});
 }

@@ -13,6 +13,8 @@ namespace phalanx::jobs::testing {
 namespace {
 
 constexpr uint64_t kFactor = 1000;
+// Links are lost in so many steps after members have begun to leave.
+constexpr uint64_t kLossyLeaving = 3000;
 
 uint64_t Element(uint64_t number, uint64_t j) { return kFactor * number + j % 100 + 1; }
 
@@ -340,7 +342,7 @@ void GroupWorld::StepProgram(Program& program) {
   if (!program.missed.empty()) return Ask(program);
   const bool over =
       program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
-  if (over && options_.leaves && leaving_) return Leave(program);
+  if (over && options_.leaves && leaving_steps_ > 0) return Leave(program);
   if (program.next > static_cast<uint64_t>(options_.calls) || program.outstanding >= 3) return;
   const uint64_t number = program.next++;
   GroupCallRequest request{.id = next_id_++, .spec = Spec(number, program.rank)};
@@ -621,7 +623,10 @@ void GroupWorld::StepOnce(bool faults) {
     const auto key = busy[random_.Below(busy.size())];
     LoseLink(key.first, key.second);
   };
-  if (!faults) return leaving_ ? lose() : void();
+  if (!faults) {
+    if (options_.leaves && leaving_steps_ > 0 && leaving_steps_ <= kLossyLeaving) lose();
+    return;
+  }
   if (options_.sleeps) StepSleep();
   if (options_.cuts) StepCut();
   if (options_.away) StepAway();
@@ -647,14 +652,15 @@ void GroupWorld::StepOnce(bool faults) {
 }
 
 // A next life that joins when the others have begun to leave may be alone. If calls wait for it,
-// they stay once they know of it.
+// they stay once they know of it, unless they lose a link before they hear what it has still to
+// make.
 bool GroupWorld::MayLeave() {
   for (const Node& node : nodes_) {
     if (node.core != nullptr && !node.views.empty()) return false;
   }
+  const bool stay = options_.on_loss == OnLoss::kWait && !options_.losses;
   for (const Program& program : programs_) {
-    const bool entered = program.entered || options_.on_loss == OnLoss::kWait;
-    if (program.alive && !entered) return false;
+    if (program.alive && !program.entered && !stay) return false;
   }
   return true;
 }
@@ -742,7 +748,7 @@ void GroupWorld::CheckCall(uint64_t number, const std::vector<Result>& results) 
 }
 
 bool GroupWorld::Root(const CallSpec& spec, const Result& result) {
-  return HasRoot(spec.kind) && result.rank == static_cast<int>(spec.root);
+  return result.rank == static_cast<int>(spec.root);
 }
 
 void GroupWorld::Violate(std::string text) {
@@ -760,7 +766,7 @@ std::vector<std::string> GroupWorld::Run() {
     if (Live(rank) == nullptr && back) Revive(rank);
   }
   for (uint64_t step = 0; step < 300000 && violations_.empty() && !Finished(); ++step) {
-    leaving_ = leaving_ || MayLeave();
+    if (leaving_steps_ > 0 || MayLeave()) ++leaving_steps_;
     StepOnce(false);
   }
   if (violations_.empty() && !Finished()) Violate(absl::StrCat("calls do not end:", Describe()));

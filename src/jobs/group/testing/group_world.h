@@ -61,7 +61,8 @@ struct GroupWorldOptions {
   bool differs = false;
   // Members make calls before their inputs are complete.
   bool fills_late = false;
-  // After the faults, members leave once their calls have ended.
+  // After the faults, members leave once their calls have ended. With `losses`, links are lost
+  // then, too.
   bool leaves = false;
   // Results are kept. A next life asks for those of calls that it has missed, and of some before.
   // Hosts, of two nodes each, die. Some memory for results is refused. A call that differs has too
@@ -250,6 +251,7 @@ class GroupWorld {
   // The result as the member has it.
   std::string ResultOf(Made& made, const GroupDone& done);
   void CheckCall(uint64_t number, const std::vector<Result>& results);
+  // REQUIRES: the call has a root.
   static bool Root(const CallSpec& spec, const Result& result);
   void Violate(std::string text);
   Node* NodeOf(const NodeKey& key);
@@ -278,7 +280,7 @@ class GroupWorld {
     uint64_t at = 0;
     int rank = -1;
   } differs_;
-  bool leaving_ = false;
+  uint64_t leaving_steps_ = 0;  // since members may leave; 0: they may not yet
   struct {
     bool away = false;
     Instant back;          // infinite: until all calls have ended

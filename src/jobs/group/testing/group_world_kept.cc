@@ -75,9 +75,11 @@ void GroupWorld::OnKept(const GroupDone& done) {
     results_[number].back().group = program->group;
   } else if (absl::IsNotFound(done.status) || absl::IsAborted(done.status)) {
     // Of a call that has failed, which the end of the run shows.
-    if (absl::IsAborted(done.status))
+    if (absl::IsAborted(done.status)) {
       kept_.failed.try_emplace(number, title + done.status.ToString());
-    if (absl::IsAborted(done.status) || number + spec.retain <= last) return;
+      return;
+    }
+    if (number + spec.retain <= last) return;
     // A member that has the result may have ended before it was counted.
     bool failed = results_[number].empty();
     for (const Result& each : results_[number]) failed |= !each.status.ok();
