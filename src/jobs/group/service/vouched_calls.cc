@@ -13,18 +13,16 @@ void VouchedCalls::OnList(std::shared_ptr<const GroupList> list) {
   questions_.merge(early_);
   if (same) return;
   questions_.merge(waiting_);
-  visited_ += peers_.size();
   for (auto& [node, peer] : peers_) {
     peer.ended = 0;
-    peer.over = false;
     peer.said = 0;
   }
   std::erase_if(peers_, [this](const auto& peer) {
     return list_->IndexOf(peer.first) < 0 && !questions_.contains(peer.first);
   });
   const size_t others = list_->nodes.size() - (list_->self >= 0 ? 1 : 0);
-  ended_.clear();
-  if (others > 0) ended_[0] = others;
+  vouches_.clear();
+  if (others > 0) vouches_[0] = others;
   asked_ = 0;
   unasked_.clear();
   // Without a live member this node is out of the group, whose calls may begin anew with 1.
@@ -35,7 +33,6 @@ void VouchedCalls::OnMessage(const NodeKey& from, const GroupHeader& header) {
   // Only nodes that were asked vouch.
   if (header.kind == GroupMessage::kVouch && !peers_.contains(from)) return;
   if (from == self_) return;
-  ++visited_;
   Peer& peer = peers_[from];
   if (header.list == list_->digest && list_->IndexOf(from) >= 0) Count(peer, header.call);
   if (header.kind == GroupMessage::kVouch) return;
@@ -52,10 +49,10 @@ void VouchedCalls::OnMessage(const NodeKey& from, const GroupHeader& header) {
 // REQUIRES: the peer is another node of the list.
 void VouchedCalls::Count(Peer& peer, uint64_t ended) {
   if (ended <= peer.ended) return;
-  const auto before = ended_.find(peer.ended);
-  if (--before->second == 0) ended_.erase(before);
+  const auto before = vouches_.find(peer.ended);
+  if (--before->second == 0) vouches_.erase(before);
   peer.ended = ended;
-  ++ended_[ended];
+  ++vouches_[ended];
 }
 
 // What was sent on the link is lost, so the node asks again, and so does the other one. A process
@@ -80,16 +77,15 @@ void VouchedCalls::Advance(const GroupStatus& core, uint64_t wanted) {
   upto_ = std::max(upto_, core.settled);
   if (last <= upto_ || list_->self < 0) return;
   Ask(last);
-  const bool alone = ended_.empty();
-  uint64_t least = alone ? core.ended : std::min(core.ended, ended_.begin()->first);
+  const bool alone = vouches_.empty();
+  uint64_t least = alone ? core.ended : std::min(core.ended, vouches_.begin()->first);
   if (DefectActive(Defect::kGroupOneVouchEnough) && !alone) {
-    least = std::min(core.ended, ended_.rbegin()->first);
+    least = std::min(core.ended, vouches_.rbegin()->first);
   }
   upto_ = std::max(upto_, least);
 }
 
 void VouchedCalls::Answer(const NodeKey& node, uint64_t ended) {
-  ++visited_;
   Peer& peer = peers_.at(node);
   const int index = list_->IndexOf(node);
   if (index < 0 || peer.list != list_->digest) {
@@ -120,7 +116,6 @@ void VouchedCalls::Ask(uint64_t call) {
 }
 
 void VouchedCalls::AskNode(const GroupList::Node& node) {
-  ++visited_;
   Peer& peer = peers_[node.key];
   if (peer.ended >= asked_ || peer.over) return;
   peer.said = std::max(peer.said, asked_);

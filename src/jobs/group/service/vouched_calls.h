@@ -67,16 +67,14 @@ class VouchedCalls {
   // call since: but this node is asked about a call, or it has answered one that failed with the
   // link, and that ends after the agreement.
   bool waits() const { return behind_ || !waiting_.empty(); }
-  // How often a node was looked at, for tests of what a vouch costs.
-  uint64_t nodes_visited() const { return visited_; }
 
   std::vector<GroupSend> TakeSends() { return std::exchange(sends_, {}); }
 
  private:
-  // Another node. The first three are of this node's list.
+  // Another node.
   struct Peer {
-    uint64_t ended = 0;  // it has vouched for the calls up to this one
-    bool over = false;   // its process has ended
+    uint64_t ended = 0;  // it has vouched for the calls up to this one, under this node's list
+    bool over = false;   // its process has ended, for ever
     // What this node has vouched for, to one that asks under list `list`.
     uint64_t said = 0;
     uint64_t question = 0;
@@ -97,18 +95,19 @@ class VouchedCalls {
   std::shared_ptr<const GroupList> list_ = std::make_shared<const GroupList>();
   std::map<NodeKey, Peer> peers_;
   // How many of the other nodes of the list have vouched for the calls up to each one.
-  std::map<uint64_t, size_t> ended_;
-  uint64_t asked_ = 0;         // all nodes of the list were asked about this call
-  std::set<NodeKey> unasked_;  // except these, whose links were lost
-  // Nodes whose questions wait: to be looked at in the next turn; for the call to end here; and for
-  // a list that this node does not know.
+  std::map<uint64_t, size_t> vouches_;
+  // The other nodes of the list were asked about this call, unless they had vouched for it or their
+  // processes had ended. `unasked_`: those that are to be asked again, whose links were lost since.
+  uint64_t asked_ = 0;
+  std::set<NodeKey> unasked_;
+  // Nodes whose questions wait, each in exactly one of the three sets: to be looked at in the next
+  // turn; for the call to end here; and for a list that this node does not know.
   std::set<NodeKey> questions_;
   std::set<NodeKey> waiting_;
   std::set<NodeKey> early_;
   uint64_t answered_ = 0;  // the last call that had ended here when `waiting_` were answered
   uint64_t upto_ = 0;
   bool behind_ = false;  // an answer waits of a call that has not ended here
-  uint64_t visited_ = 0;
   std::vector<GroupSend> sends_;
 };
 
