@@ -24,7 +24,10 @@ constexpr int kRanks = 5;
 const NodeKey kSelf{1, 1};
 
 // Node 7 never has a member, and node 2 has two incarnations.
-NodeKey NodeOf(uint8_t byte) { return {byte % 7 + uint64_t{1}, byte % 16 == 8 ? 2u : 1u}; }
+NodeKey NodeOf(uint8_t byte) {
+  const uint64_t node = byte % 7 + 1;
+  return {node, node == 2 && (byte & 64) != 0 ? 2u : 1u};
+}
 
 class Node {
  public:
@@ -57,7 +60,7 @@ class Node {
     } else {
       ++member.life;
       member.state = MemberState::kLive;
-      member.node = NodeOf(where % 6);
+      member.node = NodeOf(where).node == 7 ? kSelf : NodeOf(where);
     }
     ++view_.epoch.counter;
     Show();
