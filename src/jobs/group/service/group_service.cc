@@ -225,6 +225,7 @@ void GroupService::DropOld() {
   PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
       << "dropped messages for a group without a member on this node"
       << LogField("messages", dropped.size()) << LogField("node", dropped.front().from.ToString())
+      << LogField("group", dropped.front().header.group)
       << LogField("call", dropped.front().header.call);
 }
 

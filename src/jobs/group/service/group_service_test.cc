@@ -1,6 +1,7 @@
 // Groups over links on a simulated network: whole messages, and connections that break.
 #include "src/jobs/group/service/group_service.h"
 
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -133,6 +134,7 @@ TEST_F(GroupServiceTest, AMessageBeforeTheViewWaitsForIt) {
 
 TEST_F(GroupServiceTest, AMessageForAGroupThatIsNotKnownYetOutlivesOlderOnes) {
   const std::string log = ::testing::TempDir() + "/log";
+  std::remove(log.c_str());
   ASSERT_THAT(SetLogFile(log), phalanx::testing::IsOk());
   Make(2);
   const CallSpec sum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 1};
@@ -167,6 +169,8 @@ TEST_F(GroupServiceTest, AMessageForAGroupThatIsNotKnownYetOutlivesOlderOnes) {
   std::getline(lines, line);
   EXPECT_THAT(line, ::testing::HasSubstr("dropped messages for a group without a member on this "
                                          "node messages="));
+  EXPECT_THAT(line, ::testing::ContainsRegex(" node=" + peers_[0].key.ToString() +
+                                             " group=[0-9]+ call=0$"));
 }
 
 TEST_F(GroupServiceTest, ALinkWithTooManyMessagesForUnknownGroupsIsGivenUp) {
