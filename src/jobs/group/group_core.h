@@ -178,7 +178,7 @@ class GroupCore {
   // those of a member that has ended by OnView.
   void AddMember(int rank, uint64_t life);
   // Returns the group's list, of this view or of a newer one, for those that stand beside the core.
-  std::shared_ptr<const GroupList> OnView(const GroupView& view, Instant now);
+  [[nodiscard]] std::shared_ptr<const GroupList> OnView(const GroupView& view, Instant now);
 
   // Done follows, in this call or a later one. Fails, without counting the call, with NotFound if
   // there is no such member, or ResourceExhausted: too many calls of the member are under way, or

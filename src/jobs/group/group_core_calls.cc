@@ -219,6 +219,7 @@ bool GroupCore::BeginRun() {
     Leave();
     return true;
   }
+  // clang 14 does not compile emplace(): it knows no default constructor of a nested class.
   current_ = Current();
   current_->spec = spec;
   current_->members = list_->shape.members();

@@ -36,12 +36,12 @@ class Group {
   }
   void Form() {
     for (auto& core : cores_) {
-      if (core != nullptr) core->OnView(view_, now_);
+      if (core != nullptr) (void)core->OnView(view_, now_);
     }
     Deliver();
   }
   void Form(int rank) {
-    core(rank).OnView(view_, now_);
+    (void)core(rank).OnView(view_, now_);
     Deliver();
   }
   // Before Form: no task has had this rank.
@@ -56,7 +56,7 @@ class Group {
     ++view_.epoch.counter;
     cores_[static_cast<size_t>(rank)].reset();
     for (auto& core : cores_) {
-      if (core != nullptr) core->OnView(view_, now_);
+      if (core != nullptr) (void)core->OnView(view_, now_);
     }
     Deliver();
   }
@@ -423,7 +423,7 @@ TEST(GroupCore, AnOrderThatEndsVeryManyFailedCallsIsCarriedOutAtOnce) {
   const GroupView view = ViewOf({LiveMember(0, {1, 1}), LiveMember(1, {2, 1}, /*life=*/1)});
   GroupCore core({2, 1}, 7, "train/worker");
   core.AddMember(1, 1);
-  core.OnView(view, Instant());
+  (void)core.OnView(view, Instant());
   ASSERT_THAT(core.Call(1, 1, {.id = 1, .spec = kBarrier}, Instant()), testing::IsOk());
   const GroupHeader header{.kind = GroupMessage::kResume,
                            .group = 7,

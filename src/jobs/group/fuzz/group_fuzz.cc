@@ -44,7 +44,7 @@ void Feed(absl::string_view bytes, bool fresh) {
   const GroupList list = MakeGroupList(view, self);
   GroupCore core(self, 7, "job/role");
   core.AddMember(rank, life);
-  core.OnView(view, Instant());
+  (void)core.OnView(view, Instant());
   CallSpec spec{.kind = CallKind::kAllReduce, .bytes = 1024};
   const std::string input(1024, 'x');
   (void)core.Call(rank, life, {.id = 1, .spec = spec, .input = input}, Instant());

@@ -80,7 +80,7 @@ class Groups {
       for (const Member& member : view.members) {
         if (member.live() && member.node == key) core.AddMember(member.rank, member.life);
       }
-      core.OnView(view, Instant());
+      (void)core.OnView(view, Instant());
     }
     void OnGroupLeft(absl::string_view, absl::string_view) override {}
 
