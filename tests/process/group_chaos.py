@@ -10,8 +10,8 @@ The promises:
 - the calls that a life of a member makes have consecutive numbers, and no number of the job is left out;
 - no call fails (unless the member itself counts as dead), and every call ends within its deadline;
 - before the next fault all members are back, and no daemon has ended but the victims;
-- the job makes at least 97 % (--least) of the calls without faults;
-- with --on-loss=wait every result has all members.
+- with --on-loss=wait every result has all members;
+- the job makes at least 97 % (--least) of the calls without faults.
 
 What counts for the last one: a call counts when a member has its result. The rate without faults is measured in the
 same run, beside each fault: in the last third of its interval, after all members are back. It is expected of the whole
