@@ -14,9 +14,9 @@ NumPy, torch and cloudpickle are imported when a value first needs them.
 
 from __future__ import annotations
 
-from phalanx import _interpreter
+from phalanx import _release
 
-_interpreter.check()
+_release.check()
 
 from phalanx import exceptions
 from phalanx._async_client import AsyncBroadcast, AsyncClient, AsyncDraft, AsyncReduction

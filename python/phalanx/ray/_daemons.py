@@ -1,0 +1,253 @@
+"""Starts the Phalanx daemons of a Ray cluster: a directory on the head, a node on each of Ray's nodes.
+
+The first process of a Ray node that needs a daemon starts its keeper (`_keeper`), under a lock; all others
+find it. A daemon has a folder of its own, `/tmp/phalanx-UID/ray/NODE/{directory,node}`:
+
+    lock        held while a process looks for the daemon or starts it
+    alive       held by the keeper for its whole life
+    ready       the daemon's own line of JSON
+    secret      the cluster's secret
+    node.sock   the node's socket
+
+Any process in Ray's cluster, any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import select
+import subprocess
+import sys
+from collections import namedtuple
+
+import ray
+from ray._common.utils import get_system_memory
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from phalanx import _native, exceptions
+from phalanx.ray import _here
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# The share of this machine's or its control group's memory, beside the 30 % of Ray's own object store.
+SHARE = 0.3
+# Bytes of the node of each host, instead of the share; `init(capacity=)` sets it for all workers of a job.
+CAPACITY = "PHALANX_RAY_CAPACITY"
+# How long a starter waits for a daemon, and for the head to start the directory.
+_START_S = 20.0
+_HEAD_S = 60.0
+# How long a node has to move what only it has to other nodes, after its raylet has ended.
+_DRAIN_S = 10
+_KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_keeper.py")
+
+
+# What the keeper does: see there. `raylet` is the descriptor of the raylet's process.
+Order = namedtuple("Order", "folder command log raylet leaves_within_s")
+
+
+# The capacity that this driver has asked for; the workers of its job have it in their environment.
+_asked: int | None = None
+
+
+def ask_for(room: int | None) -> None:
+    """Give the node that this process starts this capacity."""
+    global _asked
+    _asked = room
+
+
+def capacity() -> tuple[int, str]:
+    """Return the bytes of this host's node, and how they were found, for people."""
+    if _asked is not None:
+        return _asked, "as asked for"
+    given = os.environ.get(CAPACITY)
+    if given:
+        return int(given), f"as {CAPACITY} says"
+    total = get_system_memory()
+    return int(total * SHARE), f"{SHARE:.0%} of {total / (1 << 30):.1f} GiB"
+
+
+def node_socket(place: _here.Here) -> str:
+    """Return the path of the socket of a Ray node's Phalanx node."""
+    return os.path.join(_folder(place, "node"), "node.sock")
+
+
+def secret_file(place: _here.Here) -> str:
+    """Return the path of the file with the cluster's secret, for the ``phalanx`` command."""
+    return os.path.join(_folder(place, "node"), "secret")
+
+
+def ensure_directory(place: _here.Here, may_ask_head: bool) -> str | None:
+    """Return the address of the cluster's directory; None if it does not run, and this is not the head.
+
+    On the head it is started. Elsewhere, with `may_ask_head`, a task on the head starts it.
+    """
+    on_head = place.node == _here.head()
+    known = _here.shared("directory")
+    if not on_head:
+        return known or (_ask_head() if may_ask_head else None)
+    ready = _ensure(place, "directory", ["--listen=" + _listen(place.ip)], leaves_within_s=0)
+    address: str = ready["address"]
+    # Also after the head has been replaced: the store can outlive it.
+    return known if known == address else _here.share("directory", address, overwrite=True)
+
+
+def ensure_node(place: _here.Here, may_ask_head: bool) -> str | None:
+    """Return the address of this host's node, started if need be; None as of `ensure_directory`."""
+    socket = node_socket(place)
+    if _ready(_folder(place, "node")) is not None:
+        return f"unix:{socket}"
+    directory = ensure_directory(place, may_ask_head)
+    if directory is None:
+        return None
+    room, _ = capacity()
+    on_head = place.node == _here.head()
+    options = [
+        f"--directory={directory}",
+        "--listen=" + _listen(place.ip),
+        f"--name={place.node}",
+        f"--socket={socket}",
+        f"--capacity={room}",
+        f"--drain-timeout={_DRAIN_S}s",
+    ]
+    # With the head all of Ray's cluster ends, and the directory: there is nothing to save.
+    _ensure(place, "node", options, leaves_within_s=0 if on_head else _DRAIN_S + 5)
+    return f"unix:{socket}"
+
+
+def _listen(ip: str) -> str:
+    return f"[{ip}]:0" if ":" in ip else f"{ip}:0"
+
+
+def _ask_head() -> str:
+    """Have a task on the head start the directory, and return its address."""
+    start = ray.remote(**pinned_to(_here.head()))(_directory_here)
+    try:
+        return ray.get(start.remote(), timeout=_HEAD_S)
+    except ray.exceptions.GetTimeoutError:
+        raise exceptions.GetTimeoutError(
+            f"the head of Ray's cluster has not started Phalanx's directory within {_HEAD_S:.0f} s: is the "
+            "package phalanx installed there, and can a worker start?"
+        ) from None
+
+
+def pinned_to(node: str) -> dict[str, Any]:
+    """Return the options of a task that runs on one of Ray's nodes, and needs none of its resources."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return {"num_cpus": 0, "scheduling_strategy": there, "max_retries": 3}
+
+
+def _directory_here() -> str | None:
+    return ensure_directory(_here.here(), may_ask_head=False)
+
+
+def _folder(place: _here.Here, role: str) -> str:
+    # The first digits are enough for the few nodes of one machine, and keep the socket's path short.
+    return os.path.join(_here.temporary(), place.node[:24], role)
+
+
+def _ready(folder: str) -> dict[str, Any] | None:
+    """Return what the daemon of a folder says about itself; None if its keeper does not run."""
+    try:
+        with open(os.path.join(folder, "ready")) as file, open(os.path.join(folder, "alive")) as alive:
+            try:
+                fcntl.flock(alive, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                ready: dict[str, Any] = json.load(file)
+                return ready
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _make(folder: str) -> None:
+    """Make a folder below /tmp, and those above it, for this user alone."""
+    made = "/tmp"
+    for name in os.path.relpath(folder, made).split("/"):
+        made = os.path.join(made, name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(made, 0o700)
+        if os.lstat(made).st_uid != os.getuid():
+            raise exceptions.AccessError(f"{made} belongs to another user: Phalanx's sockets cannot be there")
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if it does not exist."""
+    _make(folder)
+    lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _ensure(place: _here.Here, role: str, options: list[str], leaves_within_s: int) -> dict[str, Any]:
+    """Return what a daemon says about itself; start it if it does not run."""
+    folder = _folder(place, role)
+    with _locked(folder):
+        ready = _ready(folder)
+        if ready is not None:
+            return ready
+        if _here.ends_orphans():
+            raise exceptions.PhalanxError(
+                "Ray ends every process that a worker of this host leaves behind "
+                "(RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper), so workers cannot start Phalanx's "
+                f"{role}: run `python -m phalanx.ray` on each host after `ray start`"
+            )
+        secret = os.path.join(folder, "secret")
+        with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(_here.share("secret", secrets.token_hex(32)))
+        command = [
+            _native.EXECUTABLE,
+            role,
+            "--json",
+            f"--secret-file={secret}",
+            *options,
+        ]
+        log = os.path.join(place.session, "logs", f"phalanx-{role}-{place.node[:12]}.log")
+        raylet = os.pidfd_open(place.raylet())
+        try:
+            return _start(Order(folder, command, log, raylet, leaves_within_s))
+        finally:
+            os.close(raylet)
+
+
+def _start(order: Order) -> dict[str, Any]:
+    """Start a keeper, and return what its daemon says when it is ready."""
+    # Nothing of the worker's settings: neither Ray's, nor a library that is loaded into every process.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PHALANX_", "RAY_", "__RAY_", "LD_PRELOAD", "PYTHON"))
+    }
+    keeper = subprocess.Popen(
+        [sys.executable, "-I", "-S", _KEEPER, json.dumps(order._asdict())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=[order.raylet],
+        env=environment,
+        start_new_session=True,
+        cwd="/",
+    )
+    role = order.command[1]
+    assert keeper.stdout is not None
+    with keeper.stdout as said:
+        answers = select.poll()
+        answers.register(said, select.POLLIN)
+        line = said.readline().decode() if answers.poll(_START_S * 1000) else ""
+    keeper.wait()
+    word, _, text = line.rstrip("\n").partition(" ")
+    if word == "READY":
+        ready: dict[str, Any] = json.loads(text)
+        return ready
+    cause = (text if word == "ERROR" else line) or f"no answer within {_START_S:.0f} s"
+    raise exceptions.DisconnectedError(f"Phalanx's {role} does not start: {cause}; its log is {order.log}")

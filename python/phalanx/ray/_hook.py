@@ -1,0 +1,164 @@
+"""`init` and `register`: how Phalanx gets into a Ray job's processes.
+
+    driver                       Ray                              each worker of the job
+      │─ ray.init(runtime_env) ──►│── worker_process_setup_hook ──►│─ register(): transports, backend, node
+      │─ register(), client()     │                                │─ the user's own hook, if there is one
+
+Any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+import ray
+from ray._common.utils import load_class
+from ray._private import ray_constants
+
+from phalanx import _arguments
+from phalanx.ray import _connecting, _counting, _daemons, _groups, _transport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Union
+
+    Hook = Union[str, Callable[[], Any]]
+
+HOOK = "phalanx.ray.register"
+_KEY = "worker_process_setup_hook"
+_logger = logging.getLogger("phalanx.ray")
+_MAX_CAPACITY = (1 << 63) - 1
+
+
+def register() -> None:
+    """Register Phalanx with Ray in this process, and start the node of this host if the directory runs.
+
+    Idempotent. Never raises, because a hook that raises ends its worker: what fails is logged, and the first
+    use of Phalanx raises it.
+    """
+    try:
+        _register()
+    except Exception:
+        _logger.exception("Phalanx is not registered with Ray in this process")
+    try:
+        _connecting.start_node()
+    except Exception:
+        _logger.exception("Phalanx's node of this host does not run; the first use tries again")
+
+
+def _register() -> None:
+    _transport.register()
+    _counting.register()
+    _groups.register()
+
+
+def init(
+    address: str | None = None,
+    *,
+    capacity: int | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Call `ray.init` with Phalanx's hook in the job's runtime environment, and connect this driver.
+
+    If Ray is initialised already and its job has no such hook, a warning says what to put into the job's
+    runtime environment. Tasks and actors then register when they use `phalanx.ray`; an actor that only
+    receives tensors calls ``phalanx.ray.register()`` in its ``__init__``.
+
+    Parameters
+    ----------
+    address, options
+        As in `ray.init`. With "ray://..." this process gets no node: use Phalanx in tasks and actors.
+    capacity
+        Bytes of memory of each host's node. None: 30 % of the memory of the host, or of its control group,
+        beside the 30 % of Ray's own object store. The node prints it.
+    runtime_env
+        As in `ray.init`. A ``worker_process_setup_hook`` of yours runs after Phalanx's.
+
+    Returns
+    -------
+    The context that `ray.init` returns; None if Ray was initialised already.
+
+    Raises
+    ------
+    DisconnectedError
+        Phalanx's daemons do not start; the message has the cause. Ray stays initialised.
+    """
+    context = None
+    if ray.is_initialized():
+        _warn_of_missing_hook(ray.get_runtime_context().runtime_env, capacity)
+    else:
+        environment = merged(runtime_env, capacity)
+        _daemons.ask_for(capacity)
+        context = ray.init(address, runtime_env=environment, **options)
+    if not ray.util.client.ray.is_connected():
+        _register()
+        client = _connecting.client()
+        if not os.environ.get("PHALANX_ADDRESS"):
+            _connecting.share_secret()
+        print(f"phalanx: {_described(client.address)}", file=sys.stderr)
+    return context
+
+
+def _described(address: str) -> str:
+    room, how = _daemons.capacity()
+    return f"each host's node may use {room / (1 << 30):.2f} GiB ({how}), beside Ray's object store; {address}"
+
+
+def merged(runtime_env: Mapping[str, Any] | None, capacity: int | None = None) -> dict[str, Any]:
+    """Return a job's runtime environment with Phalanx's hook, and then the one that it had."""
+    made = dict(runtime_env or {})
+    theirs = made.get(_KEY)
+    made[_KEY] = HOOK if theirs in (None, HOOK) else _followed_by(theirs)
+    if capacity is not None:
+        room = _arguments.whole(capacity, "capacity", least=1 << 20, most=_MAX_CAPACITY)
+        made["env_vars"] = {**made.get("env_vars", {}), _daemons.CAPACITY: str(room)}
+    return made
+
+
+def _followed_by(theirs: Hook) -> Callable[[], None]:
+    """Return a hook that registers Phalanx, and then does what the user's hook does."""
+
+    def phalanx_and_then_the_users() -> None:
+        register()
+        run(theirs)
+
+    return phalanx_and_then_the_users
+
+
+def run(hook: Hook) -> None:
+    """Run a hook as Ray does; its errors are the caller's."""
+    (load_class(hook) if isinstance(hook, str) else hook)()
+
+
+def has_hook(runtime_env: Mapping[str, Any]) -> bool:
+    """Return whether the workers of a job with this runtime environment run Phalanx's hook."""
+    named = runtime_env.get("env_vars", {}).get(ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
+    return HOOK in (named, runtime_env.get(_KEY)) or (
+        runtime_env.get(_KEY) == _followed_by(HOOK).__name__
+    )
+
+
+def _warn_of_missing_hook(runtime_env: Mapping[str, Any], capacity: int | None) -> None:
+    if not has_hook(runtime_env):
+        _logger.warning(
+            "Ray was initialised before phalanx.ray.init(), so its workers do not run Phalanx's hook. Put "
+            "%r into the job's runtime_env (ray.init, `ray job submit --runtime-env-json`, Serve's or Tune's "
+            "ray.init), or call phalanx.ray.register() first in the __init__ of actors that receive tensors",
+            {_KEY: HOOK},
+        )
+    if capacity is not None:
+        _logger.warning(
+            "capacity=%d is not used: Ray is initialised already. Set %s in the env_vars of the job's runtime_env",
+            capacity,
+            _daemons.CAPACITY,
+        )
+
+
+def shutdown() -> None:
+    """Close this process's connection, and call `ray.shutdown`. Daemons end with their raylets."""
+    _connecting.disconnect()
+    ray.shutdown()

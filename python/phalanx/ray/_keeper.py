@@ -1,0 +1,189 @@
+"""Keeps one Phalanx daemon running for as long as a raylet runs.
+
+A program of its own, which `_daemons` starts with ``python -I -S``. It needs only the standard library,
+and imports nothing of this package, because the worker that starts it can end at any time. Its argument
+is a `_daemons.Order` as JSON. It writes one line to standard output: ``READY`` and the daemon's own line of
+JSON, or ``ERROR`` and a text.
+
+    starts ──► running ──► raylet has ended ──► the daemon leaves ──► the folder is removed
+                ▲    │
+                └────┘ the daemon has ended: started again at the same address, after a pause
+
+The process is in a session of its own, and no child of the worker, so that Ray ends it neither with the
+worker nor with the worker's process group. It holds the lock `alive` in its folder for its whole life.
+If it is killed, the kernel sends the daemon SIGTERM. One thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+# Between the end of a daemon and its next start: the first pause, and the longest.
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
+# A daemon that has run for so long has started well: the next pause is the first one again.
+_SETTLED_S = 60.0
+_PR_SET_PDEATHSIG = 1
+_LOG_TAIL_BYTES = 2000
+
+
+class _Failure(Exception):
+    """The daemon has ended before it was ready."""
+
+
+class _Keeper:
+    """Owns the daemon, a child process."""
+
+    def __init__(self, order: dict) -> None:
+        self._order = order
+        self._raylet = order["raylet"]
+        self._command = order["command"]
+        self._libc = ctypes.CDLL(None)
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+
+    def start(self) -> dict:
+        """Start the daemon, and return what it says about itself when it is ready."""
+        self._started = time.monotonic()
+        with open(self._order["log"], "ab") as log:
+            self._daemon = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                # With the keeper, also if that is killed.
+                preexec_fn=lambda: self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+            )
+        line = self._daemon.stdout.readline()
+        if not line:
+            self._daemon.wait()
+            raise _Failure(f"{' '.join(self._command[:2])} has ended at its start: {self._log_tail()}")
+        return json.loads(line)
+
+    def _log_tail(self) -> str:
+        with open(self._order["log"], "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
+            return " / ".join(log.read().decode("utf-8", "replace").split("\n")[-4:-1])
+
+    def show(self, ready: dict) -> None:
+        """Write the file `ready`. At every later start the daemon listens where it does now."""
+        self._command = [
+            f"--listen={ready['address']}" if word.startswith("--listen=") else word for word in self._command
+        ]
+        path = os.path.join(self._order["folder"], "ready")
+        with open(f"{path}.new", "w") as file:
+            json.dump(ready, file)
+        os.rename(f"{path}.new", path)
+
+    def watch(self) -> None:
+        """Return when the raylet has ended. Starts the daemon again whenever it ends before that."""
+        pause = _PAUSE_S
+        while True:
+            ended = self._wait_for_either()
+            if ended == self._raylet:
+                return
+            self._daemon.wait()
+            self._daemon.stdout.close()
+            pause = _PAUSE_S if time.monotonic() - self._started > _SETTLED_S else pause
+            if self._raylet_ends_within(pause):
+                return
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            try:
+                self.show(self.start())
+            except (_Failure, OSError, ValueError):
+                pass  # its cause is in the log
+
+    def _wait_for_either(self) -> int:
+        """Return the descriptor of the process that has ended: the raylet's, or the daemon's."""
+        if self._daemon.returncode is not None:
+            return -1
+        daemon = os.pidfd_open(self._daemon.pid)
+        try:
+            poll = select.poll()
+            poll.register(self._raylet, select.POLLIN)
+            poll.register(daemon, select.POLLIN)
+            ended = [fd for fd, _ in poll.poll()]
+            return self._raylet if self._raylet in ended else daemon
+        finally:
+            os.close(daemon)
+
+    def _raylet_ends_within(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._raylet, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def stop(self) -> None:
+        """End the daemon: at once, or when it has moved what only it has, within its time for that."""
+        if self._daemon is None or self._daemon.returncode is not None:
+            return
+        patience = self._order["leaves_within_s"]
+        self._daemon.send_signal(signal.SIGTERM if patience else signal.SIGKILL)
+        try:
+            self._daemon.wait(patience or None)
+        except subprocess.TimeoutExpired:
+            self._daemon.kill()
+            self._daemon.wait()
+
+
+def _reset_oom_score() -> None:
+    """Undo what Ray does to workers: of a full machine's processes the kernel kills workers first."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("0")
+    except OSError:
+        pass  # a container can forbid it
+
+
+def _say(word: str, text: str) -> None:
+    """Write the one line of standard output, for the starter, and leave its pipe."""
+    try:
+        os.write(1, f"{word} {text}\n".encode())
+    except OSError:
+        pass  # the starter has ended; others find the file `ready`
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def main() -> None:
+    order = json.loads(sys.argv[1])
+    if os.fork():
+        os._exit(0)  # from now on no child of the starter
+    _reset_oom_score()
+    folder = order["folder"]
+    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        _say("ERROR", f"another keeper runs in {folder}")
+        return
+    keeper = _Keeper(order)
+    try:
+        ready = keeper.start()
+        keeper.show(ready)
+    except (_Failure, OSError, ValueError) as error:
+        _say("ERROR", str(error).replace("\n", " "))
+        keeper.stop()
+        return
+    _say("READY", json.dumps(ready))
+    keeper.watch()
+    keeper.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        os.rmdir(os.path.dirname(folder))
+    except OSError:
+        pass  # another daemon of this Ray node is there still
+
+
+if __name__ == "__main__":
+    main()

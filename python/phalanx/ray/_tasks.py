@@ -1,0 +1,212 @@
+"""Tasks whose result goes into Phalanx under a ref that exists from the start, and reductions over them.
+
+    caller                         Ray                    worker
+      │─ ref, held ────────────────────────────────────────►│
+      │─ remote(ref, ...) ─────────►│─ schedules, retries ─►│─ the function; puts its result under the ref
+      │◄─ failed, after all retries │                       │
+      │─ set_exception(ref)         │
+      reduce(refs) folds the results where they are
+
+Any thread of a driver or a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+import ray
+
+from phalanx import exceptions
+from phalanx._async_client import AsyncClient
+from phalanx._ref import ObjectRef
+from phalanx.ray import _connecting, _counting
+from phalanx.ray._counting import Ref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_logger = logging.getLogger("phalanx.ray")
+
+
+class Task:
+    """A function that Ray runs in a worker, made by `task`. `remote` returns a `Ref` at once."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        if options.get("num_returns", 1) != 1:
+            raise exceptions.InvalidArgumentError(
+                f"num_returns={options['num_returns']}: a phalanx.ray.task has one result; return a tuple or a dict"
+            )
+        self._function = function
+        self._options = options
+        functools.update_wrapper(self, function)
+        self._remote = ray.remote(_runner_of(function))
+
+    def options(self, **options: Any) -> Task:
+        """Return the task with other options of Ray (`num_cpus`, `resources`, `max_retries`, ...)."""
+        made = Task.__new__(Task)
+        made.__dict__.update(self.__dict__)
+        made._options = {**self._options, **options}
+        if made._options.get("num_returns", 1) != 1:
+            Task(self._function, made._options)  # raises
+        return made
+
+    def remote(self, *args: Any, **kwargs: Any) -> Ref[Any]:
+        """Submit the task, and return the ref of its result.
+
+        A `Ref` among the arguments that is another task's result makes Ray start this task after that one.
+        `ref.get` raises what the task raised, or Ray's error if its worker died and the retries are used up.
+        """
+        client = _connecting.client()
+        result = _counting.counted(client.ref())
+        after = [arg._task for arg in (*args, *kwargs.values()) if isinstance(arg, Ref) and arg._task]
+        options = {"name": self._function.__qualname__, **self._options}
+        result._task = self._remote.options(**options).remote(
+            result.id, client.directory, len(after), *after, *args, **kwargs
+        )
+        _watch(result)
+        return result
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self._function.__qualname__} is a task: call {self._function.__qualname__}.remote()")
+
+
+def task(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a function a task of Ray whose result goes into Phalanx; used as `ray.remote` is.
+
+    The result stays on the worker's host, and travels only to the hosts that get it.
+
+    Examples
+    --------
+    >>> @phalanx.ray.task(num_cpus=1)
+    ... def gradient(weights, shard):
+    ...     return compute(weights.get(), shard)
+    >>> mean = phalanx.ray.reduce([gradient.remote(weights, i) for i in range(8)], "mean", num_objects=6)
+    """
+    if function is None:
+        return lambda function: Task(function, options)
+    return Task(function, options)
+
+
+def _runner_of(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return what runs in the worker: the function, whose result is put under the given id."""
+
+    @functools.wraps(function)
+    def runner(object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any) -> None:
+        put_result(object_id, cluster, function(*args[waited_for:], **kwargs))
+
+    # Its parameters are others than those of the function, which Ray would check the arguments with.
+    del runner.__wrapped__
+    return runner
+
+
+def put_result(object_id: bytes, cluster: str, value: Any) -> None:
+    """Put a task's result. A run that Ray repeats keeps the object that an earlier one has put."""
+    client = _connecting.client()
+    client.put(value, ObjectRef(object_id, cluster, client=client))
+
+
+def _watch(result: Ref[Any]) -> None:
+    """Mark the object of a task as failed if the task fails for good."""
+    # A ref of its own, which Ray does not count: the watcher must not keep the object.
+    target = ObjectRef(result.id, result._cluster, client=result._client)
+
+    def ended(future: concurrent.futures.Future[Any]) -> None:
+        error = future.exception()
+        if error is not None:
+            _background().call_soon_threadsafe(_spawn, _fail(target, _cause_of(error)))
+
+    result._task.future().add_done_callback(ended)
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return what a task raised; for a worker's death Ray's own error."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(error, ray.exceptions.RayTaskError) and cause is not None else error
+
+
+async def _fail(ref: ObjectRef[Any], error: BaseException) -> None:
+    client = AsyncClient.of(_connecting.client())
+    try:
+        await client.set_exception(ref, error)
+    except exceptions.ObjectExistsError:
+        pass  # the worker died after its put
+    except exceptions.PhalanxError:
+        _logger.exception("the failure of a task is not known to those that wait for %r", ref)
+
+
+def reduce(
+    refs: Iterable[ObjectRef[Any]], op: Any = "sum", *, num_objects: int | None = None, **options: Any
+) -> Ref[Any]:
+    """Reduce objects, which need not exist yet, and return the ref of the result at once.
+
+    Parameters
+    ----------
+    refs, op, num_objects, options
+        As in `phalanx.reduce` (`dtype`, `order`, `root`, `timeout`). With `dtype` and ``root="any"`` no byte of
+        the sources comes to this process's host.
+
+    Returns
+    -------
+    Ref
+        Its `get` raises the errors of `phalanx.reduce`: what a source's task has raised, if too few are left.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Something else than refs, or no refs, are given, or a `ref`.
+    """
+    sources = [ref if isinstance(ref, ObjectRef) else _not_a_ref(ref) for ref in refs]
+    if "ref" in options or not sources:
+        raise exceptions.InvalidArgumentError("reduce takes at least one ref, and makes the ref of the result")
+    client = _connecting.client()
+    result = _counting.counted(client.ref())
+    target = ObjectRef(result.id, result._cluster, client=client)
+    _background().call_soon_threadsafe(
+        _spawn, _reduce(target, sources, op, {"num_objects": num_objects, **options})
+    )
+    return result
+
+
+def _not_a_ref(value: Any) -> ObjectRef[Any]:
+    remedy = ""
+    if isinstance(value, ray.ObjectRef):
+        remedy = ": Ray's own refs are results of Ray's own tasks; make the tasks with phalanx.ray.task"
+    raise TypeError(f"phalanx.ray.reduce takes refs of Phalanx, not {type(value).__name__}{remedy}")
+
+
+async def _reduce(
+    target: ObjectRef[Any], sources: list[ObjectRef[Any]], op: Any, options: dict[str, Any]
+) -> None:
+    try:
+        await AsyncClient.of(_connecting.client()).reduce(sources, op, ref=target, **options)
+    except Exception as error:
+        await _fail(target, error)
+
+
+# The event loop of the reductions and failures under way, in a thread of its own, made at the first use.
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+# The loop alone refers to its tasks weakly.
+_running: set[asyncio.Task[None]] = set()
+
+
+def _background() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="phalanx-ray", daemon=True).start()
+        return _loop
+
+
+def _spawn(steps: Any) -> None:
+    assert _loop is not None
+    made = _loop.create_task(steps)
+    _running.add(made)
+    made.add_done_callback(_running.discard)

@@ -1,0 +1,237 @@
+"""What ends under Ray: workers, actors, raylets, daemons; and nodes that come later."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import ray
+from ray.util import collective
+
+import phalanx
+import phalanx.ray
+from phalanx.ray import _daemons, _here
+
+pytestmark = pytest.mark.usefixtures("fragile_cluster")
+_NODE = {"object_store_memory": 100 << 20, "include_dashboard": False, "num_cpus": 4}
+
+
+def on(resource):
+    return {"resources": {resource: 1}}
+
+
+def daemon_here():
+    """Return the process of this host's node, and its keeper's."""
+    place = _here.here()
+    phalanx.ray.client()
+    daemon = _daemons._ready(_daemons._folder(place, "node"))["process_id"]
+    with open(f"/proc/{daemon}/stat") as file:
+        return daemon, int(file.read().rpartition(")")[2].split()[1])
+
+
+def runs(pid):
+    return os.path.exists(f"/proc/{pid}")
+
+
+@pytest.fixture
+def extra_node(fragile_cluster):
+    """A further node of Ray, with the resource `extra`."""
+    node = fragile_cluster.add_node(resources={"extra": 10}, **_NODE)
+    yield node
+    if node in fragile_cluster.list_all_nodes():
+        fragile_cluster.remove_node(node, allow_graceful=False)
+
+
+def test_a_daemon_outlives_the_worker_that_started_it():
+    def about():
+        return (os.getpid(), *daemon_here())
+
+    once = ray.remote(max_calls=1, **on("n0"))(about)
+    first, second = ray.get(once.remote()), ray.get(once.remote())
+    assert first[0] != second[0] and first[1:] == second[1:]
+
+
+def test_an_object_of_a_dead_owner_is_freed(eventually):
+    class Owner:
+        def put(self):
+            return phalanx.ray.put(np.ones(1000))
+
+        def end(self):
+            os._exit(1)
+
+    owner = ray.remote(Owner).options(**on("n0")).remote()
+    ref = ray.get(owner.put.remote())
+    ref_id = ref.id
+    assert ref.get(timeout=30).sum() == 1000
+    owner.end.remote()
+    del ref
+    eventually(lambda: phalanx.stat(phalanx.ObjectRef(ref_id)).deleted)
+
+
+def test_an_actor_that_ray_restarts_uses_the_transport_again(eventually):
+    class Producer:
+        @phalanx.ray.method
+        def make(self, value):
+            return np.full(1000, value)
+
+        def end(self):
+            os._exit(1)
+
+        def alive(self):
+            return os.getpid()
+
+    producer = ray.remote(Producer).options(max_restarts=1, max_task_retries=1, **on("n0")).remote()
+    assert ray.get(producer.make.remote(1))[0] == 1
+    producer.end.options(max_task_retries=0).remote()
+    assert ray.get(producer.make.remote(2), timeout=60)[999] == 2
+    assert ray.get(producer.alive.remote(), timeout=60)
+
+
+def test_a_task_whose_worker_dies_fails_its_readers():
+    @phalanx.ray.task(max_retries=0)
+    def die():
+        os._exit(1)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        die.remote().get(timeout=60)
+
+
+def test_a_task_that_ray_repeats_fulfils_the_same_ref(tmp_path):
+    @phalanx.ray.task(max_retries=1)
+    def die_once(path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            os._exit(1)
+        return np.arange(5)
+
+    assert list(die_once.remote(str(tmp_path / "first")).get(timeout=60)) == [0, 1, 2, 3, 4]
+
+
+def test_a_node_that_comes_later_gets_the_task_and_what_was_sent_to_all(fragile_cluster):
+    ref = phalanx.ray.put(np.ones(1000))
+    phalanx.ray.broadcast(ref, sticky=True).wait(30)
+    queued = ray.remote(lambda ref: float(ref.get(timeout=30).sum())).options(**on("later")).remote(ref)
+    assert ray.wait([queued], timeout=0)[1], "no node has that resource yet"
+    node = fragile_cluster.add_node(resources={"later": 1}, **_NODE)
+    assert ray.get(queued, timeout=60) == 1000
+    assert phalanx.stat(ref).complete_copies == 4
+    fragile_cluster.remove_node(node, allow_graceful=False)
+
+
+def test_what_only_a_node_has_outlives_its_raylet(fragile_cluster, extra_node, eventually):
+    make = phalanx.ray.task(lambda: np.arange(100_000)).options(**on("extra"))
+    ref = make.remote()
+    about = ray.remote(daemon_here).options(**on("extra")).remote()
+    daemon, keeper = ray.get(about, timeout=60)
+    phalanx.ray.client().contains(ref)
+    phalanx.wait([ref], timeout=0)
+    ray.get(ref._task, timeout=60)
+    fragile_cluster.remove_node(extra_node, allow_graceful=False)
+    assert ref.get(timeout=60)[-1] == 99_999
+    eventually(lambda: not runs(daemon) and not runs(keeper), seconds=40)
+    assert not os.path.exists(f"{_here.temporary()}/{extra_node.node_id[:24]}")
+
+
+def test_a_daemon_that_dies_comes_back(eventually):
+    daemon, keeper = ray.get(ray.remote(daemon_here).options(**on("n1")).remote())
+    os.kill(daemon, signal.SIGKILL)
+
+    def put_there():
+        phalanx.shutdown()  # this worker's connection has ended with the daemon
+        try:
+            return phalanx.ray.put(np.ones(3)).get(timeout=30).sum(), daemon_here()[1]
+        except phalanx.exceptions.DisconnectedError:
+            return None
+
+    again = ray.remote(put_there).options(**on("n1"))
+    assert eventually(lambda: ray.get(again.remote(), timeout=60)) == (3, keeper)
+
+
+def test_the_next_use_replaces_a_keeper_that_dies(eventually):
+    once = ray.remote(max_calls=1, **on("n1"))(daemon_here)
+    daemon, keeper = ray.get(once.remote())
+    os.kill(keeper, signal.SIGKILL)
+    eventually(lambda: not runs(daemon))
+    other = ray.get(once.remote(), timeout=60)
+    assert daemon not in other and keeper not in other
+
+
+class Member:
+    """An actor that joins a group when it starts, also after a restart."""
+
+    def __init__(self, rank, on_loss):
+        phalanx.ray.group_options(on_loss=on_loss)
+        self._name = f"deaths-{on_loss}"
+        collective.init_collective_group(3, rank, "phalanx", self._name)
+
+    def allreduce(self):
+        array = np.ones(1000)
+        try:
+            collective.allreduce(array, self._name)
+        except phalanx.exceptions.MemberUnavailableError as error:
+            return str(error), time.monotonic()
+        except phalanx.exceptions.GroupResultLostError:
+            return None  # the first call of a next life, if all others have ended it
+        return float(array[0])
+
+    def receive(self, source):
+        """Return after how many seconds a receive has failed since the sender is dead."""
+        started = time.monotonic()
+        try:
+            collective.recv(np.ones(3), source, self._name)
+        except phalanx.exceptions.MemberUnavailableError:
+            return time.monotonic() - started
+
+    def end(self):
+        os._exit(1)
+
+
+def members(on_loss):
+    made = ray.remote(max_restarts=1, num_cpus=0.5)(Member)
+    return [made.options(**on(f"n{rank % 2}")).remote(rank, on_loss) for rank in range(3)]
+
+
+def test_a_group_fails_at_once_and_goes_on_with_the_next_life(eventually):
+    group = members("fail")
+    assert ray.get([each.allreduce.remote() for each in group], timeout=60) == [3, 3, 3]
+    under_way = [each.allreduce.remote() for each in group[:2]]
+    assert ray.wait(under_way, num_returns=1, timeout=0.5)[0] == []
+    killed = time.monotonic()
+    group[2].end.options(max_task_retries=0).remote()
+    for text, failed in ray.get(under_way, timeout=60):
+        assert "rank2" in text and failed - killed < 1
+
+    def all_have_it():
+        try:
+            return ray.get([each.allreduce.remote() for each in group], timeout=60) == [3, 3, 3]
+        except ray.exceptions.ActorUnavailableError:
+            return False  # Ray restarts it
+
+    eventually(all_have_it, seconds=60)
+
+
+def test_a_group_goes_on_without_a_member():
+    group = members("exclude")
+    assert ray.get([each.allreduce.remote() for each in group], timeout=60) == [3, 3, 3]
+    under_way = [each.allreduce.remote() for each in group[:2]]
+    ray.kill(group[2])
+    assert ray.get(under_way, timeout=60) == [2, 2]
+    assert ray.get(group[0].receive.remote(2), timeout=60) < 2
+
+
+def test_workers_refuse_where_raylets_end_orphans(monkeypatch, tmp_path):
+    """Ray makes workers subreapers then: prctl(PR_SET_CHILD_SUBREAPER)."""
+    libc = ctypes.CDLL(None)
+    monkeypatch.setattr(_here._ray_worker.global_worker, "mode", ray.WORKER_MODE)
+    monkeypatch.setattr(_here, "temporary", lambda: str(tmp_path))
+    assert not _here.ends_orphans()
+    libc.prctl(36, 1, 0, 0, 0)
+    try:
+        with pytest.raises(phalanx.exceptions.PhalanxError, match="python -m phalanx.ray"):
+            _daemons.ensure_node(_here.here(), may_ask_head=False)
+    finally:
+        libc.prctl(36, 0, 0, 0, 0)

@@ -1,0 +1,150 @@
+"""The keeper of a daemon, with a process of the test in the raylet's place. No Ray runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from phalanx import exceptions
+from phalanx.ray import _daemons
+
+
+class Raylet:
+    """A process that does nothing until it is ended."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self.descriptor = os.pidfd_open(self._process.pid)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        self.end()
+        self._process.stdin.close()
+        os.close(self.descriptor)
+
+
+@pytest.fixture
+def raylet():
+    made = Raylet()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def order(raylet, tmp_path, binary):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    command = [binary, "directory", "--json", "--listen=127.0.0.1:0"]
+    return _daemons.Order(str(folder), command, str(tmp_path / "log"), raylet.descriptor, 0)
+
+
+def keeper_of(daemon: int) -> int:
+    with open(f"/proc/{daemon}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_the_daemon_ends_with_the_raylet_and_leaves_nothing(order, raylet, eventually):
+    ready = _daemons._start(order)
+    assert _daemons._ready(order.folder) == ready
+    raylet.end()
+    eventually(lambda: not os.path.exists(order.folder))
+    assert not runs(ready["process_id"])
+
+
+def test_the_daemon_is_no_child_of_the_starter_and_in_another_session(order):
+    daemon = _daemons._start(order)["process_id"]
+    keeper = keeper_of(daemon)
+    assert keeper != os.getpid() and keeper_of(keeper) != os.getpid()
+    assert os.getsid(daemon) not in (os.getsid(0), os.getpid())
+
+
+def test_the_daemon_is_not_the_first_that_a_full_machine_ends(order):
+    with open("/proc/self/oom_score_adj", "r+") as score:
+        before = score.read()
+        score.write("500")
+    try:
+        daemon = _daemons._start(order)["process_id"]
+    finally:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write(before)
+    with open(f"/proc/{daemon}/oom_score_adj") as score:
+        assert int(score.read()) == 0
+
+
+def test_a_daemon_that_dies_starts_again_at_its_address(order, eventually):
+    ready = _daemons._start(order)
+    keeper = keeper_of(ready["process_id"])
+    os.kill(ready["process_id"], signal.SIGKILL)
+
+    def next_one():
+        with open(f"/proc/{keeper}/task/{keeper}/children") as file:
+            return [int(pid) for pid in file.read().split() if runs(int(pid))]
+
+    eventually(lambda: next_one() and next_one() != [ready["process_id"]])
+    with open(f"/proc/{next_one()[0]}/cmdline") as file:
+        assert f"--listen={ready['address']}" in file.read()
+
+
+def test_the_daemon_ends_with_its_keeper(order, eventually):
+    daemon = _daemons._start(order)["process_id"]
+    os.kill(keeper_of(daemon), signal.SIGKILL)
+    eventually(lambda: not runs(daemon))
+    assert _daemons._ready(order.folder) is None
+    assert runs(_daemons._start(order)["process_id"]), "the next start finds the folder as it is"
+
+
+def test_a_second_keeper_does_not_start(order):
+    _daemons._start(order)
+    with pytest.raises(exceptions.DisconnectedError, match="another keeper"):
+        _daemons._start(order)
+
+
+def test_a_daemon_that_does_not_start_is_an_error_with_its_cause(order):
+    wrong = order._replace(command=[*order.command, "--lease=nonsense"])
+    with pytest.raises(exceptions.DisconnectedError, match="nonsense"):
+        _daemons._start(wrong)
+    assert _daemons._ready(order.folder) is None
+
+
+def test_settings_of_the_worker_do_not_reach_the_daemon(order, monkeypatch):
+    monkeypatch.setenv("PHALANX_LEASE", "nonsense")
+    monkeypatch.setenv("RAY_anything", "1")
+    daemon = _daemons._start(order)["process_id"]
+    with open(f"/proc/{daemon}/environ") as file:
+        assert "RAY_" not in file.read()
+
+
+def test_a_daemon_that_does_not_leave_in_time_is_killed(order, raylet, tmp_path, eventually):
+    stubborn = (
+        "import json, os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(json.dumps({'address': '', 'process_id': os.getpid()}), flush=True)\n"
+        "signal.pause()\n"
+    )
+    made = order._replace(command=[sys.executable, "-c", stubborn], leaves_within_s=0.3)
+    daemon = _daemons._start(made)["process_id"]
+    raylet.end()
+    eventually(lambda: not os.path.exists(order.folder))
+    assert not runs(daemon)
+
+
+def test_a_folder_of_another_user_is_refused(monkeypatch, tmp_path):
+    owner = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(exceptions.AccessError, match=str(tmp_path.parts[2])):
+        _daemons._make(str(tmp_path))

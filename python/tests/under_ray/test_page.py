@@ -1,0 +1,34 @@
+"""The code in docs/ray.md: its blocks are one program, which runs unchanged."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+_PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "ray.md"
+
+
+def test_the_program_in_the_guide_runs():
+    blocks = re.findall(r"^```python\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
+    environment["RAY_ADDRESS"] = "local"  # not the cluster of other tests
+    done = subprocess.run(
+        [sys.executable, "-c", "\n\n".join(blocks)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6.0\n" in done.stdout
+
+
+def test_the_guide_names_tests_that_exist():
+    named = set(re.findall(r"`(test_\w+)`", _PAGE.read_text()))
+    here = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_*.py"))
+    assert len(named) > 5 and all(f"def {name}(" in here for name in named)

@@ -1,0 +1,80 @@
+"""What Ray's tensor transports do not do in Ray 2.60, and what to do instead: the table of docs/ray.md.
+
+Phalanx cannot change these errors, because Ray raises them before it calls a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+import ray
+from conftest import LIMIT_S
+
+import phalanx.ray
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+@pytest.fixture
+def made(stations):
+    """A result that travels by the transport, and the actor that uses it."""
+    ref = stations[0].produce.remote(lambda self: np.full(10, 4))
+    ray.get(ref)
+    return ref
+
+
+def total(self, value):
+    return int(value.sum())
+
+
+def test_by_keyword_a_ref_does_not_arrive(stations, made):
+    with pytest.raises(TimeoutError, match=f"after {LIMIT_S}"):
+        ray.get(stations[1].run.remote(lambda self, *, value: int(value.sum()), value=made))
+    assert ray.get(stations[1].run.remote(total, made)) == 40
+    # Objects of phalanx.ray.put can be keywords.
+    ref = phalanx.ray.put(np.full(10, 4))
+    assert ray.get(stations[1].run.remote(lambda self, *, value: int(value.get().sum()), value=ref)) == 40
+
+
+def test_a_task_takes_a_ref_in_a_list(made):
+    with pytest.raises(ray.exceptions.RayTaskError):
+        ray.get(ray.remote(lambda value: int(value.sum())).remote(made))
+    assert ray.get(ray.remote(lambda values: int(ray.get(values[0]).sum())).remote([made])) == 40
+
+
+def test_a_ref_in_a_list_is_got_before_it_is_sent(stations):
+    first = ray.remote(lambda values: int(ray.get(values[0]).sum()))
+    with pytest.raises(NotImplementedError, match="metadata is not available"):
+        for _ in range(100):  # until Ray has not heard of the result
+            early = stations[0].produce.remote(lambda self: np.full(10, 4))
+            first.remote([early])
+    ray.get(early)  # ray.wait can be too early
+    assert ray.get(first.remote([early])) == 40
+
+
+def test_await_does_not_end(made):
+    async def awaited():
+        await asyncio.wait_for(made, 1)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(awaited())
+
+    async def in_a_thread():
+        return await asyncio.to_thread(ray.get, made)
+
+    assert int(asyncio.run(in_a_thread()).sum()) == 40
+
+
+def test_a_plain_array_is_not_put_by_the_transport():
+    lost = ray.put(np.ones(3), _tensor_transport="phalanx")
+    with pytest.raises(AssertionError, match="No metadata found"):
+        ray.get(lost)
+    put = ray.put(phalanx.ray.array(np.ones(3)), _tensor_transport="phalanx")
+    assert ray.get(put).sum() == 3
+
+
+def test_an_actor_without_the_transport_can_receive(made):
+    plain = ray.remote(type("Plain", (), {"total": total})).remote()
+    assert ray.get(plain.total.remote(made)) == 40
