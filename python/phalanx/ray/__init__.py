@@ -19,7 +19,7 @@ from phalanx.ray._connecting import client
 from phalanx.ray._counting import Ref, get, put
 from phalanx.ray._groups import group_options
 from phalanx.ray._hook import init, register, shutdown
-from phalanx.ray._tasks import Task, reduce, task
+from phalanx.ray._tasks import Task, call, reduce, task
 from phalanx.ray._transport import method
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Task",
     "array",
     "broadcast",
+    "call",
     "client",
     "get",
     "group_options",

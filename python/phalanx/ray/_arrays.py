@@ -12,6 +12,7 @@ from phalanx.ray import _connecting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from phalanx import ObjectRef
@@ -40,6 +41,22 @@ def array(value: Any) -> Array:
     client = _connecting.client()
     ref = client.put(np.asarray(value))
     return received(ref, client.get(ref))
+
+
+def plain(value: Any) -> Any:
+    """Return a value with plain views in place of its `Array`s, for Phalanx, which keeps arrays as they are."""
+    return replaced(value, Array, np.asarray)
+
+
+def replaced(value: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
+    """Return a nest of dicts, lists and tuples with other values in place of those of exactly this type."""
+    if type(value) is kind:
+        return replace(value)
+    if type(value) is dict:
+        return {key: replaced(item, kind, replace) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(replaced(item, kind, replace) for item in value)
+    return value
 
 
 def received(ref: ObjectRef[Any], value: Any) -> Array:

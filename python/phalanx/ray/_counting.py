@@ -23,7 +23,7 @@ from phalanx import _values
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef
 from phalanx._typing import TypeVar
-from phalanx.ray import _connecting
+from phalanx.ray import _arrays, _connecting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def _in_message_of_ray() -> bool:
     """Return whether Ray is serialising a value on this thread, and counts the refs in it."""
     if not ray.is_initialized():
         return False
-    in_band: bool = _ray_worker.global_worker.get_serialization_context().is_in_band_serialization()
+    worker: Any = _ray_worker.global_worker  # without types
+    in_band: bool = worker.get_serialization_context().is_in_band_serialization()
     return in_band
 
 
@@ -96,7 +97,7 @@ def counted(ref: ObjectRef[T]) -> Ref[T]:
     made = ray.put(_Hold(ref), _tensor_transport=NAME)
     # Ray frees what an actor has put by a task in a concurrency group that most actors lack. What the driver
     # or a task has put it frees in the owner itself, which is right here: nothing but a hold is dropped.
-    manager = _ray_worker.global_worker.rdt_manager
+    manager: Any = _ray_worker.global_worker.rdt_manager
     known = manager.get_rdt_metadata(made.hex())
     manager.set_rdt_metadata(made.hex(), known._replace(src_actor=RDTSource.DRIVER))
     result: Ref[T] = Ref(ref._id, ref._cluster, client=ref._client, counted=made)
@@ -120,7 +121,7 @@ def put(value: T, **options: Any) -> Ref[T]:
     PhalanxError
         The errors of `phalanx.put`.
     """
-    return counted(_connecting.client().put(value, **options))
+    return counted(_connecting.client().put(_arrays.plain(value), **options))
 
 
 def get(refs: ObjectRef[T] | Iterable[ObjectRef[T]], timeout: float | None = DEFAULT, **options: Any) -> Any:

@@ -129,7 +129,8 @@ def _ask_head() -> str:
     """Have a task on the head start the directory, and return its address."""
     start = ray.remote(**pinned_to(_here.head()))(_directory_here)
     try:
-        return ray.get(start.remote(), timeout=_HEAD_S)
+        address: str = ray.get(start.remote(), timeout=_HEAD_S)
+        return address
     except ray.exceptions.GetTimeoutError:
         raise exceptions.GetTimeoutError(
             f"the head of Ray's cluster has not started Phalanx's directory within {_HEAD_S:.0f} s: is the "
@@ -143,8 +144,10 @@ def pinned_to(node: str) -> dict[str, Any]:
     return {"num_cpus": 0, "scheduling_strategy": there, "max_retries": 3}
 
 
-def _directory_here() -> str | None:
-    return ensure_directory(_here.here(), may_ask_head=False)
+def _directory_here() -> str:
+    address = ensure_directory(_here.here(), may_ask_head=False)
+    assert address is not None  # on the head it is started
+    return address
 
 
 def _folder(place: _here.Here, role: str) -> str:
@@ -192,32 +195,32 @@ def _locked(folder: str) -> Iterator[None]:
 def _ensure(place: _here.Here, role: str, options: list[str], leaves_within_s: int) -> dict[str, Any]:
     """Return what a daemon says about itself; start it if it does not run."""
     folder = _folder(place, role)
-    with _locked(folder):
-        ready = _ready(folder)
-        if ready is not None:
-            return ready
-        if _here.ends_orphans():
-            raise exceptions.PhalanxError(
-                "Ray ends every process that a worker of this host leaves behind "
-                "(RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper), so workers cannot start Phalanx's "
-                f"{role}: run `python -m phalanx.ray` on each host after `ray start`"
-            )
-        secret = os.path.join(folder, "secret")
-        with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(_here.share("secret", secrets.token_hex(32)))
-        command = [
-            _native.EXECUTABLE,
-            role,
-            "--json",
-            f"--secret-file={secret}",
-            *options,
-        ]
-        log = os.path.join(place.session, "logs", f"phalanx-{role}-{place.node[:12]}.log")
-        raylet = os.pidfd_open(place.raylet())
-        try:
-            return _start(Order(folder, command, log, raylet, leaves_within_s))
-        finally:
-            os.close(raylet)
+    # First, so that no folder is made for a raylet that has ended.
+    raylet = os.pidfd_open(place.raylet())
+    try:
+        with _locked(folder):
+            return _ready(folder) or _start(_order(place, role, options, raylet, leaves_within_s))
+    finally:
+        os.close(raylet)
+
+
+def _order(
+    place: _here.Here, role: str, options: list[str], raylet: int, leaves_within_s: int
+) -> Order:
+    """Return the order for a keeper, after writing the secret into the daemon's folder."""
+    if _here.ends_orphans():
+        raise exceptions.PhalanxError(
+            "Ray ends every process that a worker of this host leaves behind "
+            "(RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper), so workers cannot start Phalanx's "
+            f"{role}: run `python -m phalanx.ray` on each host after `ray start`"
+        )
+    folder = _folder(place, role)
+    secret = os.path.join(folder, "secret")
+    with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(_here.share("secret", secrets.token_hex(32)))
+    command = [_native.EXECUTABLE, role, "--json", f"--secret-file={secret}", *options]
+    log = os.path.join(place.session, "logs", f"phalanx-{role}-{place.node[:12]}.log")
+    return Order(folder, command, log, raylet, leaves_within_s)
 
 
 def _start(order: Order) -> dict[str, Any]:

@@ -198,7 +198,7 @@ class Group(BaseGroup):
         return self._early[source].popleft()
 
 
-def _op_of(options: Any) -> str:
+def _op_of(options: Any) -> Any:
     return "sum" if options is None else _OPS[options.reduceOp.name]
 
 

@@ -94,7 +94,8 @@ def init(
         environment = merged(runtime_env, capacity)
         _daemons.ask_for(capacity)
         context = ray.init(address, runtime_env=environment, **options)
-    if not ray.util.client.ray.is_connected():
+    of_client: Any = ray.util.client.ray  # without types
+    if not of_client.is_connected():
         _register()
         client = _connecting.client()
         if not os.environ.get("PHALANX_ADDRESS"):
@@ -131,7 +132,8 @@ def _followed_by(theirs: Hook) -> Callable[[], None]:
 
 def run(hook: Hook) -> None:
     """Run a hook as Ray does; its errors are the caller's."""
-    (load_class(hook) if isinstance(hook, str) else hook)()
+    load: Any = load_class  # without types
+    (load(hook) if isinstance(hook, str) else hook)()
 
 
 def has_hook(runtime_env: Mapping[str, Any]) -> bool:

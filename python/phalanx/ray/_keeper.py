@@ -27,6 +27,10 @@ import subprocess
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # Between the end of a daemon and its next start: the first pause, and the longest.
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
@@ -43,15 +47,15 @@ class _Failure(Exception):
 class _Keeper:
     """Owns the daemon, a child process."""
 
-    def __init__(self, order: dict) -> None:
+    def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
         self._raylet = order["raylet"]
         self._command = order["command"]
         self._libc = ctypes.CDLL(None)
-        self._daemon: subprocess.Popen[bytes] | None = None
+        self._daemon: Any = None
         self._started = 0.0
 
-    def start(self) -> dict:
+    def start(self) -> dict[str, Any]:
         """Start the daemon, and return what it says about itself when it is ready."""
         self._started = time.monotonic()
         with open(self._order["log"], "ab") as log:
@@ -68,14 +72,15 @@ class _Keeper:
         if not line:
             self._daemon.wait()
             raise _Failure(f"{' '.join(self._command[:2])} has ended at its start: {self._log_tail()}")
-        return json.loads(line)
+        ready: dict[str, Any] = json.loads(line)
+        return ready
 
     def _log_tail(self) -> str:
         with open(self._order["log"], "rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
             return " / ".join(log.read().decode("utf-8", "replace").split("\n")[-4:-1])
 
-    def show(self, ready: dict) -> None:
+    def show(self, ready: dict[str, Any]) -> None:
         """Write the file `ready`. At every later start the daemon listens where it does now."""
         self._command = [
             f"--listen={ready['address']}" if word.startswith("--listen=") else word for word in self._command

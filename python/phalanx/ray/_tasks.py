@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ import ray
 from phalanx import exceptions
 from phalanx._async_client import AsyncClient
 from phalanx._ref import ObjectRef
-from phalanx.ray import _connecting, _counting
+from phalanx.ray import _arrays, _connecting, _counting
 from phalanx.ray._counting import Ref
 
 TYPE_CHECKING = False
@@ -62,15 +63,8 @@ class Task:
         A `Ref` among the arguments that is another task's result makes Ray start this task after that one.
         `ref.get` raises what the task raised, or Ray's error if its worker died and the retries are used up.
         """
-        client = _connecting.client()
-        result = _counting.counted(client.ref())
-        after = [arg._task for arg in (*args, *kwargs.values()) if isinstance(arg, Ref) and arg._task]
         options = {"name": self._function.__qualname__, **self._options}
-        result._task = self._remote.options(**options).remote(
-            result.id, client.directory, len(after), *after, *args, **kwargs
-        )
-        _watch(result)
-        return result
+        return _submitted(self._remote.options(**options).remote, (), args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self._function.__qualname__} is a task: call {self._function.__qualname__}.remote()")
@@ -93,6 +87,58 @@ def task(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return Task(function, options)
 
 
+def call(actor: Any, method: str, *args: Any, **kwargs: Any) -> Ref[Any]:
+    """Call a method of an actor, and return the ref of its result, which goes into Phalanx, at once.
+
+    For any actor, and for methods that are not marked. `Ref`s among the arguments are as in `Task.remote`.
+
+    Parameters
+    ----------
+    actor, method
+        The actor's handle, and the name of a method, which is no coroutine and no generator.
+
+    Returns
+    -------
+    Ref
+        Its `get` raises what the method raised, or Ray's error if the actor has died.
+
+    Raises
+    ------
+    AttributeError
+        The actor has no such method.
+
+    Examples
+    --------
+    >>> gradients = [phalanx.ray.call(worker, "gradient", weights) for worker in workers]
+    >>> mean = phalanx.ray.reduce(gradients, "mean", num_objects=3, dtype=np.float32)
+    """
+    getattr(actor, method)
+    return _submitted(actor.__ray_call__.remote, (run_method, method), args, kwargs)
+
+
+def run_method(
+    actor: Any, method: str, object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any
+) -> None:
+    """Run a method in its actor, and put its result under the given id."""
+    value = getattr(actor, method)(*args[waited_for:], **kwargs)
+    if inspect.iscoroutine(value) or inspect.isgenerator(value):
+        value.close()
+        raise TypeError(f"phalanx.ray.call: {method} of {type(actor).__name__} is a coroutine or a generator")
+    put_result(object_id, cluster, value)
+
+
+def _submitted(
+    submit: Callable[..., Any], first: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Ref[Any]:
+    """Submit what puts its result, and return the ref of that."""
+    client = _connecting.client()
+    result = _counting.counted(client.ref())
+    after = [arg._task for arg in (*args, *kwargs.values()) if isinstance(arg, Ref) and arg._task]
+    result._task = submit(*first, result.id, client.directory, len(after), *after, *args, **kwargs)
+    _watch(result)
+    return result
+
+
 def _runner_of(function: Callable[..., Any]) -> Callable[..., None]:
     """Return what runs in the worker: the function, whose result is put under the given id."""
 
@@ -108,7 +154,7 @@ def _runner_of(function: Callable[..., Any]) -> Callable[..., None]:
 def put_result(object_id: bytes, cluster: str, value: Any) -> None:
     """Put a task's result. A run that Ray repeats keeps the object that an earlier one has put."""
     client = _connecting.client()
-    client.put(value, ObjectRef(object_id, cluster, client=client))
+    client.put(_arrays.plain(value), ObjectRef(object_id, cluster, client=client))
 
 
 def _watch(result: Ref[Any]) -> None:

@@ -124,7 +124,7 @@ class Transport(TensorTransportManager):
             return self._made.setdefault(obj_id, (made, refs))[0]
 
     def fetch_multiple_tensors(
-        self, obj_id: str, metadata: Metadata, communicator: Any, target_buffers: list[Any] | None = None
+        self, obj_id: str, metadata: Any, communicator: Any, target_buffers: list[Any] | None = None
     ) -> _Fetch:
         """Start to fetch all arrays, and return without waiting for them."""
         client = _connecting.client()
@@ -133,7 +133,7 @@ class Transport(TensorTransportManager):
         ]
         return _Fetch(obj_id, [], refs, [client.future(ref) for ref in refs], target_buffers)
 
-    def wait_fetch_complete(self, request: _Fetch, timeout: float = -1) -> list[Any]:
+    def wait_fetch_complete(self, request: Any, timeout: float = -1) -> list[Any]:
         """Return the arrays; raise the built-in TimeoutError if they are not here in time."""
         import concurrent.futures
 
@@ -151,10 +151,11 @@ class Transport(TensorTransportManager):
             else:
                 np.copyto(request.buffers[index], value)
                 request.tensors.append(request.buffers[index])
-        return request.tensors
+        tensors: list[Any] = request.tensors
+        return tensors
 
     def recv_multiple_tensors(
-        self, obj_id: str, metadata: Metadata, communicator: Any, target_buffers: list[Any] | None = None
+        self, obj_id: str, metadata: Any, communicator: Any, target_buffers: list[Any] | None = None
     ) -> list[Any]:
         request = self.fetch_multiple_tensors(obj_id, metadata, communicator, target_buffers)
         with self._lock:
@@ -228,11 +229,9 @@ def method(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def _wrapped(value: Any) -> Any:
     """Return a value with `Array`s, which lie in Phalanx, in place of its arrays."""
-    if type(value) is np.ndarray:
+
+    def wrap(array: Any) -> Any:
         # Pickled values have no elements that a view could show.
-        return value if value.dtype.hasobject else _arrays.array(value)
-    if type(value) is dict:
-        return {key: _wrapped(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_wrapped(item) for item in value)
-    return value
+        return array if array.dtype.hasobject else _arrays.array(array)
+
+    return _arrays.replaced(value, np.ndarray, wrap)

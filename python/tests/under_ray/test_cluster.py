@@ -224,6 +224,34 @@ def test_a_reduction_takes_the_first_k_and_passes_over_failed_ones():
         phalanx.ray.reduce(refs[:3], dtype=np.float32).get(timeout=30)
 
 
+def test_calls_of_actors_are_sources_of_a_reduction(stations):
+    def make(self, rank):
+        if rank == 3:
+            raise KeyError("rank 3")
+        return {"w": np.full(1000, rank, np.float32), "loss": 0.5}
+
+    parts = [phalanx.ray.call(each, "run", make, rank) for rank, each in enumerate(stations)]
+    total = phalanx.ray.reduce(parts, num_objects=3).get(timeout=30)
+    assert total["w"][999] == 3 and total["loss"] == 1.5
+    with pytest.raises(KeyError, match="rank 3"):
+        parts[3].get(timeout=30)
+    # A method of the transport gives the same object, and a ref of a call starts the next one after it.
+    marked = phalanx.ray.call(stations[0], "produce", lambda self, part: part.get(timeout=30)["w"] + 1, parts[1])
+    assert type(marked.get(timeout=30)) is np.ndarray and marked.get()[0] == 2
+
+
+def test_calls_name_what_they_cannot_do(stations):
+    with pytest.raises(AttributeError, match="rum"):
+        phalanx.ray.call(stations[0], "rum")
+    later = ray.remote(type("Later", (), {"f": _coroutine})).remote()
+    with pytest.raises(TypeError, match="f of Later is a coroutine"):
+        phalanx.ray.call(later, "f").get(timeout=30)
+
+
+async def _coroutine(self):
+    return 1
+
+
 def test_sources_can_be_added_later():
     growing = phalanx.ray.client().open_reduction([gradient.remote(1)], dtype=np.float32)
     growing.add(gradient.remote(2))

@@ -100,6 +100,15 @@ def test_a_task_whose_worker_dies_fails_its_readers():
         die.remote().get(timeout=60)
 
 
+def test_a_call_of_an_actor_that_dies_fails_its_readers():
+    actor = ray.remote(type("Mortal", (), {"end": lambda self: os._exit(1)})).remote()
+    ref = phalanx.ray.call(actor, "end")
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ref.get(timeout=60)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        phalanx.ray.reduce([ref], dtype=np.float32).get(timeout=60)
+
+
 def test_a_task_that_ray_repeats_fulfils_the_same_ref(tmp_path):
     @phalanx.ray.task(max_retries=1)
     def die_once(path):

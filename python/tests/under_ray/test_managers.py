@@ -72,6 +72,13 @@ def test_what_is_made_of_an_array_is_another_value(here, change):
     assert type(changed) is phalanx.ray.Array and changed._object is None and array._object is not None
 
 
+def test_phalanx_keeps_these_arrays_as_arrays(here):
+    array = phalanx.ray.array(np.arange(3))
+    ref = here.put(_arrays.plain({"a": [array, (array,)], "b": 1}))
+    value = here.get(ref, allow_pickle=False)
+    assert type(value["a"][1][0]) is np.ndarray and value["b"] == 1
+
+
 def test_collection_frees_the_object(transport, here, eventually):
     meta = transport.extract_tensor_transport_metadata("id", [numbers(1)])
     transport.garbage_collect("id", meta, [])
