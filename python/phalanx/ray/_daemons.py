@@ -73,6 +73,15 @@ def capacity() -> tuple[int, str]:
     return int(total * SHARE), f"{SHARE:.0%} of {total / (1 << 30):.1f} GiB"
 
 
+def described(place: _here.Here) -> str:
+    """Return what this host's node may use, for people."""
+    room, how = capacity()
+    ready = _ready(_folder(place, "node"))
+    if ready is not None and ready["capacity_bytes"] != room:
+        room, how = ready["capacity_bytes"], "as when it started"
+    return f"this host's node may use {room / (1 << 30):.2f} GiB ({how}), beside Ray's object store"
+
+
 def node_socket(place: _here.Here) -> str:
     """Return the path of the socket of a Ray node's Phalanx node."""
     return os.path.join(_folder(place, "node"), "node.sock")

@@ -19,7 +19,7 @@ from ray._common.utils import load_class
 from ray._private import ray_constants
 
 from phalanx import _arguments
-from phalanx.ray import _connecting, _counting, _daemons, _groups, _transport
+from phalanx.ray import _connecting, _counting, _daemons, _groups, _here, _transport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,13 +100,8 @@ def init(
         client = _connecting.client()
         if not os.environ.get("PHALANX_ADDRESS"):
             _connecting.share_secret()
-        print(f"phalanx: {_described(client.address)}", file=sys.stderr)
+            print(f"phalanx: {_daemons.described(_here.here())}; {client.address}", file=sys.stderr)
     return context
-
-
-def _described(address: str) -> str:
-    room, how = _daemons.capacity()
-    return f"each host's node may use {room / (1 << 30):.2f} GiB ({how}), beside Ray's object store; {address}"
 
 
 def merged(runtime_env: Mapping[str, Any] | None, capacity: int | None = None) -> dict[str, Any]:

@@ -3,10 +3,14 @@
     caller                         Ray                    worker
       │─ ref, held ────────────────────────────────────────►│
       │─ remote(ref, ...) ─────────►│─ schedules, retries ─►│─ the function; puts its result under the ref
-      │◄─ failed, after all retries │                       │
+      │◄─ the ref, in transit ──────│◄──────────────────────│
+      │─ claims it                  │
+      │◄─ failed, after all retries │
       │─ set_exception(ref)         │
       reduce(refs) folds the results where they are
 
+The caller's hold can reach the directory later than the worker's put and the end of the worker's hold. So the
+worker's node holds the object as a reference in transit, until the caller has claimed it or for a minute.
 Any thread of a driver or a worker.
 """
 
@@ -118,13 +122,13 @@ def call(actor: Any, method: str, *args: Any, **kwargs: Any) -> Ref[Any]:
 
 def run_method(
     actor: Any, method: str, object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any
-) -> None:
+) -> ObjectRef[Any]:
     """Run a method in its actor, and put its result under the given id."""
     value = getattr(actor, method)(*args[waited_for:], **kwargs)
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
         value.close()
         raise TypeError(f"phalanx.ray.call: {method} of {type(actor).__name__} is a coroutine or a generator")
-    put_result(object_id, cluster, value)
+    return put_result(object_id, cluster, value)
 
 
 def _submitted(
@@ -139,31 +143,35 @@ def _submitted(
     return result
 
 
-def _runner_of(function: Callable[..., Any]) -> Callable[..., None]:
+def _runner_of(function: Callable[..., Any]) -> Callable[..., ObjectRef[Any]]:
     """Return what runs in the worker: the function, whose result is put under the given id."""
 
     @functools.wraps(function)
-    def runner(object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any) -> None:
-        put_result(object_id, cluster, function(*args[waited_for:], **kwargs))
+    def runner(object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
+        return put_result(object_id, cluster, function(*args[waited_for:], **kwargs))
 
     # Its parameters are others than those of the function, which Ray would check the arguments with.
     del runner.__wrapped__
     return runner
 
 
-def put_result(object_id: bytes, cluster: str, value: Any) -> None:
-    """Put a task's result. A run that Ray repeats keeps the object that an earlier one has put."""
+def put_result(object_id: bytes, cluster: str, value: Any) -> ObjectRef[Any]:
+    """Put a task's result, and return its ref, which Ray sends to the caller: the transit begins with that.
+
+    A run that Ray repeats keeps the object that an earlier one has put.
+    """
     client = _connecting.client()
-    client.put(_arrays.plain(value), ObjectRef(object_id, cluster, client=client))
+    ref: ObjectRef[Any] = ObjectRef(object_id, cluster, client=client)
+    return client.put(_arrays.plain(value), ref)
 
 
 def _watch(result: Ref[Any]) -> None:
-    """Mark the object of a task as failed if the task fails for good."""
+    """Claim the object of a task when the task ends; mark it as failed if the task fails for good."""
     # A ref of its own, which Ray does not count: the watcher must not keep the object.
     target = ObjectRef(result.id, result._cluster, client=result._client)
 
     def ended(future: concurrent.futures.Future[Any]) -> None:
-        error = future.exception()
+        error = future.exception()  # the result is a ref, which has claimed the object where it was unpickled
         if error is not None:
             _background().call_soon_threadsafe(_spawn, _fail(target, _cause_of(error)))
 

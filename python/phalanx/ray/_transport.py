@@ -26,6 +26,7 @@ from ray.experimental import CommunicatorMetadata, TensorTransportManager, Tenso
 from ray.experimental.rdt import util
 from ray.experimental.rdt.tensor_transport_manager import FetchRequest
 
+from phalanx import exceptions
 from phalanx._ref import ObjectRef
 from phalanx.ray import _arrays, _connecting
 from phalanx.ray._arrays import Array
@@ -35,10 +36,14 @@ if TYPE_CHECKING:
     import concurrent.futures
     from typing import Any
 
+    from phalanx import Client
+
 NAME = "PHALANX"
 # Of Ray's limit for a transfer, which counts from the submission of the task. After it Ray's monitor stops
 # the transfer, and dies itself if torch is not installed.
 _SHARE_OF_LIMIT = 0.9
+# How long the directory may take to answer before an array that lies in Phalanx is put again.
+_KNOWN_S = 5.0
 
 
 @dataclass
@@ -109,10 +114,7 @@ class Transport(TensorTransportManager):
         if known is not None:
             return known[0]
         client = _connecting.client()
-        refs = []
-        for given in rdt_object:
-            lies_there = given._object
-            refs.append(client.put(np.asarray(given)) if lies_there is None else lies_there)
+        refs = [_known(client, given._object) or client.put(np.asarray(given)) for given in rdt_object]
         made = Metadata(
             [(given.shape, given.dtype) for given in rdt_object],
             "cpu",
@@ -181,6 +183,17 @@ class Transport(TensorTransportManager):
             request = self._receiving.get(obj_id)
         if request is not None:
             request.cancel()
+
+
+def _known(client: Client, ref: ObjectRef[Any] | None) -> ObjectRef[Any] | None:
+    """Return the object of an array if it can be sent on: it exists, and the directory knows of this hold."""
+    if ref is None or ref._stored is not None:
+        return ref  # put by this process, which has held it from the start
+    try:
+        # The question follows the hold. Without it the producer's release could reach the directory first.
+        return ref if client.contains(ref, _KNOWN_S) else None
+    except exceptions.PhalanxError:
+        return None  # the array has all of the bytes
 
 
 def register() -> None:

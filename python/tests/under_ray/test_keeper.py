@@ -90,14 +90,10 @@ def test_a_daemon_that_dies_starts_again_at_its_address(order, eventually):
     ready = _daemons._start(order)
     keeper = keeper_of(ready["process_id"])
     os.kill(ready["process_id"], signal.SIGKILL)
-
-    def next_one():
-        with open(f"/proc/{keeper}/task/{keeper}/children") as file:
-            return [int(pid) for pid in file.read().split() if runs(int(pid))]
-
-    eventually(lambda: next_one() and next_one() != [ready["process_id"]])
-    with open(f"/proc/{next_one()[0]}/cmdline") as file:
-        assert f"--listen={ready['address']}" in file.read()
+    eventually(lambda: _daemons._ready(order.folder) != ready)
+    again = _daemons._ready(order.folder)
+    assert again == {**ready, "process_id": again["process_id"]}
+    assert keeper_of(again["process_id"]) == keeper
 
 
 def test_the_daemon_ends_with_its_keeper(order, eventually):

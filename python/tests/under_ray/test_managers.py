@@ -57,12 +57,16 @@ def test_extraction_is_idempotent(transport):
     assert other.objects != one.objects, "Ray's ids come again, so they must not be those of objects"
 
 
-def test_an_object_that_lies_in_phalanx_is_not_copied(transport):
+def test_an_object_that_lies_in_phalanx_is_not_copied(transport, here):
     array = phalanx.ray.array(np.arange(10))
     meta = transport.extract_tensor_transport_metadata("id", [array])
     assert meta.objects == (array._object.id,)
-    again = transport.extract_tensor_transport_metadata("b", transport.recv_multiple_tensors("c", meta, None))
-    assert again.objects == meta.objects
+    received = transport.recv_multiple_tensors("c", meta, None)
+    assert transport.extract_tensor_transport_metadata("d", received).objects == meta.objects
+    here.delete(phalanx.ObjectRef(meta.objects[0]))
+    again = transport.extract_tensor_transport_metadata("e", received)
+    assert again.objects != meta.objects, "the array has the bytes of an object that is gone"
+    assert list(transport.recv_multiple_tensors("f", again, None)[0]) == list(range(10))
 
 
 @pytest.mark.parametrize("change", [lambda a: a[1:], lambda a: a + 1, lambda a: a.T, lambda a: a.copy()])
