@@ -5,11 +5,12 @@ Any thread.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
 import phalanx
-from phalanx import _default
+from phalanx import _default, exceptions
 from phalanx.ray import _daemons, _here
 
 TYPE_CHECKING = False
@@ -46,7 +47,9 @@ def client() -> Client:
     place = _here.here()
     with _lock:
         if _connected_for == place.node:
-            return _default.client()
+            # The present client; or another one, if the program has closed that.
+            with contextlib.suppress(exceptions.DisconnectedError):
+                return phalanx.init(_daemons.node_socket(place))
         address = _daemons.ensure_node(place, may_ask_head=True)
         if _connected_for is not None:
             phalanx.shutdown()  # the client of an earlier cluster of this process

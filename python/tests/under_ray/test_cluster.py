@@ -78,6 +78,13 @@ def test_a_second_init_finds_the_hook(caplog, capsys):
     assert "as asked for" in capsys.readouterr().err
 
 
+def test_a_driver_that_closes_its_client_connects_again():
+    address = phalanx.ray.client().address
+    assert phalanx.ray.client() is phalanx.ray.client()
+    phalanx.shutdown()
+    assert phalanx.ray.put([1]).get(timeout=30) == [1] and phalanx.ray.client().address == address
+
+
 # ---- objects
 
 

@@ -6,14 +6,15 @@ Phalanx cannot change these errors, because Ray raises them before it calls a tr
 from __future__ import annotations
 
 import asyncio
+import os
 
 import numpy as np
 import pytest
 import ray
-from conftest import LIMIT_S
 
 import phalanx.ray
 
+LIMIT_S = int(os.environ["RAY_rdt_fetch_fail_timeout_milliseconds"]) // 1000
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
