@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import logging
+import pickle
 import threading
 from collections.abc import Callable, Iterable
 
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 _logger = logging.getLogger("phalanx.ray")
+# How long a worker waits for the directory after its put.
+_KNOWN_S = 5.0
+# Ray's refs of the tasks that have not ended.
+_watched: set[Any] = set()
 
 
 class Task:
@@ -122,7 +128,7 @@ def call(actor: Any, method: str, *args: Any, **kwargs: Any) -> Ref[Any]:
 
 def run_method(
     actor: Any, method: str, object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any
-) -> ObjectRef[Any]:
+) -> bytes:
     """Run a method in its actor, and put its result under the given id."""
     value = getattr(actor, method)(*args[waited_for:], **kwargs)
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
@@ -143,11 +149,11 @@ def _submitted(
     return result
 
 
-def _runner_of(function: Callable[..., Any]) -> Callable[..., ObjectRef[Any]]:
+def _runner_of(function: Callable[..., Any]) -> Callable[..., bytes]:
     """Return what runs in the worker: the function, whose result is put under the given id."""
 
     @functools.wraps(function)
-    def runner(object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
+    def runner(object_id: bytes, cluster: str, waited_for: int, *args: Any, **kwargs: Any) -> bytes:
         return put_result(object_id, cluster, function(*args[waited_for:], **kwargs))
 
     # Its parameters are others than those of the function, which Ray would check the arguments with.
@@ -155,27 +161,38 @@ def _runner_of(function: Callable[..., Any]) -> Callable[..., ObjectRef[Any]]:
     return runner
 
 
-def put_result(object_id: bytes, cluster: str, value: Any) -> ObjectRef[Any]:
-    """Put a task's result, and return its ref, which Ray sends to the caller: the transit begins with that.
+def put_result(object_id: bytes, cluster: str, value: Any) -> bytes:
+    """Put a task's result, and return its ref in transit, for Ray to send to the caller.
 
     A run that Ray repeats keeps the object that an earlier one has put.
     """
     client = _connecting.client()
     ref: ObjectRef[Any] = ObjectRef(object_id, cluster, client=client)
-    return client.put(_arrays.plain(value), ref)
+    client.put(_arrays.plain(value), ref)
+    sent = pickle.dumps(ref)
+    # The answer follows the transit. A claim that the node hears of before the transit would have no effect.
+    with contextlib.suppress(exceptions.PhalanxError):
+        client.contains(ref, _KNOWN_S)
+    return sent
 
 
 def _watch(result: Ref[Any]) -> None:
     """Claim the object of a task when the task ends; mark it as failed if the task fails for good."""
     # A ref of its own, which Ray does not count: the watcher must not keep the object.
     target = ObjectRef(result.id, result._cluster, client=result._client)
+    task = result._task
+    # Ray calls back for tasks alone whose refs exist, and the program can have dropped the result.
+    _watched.add(task)
 
     def ended(future: concurrent.futures.Future[Any]) -> None:
-        error = future.exception()  # the result is a ref, which has claimed the object where it was unpickled
-        if error is not None:
+        _watched.discard(task)
+        error = future.exception()
+        if error is None:
+            pickle.loads(future.result())  # claims it; the caller's own hold is older
+        else:
             _background().call_soon_threadsafe(_spawn, _fail(target, _cause_of(error)))
 
-    result._task.future().add_done_callback(ended)
+    task.future().add_done_callback(ended)
 
 
 def _cause_of(error: BaseException) -> BaseException:

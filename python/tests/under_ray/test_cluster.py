@@ -214,11 +214,14 @@ def test_no_result_is_freed_before_its_caller_has_it():
 
 
 def test_a_result_is_freed_with_its_ref(eventually):
-    ref = gradient.remote(1)
-    ref_id = ref.id
-    ref.get(timeout=30)
-    del ref
-    eventually(freed(ref_id))
+    ids = []
+    for value in range(20):
+        ref = gradient.remote(value, 10)
+        ids.append(ref.id)
+        ref.get(timeout=30)  # can return before Ray knows that the task has ended
+        del ref
+    for ref_id in ids:
+        eventually(freed(ref_id))
 
 
 def test_a_reduction_over_running_tasks_goes_around_the_driver():
