@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from emulated_hosts import Loopback
+from benchmarks.emulated_hosts import Loopback
 
 DIRECTORY_PORT = 7400
 NODE_PORT = 7410

@@ -5,6 +5,9 @@ import pathlib
 import subprocess
 import sys
 
+from benchmarks.records import BadInput
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 WHEELS = ["ray==2.60.0", "numpy<3"]
 
 
@@ -23,3 +26,19 @@ def set_up():
     cache_folder().mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
     subprocess.run([str(place / "bin/pip"), "install", "--quiet"] + WHEELS, check=True)
+
+
+def interpreter():
+    return str(environment() / "bin/python")
+
+
+def set_up_package():
+    """Installs Ray, and the newest wheel of the package beside it."""
+    wheels = sorted((ROOT / "dist").glob("phalanx-*.whl"), key=os.path.getmtime)
+    if not wheels:
+        raise BadInput("there is no dist/phalanx-*.whl; scripts/wheel builds it")
+    set_up()
+    install = [interpreter(), "-m", "pip", "install", "--quiet"]
+    subprocess.run([*install, f"{wheels[-1]}"], check=True)
+    # The same version can have been rebuilt.
+    subprocess.run([*install, "--force-reinstall", "--no-deps", f"{wheels[-1]}"], check=True)
