@@ -1,0 +1,229 @@
+"""Asynchronous training with a parameter server under Ray: each step takes the first k gradients of n workers.
+
+    python examples/ray/async_sgd.py                          # gradients and weights by Phalanx
+    python examples/ray/async_sgd.py --transport ray          # the same loop by Ray's own store
+    python examples/ray/async_sgd.py --megabytes 64 --gradient-seconds 0.1
+
+The loop is the same for both; `--transport` chooses the three calls of `ByPhalanx` or of `ByRay`. Workers are actors, which Ray
+restarts. By default the model is a small network that learns which of two spirals a point is on. With ``--megabytes`` the model is
+only a vector of this size, and a gradient takes ``--gradient-seconds``, in which nothing is computed: EMULATED work, to see what the
+transport costs. The weights are compared with those of a serial run of the same updates at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import ray
+
+import phalanx.ray
+
+HIDDEN, SAMPLES = 32, 600
+# Of the weights of a serial run: floats are added in another order.
+TOLERANCE = 1e-3
+
+
+class Spirals:
+    """A network with one hidden layer and logistic loss; its parameters are one vector."""
+
+    rate = np.float32(0.5)
+
+    def __init__(self) -> None:
+        self._points: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # a worker makes its own once
+
+    def start(self) -> np.ndarray:
+        return np.random.default_rng(0).normal(0, 0.7, 4 * HIDDEN + 1).astype(np.float32)
+
+    def points(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        if seed not in self._points:
+            self._points[seed] = self._drawn(seed)
+        return self._points[seed]
+
+    def _drawn(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng(seed)
+        turn = random.uniform(0.3, 1, SAMPLES)
+        label = random.integers(0, 2, SAMPLES)
+        angle = 5 * turn + np.pi * label
+        place = np.stack([turn * np.cos(angle), turn * np.sin(angle)], 1) + random.normal(0, 0.02, (SAMPLES, 2))
+        return place.astype(np.float32), label.astype(np.float32)
+
+    def _forward(self, weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        into, bias, out = weights[: 2 * HIDDEN].reshape(2, HIDDEN), weights[2 * HIDDEN : 3 * HIDDEN], weights[3 * HIDDEN :]
+        hidden = np.tanh(4 * (x @ into + bias))
+        return hidden, 1 / (1 + np.exp(-(hidden @ out[:-1] + out[-1])))
+
+    def loss(self, weights: np.ndarray) -> float:
+        x, y = self.points(999)
+        chance = np.clip(self._forward(weights, x)[1], 1e-6, 1 - 1e-6)
+        return float(-np.mean(y * np.log(chance) + (1 - y) * np.log(1 - chance)))
+
+    def gradient(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
+        """Return the gradient of a batch: the number-th of this worker."""
+        x, y = (part[number % 5 :: 5] for part in self.points(worker))
+        hidden, chance = self._forward(weights, x)
+        error = (chance - y) / np.float32(len(y))
+        back = error[:, None] * weights[3 * HIDDEN : -1] * (1 - hidden**2) * 4
+        parts = [(x.T @ back).ravel(), back.sum(0), hidden.T @ error, [error.sum()]]
+        return np.concatenate(parts).astype(np.float32)
+
+
+class Emulated:
+    """A vector instead of a model: a gradient takes a stated time, in which nothing is computed."""
+
+    rate = np.float32(0.5)
+
+    def __init__(self, megabytes: float, seconds: float) -> None:
+        self.count, self.seconds = int(megabytes * (1 << 18)), seconds
+
+    def start(self) -> np.ndarray:
+        return np.zeros(self.count, np.float32)
+
+    def loss(self, weights: np.ndarray) -> float:
+        return float(weights[0])
+
+    def gradient(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
+        time.sleep(self.seconds)
+        return np.full(self.count, (worker * 31 + number) % 7 - 3 + weights[0] * 1e-3, np.float32)
+
+
+@ray.remote(max_restarts=-1, max_task_retries=-1)
+class Worker:
+    def __init__(self, model: Any, index: int) -> None:
+        self.model, self.index = model, index
+
+    def gradient(self, weights: Any, number: int) -> np.ndarray:
+        values = weights.get() if isinstance(weights, phalanx.ObjectRef) else weights
+        return self.model.gradient(values, self.index, number)
+
+
+class ByPhalanx:
+    """The weights are relayed from worker to worker, and the first k gradients are added up on their way."""
+
+    def put(self, weights: np.ndarray) -> Any:
+        return phalanx.ray.put(weights)
+
+    def begin(self, worker: Any, weights: Any, number: int) -> Any:
+        return phalanx.ray.call(worker, "gradient", weights, number)
+
+    def first(self, gradients: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
+        total = phalanx.ray.reduce(gradients, num_objects=k, dtype=np.float32)
+        values = total.get()
+        came = set(phalanx.ray.client().reduced_from(total))
+        return values, [ref for ref in gradients if ref in came]
+
+
+class ByRay:
+    """Every worker fetches the weights from the server's host, which fetches and adds up the gradients as they come."""
+
+    def put(self, weights: np.ndarray) -> Any:
+        return ray.put(weights)
+
+    def begin(self, worker: Any, weights: Any, number: int) -> Any:
+        return worker.gradient.remote(weights, number)
+
+    def first(self, gradients: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
+        total, came, left = None, [], gradients
+        while len(came) < k:
+            ready, left = ray.wait(left)  # the others are on their way meanwhile
+            values = ray.get(ready[0])
+            total = values.copy() if total is None else np.add(total, values, out=total)
+            came += ready
+        return total, came
+
+
+class Server:
+    """The weights, and which gradient each worker computes, with which weights."""
+
+    def __init__(self, transport: Any, model: Any, workers: list[Any]) -> None:
+        self.transport, self.model, self.workers = transport, model, workers
+        self.weights = model.start()
+        self.version = 0
+        self.updates: list[list[tuple[int, int, int]]] = []  # of each step: worker, its number, version of the weights
+        self.running: dict[Any, tuple[int, int, int]] = {}
+        self.numbers = [0] * len(workers)
+        self._begin(range(len(workers)))
+
+    def _begin(self, workers: Any) -> None:
+        given = self.transport.put(self.weights)
+        for worker in workers:
+            number = self.numbers[worker]
+            self.numbers[worker] += 1
+            ref = self.transport.begin(self.workers[worker], given, number)
+            self.running[ref] = (worker, number, self.version)
+
+    def step(self, k: int) -> None:
+        total, came = self.transport.first(list(self.running), k)
+        self.weights = self.weights - self.model.rate / np.float32(k) * total
+        self.version += 1
+        self.updates.append([self.running.pop(ref) for ref in came])
+        self._begin([worker for worker, _, _ in self.updates[-1]])
+
+
+def replay(model: Any, updates: list[list[tuple[int, int, int]]]) -> np.ndarray:
+    """Return the weights after these updates, one after the other in this process."""
+    versions = [model.start()]
+    for step in updates:
+        total = sum(model.gradient(versions[version], worker, number) for worker, number, version in step)
+        versions.append(versions[-1] - model.rate / np.float32(len(step)) * total)
+    return versions[-1]
+
+
+def place_of(index: int) -> dict[str, Any]:
+    """Return where a worker runs: on the index-th host, if hosts are marked as benchmarks/ray marks them."""
+    name = f"host{index + 1}"
+    return {"num_cpus": 0, "resources": {name: 1}} if name in ray.cluster_resources() else {"num_cpus": 0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--transport", choices=("phalanx", "ray"), default="phalanx")
+    parser.add_argument("--address", default="local", help="of Ray's cluster (a cluster of this machine alone, which ends with the program)")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--first", type=int, default=2, metavar="K", help="gradients of a step")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--megabytes", type=float, default=0, help="MiB of an emulated model")
+    parser.add_argument("--gradient-seconds", type=float, default=0, help="of an emulated gradient")
+    arguments = parser.parse_args()
+    if not 1 <= arguments.first <= arguments.workers:
+        parser.error("--first is 1 to --workers")
+
+    phalanx.ray.init(arguments.address, log_to_driver=False)
+    emulated = arguments.megabytes > 0
+    model = Emulated(arguments.megabytes, arguments.gradient_seconds) if emulated else Spirals()
+    workers = [Worker.options(**place_of(i)).remote(model, i) for i in range(arguments.workers)]
+    server = Server(ByPhalanx() if arguments.transport == "phalanx" else ByRay(), model, workers)
+    before = model.loss(server.weights)
+    server.step(arguments.first)  # the workers have started
+    began = time.monotonic()
+    for _ in range(arguments.steps):
+        server.step(arguments.first)
+    seconds = time.monotonic() - began
+
+    late = sum(version < i for i, step in enumerate(server.updates) for _, _, version in step)
+    off = 0.0
+    if not emulated:
+        off = float(np.abs(replay(model, server.updates) - server.weights).max())
+    loss = model.loss(server.weights)
+    print(
+        json.dumps(
+            {
+                "transport": arguments.transport,
+                "emulated": emulated,
+                "steps_per_s": round(arguments.steps / seconds, 2),
+                "loss": [round(before, 4), round(loss, 4)],
+                "gradients_of_older_weights": late,
+                "off_a_serial_run": off,
+            }
+        )
+    )
+    phalanx.ray.shutdown()
+    return 0 if off < TOLERANCE and (emulated or loss < before / 2) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
