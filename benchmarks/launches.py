@@ -182,12 +182,15 @@ def launch_ray(hosts, program, plan, expected=None):
             where = ["--head", "--port=6379", "--include-dashboard=false"] if host == 0 else [f"--address={hosts.address(0)}:6379"]
             start = [ray, "start", *where, f"--node-ip-address={hosts.address(host)}", "--num-cpus=1", "--disable-usage-stats",
                      f"--resources={resources}", f"--object-store-memory={RAY_STORE_BYTES}", f"--temp-dir={launch.folder}/{host}"]
+            # The daemons of phalanx.ray end with the host, and leave nothing behind.
+            own = f"/tmp/phalanx-{os.getuid()}"
+            alone = [f"mkdir -p -m 700 {own}", f"mount -t tmpfs -o mode=700 hosts {own}"]
             lines = [shlex.join(start)]
             if host == 0:
                 lines.append(shlex.join([str(ray_package.environment() / "bin/python3"), program] + launch.flags()))
             else:
                 # Retries until the first host answers; the process then lives as long as this host.
                 lines = [f"until {shlex.join(start)}; do sleep 0.2; done", "exec sleep infinity"]
-            path = script(launch.folder / f"start{host}", environment, *lines)
+            path = script(launch.folder / f"start{host}", environment, *alone, *lines)
             launch.start(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *hosts.command_at(host, [path])])
         return launch.wait(first_alone=True)

@@ -234,6 +234,9 @@ def _order(
 
 def _start(order: Order) -> dict[str, Any]:
     """Start a keeper, and return what its daemon says when it is ready."""
+    # What a keeper that was killed has left: a reader of it would hold the lock that the next one takes.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(order.folder, "ready"))
     # Nothing of the worker's settings: neither Ray's, nor a library that is loaded into every process.
     environment = {
         name: value
