@@ -9,14 +9,17 @@ Any thread.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+import types
 from collections.abc import Callable, Mapping
 
 import ray
 from ray._common.utils import load_class
 from ray._private import ray_constants
+from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 
 from phalanx import _arguments
 from phalanx.ray import _connecting, _counting, _daemons, _groups, _here, _transport
@@ -91,7 +94,11 @@ def init(
     if ray.is_initialized():
         _warn_of_missing_hook(ray.get_runtime_context().runtime_env, capacity)
     else:
-        environment = merged(runtime_env, capacity)
+        submitted = _submitted_with()
+        if _daemons.CAPACITY in submitted.get("env_vars", {}):
+            _warn_of_unused(capacity)
+            capacity = None
+        environment = merged(runtime_env, capacity, submitted)
         _daemons.ask_for(capacity)
         context = ray.init(address, runtime_env=environment, **options)
     of_client: Any = ray.util.client.ray  # without types
@@ -104,11 +111,27 @@ def init(
     return context
 
 
-def merged(runtime_env: Mapping[str, Any] | None, capacity: int | None = None) -> dict[str, Any]:
-    """Return a job's runtime environment with Phalanx's hook, and then the one that it had."""
+def _submitted_with() -> Mapping[str, Any]:
+    """Return the runtime environment that `ray job submit` has given the job of this driver."""
+    found: Mapping[str, Any] | None = json.loads(os.environ.get(RAY_JOB_CONFIG_JSON_ENV_VAR, "{}")).get("runtime_env")
+    return found or {}
+
+
+def merged(
+    runtime_env: Mapping[str, Any] | None,
+    capacity: int | None = None,
+    submitted: Mapping[str, Any] = types.MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return a job's runtime environment with Phalanx's hook, and then the one that it had.
+
+    Ray adds it to what the job was submitted with, and refuses a key that is in both, also with equal values.
+    """
     made = dict(runtime_env or {})
-    theirs = made.get(_KEY)
-    made[_KEY] = HOOK if theirs in (None, HOOK) else _followed_by(theirs)
+    theirs = made.pop(_KEY, None)
+    if theirs not in (None, HOOK):
+        made[_KEY] = _followed_by(theirs)
+    elif not has_hook(submitted):
+        made[_KEY] = HOOK
     if capacity is not None:
         room = _arguments.whole(capacity, "capacity", least=1 << 20, most=_MAX_CAPACITY)
         made["env_vars"] = {**made.get("env_vars", {}), _daemons.CAPACITY: str(room)}
@@ -147,9 +170,13 @@ def _warn_of_missing_hook(runtime_env: Mapping[str, Any], capacity: int | None) 
             "ray.init), or call phalanx.ray.register() first in the __init__ of actors that receive tensors",
             {_KEY: HOOK},
         )
+    _warn_of_unused(capacity)
+
+
+def _warn_of_unused(capacity: int | None) -> None:
     if capacity is not None:
         _logger.warning(
-            "capacity=%d is not used: Ray is initialised already. Set %s in the env_vars of the job's runtime_env",
+            "capacity=%d is not used: the job has its runtime_env already. Set %s in the env_vars there",
             capacity,
             _daemons.CAPACITY,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -358,11 +359,16 @@ print(ray.get(ray.remote(Consumer).remote().total.remote(tensor)))
 """
 
 
-def drive(cluster, start):
+def drive(cluster, start, **environment):
     """Run another driver, and return what it prints and its log."""
     program = _DRIVER.format(start=start.format(address=cluster.address))
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split("\n")[:2], done.stderr
@@ -381,3 +387,16 @@ def test_a_job_without_the_hook_works_after_a_warning(ray_cluster):
     printed, log = drive(ray_cluster, "ray.init('{address}'); phalanx.ray.init()")
     assert printed == ["(np.float64(4.0), None)", "6"]
     assert "{'worker_process_setup_hook': 'phalanx.ray.register'}" in log
+
+
+def test_a_job_that_was_submitted_with_the_hook_starts(ray_cluster):
+    """As `ray job submit` starts a driver: with the job's runtime environment in a variable."""
+    submitted = {
+        "worker_process_setup_hook": "phalanx.ray.register",
+        "env_vars": {"PHALANX_RAY_CAPACITY": str(256 * MiB), "USERS_HOOK": "given"},
+    }
+    variable = json.dumps({"runtime_env": submitted, "metadata": {}})
+    start = "phalanx.ray.init('{address}', capacity=100 << 20)"
+    printed, log = drive(ray_cluster, start, RAY_JOB_CONFIG_JSON_ENV_VAR=variable)
+    assert printed == ["(np.float64(4.0), 'given')", "6"]
+    assert "capacity=104857600 is not used" in log and "do not run Phalanx's hook" not in log

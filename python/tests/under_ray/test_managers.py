@@ -289,6 +289,16 @@ def test_runtime_environments_are_merged():
         _hook.merged(None, capacity=5)
 
 
+def test_what_a_job_was_submitted_with_is_not_repeated():
+    hook = "worker_process_setup_hook"
+    given = {hook: "phalanx.ray.register"}
+    assert _hook.merged(None, None, given) == {}
+    assert _hook.merged({"pip": ["x"], **given}, None, given) == {"pip": ["x"]}
+    of_ray = {"env_vars": {ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR: "phalanx.ray.register"}}
+    assert _hook.merged(None, None, of_ray) == {}
+    assert _hook.merged(None, None, {"pip": ["x"]}) == given
+
+
 def test_the_users_hook_runs_after_phalanxs(monkeypatch):
     calls = []
     monkeypatch.setattr(_hook, "register", lambda: calls.append("phalanx"))
