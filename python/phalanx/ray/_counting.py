@@ -51,7 +51,7 @@ class Ref(ObjectRef[T]):
         self._task: Any = None
 
     def _connected(self) -> Any:
-        if self._client is not None and not self._client.ended:
+        if self._client is not None and not self._client.ended and not _connecting.lost():
             return self._client
         return _connecting.client()
 

@@ -87,6 +87,15 @@ def node_socket(place: _here.Here) -> str:
     return os.path.join(_folder(place, "node"), "node.sock")
 
 
+def node_process(place: _here.Here) -> int:
+    """Return the process id of a Ray node's Phalanx node; raise ProcessLookupError if none is known."""
+    ready = _ready(_folder(place, "node"))
+    if ready is None:
+        raise ProcessLookupError(f"no keeper runs in {_folder(place, 'node')}")
+    pid: int = ready["process_id"]
+    return pid
+
+
 def secret_file(place: _here.Here) -> str:
     """Return the path of the file with the cluster's secret, for the ``phalanx`` command."""
     return os.path.join(_folder(place, "node"), "secret")

@@ -146,18 +146,30 @@ def test_what_only_a_node_has_outlives_its_raylet(fragile_cluster, extra_node, e
 
 
 def test_a_daemon_that_dies_comes_back(eventually):
-    daemon, keeper = ray.get(ray.remote(daemon_here).options(**on("n1")).remote())
+    class Connected:
+        """An actor with a client, and with a ref of that client."""
+
+        def __init__(self):
+            self.first = phalanx.ray.put(np.ones(3))
+
+        def about(self):
+            return daemon_here()
+
+        def put(self):
+            try:
+                return phalanx.ray.put(np.ones(3)).get(timeout=30).sum(), daemon_here()[1]
+            except phalanx.exceptions.DisconnectedError:
+                return None
+
+        def get_first(self):
+            return self.first.get(timeout=30).sum()
+
+    connected = ray.remote(Connected).options(**on("n1")).remote()
+    daemon, keeper = ray.get(connected.about.remote(), timeout=60)
     os.kill(daemon, signal.SIGKILL)
-
-    def put_there():
-        phalanx.shutdown()  # this worker's connection has ended with the daemon
-        try:
-            return phalanx.ray.put(np.ones(3)).get(timeout=30).sum(), daemon_here()[1]
-        except phalanx.exceptions.DisconnectedError:
-            return None
-
-    again = ray.remote(put_there).options(**on("n1"))
-    assert eventually(lambda: ray.get(again.remote(), timeout=60)) == (3, keeper)
+    assert eventually(lambda: ray.get(connected.put.remote(), timeout=60)) == (3, keeper)
+    # The directory has the bytes of so small an object.
+    assert ray.get(connected.get_first.remote(), timeout=60) == 3
 
 
 def test_the_next_use_replaces_a_keeper_that_dies(eventually):
