@@ -55,14 +55,18 @@ class Task:
             )
         self._function = function
         self._options = options
+        # What `options` has changed. Ray takes some options at the definition only, and has other defaults there.
+        self._changed: dict[str, Any] = {} if "name" in options else {"name": function.__qualname__}
         functools.update_wrapper(self, function)
-        self._remote = ray.remote(_runner_of(function))
+        runner = _runner_of(function)
+        self._remote = ray.remote(**options)(runner) if options else ray.remote(runner)
 
     def options(self, **options: Any) -> Task:
         """Return the task with other options of Ray (`num_cpus`, `resources`, `max_retries`, ...)."""
         made = Task.__new__(Task)
         made.__dict__.update(self.__dict__)
         made._options = {**self._options, **options}
+        made._changed = {**self._changed, **options}
         if made._options.get("num_returns", 1) != 1:
             Task(self._function, made._options)  # raises
         return made
@@ -73,8 +77,7 @@ class Task:
         A `Ref` among the arguments that is another task's result makes Ray start this task after that one.
         `ref.get` raises what the task raised, or Ray's error if its worker died and the retries are used up.
         """
-        options = {"name": self._function.__qualname__, **self._options}
-        return _submitted(self._remote.options(**options).remote, (), args, kwargs)
+        return _submitted(self._remote.options(**self._changed).remote, (), args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self._function.__qualname__} is a task: call {self._function.__qualname__}.remote()")

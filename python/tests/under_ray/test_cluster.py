@@ -201,6 +201,17 @@ def test_a_task_that_needs_another_ones_result_starts_after_it():
     assert refs[-1].get(timeout=60)[0] == 2**9 - 1
 
 
+def test_options_that_ray_takes_at_the_definition_only():
+    @phalanx.ray.task(max_calls=1, num_cpus=0.5, name="once")
+    def worker():
+        return os.getpid()
+
+    first, second = (worker.options(**on(0)).remote().get(timeout=30) for _ in range(2))
+    assert first != second
+    # A worker with a GPU ends after each task by default.
+    assert phalanx.ray.task(num_gpus=1)(os.getpid)._remote._default_options["max_calls"] == 1
+
+
 def test_what_a_task_raises_its_readers_raise():
     ref = gradient.remote(-1)
     with pytest.raises(KeyError, match="no shard -1"):
