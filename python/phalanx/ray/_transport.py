@@ -187,8 +187,8 @@ class Transport(TensorTransportManager):
 
 def _known(client: Client, ref: ObjectRef[Any] | None) -> ObjectRef[Any] | None:
     """Return the object of an array if it can be sent on: it exists, and the directory knows of this hold."""
-    if ref is None or ref._stored is not None:
-        return ref  # put by this process, which has held it from the start
+    if ref is None or (ref._stored is not None and client in ref._held):
+        return ref  # put by this client, which has held it from the start
     try:
         # The question follows the hold. Without it the producer's release could reach the directory first.
         return ref if client.contains(ref, _KNOWN_S) else None

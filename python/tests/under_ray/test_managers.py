@@ -69,6 +69,17 @@ def test_an_object_that_lies_in_phalanx_is_not_copied(transport, here):
     assert list(transport.recv_multiple_tensors("f", again, None)[0]) == list(range(10))
 
 
+def test_an_object_that_was_put_by_an_earlier_client_is_put_again(transport, here, monkeypatch, eventually):
+    with phalanx.Client(here.address) as earlier:
+        monkeypatch.setattr(_connecting, "client", lambda: earlier)
+        array = phalanx.ray.array(np.arange(10))
+    monkeypatch.setattr(_connecting, "client", lambda: here)
+    eventually(lambda: here.stat(phalanx.ObjectRef(array._object.id)).deleted)
+    meta = transport.extract_tensor_transport_metadata("id", [array])
+    assert meta.objects != (array._object.id,)
+    assert list(transport.recv_multiple_tensors("b", meta, None)[0]) == list(range(10))
+
+
 @pytest.mark.parametrize("change", [lambda a: a[1:], lambda a: a + 1, lambda a: a.T, lambda a: a.copy()])
 def test_what_is_made_of_an_array_is_another_value(here, change):
     array = phalanx.ray.array(np.arange(6).reshape(2, 3))
