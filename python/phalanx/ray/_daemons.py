@@ -22,6 +22,8 @@ import secrets
 import select
 import subprocess
 import sys
+import threading
+import time
 from collections import namedtuple
 
 import ray
@@ -29,12 +31,15 @@ from ray._common.utils import get_system_memory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from phalanx import _native, exceptions
+from phalanx._typing import TypeVar
 from phalanx.ray import _here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
+
+T = TypeVar("T")
 
 # The share of this machine's or its control group's memory, beside the 30 % of Ray's own object store.
 SHARE = 0.3
@@ -43,6 +48,8 @@ CAPACITY = "PHALANX_RAY_CAPACITY"
 # How long a starter waits for a daemon, and for the head to start the directory.
 _START_S = 20.0
 _HEAD_S = 60.0
+# How often a starter looks for what another one starts.
+_LOOK_S = 0.05
 # How long a node has to move what only it has to other nodes, after its raylet has ended.
 _DRAIN_S = 10
 _KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_keeper.py")
@@ -198,13 +205,35 @@ def _make(folder: str) -> None:
             raise exceptions.AccessError(f"{made} belongs to another user: Phalanx's sockets cannot be there")
 
 
+def _took(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _until(condition: Callable[[], T]) -> T:
+    """Return what a condition returns as soon as that is true, or after `_START_S`."""
+    until, clock = time.monotonic() + _START_S, threading.Event()
+    while True:
+        found = condition()
+        if found or time.monotonic() > until:
+            return found
+        clock.wait(_LOOK_S)
+
+
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if it does not exist."""
+    """Hold the lock of a folder, which is made if it does not exist. Raises DisconnectedError if another has it."""
     _make(folder)
     lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _until(lambda: _took(lock)):
+            raise exceptions.DisconnectedError(
+                f"another process has held the lock of {folder} for {_START_S:.0f} s, as one that starts a daemon "
+                "does: it may have been stopped"
+            )
         yield
     finally:
         os.close(lock)
@@ -234,18 +263,17 @@ def _order(
         )
     folder = _folder(place, role)
     secret = os.path.join(folder, "secret")
-    with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    # Renamed, so that a daemon that starts meanwhile reads all of it.
+    with open(os.open(f"{secret}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(_here.share("secret", secrets.token_hex(32)))
+    os.replace(f"{secret}.new", secret)
     command = [_native.EXECUTABLE, role, "--json", f"--secret-file={secret}", *options]
     log = os.path.join(place.session, "logs", f"phalanx-{role}-{place.node[:12]}.log")
     return Order(folder, command, log, raylet, leaves_within_s)
 
 
 def _start(order: Order) -> dict[str, Any]:
-    """Start a keeper, and return what its daemon says when it is ready."""
-    # What a keeper that was killed has left: a reader of it would hold the lock that the next one takes.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(order.folder, "ready"))
+    """Start a keeper, and return what its daemon says when it is ready; or that of the keeper that runs already."""
     # Nothing of the worker's settings: neither Ray's, nor a library that is loaded into every process.
     environment = {
         name: value
@@ -273,5 +301,11 @@ def _start(order: Order) -> dict[str, Any]:
     if word == "READY":
         ready: dict[str, Any] = json.loads(text)
         return ready
+    if word == "OTHER":
+        found = _until(lambda: _ready(order.folder))
+        if found is not None:
+            return found
+        text = f"another keeper runs in {order.folder}, and its daemon is not ready after {_START_S:.0f} s"
+        word = "ERROR"
     cause = (text if word == "ERROR" else line) or f"no answer within {_START_S:.0f} s"
     raise exceptions.DisconnectedError(f"Phalanx's {role} does not start: {cause}; its log is {order.log}")

@@ -3,7 +3,7 @@
 A program of its own, which `_daemons` starts with ``python -I -S``. It needs only the standard library,
 and imports nothing of this package, because the worker that starts it can end at any time. Its argument
 is a `_daemons.Order` as JSON. It writes one line to standard output: ``READY`` and the daemon's own line of
-JSON, or ``ERROR`` and a text.
+JSON, ``OTHER`` if another keeper runs, or ``ERROR`` and a text.
 
     starts ──► running ──► raylet has ended ──► the daemon leaves ──► the folder is removed
                 ▲    │
@@ -16,6 +16,7 @@ If it is killed, the kernel sends the daemon SIGTERM. One thread.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -36,6 +37,11 @@ _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 # A daemon that has run for so long has started well: the next pause is the first one again.
 _SETTLED_S = 60.0
+# How long a daemon may take until it is ready: longer than a starter waits, since others find it later.
+_READY_S = 60.0
+# How long a keeper tries to get its lock, which readers of `ready` hold for a moment; and between two tries.
+_LOCK_S = 2.0
+_TRY_S = 0.05
 _PR_SET_PDEATHSIG = 1
 _LOG_TAIL_BYTES = 2000
 
@@ -68,12 +74,31 @@ class _Keeper:
                 # With the keeper, also if that is killed.
                 preexec_fn=lambda: self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
             )
-        line = self._daemon.stdout.readline()
-        if not line:
+        line = self._first_line()
+        if not line.endswith(b"\n"):
+            self._daemon.kill()
             self._daemon.wait()
-            raise _Failure(f"{' '.join(self._command[:2])} has ended at its start: {self._log_tail()}")
+            raise _Failure(f"{' '.join(self._command[:2])} has not started: {self._log_tail()}")
         ready: dict[str, Any] = json.loads(line)
         return ready
+
+    def _first_line(self) -> bytes:
+        """Return the daemon's first line; without its end if the daemon or the raylet ends, or it takes too long."""
+        said = self._daemon.stdout.fileno()
+        poll = select.poll()
+        poll.register(said, select.POLLIN)
+        poll.register(self._raylet, select.POLLIN)
+        line = b""
+        while not line.endswith(b"\n"):
+            left = self._started + _READY_S - time.monotonic()
+            came = [fd for fd, _ in poll.poll(max(0.0, left) * 1000)]
+            if said not in came or self._raylet in came:
+                break
+            some = os.read(said, 4096)
+            if not some:
+                break
+            line += some
+        return line
 
     def _log_tail(self) -> str:
         with open(self._order["log"], "rb") as log:
@@ -100,7 +125,7 @@ class _Keeper:
             self._daemon.wait()
             self._daemon.stdout.close()
             pause = _PAUSE_S if time.monotonic() - self._started > _SETTLED_S else pause
-            if self._raylet_ends_within(pause):
+            if _ends_within(self._raylet, pause):
                 return
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             try:
@@ -122,11 +147,6 @@ class _Keeper:
         finally:
             os.close(daemon)
 
-    def _raylet_ends_within(self, seconds: float) -> bool:
-        poll = select.poll()
-        poll.register(self._raylet, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
-
     def stop(self) -> None:
         """End the daemon: at once, or when it has moved what only it has, within its time for that."""
         if self._daemon is None or self._daemon.returncode is not None:
@@ -138,6 +158,31 @@ class _Keeper:
         except subprocess.TimeoutExpired:
             self._daemon.kill()
             self._daemon.wait()
+
+
+def _ends_within(process: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _is_alone(alive: int, raylet: int) -> bool:
+    """Take the lock of the folder's keeper, and return whether it could be taken."""
+    until = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until or _ends_within(raylet, _TRY_S):
+                return False
+
+
+def _log_errors(path: str) -> None:
+    """Send what Python writes about an error of the keeper to the daemon's log."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(log, 2)
+    os.close(log)
 
 
 def _reset_oom_score() -> None:
@@ -167,22 +212,30 @@ def main() -> None:
     _reset_oom_score()
     folder = order["folder"]
     alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        _say("ERROR", f"another keeper runs in {folder}")
+    if not _is_alone(alive, order["raylet"]):
+        _say("OTHER", folder)
         return
     keeper = _Keeper(order)
     try:
+        _log_errors(order["log"])
+        # What a keeper that was killed has left.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, "ready"))
         ready = keeper.start()
         keeper.show(ready)
     except (_Failure, OSError, ValueError) as error:
         _say("ERROR", str(error).replace("\n", " "))
         keeper.stop()
+        if _ends_within(order["raylet"], 0):
+            _remove(folder)
         return
     _say("READY", json.dumps(ready))
     keeper.watch()
     keeper.stop()
+    _remove(folder)
+
+
+def _remove(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     try:
         os.rmdir(os.path.dirname(folder))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import fcntl
 import os
 import signal
 import subprocess
@@ -104,10 +106,59 @@ def test_the_daemon_ends_with_its_keeper(order, eventually):
     assert runs(_daemons._start(order)["process_id"]), "the next start finds the folder as it is"
 
 
-def test_a_second_keeper_does_not_start(order):
-    _daemons._start(order)
-    with pytest.raises(exceptions.DisconnectedError, match="another keeper"):
-        _daemons._start(order)
+def test_a_second_keeper_leaves_the_daemon_to_the_first(order):
+    ready = _daemons._start(order)
+    assert _daemons._start(order) == ready
+
+
+def test_a_starter_waits_for_the_daemon_of_another_keeper(order, tmp_path, monkeypatch):
+    """The starter of the first keeper has ended before the daemon is ready, which it is when `go` can be read."""
+    os.mkfifo(tmp_path / "go")
+    slow = f"import sys\nopen({str(tmp_path / 'go')!r}).read()\nprint('{{\"address\": \"late\"}}', flush=True)\ninput()"
+    made = order._replace(command=[sys.executable, "-c", slow])
+    monkeypatch.setattr(_daemons, "_START_S", 0.5)
+    with pytest.raises(exceptions.DisconnectedError, match="no answer"):
+        _daemons._start(made)
+    with pytest.raises(exceptions.DisconnectedError, match="another keeper runs in"):
+        monkeypatch.setattr(_daemons, "_START_S", 4.0)
+        _daemons._start(made)
+    monkeypatch.setattr(_daemons, "_START_S", 20.0)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        found = threads.submit(_daemons._start, made)
+        (tmp_path / "go").write_text("")
+        assert found.result(30) == {"address": "late"}
+
+
+def test_a_daemon_that_says_nothing_ends_with_the_raylet(order, raylet, monkeypatch, tmp_path, eventually):
+    silent = f"import os\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\nimport signal\nsignal.pause()"
+    monkeypatch.setattr(_daemons, "_START_S", 0.5)
+    with pytest.raises(exceptions.DisconnectedError, match="no answer"):
+        _daemons._start(order._replace(command=[sys.executable, "-c", silent]))
+    eventually(lambda: os.path.exists(tmp_path / "pid") and (tmp_path / "pid").read_text())
+    raylet.end()
+    eventually(lambda: not os.path.exists(order.folder))
+    assert not runs(int((tmp_path / "pid").read_text()))
+
+
+def test_a_reader_does_not_stop_a_keeper(order, monkeypatch):
+    """A reader that looks for a keeper holds the lock that a keeper takes, for a moment."""
+    alive = os.open(os.path.join(order.folder, "alive"), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(alive, fcntl.LOCK_SH)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        found = threads.submit(_daemons._start, order)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            found.result(0.2)
+        os.close(alive)
+        assert runs(found.result(30)["process_id"])
+
+
+def test_a_lock_that_is_not_given_back_is_an_error(order, monkeypatch):
+    monkeypatch.setattr(_daemons, "_START_S", 0.2)
+    monkeypatch.setattr(_daemons, "_make", lambda folder: None)
+    with _daemons._locked(order.folder):
+        with pytest.raises(exceptions.DisconnectedError, match=f"lock of {order.folder}"):
+            with _daemons._locked(order.folder):
+                pass
 
 
 def test_a_daemon_that_does_not_start_is_an_error_with_its_cause(order):
