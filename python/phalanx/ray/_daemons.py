@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import secrets
@@ -117,15 +118,28 @@ def ensure_directory(place: _here.Here, may_ask_head: bool) -> str | None:
     known = _here.shared("directory")
     if not on_head:
         return known or (_ask_head() if may_ask_head else None)
-    ready = _ensure(place, "directory", ["--listen=" + _listen(place.ip)], leaves_within_s=0)
-    address: str = ready["address"]
+    address: str = _directory_at(place, known)["address"]
     # Also after the head has been replaced: the store can outlive it.
     return known if known == address else _here.share("directory", address, overwrite=True)
+
+
+def _directory_at(place: _here.Here, known: str | None) -> dict[str, Any]:
+    """Return what the directory of this host says about itself; started at its known address, if it has one."""
+    start = functools.partial(_ensure, place, "directory", leaves_within_s=0)
+    if known is not None and known.startswith(_listen(place.ip)[:-1]):
+        # Where the nodes look for it, if its keeper was killed.
+        with contextlib.suppress(exceptions.DisconnectedError):
+            return start(["--listen=" + known])
+    return start(["--listen=" + _listen(place.ip)])
 
 
 def ensure_node(place: _here.Here, may_ask_head: bool) -> str | None:
     """Return the address of this host's node, started if need be; None as of `ensure_directory`."""
     socket = node_socket(place)
+    directory_folder = _folder(place, "directory")
+    # On the head, where its folder is, the directory can have ended with its keeper.
+    if os.path.isdir(directory_folder) and _ready(directory_folder) is None:
+        ensure_directory(place, may_ask_head)
     if _ready(_folder(place, "node")) is not None:
         return f"unix:{socket}"
     directory = ensure_directory(place, may_ask_head)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -29,8 +31,12 @@ def daemon_here():
     place = _here.here()
     phalanx.ray.client()
     daemon = _daemons._ready(_daemons._folder(place, "node"))["process_id"]
-    with open(f"/proc/{daemon}/stat") as file:
-        return daemon, int(file.read().rpartition(")")[2].split()[1])
+    return daemon, parent_of(daemon)
+
+
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
 
 
 def runs(pid):
@@ -179,6 +185,23 @@ def test_the_next_use_replaces_a_keeper_that_dies(eventually):
     eventually(lambda: not runs(daemon))
     other = ray.get(once.remote(), timeout=60)
     assert daemon not in other and keeper not in other
+
+
+def test_the_next_use_on_the_head_replaces_a_directory_whose_keeper_dies(fragile_cluster, eventually):
+    place = _here.here()
+    phalanx.ray.client()
+    ready = _daemons._ready(_daemons._folder(place, "directory"))
+    os.kill(parent_of(ready["process_id"]), signal.SIGKILL)
+    eventually(lambda: not runs(ready["process_id"]))
+    subprocess.run(
+        [sys.executable, "-m", "phalanx.ray", f"--address={fragile_cluster.address}"], timeout=60, check=True
+    )
+    again = _daemons._ready(_daemons._folder(place, "directory"))
+    assert again["address"] == ready["address"] and again["process_id"] != ready["process_id"]
+    # The nodes find it there: an object goes from one to the other.
+    ref = ray.get(ray.remote(lambda: phalanx.ray.put(np.ones(1 << 20))).options(**on("n0")).remote(), timeout=60)
+    total = ray.remote(lambda ref: float(ref.get(timeout=50).sum())).options(**on("n1"))
+    assert ray.get(total.remote(ref), timeout=60) == 1 << 20
 
 
 class Member:
