@@ -19,7 +19,7 @@ collect_ignore_glob = [] if HAS_RAY else ["test_*"]
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_TMPDIR"] = os.environ["XDG_RUNTIME_DIR"]
 # Of a transfer, 60 s by default: one of the tests waits for the limit.
-os.environ["RAY_rdt_fetch_fail_timeout_milliseconds"] = "8000"
+os.environ["RAY_rdt_fetch_fail_timeout_milliseconds"] = "20000"
 CAPACITY = 256 << 20
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
