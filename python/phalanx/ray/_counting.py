@@ -13,6 +13,8 @@ uses it has a hold of its own. That is what Ray does with objects of dead owners
 
 from __future__ import annotations
 
+import contextlib
+
 import ray
 from ray._private import worker as _ray_worker
 from ray.experimental import TensorTransportManager, TensorTransportMetadata
@@ -132,8 +134,10 @@ def get(refs: ObjectRef[T] | Iterable[ObjectRef[T]], timeout: float | None = DEF
 
 def register() -> None:
     """Register the transport that holds objects, once."""
-    if NAME not in util.transport_manager_info:
-        util.register_tensor_transport(NAME, ["cpu"], Counting, _Hold)
+    # Threads of one worker can put at once.
+    with contextlib.suppress(ValueError):
+        if NAME not in util.transport_manager_info:
+            util.register_tensor_transport(NAME, ["cpu"], Counting, _Hold)
 
 
 class Counting(TensorTransportManager):

@@ -31,7 +31,7 @@ import ray
 from ray._common.utils import get_system_memory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from phalanx import _native, exceptions
+from phalanx import _arguments, _native, exceptions
 from phalanx._typing import TypeVar
 from phalanx.ray import _here
 
@@ -76,6 +76,10 @@ def capacity() -> tuple[int, str]:
         return _asked, "as asked for"
     given = os.environ.get(CAPACITY)
     if given:
+        if not given.isdecimal():
+            raise exceptions.InvalidArgumentError(
+                f"{CAPACITY}={_arguments.shown(given)}: a number of bytes is expected, as 1073741824"
+            )
         return int(given), f"as {CAPACITY} says"
     total = get_system_memory()
     return int(total * SHARE), f"{SHARE:.0%} of {total / (1 << 30):.1f} GiB"

@@ -7,6 +7,7 @@ group come from one thread, as those of Phalanx's groups do.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections import deque
@@ -63,8 +64,10 @@ def group_options(*, on_loss: OnLoss = "fail", timeout: float | None = _DEFAULT_
 
 def register() -> None:
     """Register the backend in this process, once."""
-    if not backend_registry._global_registry.is_registered(NAME):
-        backend_registry.register_collective_backend(NAME, Group)
+    # Threads of one worker can register at once.
+    with contextlib.suppress(ValueError):
+        if not backend_registry._global_registry.is_registered(NAME):
+            backend_registry.register_collective_backend(NAME, Group)
 
 
 class Group(BaseGroup):

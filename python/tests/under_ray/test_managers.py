@@ -20,7 +20,7 @@ from ray.util.collective import backend_registry
 
 import phalanx
 import phalanx.ray
-from phalanx.ray import _arrays, _connecting, _counting, _groups, _here, _hook, _tasks, _transport
+from phalanx.ray import _arrays, _connecting, _counting, _daemons, _groups, _here, _hook, _tasks, _transport
 
 
 @pytest.fixture
@@ -334,6 +334,34 @@ def test_a_job_without_the_hook_is_warned_of(caplog):
         _hook._warn_of_missing_hook({}, 1 << 30)
     assert "{'worker_process_setup_hook': 'phalanx.ray.register'}" in caplog.text
     assert "PHALANX_RAY_CAPACITY" in caplog.text
+
+
+def test_a_capacity_that_is_no_number_is_an_error_that_names_the_variable(monkeypatch):
+    monkeypatch.setattr(_daemons, "_asked", None)
+    monkeypatch.setenv("PHALANX_RAY_CAPACITY", "1GiB")
+    with pytest.raises(ValueError, match="PHALANX_RAY_CAPACITY='1GiB'"):
+        _daemons.capacity()
+    monkeypatch.setenv("PHALANX_RAY_CAPACITY", str(1 << 30))
+    assert _daemons.capacity()[0] == 1 << 30
+
+
+@pytest.mark.parametrize("module", [_transport, _counting, _groups])
+def test_two_threads_can_register_at_once(module, monkeypatch):
+    """The other thread registers between the look and the registration of this one."""
+    module.register()
+    monkeypatch.setattr(util, "transport_manager_info", _Unseen(util.transport_manager_info))
+    monkeypatch.setattr(backend_registry._global_registry, "is_registered", lambda name: False)
+    module.register()
+
+
+class _Unseen(dict):
+    """A table whose first look finds nothing."""
+
+    _looks = 0
+
+    def __contains__(self, name):
+        self._looks += 1
+        return self._looks > 1 and super().__contains__(name)
 
 
 def test_outside_of_ray_the_error_names_the_remedy(monkeypatch):
