@@ -40,7 +40,7 @@ def broadcast(
     sticky
         Whether Ray nodes that are added later get the objects, too, when Phalanx's node starts there.
     timeout
-        Seconds of each broadcast; None: no limit.
+        Seconds of each broadcast, and until the task of a ref of Ray's own has ended; None: no limit.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def broadcast(
     InvalidArgumentError
         `nodes` has an id that no node of Ray's has that is alive.
     GetTimeoutError
-        Phalanx's node has not started on one of Ray's nodes.
+        Phalanx's node has not started on one of Ray's nodes, or the task of a ref of Ray's own has not ended.
     """
     client = _connecting.client()
     alive = _here.nodes()
@@ -67,7 +67,7 @@ def broadcast(
             )
     _start(wanted)
     several = isinstance(refs, (list, tuple))
-    found = [each for ref in (refs if several else [refs]) for each in _objects_of(ref)]
+    found = [each for ref in (refs if several else [refs]) for each in _objects_of(ref, timeout)]
     made: list[Broadcast] = [
         client.broadcast(ref, nodes if nodes == "all" else wanted, sticky=sticky, timeout=timeout)
         for ref in found
@@ -75,7 +75,7 @@ def broadcast(
     return made if several or len(made) != 1 else made[0]
 
 
-def _objects_of(ref: Any) -> list[ObjectRef[Any]]:
+def _objects_of(ref: Any, timeout: float | None) -> list[ObjectRef[Any]]:
     """Return the objects of Phalanx that a ref stands for."""
     if isinstance(ref, ObjectRef):
         return [ref]
@@ -88,7 +88,8 @@ def _objects_of(ref: Any) -> list[ObjectRef[Any]]:
             'ray.put(array, _tensor_transport="phalanx"), or return it from a method with phalanx.ray.method'
         )
     # The end of the task is known before what it has made.
-    ray.wait([ref], fetch_local=False)
+    if not ray.wait([ref], fetch_local=False, timeout=timeout)[0]:
+        raise exceptions.GetTimeoutError(f"the task of {ref} has not ended within {timeout:.0f} s")
     metadata = manager.wait_for_tensor_transport_metadata(ref.hex(), _METADATA_S)
     if not isinstance(metadata, _transport.Metadata):
         raise TypeError(f"{ref} does not travel by Phalanx, or its task has failed: ray.get it to see why")

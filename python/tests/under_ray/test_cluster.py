@@ -172,6 +172,16 @@ def test_a_broadcast_of_what_travels_by_the_transport_and_of_nothing_else():
         phalanx.ray.broadcast(7)
 
 
+def test_a_broadcast_of_a_result_that_does_not_come_ends_in_time(stations, tmp_path):
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    made = stations[0].produce.remote(lambda self, path: open(path).read(), str(go))
+    with pytest.raises(phalanx.exceptions.GetTimeoutError, match="has not ended"):
+        phalanx.ray.broadcast(made, timeout=0.1)
+    go.write_text("")
+    assert ray.get(made) == ""
+
+
 # ---- tasks and reductions
 
 

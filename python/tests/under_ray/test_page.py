@@ -1,14 +1,19 @@
-"""The code in docs/ray.md: its blocks are one program, which runs unchanged."""
+"""The code in docs/ray.md, whose blocks are one program, and in examples/ray: it runs unchanged."""
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 
-_PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "ray.md"
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_PAGE = _ROOT / "docs" / "ray.md"
+_EXAMPLE = _ROOT / "examples" / "ray" / "async_sgd.py"
 
 
 def test_the_program_in_the_guide_runs():
@@ -27,6 +32,21 @@ def test_the_program_in_the_guide_runs():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6.0\n" in done.stdout
+
+
+@pytest.mark.parametrize("transport", ["phalanx", "ray"])
+def test_the_example_takes_the_steps_of_a_serial_run(transport):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
+    done = subprocess.run(
+        [sys.executable, _EXAMPLE, "--transport", transport, "--megabytes=1", "--gradient-seconds=0.01", "--steps=10"],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["transport"] == transport
 
 
 def test_the_guide_names_tests_that_exist():
