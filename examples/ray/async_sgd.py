@@ -166,11 +166,14 @@ class Server:
 
 def replay(model: Any, updates: list[list[tuple[int, int, int]]]) -> np.ndarray:
     """Return the weights after these updates, one after the other in this process."""
-    versions = [model.start()]
-    for step in updates:
+    versions = {0: model.start()}
+    last_use = {version: i for i, step in enumerate(updates) for _, _, version in step}
+    for i, step in enumerate(updates):
         total = sum(model.gradient(versions[version], worker, number) for worker, number, version in step)
-        versions.append(versions[-1] - model.rate / np.float32(len(step)) * total)
-    return versions[-1]
+        versions[i + 1] = versions[i] - model.rate / np.float32(len(step)) * total
+        for version in [version for version in versions if version <= i and last_use.get(version, 0) <= i]:
+            del versions[version]
+    return versions[len(updates)]
 
 
 def place_of(index: int) -> dict[str, Any]:
@@ -205,9 +208,8 @@ def main() -> int:
     seconds = time.monotonic() - began
 
     late = sum(version < i for i, step in enumerate(server.updates) for _, _, version in step)
-    off = 0.0
-    if not emulated:
-        off = float(np.abs(replay(model, server.updates) - server.weights).max())
+    serial = Emulated(arguments.megabytes, seconds=0) if emulated else model
+    off = float(np.abs(replay(serial, server.updates) - server.weights).max())
     loss = model.loss(server.weights)
     print(
         json.dumps(
