@@ -121,7 +121,10 @@ def run_step(sides, op, size, warmup, runs, ways):
     """Returns a record for each way, whose runs took turns."""
     made = {way: {"each_s": [], "cpu_s": [], "verified": True} for way in ways}
     for number in range(warmup + runs):
-        for way, record in made.items():
+        # Each way comes first in turn.
+        first = number % len(ways)
+        for way in ways[first:] + ways[:first]:
+            record = made[way]
             side, _, name = way.rpartition(":")
             before = machine_cpu_seconds()
             seconds, verify = getattr(sides[side], op)(name, size // 4, number)
