@@ -153,10 +153,11 @@ def test_what_only_a_node_has_outlives_its_raylet(fragile_cluster, extra_node, e
 
 def test_a_daemon_that_dies_comes_back(eventually):
     class Connected:
-        """An actor with a client, and with a ref of that client."""
+        """An actor with a client, and with a ref that has used it. Another host has the object."""
 
-        def __init__(self):
-            self.first = phalanx.ray.put(np.ones(3))
+        def __init__(self, refs):
+            self.first = refs[0]
+            self.get_first()
 
         def about(self):
             return daemon_here()
@@ -170,11 +171,10 @@ def test_a_daemon_that_dies_comes_back(eventually):
         def get_first(self):
             return self.first.get(timeout=30).sum()
 
-    connected = ray.remote(Connected).options(**on("n1")).remote()
+    connected = ray.remote(Connected).options(**on("n1")).remote([phalanx.ray.put(np.ones(3))])
     daemon, keeper = ray.get(connected.about.remote(), timeout=60)
     os.kill(daemon, signal.SIGKILL)
     assert eventually(lambda: ray.get(connected.put.remote(), timeout=60)) == (3, keeper)
-    # The directory has the bytes of so small an object.
     assert ray.get(connected.get_first.remote(), timeout=60) == 3
 
 

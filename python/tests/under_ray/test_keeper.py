@@ -73,6 +73,7 @@ def test_the_daemon_is_no_child_of_the_starter_and_in_another_session(order):
     keeper = keeper_of(daemon)
     assert keeper != os.getpid() and keeper_of(keeper) != os.getpid()
     assert os.getsid(daemon) not in (os.getsid(0), os.getpid())
+    assert os.readlink(f"/proc/{keeper}/fd/2") == order.log, "its errors are beside those of the daemon"
 
 
 def test_the_daemon_is_not_the_first_that_a_full_machine_ends(order):
