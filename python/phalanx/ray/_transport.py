@@ -170,7 +170,7 @@ class Transport(TensorTransportManager):
                 self._receiving.pop(obj_id, None)
 
     def send_multiple_tensors(self, *args: Any) -> None:
-        raise NotImplementedError("consumers fetch from Phalanx: Ray does not call this of a one-sided transport")
+        raise TypeError("consumers fetch from Phalanx: Ray does not call this of a one-sided transport")
 
     def garbage_collect(self, obj_id: str, tensor_transport_meta: Any, tensors: list[Any]) -> None:
         """Drop the holds. Does not wait for anything."""
