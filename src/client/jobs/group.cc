@@ -16,6 +16,7 @@
 #include "src/jobs/group/group_call.h"
 #include "src/jobs/overlap/byte_ranges.h"
 #include "src/jobs/overlap/fill_order.h"
+#include "src/jobs/overlap/yield_rule.h"
 #include "src/local/jobs/refused_call.h"
 
 namespace phalanx {
@@ -41,6 +42,7 @@ struct GroupState {
   const std::shared_ptr<MemberCall> member;
   const std::shared_ptr<Connection> connection;
   GroupOptions options;
+  jobs::YieldRule yields;
 
   // Guarded by the connection's lock.
   uint64_t calls = 0;
@@ -65,11 +67,18 @@ namespace {
 // Bytes that are copied before other threads may run.
 constexpr uint64_t kCopyStep = 64 << 10;
 
+void LetOthersRun(jobs::YieldRule& rule) {
+  const Instant began = MonotonicNow();
+  if (!rule.MayYield(began)) return;
+  std::this_thread::yield();
+  rule.EndYield(began, MonotonicNow());
+}
+
 // The nodes pass bytes meanwhile. On a host with more threads than cores its node runs first:
 // the links of all nodes wait for a node that waits for a core.
-void CopyBeside(char* to, const char* from, uint64_t bytes) {
+void CopyBeside(char* to, const char* from, uint64_t bytes, jobs::YieldRule& rule) {
   for (uint64_t at = 0; at < bytes; at += kCopyStep) {
-    if (at > 0) std::this_thread::yield();
+    if (at > 0) LetOthersRun(rule);
     std::memcpy(to + at, from + at, std::min(kCopyStep, bytes - at));
   }
 }
@@ -129,7 +138,7 @@ struct ResultCall : public FutureState<Done> {
     return large_result->bytes.empty() ? done.bytes : large_result->bytes;
   }
   void Copy(absl::string_view bytes, jobs::ByteRange range) const {
-    CopyBeside(output + range.from, bytes.data() + range.from, range.bytes);
+    CopyBeside(output + range.from, bytes.data() + range.from, range.bytes, group->yields);
   }
   // Releases its memory.
   void DropResult() {
@@ -299,11 +308,13 @@ jobs::FillOrder GroupState::OrderOf(CallKind kind, uint64_t bytes) {
 // before the caller has its future.
 class InputCopy {
  public:
-  InputCopy(const GroupBuffer& buffer, const void* input, jobs::FillOrder order)
+  InputCopy(const GroupBuffer& buffer, const void* input, jobs::FillOrder order,
+            jobs::YieldRule& yields)
       : mapping_(buffer.mapping),
         to_(buffer.data),
         from_(static_cast<const char*>(input)),
-        order_(std::move(order)) {}
+        order_(std::move(order)),
+        yields_(yields) {}
 
   void CopyFirst(local::GroupCall& message) {
     CopySlice();
@@ -335,7 +346,7 @@ class InputCopy {
   void CopySlice() {
     slice_ = order_.Next();
     for (const jobs::ByteRange& each : slice_) {
-      CopyBeside(to_ + each.from, from_ + each.from, each.bytes);
+      CopyBeside(to_ + each.from, from_ + each.from, each.bytes, yields_);
     }
   }
 
@@ -343,6 +354,7 @@ class InputCopy {
   char* const to_;
   const char* const from_;
   jobs::FillOrder order_;
+  jobs::YieldRule& yields_;             // of the group, which outlives the call
   std::vector<jobs::ByteRange> slice_;  // copied, and not named yet
   bool more_ = false;
 };
@@ -396,7 +408,7 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   std::optional<internal::InputCopy> copy;
   if (buffer.ok() && buffer->mapping != nullptr) {
     message.buffer = buffer->number;
-    copy.emplace(*buffer, arguments.input, state_->OrderOf(spec.kind, input));
+    copy.emplace(*buffer, arguments.input, state_->OrderOf(spec.kind, input), state_->yields);
     copy->CopyFirst(message);
   }
   // Before Start, because an answer of the node can name the buffer as free.

@@ -1,4 +1,4 @@
-// Which bytes are there, and the order in which a client copies an input.
+// Which bytes are there, the order in which a client copies an input, and when it yields.
 #include <cstdint>
 #include <vector>
 
@@ -7,6 +7,7 @@
 #include "src/jobs/overlap/byte_ranges.h"
 #include "src/jobs/overlap/fill_order.h"
 #include "src/jobs/overlap/result_parts.h"
+#include "src/jobs/overlap/yield_rule.h"
 
 namespace phalanx::jobs {
 namespace {
@@ -139,6 +140,24 @@ TEST(ResultPartsTest, ASmallResultIsShownAsAWhole) {
   ResultParts parts(kShownEarlyBytes - 1);
   parts.Add({{0, kShownEarlyBytes - 2}});
   EXPECT_EQ(parts.Take(), Ranges());
+}
+
+TEST(YieldRuleTest, ShortYieldsGoOn) {
+  YieldRule rule;
+  const Instant now = Instant::FromNanos(5'000'000'000);
+  EXPECT_TRUE(rule.MayYield(now));
+  rule.EndYield(now, now + kLongYield - absl::Nanoseconds(1));
+  EXPECT_TRUE(rule.MayYield(now + kLongYield));
+}
+
+TEST(YieldRuleTest, ALongYieldIsTheLastOneForAWhile) {
+  YieldRule rule;
+  const Instant began = Instant::FromNanos(5'000'000'000);
+  const Instant ended = began + kLongYield;
+  rule.EndYield(began, ended);
+  EXPECT_FALSE(rule.MayYield(ended));
+  EXPECT_FALSE(rule.MayYield(ended + kPauseAfterLongYield - absl::Nanoseconds(1)));
+  EXPECT_TRUE(rule.MayYield(ended + kPauseAfterLongYield));
 }
 
 }  // namespace
