@@ -1,7 +1,8 @@
 """``python -m phalanx.ray [--address ADDRESS] [--capacity BYTES]``: starts Phalanx on a host of Ray's cluster.
 
-Needed only where Ray ends all processes that workers leave behind (the subreaper of raylets): there run it on
-each host after ``ray start``. Elsewhere the first worker starts the daemons.
+Run it on each host after ``ray start`` where Ray ends all processes that workers leave behind (the subreaper of
+raylets), and where all cores compute and the user is not root: what workers start is as nice as they are.
+Elsewhere the first worker starts the daemons.
 """
 
 from __future__ import annotations

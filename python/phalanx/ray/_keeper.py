@@ -194,6 +194,24 @@ def _reset_oom_score() -> None:
         pass  # a container can forbid it
 
 
+def _reset_niceness(raylet: int) -> None:
+    """Take the niceness of the raylet: workers, and what they start, run after all else on a busy host."""
+    with open(f"/proc/self/fdinfo/{raylet}") as about:
+        pid = next(int(line.split()[1]) for line in about if line.startswith("Pid:"))
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, pid))
+    except ProcessLookupError:
+        pass  # the raylet has ended
+    except PermissionError:
+        print(
+            f"keeper: this user cannot lower the niceness of {mine} that Ray has set for workers, so Phalanx is slow "
+            "while workers compute on all cores. Run `python -m phalanx.ray` on each host after `ray start`",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def _say(word: str, text: str) -> None:
     """Write the one line of standard output, for the starter, and leave its pipe."""
     try:
@@ -218,6 +236,7 @@ def main() -> None:
     keeper = _Keeper(order)
     try:
         _log_errors(order["log"])
+        _reset_niceness(order["raylet"])
         # What a keeper that was killed has left.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, "ready"))

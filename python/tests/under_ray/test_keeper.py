@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import fcntl
 import os
 import signal
@@ -87,6 +88,31 @@ def test_the_daemon_is_not_the_first_that_a_full_machine_ends(order):
             score.write(before)
     with open(f"/proc/{daemon}/oom_score_adj") as score:
         assert int(score.read()) == 0
+
+
+def be_nice(may_undo):
+    os.nice(7)
+    if not may_undo:
+        drop_from_bounding_set, cap_sys_nice = 24, 23
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, cap_sys_nice)
+
+
+def start_from_a_nice_process(order, may_undo):
+    """Return how much nicer than this process the daemon is that a process starts which is nice, as Ray's workers are."""
+    with concurrent.futures.ProcessPoolExecutor(1, initializer=be_nice, initargs=(may_undo,)) as worker:
+        daemon = worker.submit(_daemons._start, order).result()["process_id"]
+    return os.getpriority(os.PRIO_PROCESS, daemon) - os.getpriority(os.PRIO_PROCESS, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may lower a niceness")
+def test_the_daemon_is_as_nice_as_the_raylet(order):
+    assert start_from_a_nice_process(order, may_undo=True) == 0
+
+
+def test_a_daemon_that_must_stay_nice_says_what_to_do(order):
+    assert start_from_a_nice_process(order, may_undo=False) == 7
+    with open(order.log) as log:
+        assert "Run `python -m phalanx.ray`" in log.read()
 
 
 def test_a_daemon_that_dies_starts_again_at_its_address(order, eventually):
