@@ -13,15 +13,10 @@ uses it has a hold of its own. That is what Ray does with objects of dead owners
 
 from __future__ import annotations
 
-import contextlib
-
 import ray
 from ray._private import worker as _ray_worker
-from ray.experimental import TensorTransportManager, TensorTransportMetadata
-from ray.experimental.rdt import util
-from ray.experimental.rdt.rdt_manager import RDTSource
 
-from phalanx import _values
+from phalanx import _values, exceptions
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef
 from phalanx._typing import TypeVar
@@ -33,7 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 T = TypeVar("T")
-NAME = "PHALANX_REF"
+# Phalanx's own refs of the objects that this process owns, by the ids of the Ray objects that are counted.
+_holds: dict[bytes, ObjectRef[Any]] = {}
 
 
 class Ref(ObjectRef[T]):
@@ -84,28 +80,30 @@ def _in_message_of_ray() -> bool:
     return in_band
 
 
-class _Hold:
-    """The value of the Ray object that is counted: the hold on the object of Phalanx."""
+def counted(ref: ObjectRef[T], by: Any = None) -> Ref[T]:
+    """Return a ref to the same object that Ray counts. `ref` has a hold, which Ray's count keeps.
 
-    __slots__ = ("ref",)
-
-    def __init__(self, ref: ObjectRef[Any]) -> None:
-        self.ref = ref
-
-
-def counted(ref: ObjectRef[T]) -> Ref[T]:
-    """Return a ref to the same object that Ray counts. `ref` has a hold, which goes to Ray."""
-    register()
-    made = ray.put(_Hold(ref), _tensor_transport=NAME)
-    # Ray frees what an actor has put by a task in a concurrency group that most actors lack. What the driver
-    # or a task has put it frees in the owner itself, which is right here: nothing but a hold is dropped.
-    manager: Any = _ray_worker.global_worker.rdt_manager
-    known = manager.get_rdt_metadata(made.hex())
-    manager.set_rdt_metadata(made.hex(), known._replace(src_actor=RDTSource.DRIVER))
+    `by` is the Ray object that is counted, which this process owns; None: a new one.
+    """
+    made = ray.put(None) if by is None else by
+    worker: Any = _ray_worker.global_worker  # without types
+    if not worker.core_worker.add_object_out_of_scope_callback(made, _release):
+        raise exceptions.PhalanxError(f"Ray does not count {made} here: this process does not own it")
+    # Ray cannot have called back, in its own thread, since `made` is a reference.
+    _holds[made.binary()] = ref
     result: Ref[T] = Ref(ref._id, ref._cluster, client=ref._client, counted=made)
     if ref._name is not None:
         result._have_name(*ref._name)
     return result
+
+
+def _release(counted_id: bytes) -> None:
+    _holds.pop(counted_id, None)
+
+
+def release_all() -> None:
+    """Drop all holds: Ray calls back no more."""
+    _holds.clear()
 
 
 def put(value: T, **options: Any) -> Ref[T]:
@@ -130,51 +128,3 @@ def get(refs: ObjectRef[T] | Iterable[ObjectRef[T]], timeout: float | None = DEF
     """Return the value of an object, or a list of values. Arguments and errors are those of `phalanx.get`."""
     client = _connecting.client()
     return client.get(refs if isinstance(refs, ObjectRef) else list(refs), timeout, **options)
-
-
-def register() -> None:
-    """Register the transport that holds objects, once."""
-    # Threads of one worker can put at once.
-    with contextlib.suppress(ValueError):
-        if NAME not in util.transport_manager_info:
-            util.register_tensor_transport(NAME, ["cpu"], Counting, _Hold)
-
-
-class Counting(TensorTransportManager):
-    """Moves nothing: Ray's store keeps the hold until the count is zero."""
-
-    def tensor_transport_backend(self) -> str:
-        return NAME
-
-    @staticmethod
-    def is_one_sided() -> bool:
-        return True
-
-    @staticmethod
-    def can_abort_transport() -> bool:
-        return True
-
-    def actor_has_tensor_transport(self, actor: Any) -> bool:
-        return True
-
-    def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[Any]) -> TensorTransportMetadata:
-        return TensorTransportMetadata([((), None) for _ in rdt_object], "cpu")
-
-    def get_communicator_metadata(self, src_actor: Any, dst_actor: Any, backend: Any = None) -> Any:
-        raise _unreadable()
-
-    def recv_multiple_tensors(self, *args: Any, **options: Any) -> Any:
-        raise _unreadable()
-
-    def send_multiple_tensors(self, *args: Any) -> None:
-        raise _unreadable()
-
-    def garbage_collect(self, obj_id: str, tensor_transport_meta: Any, tensors: list[Any]) -> None:
-        """Do nothing: Ray drops the hold after this call."""
-
-    def abort_transport(self, obj_id: str, communicator_metadata: Any) -> None:
-        """Do nothing: there are no transfers."""
-
-
-def _unreadable() -> TypeError:
-    return TypeError("this Ray object only counts references to an object of Phalanx: use ref.get()")

@@ -54,7 +54,6 @@ def register() -> None:
 
 def _register() -> None:
     _transport.register()
-    _counting.register()
     _groups.register()
 
 
@@ -184,5 +183,6 @@ def _warn_of_unused(capacity: int | None) -> None:
 
 def shutdown() -> None:
     """Close this process's connection, and call `ray.shutdown`. Daemons end with their raylets."""
+    _counting.release_all()
     _connecting.disconnect()
     ray.shutdown()

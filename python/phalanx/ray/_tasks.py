@@ -145,9 +145,12 @@ def _submitted(
 ) -> Ref[Any]:
     """Submit what puts its result, and return the ref of that."""
     client = _connecting.client()
-    result = _counting.counted(client.ref())
+    ref = client.ref()
     after = [arg._task for arg in (*args, *kwargs.values()) if isinstance(arg, Ref) and arg._task]
-    result._task = submit(*first, result.id, client.directory, len(after), *after, *args, **kwargs)
+    task = submit(*first, ref.id, client.directory, len(after), *after, *args, **kwargs)
+    # The task's own result is small and comes at once; Ray counts it instead of an object more.
+    result = _counting.counted(ref, task)
+    result._task = task
     _watch(result)
     return result
 

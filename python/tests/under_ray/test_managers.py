@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -238,13 +239,12 @@ def test_reductions_name_wrong_arguments(here):
 # ---- counted refs
 
 
-def test_a_counted_object_cannot_be_read_by_ray():
-    manager = _counting.Counting()
-    for read in (manager.recv_multiple_tensors, manager.send_multiple_tensors):
-        with pytest.raises(TypeError, match="ref.get()"):
-            read()
-    with pytest.raises(TypeError, match="ref.get()"):
-        manager.get_communicator_metadata(None, None)
+def test_what_ray_does_not_count_is_refused(here, monkeypatch):
+    core_worker = types.SimpleNamespace(add_object_out_of_scope_callback=lambda *_: False)
+    monkeypatch.setattr(_counting._ray_worker, "global_worker", types.SimpleNamespace(core_worker=core_worker))
+    with pytest.raises(phalanx.exceptions.PhalanxError, match="does not own it"):
+        _counting.counted(here.put(1), types.SimpleNamespace(binary=lambda: b"of another"))
+    assert not _counting._holds
 
 
 def test_a_ref_outside_of_rays_messages_is_an_ordinary_one(here, monkeypatch):
@@ -272,7 +272,7 @@ def test_registering_twice_is_silent(monkeypatch, caplog):
     monkeypatch.setattr(_connecting, "start_node", lambda: None)
     phalanx.ray.register()
     phalanx.ray.register()
-    assert {_transport.NAME, _counting.NAME} <= util.transport_manager_info.keys()
+    assert _transport.NAME in util.transport_manager_info
     assert backend_registry._global_registry.is_registered("phalanx")
     assert not caplog.records
 
@@ -345,7 +345,7 @@ def test_a_capacity_that_is_no_number_is_an_error_that_names_the_variable(monkey
     assert _daemons.capacity()[0] == 1 << 30
 
 
-@pytest.mark.parametrize("module", [_transport, _counting, _groups])
+@pytest.mark.parametrize("module", [_transport, _groups])
 def test_two_threads_can_register_at_once(module, monkeypatch):
     """The other thread registers between the look and the registration of this one."""
     module.register()
