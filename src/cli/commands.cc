@@ -16,6 +16,7 @@
 #include "src/cli/shell/help_command.h"
 #include "src/cli/tools/bench_command.h"
 #include "src/cli/tools/describe_command.h"
+#include "src/cli/tools/drain_command.h"
 #include "src/cli/tools/ls_command.h"
 #include "src/cli/tools/status_command.h"
 #include "src/cli/tools/top_command.h"
@@ -37,6 +38,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewEndScopeCommand());
   commands.push_back(NewLsCommand());
   commands.push_back(NewDescribeCommand());
+  commands.push_back(NewDrainCommand());
   commands.push_back(NewJobsCommand());
   commands.push_back(NewStatusCommand());
   commands.push_back(NewTopCommand());

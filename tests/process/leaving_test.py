@@ -48,6 +48,30 @@ class DrainTest(ClusterTest):
         for object_id, path in paths.items():
             self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
 
+    def drain(self, *arguments, expect=OK):
+        return self.cluster.run("drain", *arguments, f"--directory={self.cluster.directory}", expect=expect)
+
+    def test_a_drained_node_goes_on_and_what_it_alone_has_outlives_it(self):
+        self.start(2)
+        early, late = (self.cluster.make_file(name, 3 * MIB, seed=len(name)) for name in ("early", "later"))
+        self.cluster.put("n0", early, ID_A, "--wait")
+        self.assertEqual(self.drain("n0"), "n0: 0 objects are there alone\n")
+        self.cluster.put("n0", late, ID_B, "--wait")
+        self.assertEqual(self.cluster.ask("drain", "n0"), {"node": "n0", "objects_left": 0, "message": ""})
+        self.assertEqual(self.cluster.get("n0", ID_B), sha256(late))
+        self.cluster.nodes["n0"].kill()
+        for object_id, path in ((ID_A, early), (ID_B, late)):
+            self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
+
+    def test_a_drain_names_what_is_missing(self):
+        self.start(1)
+        self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")
+        self.assertIn("n0: 1 objects are there alone", self.drain("n0", "--detach"))
+        error = self.drain("n0", "--timeout=0s", expect=4)
+        self.assertIn("n0 still has 1 objects alone; object", error)
+        self.assertIn("no other node has room for it", error)
+        self.assertIn("no node is named n7", self.drain("n7", expect=NOT_FOUND))
+
     def test_a_sole_copy_without_a_target_is_reported_at_the_deadline(self):
         self.start(1, ["--drain-timeout=300ms"])
         self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")

@@ -43,6 +43,23 @@ absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage
   return status;
 }
 
+absl::Status DirectoryCore::DrainNode(const v1::DrainNodeRequest& request, Instant now,
+                                      v1::DrainNodeResponse* out) {
+  impl_->context.now = now;
+  const std::vector<Node*> named = impl_->NodesNamed(request.node());
+  if (named.empty()) {
+    return absl::NotFoundError(absl::StrCat("no node is named ", request.node()));
+  }
+  for (Node* node : named) impl_->OnDrain(*node);
+  impl_->RunPendingWork();
+  for (const Node* node : named) {
+    const v1::DrainStatus status = impl_->orders.drains.StatusOf(node->key);
+    out->set_objects_left(out->objects_left() + status.objects_left());
+    if (!status.message().empty()) out->set_message(status.message());
+  }
+  return absl::OkStatus();
+}
+
 void DirectoryCore::NotePause(Instant now) {
   impl_->context.now = now;
   impl_->NotePause();
@@ -388,6 +405,15 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
     default:
       return absl::InvalidArgumentError("a message of no kind this shard knows");
   }
+}
+
+// In the order of keys: the same in every replay.
+std::vector<Node*> DirectoryCore::Impl::NodesNamed(const std::string& name) const {
+  std::vector<Node*> named;
+  for (const auto& [key, node] : nodes.all()) {
+    if (node->info.name() == name) named.push_back(node.get());
+  }
+  return named;
 }
 
 void DirectoryCore::Impl::OnDrain(Node& node) {

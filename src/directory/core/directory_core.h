@@ -73,6 +73,11 @@ class DirectoryCore {
   // the first call.
   void NoteUnderWay(uint64_t bytes);
 
+  // Drains the nodes with this name until they have another session; repeated, says what is left.
+  // NotFound if no node has the name.
+  absl::Status DrainNode(const v1::DrainNodeRequest& request, Instant now,
+                         v1::DrainNodeResponse* out);
+
   // For the tools. Each answer is bounded and says what was left out. Describe returns NotFound if
   // neither the shard nor a node knows the id; List returns InvalidArgument if after_object_id is
   // not an id.

@@ -94,6 +94,7 @@ struct DirectoryCore::Impl {
   absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m);
   void OnRegisterEnd(Node& node);
   void OnDrain(Node& node);
+  std::vector<Node*> NodesNamed(const std::string& name) const;
   // The node has registered, and its lease begins.
   void SendRegistered(Node& node);
 

@@ -529,6 +529,20 @@ TEST(ToolsTest, ReportObjectsAndStatusOfTheShard) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST(ToolsTest, ADrainNamesTheObjectsThatOneNodeHasAlone) {
+  Directory directory;
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  On(node.loop, [&] { node.Put(1); });
+  ASSERT_TRUE(node.WaitVerdicts(1));
+  ToolsClient tools({directory.server->address()}, ToolOptions());
+  PHALANX_ASSERT_OK_AND_ASSIGN(const auto drain, tools.DrainNode("n1"));
+  EXPECT_EQ(drain.objects_left(), 1);
+  EXPECT_THAT(drain.message(), HasSubstr("no other node has room for it"));
+  EXPECT_TRUE(tools.GetStatus()[0]->nodes(0).draining());
+  EXPECT_THAT(tools.DrainNode("n2"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("n2")));
+}
+
 TEST(ToolsTest, AreRefusedWithoutTheSecret) {
   Directory directory;
   ToolsClientOptions options = ToolOptions();

@@ -256,6 +256,20 @@ absl::StatusOr<v1::DescribeJobResponse> ToolsClient::DescribeJob(const std::stri
   }
 }
 
+absl::StatusOr<v1::DrainNodeResponse> ToolsClient::DrainNode(const std::string& node) {
+  v1::DrainNodeRequest request;
+  request.set_node(node);
+  auto answers = impl_->AskAll<v1::DrainNodeRequest, v1::DrainNodeResponse>(
+      "DrainNode", &AsyncStub::DrainNode, request);
+  v1::DrainNodeResponse merged;
+  for (const auto& answer : answers) {
+    PHALANX_RETURN_IF_ERROR(answer.status());
+    merged.set_objects_left(merged.objects_left() + answer->objects_left());
+    if (!answer->message().empty()) merged.set_message(answer->message());
+  }
+  return merged;
+}
+
 v1::ListObjectsResponse MergeLists(std::vector<v1::ListObjectsResponse> lists, uint32_t limit) {
   if (limit == 0) limit = kDefaultListed;
   // If a shard has more objects, its objects after the end of its list are unknown.

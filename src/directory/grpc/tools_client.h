@@ -64,6 +64,10 @@ class ToolsClient {
   // that one with more than 10,000 members takes.
   absl::StatusOr<v1::DescribeJobResponse> DescribeJob(const std::string& job);
 
+  // Drains a node, and returns the number of its objects that no other node has yet, at all shards.
+  // NotFound if a shard knows no node of this name.
+  absl::StatusOr<v1::DrainNodeResponse> DrainNode(const std::string& node);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

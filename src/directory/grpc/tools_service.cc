@@ -140,6 +140,11 @@ class Answers {
     return shard_->core().DescribeJob(request, executor_.Now(), response);
   }
 
+  absl::Status Fill(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* response)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return shard_->DrainNode(request, response);
+  }
+
   absl::Status Fill(const v1::GetStatusRequest&, v1::GetStatusResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     shard_->FillStatus(response);
@@ -188,6 +193,11 @@ class Service final : public v1::Tools::CallbackService, public ToolsService {
                                         const v1::DescribeJobRequest* request,
                                         v1::DescribeJobResponse* response) override {
     return BeginProven("DescribeJob", *context, *request, response);
+  }
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
+                                      const v1::DrainNodeRequest* request,
+                                      v1::DrainNodeResponse* response) override {
+    return BeginProven("DrainNode", *context, *request, response);
   }
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,

@@ -209,14 +209,24 @@ void DrainManager::ReportProgress() {
     StartFetches(leaving);
     if (leaving.reported == leaving.size()) continue;
     leaving.reported = leaving.size();
-    v1::DrainStatus& status = *outbox_.Send(key).mutable_drain_status();
-    status.set_objects_left(leaving.size());
-    if (leaving.stuck.empty()) continue;
-    const ObjectId& stuck = *leaving.stuck.begin();
-    status.set_message(absl::StrCat("object ", stuck.hex(), " of ",
-                                    objects_.Find(stuck)->info.size_bytes,
-                                    " bytes: no other node has room for it"));
+    *outbox_.Send(key).mutable_drain_status() = StatusOf(leaving);
   }
+}
+
+v1::DrainStatus DrainManager::StatusOf(const SoleCopies& leaving) const {
+  v1::DrainStatus status;
+  status.set_objects_left(static_cast<uint32_t>(leaving.size()));
+  if (leaving.stuck.empty()) return status;
+  const ObjectId& stuck = *leaving.stuck.begin();
+  status.set_message(absl::StrCat("object ", stuck.hex(), " of ",
+                                  objects_.Find(stuck)->info.size_bytes,
+                                  " bytes: no other node has room for it"));
+  return status;
+}
+
+v1::DrainStatus DrainManager::StatusOf(const NodeKey& node) const {
+  const auto found = draining_.find(node);
+  return found == draining_.end() ? v1::DrainStatus() : StatusOf(found->second);
 }
 
 absl::Status DrainManager::CheckInvariants() const {

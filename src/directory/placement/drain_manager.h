@@ -25,6 +25,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/refusals.h"
@@ -37,8 +38,10 @@ class DrainManager final : public ObjectDrains, public PullListener {
   DrainManager(CoreContext& context, NodeTable& nodes, Outbox& outbox, ObjectTable& objects)
       : context_(context), nodes_(nodes), outbox_(outbox), objects_(objects) {}
 
-  // The node asks to leave. Returns false if it is draining already.
+  // The node asks to leave, or a tool asks for its drain. Returns false if it is draining already.
   bool OnDrain(Node& node);
+  // How many objects of a draining node no node that stays has.
+  v1::DrainStatus StatusOf(const NodeKey& node) const;
   void NodeDown(const NodeKey& node);
   // A new session of a draining node begins: it drains only if it asks again.
   void SessionBegins(Node& node);
@@ -83,6 +86,7 @@ class DrainManager final : public ObjectDrains, public PullListener {
   // The node with the most room that stays and has not refused the object lately, or nullptr.
   Node* ChooseTarget(const Object& object);
   bool HasRefused(const Object& object, const NodeKey& key) const;
+  v1::DrainStatus StatusOf(const SoleCopies& leaving) const;
   // Sets the object's timer to the time at which a node that refused it can be asked again.
   void AwaitRefusers(Object& object);
 

@@ -49,6 +49,7 @@ TEST_F(DrainManagerTest, ASoleCopyIsFetchedByTheNodeWithTheMostRoom) {
   EXPECT_TRUE(drains_manager_.OnDrain(node(kA)));
   EXPECT_EQ(Fetches(), Nodes{kC});
   EXPECT_EQ(left_.objects_left(), 1u);
+  EXPECT_EQ(drains_manager_.StatusOf(kA).objects_left(), 1u);
   EXPECT_EQ(object().drain_target, kC);
   AddCompleteCopy(kC);
   EXPECT_EQ(Fetches(), Nodes{});
@@ -99,6 +100,7 @@ TEST_F(DrainManagerTest, AnObjectWaitsUntilRoomIsFreed) {
   Create(kA, /*complete=*/true);
   drains_manager_.OnDrain(node(kA));
   EXPECT_EQ(Fetches(), Nodes{});
+  EXPECT_EQ(left_.message(), drains_manager_.StatusOf(kA).message());
   EXPECT_NE(left_.message().find("no other node has room"), std::string::npos);
   node(kB).info.set_used_bytes(10);
   drains_manager_.OnRoomFreed();

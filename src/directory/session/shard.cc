@@ -432,6 +432,12 @@ const SessionConfig& Shard::config() const { return impl_->config; }
 
 uint64_t Shard::incarnation() const { return impl_->incarnation; }
 
+absl::Status Shard::DrainNode(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* out) {
+  const absl::Status status = impl_->core.DrainNode(request, impl_->executor.Now(), out);
+  impl_->flush.Raise();
+  return status;
+}
+
 void Shard::FillStatus(v1::GetStatusResponse* out) const {
   const Instant now = impl_->executor.Now();
   impl_->core.FillStatus(now, out);

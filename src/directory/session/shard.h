@@ -55,6 +55,8 @@ class Shard {
   const DirectoryCore& core() const;
   const SessionConfig& config() const;
   uint64_t incarnation() const;
+  // As DirectoryCore::DrainNode.
+  absl::Status DrainNode(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* out);
   // Fills in the shard index, the incarnation, the uptime and the sessions too.
   void FillStatus(v1::GetStatusResponse* out) const;
 
