@@ -12,16 +12,14 @@ transport costs. The weights are compared with those of a serial run of the same
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from typing import Any
 
 import numpy as np
 import ray
-
-import phalanx.ray
+import runs
+from transports import value_of
 
 HIDDEN, SAMPLES = 32, 600
 # Of the weights of a serial run: floats are added in another order.
@@ -33,19 +31,20 @@ class Spirals:
 
     rate = np.float32(0.5)
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._points: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # a worker makes its own once
 
     def start(self) -> np.ndarray:
-        return np.random.default_rng(0).normal(0, 0.7, 4 * HIDDEN + 1).astype(np.float32)
+        return np.random.default_rng(self._seed).normal(0, 0.7, 4 * HIDDEN + 1).astype(np.float32)
 
-    def points(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        if seed not in self._points:
-            self._points[seed] = self._drawn(seed)
-        return self._points[seed]
+    def points(self, part: int) -> tuple[np.ndarray, np.ndarray]:
+        if part not in self._points:
+            self._points[part] = self._drawn(part)
+        return self._points[part]
 
-    def _drawn(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        random = np.random.default_rng(seed)
+    def _drawn(self, part: int) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng([self._seed, part])
         turn = random.uniform(0.3, 1, SAMPLES)
         label = random.integers(0, 2, SAMPLES)
         angle = 5 * turn + np.pi * label
@@ -91,49 +90,13 @@ class Emulated:
         return np.full(self.count, (worker * 31 + number) % 7 - 3 + weights[0] * 1e-3, np.float32)
 
 
-@ray.remote(max_restarts=-1, max_task_retries=-1)
+@ray.remote
 class Worker:
     def __init__(self, model: Any, index: int) -> None:
         self.model, self.index = model, index
 
     def gradient(self, weights: Any, number: int) -> np.ndarray:
-        values = weights.get() if isinstance(weights, phalanx.ObjectRef) else weights
-        return self.model.gradient(values, self.index, number)
-
-
-class ByPhalanx:
-    """The weights are relayed from worker to worker, and the first k gradients are added up on their way."""
-
-    def put(self, weights: np.ndarray) -> Any:
-        return phalanx.ray.put(weights)
-
-    def begin(self, worker: Any, weights: Any, number: int) -> Any:
-        return phalanx.ray.call(worker, "gradient", weights, number)
-
-    def first(self, gradients: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
-        total = phalanx.ray.reduce(gradients, num_objects=k, dtype=np.float32)
-        values = total.get()
-        came = set(phalanx.ray.client().reduced_from(total))
-        return values, [ref for ref in gradients if ref in came]
-
-
-class ByRay:
-    """Every worker fetches the weights from the server's host, which fetches and adds up the gradients as they come."""
-
-    def put(self, weights: np.ndarray) -> Any:
-        return ray.put(weights)
-
-    def begin(self, worker: Any, weights: Any, number: int) -> Any:
-        return worker.gradient.remote(weights, number)
-
-    def first(self, gradients: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
-        total, came, left = None, [], gradients
-        while len(came) < k:
-            ready, left = ray.wait(left)  # the others are on their way meanwhile
-            values = ray.get(ready[0])
-            total = values.copy() if total is None else np.add(total, values, out=total)
-            came += ready
-        return total, came
+        return self.model.gradient(value_of(weights), self.index, number)
 
 
 class Server:
@@ -149,12 +112,12 @@ class Server:
         self._begin(range(len(workers)))
 
     def _begin(self, workers: Any) -> None:
-        given = self.transport.put(self.weights)
-        for worker in workers:
-            number = self.numbers[worker]
+        given, order = self.transport.put(self.weights), list(workers)
+        own = [(self.numbers[worker],) for worker in order]
+        calls = self.transport.calls([self.workers[worker] for worker in order], "gradient", given, own)
+        for worker, ref in zip(order, calls):
+            self.running[ref] = (worker, self.numbers[worker], self.version)
             self.numbers[worker] += 1
-            ref = self.transport.begin(self.workers[worker], given, number)
-            self.running[ref] = (worker, number, self.version)
 
     def step(self, k: int) -> None:
         total, came = self.transport.first(list(self.running), k)
@@ -176,55 +139,38 @@ def replay(model: Any, updates: list[list[tuple[int, int, int]]]) -> np.ndarray:
     return versions[len(updates)]
 
 
-def place_of(index: int) -> dict[str, Any]:
-    """Return where a worker runs: on the index-th host, if hosts are marked as benchmarks/ray marks them."""
-    name = f"host{index + 1}"
-    return {"num_cpus": 0, "resources": {name: 1}} if name in ray.cluster_resources() else {"num_cpus": 0}
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--transport", choices=("phalanx", "ray"), default="phalanx")
-    parser.add_argument("--address", default="local", help="of Ray's cluster (a cluster of this machine alone, which ends with the program)")
-    parser.add_argument("--workers", type=int, default=4)
+    parser = runs.parser(__doc__, workers=4)
     parser.add_argument("--first", type=int, default=2, metavar="K", help="gradients of a step")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--megabytes", type=float, default=0, help="MiB of an emulated model")
     parser.add_argument("--gradient-seconds", type=float, default=0, help="of an emulated gradient")
-    arguments = parser.parse_args()
+    arguments = runs.start(parser)
     if not 1 <= arguments.first <= arguments.workers:
         parser.error("--first is 1 to --workers")
 
-    phalanx.ray.init(arguments.address, log_to_driver=False)
     emulated = arguments.megabytes > 0
-    model = Emulated(arguments.megabytes, arguments.gradient_seconds) if emulated else Spirals()
-    workers = [Worker.options(**place_of(i)).remote(model, i) for i in range(arguments.workers)]
-    server = Server(ByPhalanx() if arguments.transport == "phalanx" else ByRay(), model, workers)
-    before = model.loss(server.weights)
+    model = Emulated(arguments.megabytes, arguments.gradient_seconds) if emulated else Spirals(arguments.seed)
+    workers = runs.placed(Worker, arguments, model)
+    run = runs.Run("async_sgd", arguments, workers, "steps/s", emulated=emulated, megabytes=model.start().nbytes / (1 << 20),
+                   gradient_seconds=arguments.gradient_seconds)
+    server = Server(runs.transport(arguments, workers), model, workers)
     server.step(arguments.first)  # the workers have started
-    began = time.monotonic()
-    for _ in range(arguments.steps):
+    passed = [(0.0, server.weights)]
+    run.begin()
+    for step in range(arguments.steps):
         server.step(arguments.first)
-    seconds = time.monotonic() - began
+        run.step([worker for worker, _, _ in server.updates[-1]])
+        if step % 10 == 9 or step + 1 == arguments.steps:
+            passed.append((run.seconds(), server.weights))
+    seconds = run.seconds()
 
-    late = sum(version < i for i, step in enumerate(server.updates) for _, _, version in step)
     serial = Emulated(arguments.megabytes, seconds=0) if emulated else model
     off = float(np.abs(replay(serial, server.updates) - server.weights).max())
-    loss = model.loss(server.weights)
-    print(
-        json.dumps(
-            {
-                "transport": arguments.transport,
-                "emulated": emulated,
-                "steps_per_s": round(arguments.steps / seconds, 2),
-                "loss": [round(before, 4), round(loss, 4)],
-                "gradients_of_older_weights": late,
-                "off_a_serial_run": off,
-            }
-        )
-    )
-    phalanx.ray.shutdown()
-    return 0 if off < TOLERANCE and (emulated or loss < before / 2) else 1
+    curve = [[round(when, 4), round(model.loss(weights), 5)] for when, weights in passed]
+    late = sum(version < i for i, step in enumerate(server.updates) for _, _, version in step)
+    right = off < TOLERANCE and (emulated or curve[-1][1] < curve[0][1] / 2)
+    return run.end(right, curve, seconds, k=arguments.first, gradients_of_older_weights=late, off_a_serial_run=off)
 
 
 if __name__ == "__main__":

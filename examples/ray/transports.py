@@ -1,0 +1,150 @@
+"""What moves the arrays of the programs in this folder: Phalanx, or Ray's own object store in its best known form.
+
+Both have the same calls, so that a program has one loop:
+
+    put(value)                      a ref of a value for several workers; Ray's and Phalanx's stores both hold it here
+    call(worker, method, *args)     start a method of an actor; the ref of its result, which stays on the actor's host
+    calls(workers, method, given, own)  a call for each of several actors: `given`, a ref that all get, and then its own arguments
+    first(refs, k)                  the sum of the first k results, and which refs they were
+    wait(refs, k)                   the first k refs that exist, without their values; the others go on
+    get(ref), get([ref, ...])       values
+
+`value_of` is for the worker: the value of an argument that was a ref. Not thread-safe; an object belongs to one driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import ray
+
+import phalanx.ray
+
+
+def value_of(argument: Any) -> Any:
+    """Return the value of what `put` or `call` has returned, in the worker that got it as an argument.
+
+    Ray replaces its own refs by their values before it calls a method; those of Phalanx arrive as refs.
+    """
+    return argument.get() if isinstance(argument, phalanx.ObjectRef) else argument
+
+
+def place_of(index: int, share: float = 1) -> dict[str, Any]:
+    """Return the options of the actor or task that belongs on the index-th host, if hosts are marked as benchmarks/ray marks them."""
+    name = f"host{index + 1}"  # the first host is the driver's
+    marked = ray.cluster_resources()
+    return {"num_cpus": 0, "resources": {name: share}} if name in marked else {"num_cpus": 0}
+
+
+class ByPhalanx:
+    """Receivers relay what they get to each other, and the first k results are added up on their way."""
+
+    name = "phalanx"
+
+    def __init__(self, workers: list[Any]) -> None:
+        """`workers` are all actors of the program, in the order of their hosts."""
+
+    def put(self, value: Any) -> Any:
+        return phalanx.ray.put(value)
+
+    def call(self, worker: Any, method: str, *args: Any) -> Any:
+        return phalanx.ray.call(worker, method, *args)
+
+    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
+
+    def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
+        total = phalanx.ray.reduce(refs, num_objects=k, dtype=np.float32)
+        values = total.get()
+        came = set(phalanx.ray.client().reduced_from(total))
+        return values, [ref for ref in refs if ref in came]
+
+    def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        return phalanx.ray.client().wait(refs, num_returns=k, timeout=timeout)
+
+    def get(self, refs: Any) -> Any:
+        return phalanx.ray.get(refs)
+
+
+@ray.remote(num_cpus=0)
+def _add(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return one + other
+
+
+class ByRay:
+    """Every worker fetches from the driver's host, which fetches the results as they come, and adds them up."""
+
+    name = "ray"
+
+    def __init__(self, workers: list[Any]) -> None:
+        """`workers` are all actors of the program, in the order of their hosts."""
+
+    def put(self, value: Any) -> Any:
+        return ray.put(value)
+
+    def call(self, worker: Any, method: str, *args: Any) -> Any:
+        return getattr(worker, method).remote(*args)
+
+    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
+
+    def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
+        total, came, left = None, [], refs
+        while len(came) < k:
+            ready, left = ray.wait(left)  # the others are on their way meanwhile
+            values = ray.get(ready[0])
+            total = values.copy() if total is None else np.add(total, values, out=total)
+            came += ready
+        return total, came
+
+    def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        return ray.wait(refs, num_returns=k, timeout=timeout, fetch_local=False)
+
+    def get(self, refs: Any) -> Any:
+        return ray.get(refs)
+
+
+def _have(*_: Any) -> bool:
+    return True
+
+
+class ByRayTrees(ByRay):
+    """Doubling waves of receivers, and a tree of tasks that add up: the fastest ways of Ray's store in benchmarks/ray."""
+
+    name = "ray"
+
+    def __init__(self, workers: list[Any]) -> None:
+        super().__init__(workers)
+        self._host = {worker: index for index, worker in enumerate(workers)}
+        self._made_on: dict[Any, int] = {}
+
+    def call(self, worker: Any, method: str, *args: Any) -> Any:
+        ref = super().call(worker, method, *args)
+        self._made_on[ref] = self._host[worker]
+        return ref
+
+    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        wave, size, left = [], 1, list(workers)
+        while left:
+            # Small results, which exist as soon as the workers' hosts have it: the next wave waits for them.
+            wave = [worker.__ray_call__.remote(_have, given, *wave) for worker in left[:size]]
+            left, size = left[size:], 2 * size
+        return super().calls(workers, method, given, own)
+
+    def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
+        came, _ = self.wait(refs, k)
+        level = [(self._made_on[ref], ref) for ref in came]
+        while len(level) > 1:
+            pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+            level = [(pair[0][0], self._sum_of(pair)) for pair in pairs]
+        for ref in came:
+            del self._made_on[ref]
+        return ray.get(level[0][1]), came
+
+    def _sum_of(self, pair: list[tuple[int, Any]]) -> Any:
+        """Return the ref of the sum, which a task on the host of the first makes."""
+        (host, ref), *other = pair
+        if not other:
+            return ref
+        return _add.options(**place_of(host, share=0.001)).remote(ref, other[0][1])
