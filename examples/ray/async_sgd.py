@@ -1,19 +1,26 @@
-"""Asynchronous training with a parameter server under Ray: each step takes the first k gradients of n workers.
+"""Training with a parameter server under Ray: each step takes the first k gradients of n workers, or those of all in one reduction.
 
     python examples/ray/async_sgd.py                          # gradients and weights by Phalanx
     python examples/ray/async_sgd.py --transport ray          # the same loop by Ray's own store
-    python examples/ray/async_sgd.py --megabytes 64 --gradient-seconds 0.1
+    python examples/ray/async_sgd.py --variant one-reduce     # synchronous; the sum is the next step's weights
+    python examples/ray/async_sgd.py --megabytes 64 --gradient-seconds 0.1 --steps 10
+    python examples/ray/async_sgd.py --kill 1@100             # Ray restarts the worker
 
-The loop is the same for both; `--transport` chooses the three calls of `ByPhalanx` or of `ByRay`. Workers are actors, which Ray
-restarts. By default the model is a small network that learns which of two spirals a point is on. With ``--megabytes`` the model is
-only a vector of this size, and a gradient takes ``--gradient-seconds``, in which nothing is computed: EMULATED work, to see what the
-transport costs. The weights are compared with those of a serial run of the same updates at the end.
+The loops are the same for both; `--transport` chooses what moves the arrays (transports.py). The model is a small network that learns
+which of two spirals a point is on. With ``--megabytes`` its vector of weights is that large, and a gradient takes
+``--gradient-seconds`` longer, in which nothing is computed: an EMULATED size, to see what the transport costs. The weights are
+compared with those of a serial run of the same updates at the end. The last line of the output is a record (runs.py).
+
+    k-of-n       server: put weights ──► workers' gradients ──► the first k, added up ──► server: weights - rate/k * sum
+    one-reduce   workers: weights ──► each: -rate/n * gradient ──► weights + their sum, for all workers, which go on with it
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +29,7 @@ import runs
 from transports import value_of
 
 HIDDEN, SAMPLES = 32, 600
+PARAMETERS = 4 * HIDDEN + 1
 # Of the weights of a serial run: floats are added in another order.
 TOLERANCE = 1e-3
 
@@ -36,7 +44,7 @@ class Spirals:
         self._points: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # a worker makes its own once
 
     def start(self) -> np.ndarray:
-        return np.random.default_rng(self._seed).normal(0, 0.7, 4 * HIDDEN + 1).astype(np.float32)
+        return np.random.default_rng(self._seed).normal(0, 0.7, PARAMETERS).astype(np.float32)
 
     def points(self, part: int) -> tuple[np.ndarray, np.ndarray]:
         if part not in self._points:
@@ -71,23 +79,26 @@ class Spirals:
         return np.concatenate(parts).astype(np.float32)
 
 
-class Emulated:
-    """A vector instead of a model: a gradient takes a stated time, in which nothing is computed."""
+class Emulated(Spirals):
+    """The same network, whose vector is longer by numbers that it does not use, and whose gradients take a stated time."""
 
-    rate = np.float32(0.5)
-
-    def __init__(self, megabytes: float, seconds: float) -> None:
+    def __init__(self, seed: int, megabytes: float, seconds: float) -> None:
+        super().__init__(seed)
         self.count, self.seconds = int(megabytes * (1 << 18)), seconds
 
     def start(self) -> np.ndarray:
-        return np.zeros(self.count, np.float32)
+        small = super().start()
+        return np.concatenate([small, np.zeros(self.count - len(small), np.float32)])
 
     def loss(self, weights: np.ndarray) -> float:
-        return float(weights[0])
+        return super().loss(weights[:PARAMETERS])
 
     def gradient(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
         time.sleep(self.seconds)
-        return np.full(self.count, (worker * 31 + number) % 7 - 3 + weights[0] * 1e-3, np.float32)
+        made = np.empty(self.count, np.float32)
+        made[:PARAMETERS] = super().gradient(weights[:PARAMETERS], worker, number)
+        made[PARAMETERS:] = (worker * 31 + number) % 7 - 3 + weights[-1] * 1e-3
+        return made
 
 
 @ray.remote
@@ -98,13 +109,19 @@ class Worker:
     def gradient(self, weights: Any, number: int) -> np.ndarray:
         return self.model.gradient(value_of(weights), self.index, number)
 
+    def change(self, weights: Any, number: int, workers: int) -> np.ndarray:
+        """Return what this worker adds to the weights in a step of all workers."""
+        made = self.gradient(weights, number)
+        made *= -self.model.rate / np.float32(workers)
+        return made
+
 
 class Server:
     """The weights, and which gradient each worker computes, with which weights."""
 
-    def __init__(self, transport: Any, model: Any, workers: list[Any]) -> None:
-        self.transport, self.model, self.workers = transport, model, workers
-        self.weights = model.start()
+    def __init__(self, transport: Any, model: Any, workers: list[Any], k: int) -> None:
+        self.transport, self.model, self.workers, self.k = transport, model, workers, k
+        self._weights = model.start()
         self.version = 0
         self.updates: list[list[tuple[int, int, int]]] = []  # of each step: worker, its number, version of the weights
         self.running: dict[Any, tuple[int, int, int]] = {}
@@ -112,65 +129,102 @@ class Server:
         self._begin(range(len(workers)))
 
     def _begin(self, workers: Any) -> None:
-        given, order = self.transport.put(self.weights), list(workers)
+        given, order = self.transport.put(self._weights), list(workers)
         own = [(self.numbers[worker],) for worker in order]
         calls = self.transport.calls([self.workers[worker] for worker in order], "gradient", given, own)
         for worker, ref in zip(order, calls):
             self.running[ref] = (worker, self.numbers[worker], self.version)
             self.numbers[worker] += 1
 
-    def step(self, k: int) -> None:
-        total, came = self.transport.first(list(self.running), k)
-        self.weights = self.weights - self.model.rate / np.float32(k) * total
+    def weights(self) -> np.ndarray:
+        return self._weights
+
+    def step(self) -> None:
+        total, came = self.transport.first(list(self.running), self.k)
+        self._weights = self._weights - self.model.rate / np.float32(self.k) * total
         self.version += 1
         self.updates.append([self.running.pop(ref) for ref in came])
         self._begin([worker for worker, _, _ in self.updates[-1]])
 
 
-def replay(model: Any, updates: list[list[tuple[int, int, int]]]) -> np.ndarray:
-    """Return the weights after these updates, one after the other in this process."""
+class Together:
+    """The variant of one reduction: it makes each step's weights, for the workers alone, and this process never has them."""
+
+    def __init__(self, transport: Any, model: Any, workers: list[Any]) -> None:
+        self.transport, self.workers = transport, workers
+        self.given = transport.put(model.start())
+        self.updates: list[list[tuple[int, int, int]]] = []
+        self._begun = self._begin()
+
+    def _begin(self) -> list[Any]:
+        step = len(self.updates)
+        self.updates.append([(worker, step, step) for worker in range(len(self.workers))])
+        own = [(step, len(self.workers))] * len(self.workers)
+        changes = self.transport.calls_to_sum(self.workers, "change", self.given, own)
+        self.given = self.transport.sum_to_all(self.workers, self.given, changes)
+        return changes
+
+    def step(self) -> None:
+        """Begin a step with weights that are not computed yet, and wait for the changes of the step before."""
+        begun, self._begun = self._begun, self._begin()
+        self.transport.wait(begun, len(begun))
+
+    def weights(self) -> np.ndarray:
+        """Return the weights after the last step that was begun."""
+        return value_of(self.given)
+
+
+def replay(model: Any, updates: list[list[tuple[int, int, int]]]) -> Iterator[np.ndarray]:
+    """Yield the weights after each of these updates, one after the other in this process."""
     versions = {0: model.start()}
     last_use = {version: i for i, step in enumerate(updates) for _, _, version in step}
     for i, step in enumerate(updates):
         total = sum(model.gradient(versions[version], worker, number) for worker, number, version in step)
         versions[i + 1] = versions[i] - model.rate / np.float32(len(step)) * total
+        yield versions[i + 1]
         for version in [version for version in versions if version <= i and last_use.get(version, 0) <= i]:
             del versions[version]
-    return versions[len(updates)]
 
 
-def main() -> int:
+def parsed() -> argparse.Namespace:
     parser = runs.parser(__doc__, workers=4)
-    parser.add_argument("--first", type=int, default=2, metavar="K", help="gradients of a step")
+    parser.add_argument("--variant", choices=("k-of-n", "one-reduce"), default="k-of-n")
+    parser.add_argument("--first", type=int, default=2, metavar="K", help="gradients of a step of k-of-n")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--megabytes", type=float, default=0, help="MiB of an emulated model")
-    parser.add_argument("--gradient-seconds", type=float, default=0, help="of an emulated gradient")
+    parser.add_argument("--megabytes", type=float, default=0, help="MiB of an emulated vector of weights")
+    parser.add_argument("--gradient-seconds", type=float, default=0, help="by which an emulated gradient takes longer")
     arguments = runs.start(parser)
     if not 1 <= arguments.first <= arguments.workers:
         parser.error("--first is 1 to --workers")
+    return arguments
 
-    emulated = arguments.megabytes > 0
-    model = Emulated(arguments.megabytes, arguments.gradient_seconds) if emulated else Spirals(arguments.seed)
+
+def main() -> int:
+    arguments = parsed()
+    emulated, together = arguments.megabytes > 0, arguments.variant == "one-reduce"
+    model = Emulated(arguments.seed, arguments.megabytes, arguments.gradient_seconds) if emulated else Spirals(arguments.seed)
     workers = runs.placed(Worker, arguments, model)
-    run = runs.Run("async_sgd", arguments, workers, "steps/s", emulated=emulated, megabytes=model.start().nbytes / (1 << 20),
-                   gradient_seconds=arguments.gradient_seconds)
-    server = Server(runs.transport(arguments, workers), model, workers)
-    server.step(arguments.first)  # the workers have started
-    passed = [(0.0, server.weights)]
+    run = runs.Run("async_sgd", arguments, workers, "steps/s", arguments.variant, emulated, model.start().nbytes / (1 << 20),
+                   arguments.gradient_seconds)
+    transport, k = runs.transport(arguments, workers), len(workers) if together else arguments.first
+    trainer = Together(transport, model, workers) if together else Server(transport, model, workers, k)
+    trainer.step()  # the workers have started
+    before, when = len(trainer.updates), [0.0]
     run.begin()
-    for step in range(arguments.steps):
-        server.step(arguments.first)
-        run.step([worker for worker, _, _ in server.updates[-1]])
-        if step % 10 == 9 or step + 1 == arguments.steps:
-            passed.append((run.seconds(), server.weights))
-    seconds = run.seconds()
+    for _ in range(arguments.steps):
+        trainer.step()
+        run.step([worker for worker, _, _ in trainer.updates[-1]])
+        when.append(run.seconds())
 
-    serial = Emulated(arguments.megabytes, seconds=0) if emulated else model
-    off = float(np.abs(replay(serial, server.updates) - server.weights).max())
-    curve = [[round(when, 4), round(model.loss(weights), 5)] for when, weights in passed]
-    late = sum(version < i for i, step in enumerate(server.updates) for _, _, version in step)
+    serial = Emulated(arguments.seed, arguments.megabytes, seconds=0) if emulated else model
+    curve = []
+    for step, weights in enumerate(replay(serial, trainer.updates), 1):
+        if step >= before and (step - before) % max(1, arguments.steps // 30) == 0:
+            curve.append([round(when[min(step - before, arguments.steps)], 4), round(model.loss(weights), 5)])
+    off = float(np.abs(weights - trainer.weights()).max())
+    late = sum(version < i for i, step in enumerate(trainer.updates) for _, _, version in step)
     right = off < TOLERANCE and (emulated or curve[-1][1] < curve[0][1] / 2)
-    return run.end(right, curve, seconds, k=arguments.first, gradients_of_older_weights=late, off_a_serial_run=off)
+    return run.end(right, curve, when[-1], k=k, gradients_of_older_weights=late, off_a_serial_run=off)
 
 
 if __name__ == "__main__":

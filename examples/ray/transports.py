@@ -8,12 +8,15 @@ Both have the same calls, so that a program has one loop:
     first(refs, k)                  the sum of the first k results, and which refs they were
     wait(refs, k)                   the first k refs that exist, without their values; the others go on
     get(ref), get([ref, ...])       values
+    calls_to_sum(workers, method, given, own), sum_to_all(workers, given, refs)
+                                    calls whose results are summed for all workers, and what to give to these as `given` + the sum, at once
 
 `value_of` is for the worker: the value of an argument that was a ref. Not thread-safe; an object belongs to one driver.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -22,12 +25,53 @@ import ray
 import phalanx.ray
 
 
+# Of a sum that all workers make together: also while Ray restarts one of them.
+SUM_TIMEOUT_S = 120
+
+
 def value_of(argument: Any) -> Any:
-    """Return the value of what `put` or `call` has returned, in the worker that got it as an argument.
+    """Return the value of what a transport has returned, in the worker that got it as an argument.
 
     Ray replaces its own refs by their values before it calls a method; those of Phalanx arrive as refs.
     """
+    if isinstance(argument, (Sum, Parts)):
+        return argument.value()
     return argument.get() if isinstance(argument, phalanx.ObjectRef) else argument
+
+
+@dataclasses.dataclass
+class Sum:
+    """A sum of Phalanx's objects that all workers make together, each by the same call: a ring, if they are large."""
+
+    sources: list[Any]
+    ref: Any  # of the result
+
+    def value(self) -> np.ndarray:
+        client = phalanx.ray.client()
+        # A ring needs all sources; for some that are late the directory would not wait long, and make a tree.
+        client.wait(self.sources, num_returns=len(self.sources), timeout=SUM_TIMEOUT_S)
+        return client.allreduce(self.sources, ref=self.ref, dtype=np.float32, timeout=SUM_TIMEOUT_S)
+
+
+@dataclasses.dataclass
+class Parts:
+    """A sum in Ray's store, in parts: each worker makes one from its parts of all sources, and all fetch all of them."""
+
+    refs: list[Any]
+
+    def value(self) -> np.ndarray:
+        return np.concatenate(ray.get(self.refs))
+
+
+def _in_parts(actor: Any, count: int, method: str, *args: Any) -> list[np.ndarray]:
+    return np.array_split(getattr(actor, method)(*args), count)
+
+
+def _sum_of_part(_: Any, *parts: np.ndarray) -> np.ndarray:
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 def place_of(index: int, share: float = 1) -> dict[str, Any]:
@@ -59,6 +103,13 @@ class ByPhalanx:
         values = total.get()
         came = set(phalanx.ray.client().reduced_from(total))
         return values, [ref for ref in refs if ref in came]
+
+    def calls_to_sum(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        return self.calls(workers, method, given, own)
+
+    def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Sum:
+        first = given.ref if isinstance(given, Sum) else given
+        return Sum([first, *refs], phalanx.ray.client().ref())
 
     def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
         return phalanx.ray.client().wait(refs, num_returns=k, timeout=timeout)
@@ -98,7 +149,20 @@ class ByRay:
             came += ready
         return total, came
 
+    def calls_to_sum(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        n = len(workers)
+        return [
+            worker.__ray_call__.options(num_returns=n).remote(_in_parts, n, method, given, *args)
+            for worker, args in zip(workers, own)
+        ]
+
+    def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Parts:
+        first = given.refs if isinstance(given, Parts) else [ray.put(part) for part in np.array_split(ray.get(given), len(workers))]
+        columns = zip(workers, first, *refs)
+        return Parts([worker.__ray_call__.remote(_sum_of_part, *column) for worker, *column in columns])
+
     def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+        refs = [ref[0] if isinstance(ref, list) else ref for ref in refs]  # the parts of a call exist together
         return ray.wait(refs, num_returns=k, timeout=timeout, fetch_local=False)
 
     def get(self, refs: Any) -> Any:
