@@ -94,6 +94,14 @@ def _process_of(_: Any) -> int:
     return os.getpid()
 
 
+def _machine_seconds() -> tuple[float, float]:
+    """Return the busy and all time of this machine's cores, in ticks."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        user, nice, system, idle, iowait, irq, softirq, steal = map(float, stat.readline().split()[1:9])
+    busy = user + nice + system + irq + softirq + steal
+    return busy, busy + idle + iowait
+
+
 class Run:
     """The clock of a run, and its record."""
 
@@ -125,6 +133,7 @@ class Run:
         self.amount = 0.0
         self._json = arguments.json
         self._began = self._step_began = 0.0
+        self._busy_before = self._busy_after = (0.0, 0.0)
         self._kill = arguments.kill
         self._back: int | None = None  # the first step that used a result of the killed worker again
         if self._kill:
@@ -135,6 +144,7 @@ class Run:
     def begin(self) -> None:
         """Start the clock: everything has started, and was used once."""
         self._began = self._step_began = time.monotonic()
+        self._busy_before = _machine_seconds()
         self._kill_if_due()
 
     def seconds(self) -> float:
@@ -145,6 +155,7 @@ class Run:
         now = time.monotonic()
         self.step_seconds.append(now - self._step_began if seconds is None else seconds)
         self._step_began = now
+        self._busy_after = _machine_seconds()
         self.amount += amount
         done = len(self.step_seconds)
         if self._kill and self._back is None and done > self._kill[1] and self._kill[0] in (came or []):
@@ -161,10 +172,12 @@ class Run:
         `seconds` is the length of the run if it has ended before this call; `more` are further keys: k, p99_s, ...
         """
         took = self.seconds() if seconds is None else seconds
+        busy, total = (after - before for after, before in zip(self._busy_after, self._busy_before))
         self.record.update(
             steps=len(self.step_seconds),
             seconds=took,
             rate=self.amount / took,
+            cpu_share=round(busy / total, 3) if total else None,
             right=right,
             curve=curve,
             step_seconds=[round(each, 5) for each in self.step_seconds],

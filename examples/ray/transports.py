@@ -4,7 +4,8 @@ Both have the same calls, so that a program has one loop:
 
     put(value)                      a ref of a value for several workers; Ray's and Phalanx's stores both hold it here
     call(worker, method, *args)     start a method of an actor; the ref of its result, which stays on the actor's host
-    calls(workers, method, given, own)  a call for each of several actors: `given`, a ref that all get, and then its own arguments
+    spread(workers, given)          send a ref's value to the hosts of several workers, if calls with it would not do that well
+    calls(workers, method, given, own)  spread `given`, and call each of the workers with it and then its own arguments
     first(refs, k)                  the sum of the first k results, and which refs they were
     wait(refs, k)                   the first k refs that exist, without their values; the others go on
     get(ref), get([ref, ...])       values
@@ -95,7 +96,11 @@ class ByPhalanx:
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return phalanx.ray.call(worker, method, *args)
 
+    def spread(self, workers: list[Any], given: Any) -> None:
+        """Do nothing: a worker that fetches it is sent to by those that have it."""
+
     def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        self.spread(workers, given)
         return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
@@ -137,7 +142,11 @@ class ByRay:
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return getattr(worker, method).remote(*args)
 
+    def spread(self, workers: list[Any], given: Any) -> None:
+        """Do nothing: every worker fetches it from here."""
+
     def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        self.spread(workers, given)
         return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
@@ -181,30 +190,32 @@ class ByRayTrees(ByRay):
     def __init__(self, workers: list[Any]) -> None:
         super().__init__(workers)
         self._host = {worker: index for index, worker in enumerate(workers)}
-        self._made_on: dict[Any, int] = {}
+        self._made_on: dict[bytes, int] = {}  # of each result that was not read yet: the host
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         ref = super().call(worker, method, *args)
-        self._made_on[ref] = self._host[worker]
+        self._made_on[ref.binary()] = self._host[worker]
         return ref
 
-    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+    def spread(self, workers: list[Any], given: Any) -> None:
         wave, size, left = [], 1, list(workers)
         while left:
             # Small results, which exist as soon as the workers' hosts have it: the next wave waits for them.
             wave = [worker.__ray_call__.remote(_have, given, *wave) for worker in left[:size]]
             left, size = left[size:], 2 * size
-        return super().calls(workers, method, given, own)
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         came, _ = self.wait(refs, k)
-        level = [(self._made_on[ref], ref) for ref in came]
+        level = [(self._made_on.pop(ref.binary()), ref) for ref in came]
         while len(level) > 1:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
             level = [(pair[0][0], self._sum_of(pair)) for pair in pairs]
-        for ref in came:
-            del self._made_on[ref]
         return ray.get(level[0][1]), came
+
+    def get(self, refs: Any) -> Any:
+        for ref in refs if isinstance(refs, list) else [refs]:
+            self._made_on.pop(ref.binary(), None)
+        return super().get(refs)
 
     def _sum_of(self, pair: list[tuple[int, Any]]) -> Any:
         """Return the ref of the sum, which a task on the host of the first makes."""
