@@ -170,7 +170,7 @@ def launch_open_mpi(hosts, program, plan):
         return launch.wait()
 
 
-def launch_ray(hosts, program, plan, expected=None):
+def launch_ray(hosts, program, plan, expected=None, store_bytes=RAY_STORE_BYTES):
     """Starts a node of Ray on every host, and the driver on the first. The processes of a host share a namespace of process ids,
     so that killing its first process ends all of them."""
     ray = str(ray_package.environment() / "bin/ray")
@@ -181,7 +181,7 @@ def launch_ray(hosts, program, plan, expected=None):
             resources = json.dumps({f"host{host}": 100})
             where = ["--head", "--port=6379", "--include-dashboard=false"] if host == 0 else [f"--address={hosts.address(0)}:6379"]
             start = [ray, "start", *where, f"--node-ip-address={hosts.address(host)}", "--num-cpus=1", "--disable-usage-stats",
-                     f"--resources={resources}", f"--object-store-memory={RAY_STORE_BYTES}", f"--temp-dir={launch.folder}/{host}"]
+                     f"--resources={resources}", f"--object-store-memory={store_bytes}", f"--temp-dir={launch.folder}/{host}"]
             # The daemons of phalanx.ray end with the host, and leave nothing behind.
             own = f"/tmp/phalanx-{os.getuid()}"
             alone = [f"mkdir -p -m 700 {own}", f"mount -t tmpfs -o mode=700 hosts {own}"]

@@ -196,6 +196,8 @@ def parsed() -> argparse.Namespace:
     arguments = runs.start(parser)
     if not 1 <= arguments.first <= arguments.workers:
         parser.error("--first is 1 to --workers")
+    if arguments.megabytes and arguments.megabytes * (1 << 18) <= PARAMETERS:
+        parser.error(f"--megabytes: the network has {PARAMETERS} parameters of 4 bytes")
     return arguments
 
 

@@ -1,0 +1,123 @@
+"""The applications of `benchmarks/ray`: programs of examples/ray, how they are run, and what no transport can be faster than."""
+
+import dataclasses
+import statistics
+
+from benchmarks.records import BadInput
+
+# In these ways each program runs; each trial of all of them is in turn.
+WAYS = {
+    "phalanx": ["--transport=phalanx"],
+    "ray:flat": ["--transport=ray", "--ray-form=flat"],
+    "ray:trees": ["--transport=ray", "--ray-form=trees"],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Application:
+    """One program with its options, in `benchmarks/ray --ops`."""
+
+    op: str
+    title: str
+    program: str
+    options: tuple
+    # What the links alone need for one unit of the program's rate (a step, a sample, a request), in transfers of the emulated
+    # vector between two hosts: a function of the number of workers. None: no such limit is known.
+    floor: object = None
+    ways: tuple = tuple(WAYS)
+
+
+APPLICATIONS = (
+    # The server's link carries each step's weights once and each step's sum once, at the same time at best.
+    Application("sgd3", "asynchronous SGD, k = 3", "async_sgd.py", ("--first=3", "--steps=8"), lambda _: 1),
+    Application("sgd6", "asynchronous SGD, k = 6", "async_sgd.py", ("--first=6", "--steps=5"), lambda _: 1),
+    # Every worker sends and receives what the others lack.
+    Application("sgd-one-reduce", "synchronous SGD, one reduce", "async_sgd.py", ("--variant=one-reduce", "--steps=8"),
+                lambda workers: 2 * (workers - 1) / workers, ways=("phalanx", "ray:flat")),
+)
+BY_OP = {application.op: application for application in APPLICATIONS}
+# Names for several ops.
+GROUPS = {"sgd": ("sgd3", "sgd6", "sgd-one-reduce")}
+
+
+def expanded(ops):
+    """Returns the ops, with the members of each group instead of its name."""
+    return list(dict.fromkeys(member for op in ops for member in GROUPS.get(op, (op,))))
+
+
+def plan_line(application, workers, runs, size_bytes, gradient_seconds=0.0, kill=None):
+    """Returns the step of the plan that applications.py reads, as a dict. With `kill`, WORKER@STEP, it is a failure run."""
+    command = [application.program, f"--workers={workers}", f"--megabytes={size_bytes / (1 << 20)}",
+               f"--gradient-seconds={gradient_seconds}", *application.options]
+    return {"op": application.op, "title": application.title, "size_bytes": size_bytes, "gradient_seconds": gradient_seconds,
+            "runs": runs, "command": command + ([f"--kill={kill}"] if kill else []), "kill": kill or "",
+            "ways": {way: WAYS[way] for way in application.ways}}
+
+
+def record_of(step, way, trials):
+    """Returns the record of one way: its times are those of one unit of the program's rate, its trials the programs' own records."""
+    return {"op": step["op"], "title": step["title"], "algorithm": way, "size_bytes": step["size_bytes"],
+            "gradient_seconds": step["gradient_seconds"], "kill": step["kill"], "unit": trials[0]["unit"], "emulated": any(trial["emulated"] for trial in trials),
+            "each_s": [1 / trial["rate"] for trial in trials], "verified": all(trial["right"] for trial in trials),
+            "cpu_share": statistics.median(trial["cpu_share"] or 0 for trial in trials), "trials": trials}
+
+
+def with_floors(measured, pair_seconds):
+    """Adds limit_s, the seconds of a bare transfer of the vector between two hosts, and floor_s, what the links and the gradient
+    need for one unit; 0 if that is not known."""
+    made = []
+    for record in measured:
+        floor = BY_OP[record["op"]].floor
+        seconds = floor(record["trials"][0]["workers"]) * pair_seconds if floor else 0
+        made.append(dict(record, limit_s=pair_seconds, floor_s=seconds))
+    return made
+
+
+def best_of_ray(measured, op, kill=""):
+    """Returns the record of Ray's fastest way, or None."""
+    of_ray = [record for record in measured if record["op"] == op and record["kill"] == kill and record["algorithm"].startswith("ray:")]
+    return min(of_ray, key=lambda record: record["median_s"], default=None)
+
+
+def loss_reached(trial, loss):
+    """Returns the seconds after which a trial's curve is at most `loss` for the first time, or None."""
+    return next((seconds for seconds, value in trial["curve"] if value <= loss), None)
+
+
+def seconds_to_equal_loss(measured, op):
+    """Returns {way: median seconds until the loss that every trial of every way has reached}; {} if there are no curves."""
+    found = [record for record in measured if record["op"] == op and not record["kill"]]
+    trials = [trial for record in found for trial in record["trials"]]
+    if not trials or not all(trial["curve"] for trial in trials):
+        return {}
+    loss = max(min(value for _, value in trial["curve"]) for trial in trials)
+    return {record["algorithm"]: statistics.median(loss_reached(trial, loss) for trial in record["trials"]) for record in found}
+
+
+def table(measured):
+    """Returns the lines of the table that benchmarks/ray prints."""
+    lines = ["%-16s %-10s %10s %10s %10s %10s %8s %8s %8s %9s %s" % (
+        "op", "way", "rate", "unit", "median s", "max s", "of S/B", "of floor", "CPU", "of Ray's", "right")]
+    for r in measured:
+        ray = best_of_ray(measured, r["op"], r["kill"])
+        of_ray = f"{ray['median_s'] / r['median_s']:.2f} x" if ray else "-"
+        lines.append("%-16s %-10s %10.3f %10s %10.3f %10.3f %8s %8s %7.0f%% %9s %s" % (
+            r["op"], r["algorithm"] + (" kill" if r["kill"] else ""), 1 / r["median_s"], r["unit"], r["median_s"], r["max_s"],
+            f"{r['median_s'] / r['limit_s']:.3f}" if r["limit_s"] else "-",
+            f"{r['median_s'] / r['floor_s']:.3f}" if r["floor_s"] else "-", 100 * r["cpu_share"], of_ray,
+            "yes" if r["verified"] else "NO"))
+        for trial in r["trials"]:
+            if "kill" in trial:
+                lines.append("    killed %(worker)s at step %(step)s: before %(before_s).3f s, longest %(longest_s).3f s, after %(after_s).3f s, "
+                             "%(steps_lost).1f steps lost" % {key: float("nan") if value is None else value for key, value in trial["kill"].items()})
+    for op in dict.fromkeys(r["op"] for r in measured):
+        times = seconds_to_equal_loss(measured, op)
+        if times:
+            lines.append(f"{op}: seconds to equal loss: " + ", ".join(f"{way} {seconds:.2f}" for way, seconds in times.items()))
+    return lines
+
+
+def check(ops):
+    for op in ops:
+        if op not in BY_OP:
+            raise BadInput(f"unknown application {op!r}; there are {', '.join([*GROUPS, *BY_OP])}")

@@ -1,0 +1,64 @@
+"""Tests the applications of benchmarks/ray: plans, records, what they are compared with, and the table."""
+
+import unittest
+
+from bazel import unittest_xml
+from benchmarks import ray_applications, records
+
+MIB = 1 << 20
+
+
+def trial(rate=2.0, curve=((0, 1.0), (2, 0.5), (4, 0.25)), **others):
+    made = {"rate": rate, "unit": "steps/s", "right": True, "emulated": True, "cpu_share": 0.5, "workers": 7,
+            "curve": [list(point) for point in curve], "step_seconds": [1 / rate] * 3}
+    made.update(others)
+    return made
+
+
+def measured(op="sgd3", way="phalanx", trials=None, kill=None):
+    step = ray_applications.plan_line(ray_applications.BY_OP[op], 7, 3, 64 * MIB, kill=kill)
+    return dict(records.summarize(ray_applications.record_of(step, way, trials or [trial()])), world=8)
+
+
+class ApplicationsTest(unittest.TestCase):
+    def test_a_group_is_its_members_and_each_op_is_done_once(self):
+        self.assertEqual(ray_applications.expanded(["broadcast", "sgd", "sgd6"]),
+                         ["broadcast", "sgd3", "sgd6", "sgd-one-reduce"])
+
+    def test_an_unknown_op_is_named(self):
+        with self.assertRaisesRegex(records.BadInput, "'sgd9'.*sgd, .*sgd3"):
+            ray_applications.check(["sgd3", "sgd9"])
+
+    def test_a_step_runs_the_program_with_its_size_in_every_way(self):
+        step = ray_applications.plan_line(ray_applications.BY_OP["sgd6"], 7, 5, 3 * MIB, 0.1, "1@2")
+        self.assertEqual(step["command"], ["async_sgd.py", "--workers=7", "--megabytes=3.0", "--gradient-seconds=0.1", "--first=6",
+                                           "--steps=5", "--kill=1@2"])
+        self.assertEqual(list(step["ways"]), ["phalanx", "ray:flat", "ray:trees"])
+        self.assertEqual(step["ways"]["ray:trees"], ["--transport=ray", "--ray-form=trees"])
+
+    def test_the_time_of_a_record_is_that_of_one_step(self):
+        record = measured(trials=[trial(rate=2), trial(rate=4), trial(rate=1, right=False)])
+        self.assertEqual((record["each_s"], record["median_s"], record["verified"]), ([0.5, 0.25, 1], 0.5, False))
+        records.check(dict(record, limit_s=0.0), "the record")
+
+    def test_the_floor_of_one_reduce_is_two_transfers_less_the_own_part(self):
+        record, = ray_applications.with_floors([measured("sgd-one-reduce")], 0.7)
+        self.assertAlmostEqual(record["floor_s"], 1.2)
+        self.assertEqual(record["limit_s"], 0.7)
+
+    def test_phalanx_is_compared_with_the_faster_way_of_ray(self):
+        found = [measured(trials=[trial(rate=3)]), measured(way="ray:flat", trials=[trial(rate=1)]),
+                 measured(way="ray:trees", trials=[trial(rate=1.5)]), measured("sgd6", "ray:flat", [trial(rate=9)])]
+        self.assertEqual(ray_applications.best_of_ray(found, "sgd3")["algorithm"], "ray:trees")
+        lines = ray_applications.table(ray_applications.with_floors(found, 0.25))
+        self.assertIn("2.00 x", lines[1])
+        self.assertIn("1.333", lines[1])  # of S/B
+
+    def test_a_kill_is_in_the_table_also_without_a_step_after_it(self):
+        kill = {"worker": 1, "step": 2, "before_s": 0.5, "longest_s": 3.0, "after_s": None, "steps_lost": 5.0}
+        lines = ray_applications.table(ray_applications.with_floors([measured(trials=[trial(kill=kill)], kill="1@2")], 0.25))
+        self.assertIn("longest 3.000 s, after nan s, 5.0 steps lost", lines[2])
+
+
+if __name__ == "__main__":
+    unittest_xml.main()

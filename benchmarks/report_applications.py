@@ -1,0 +1,118 @@
+"""The part of a report about applications: what benchmarks/ray records of programs of examples/ray, Phalanx beside Ray.
+
+An experiment is one application of one size on the same hosts, with the same emulated work and the same kill, if there is one. Its series
+are the ways in which the program ran.
+"""
+
+import dataclasses
+
+from benchmarks.records import BadInput, format_size
+
+LABELS = {"phalanx": "Phalanx", "ray:flat": "Ray, flat", "ray:trees": "Ray, trees"}
+# The keys of a record of an application, beside those of every record.
+REQUIRED = ("title", "algorithm", "gradient_seconds", "kill", "unit", "emulated", "floor_s", "cpu_share", "trials")
+
+
+@dataclasses.dataclass
+class Experiment:
+    """The records of one application under the same conditions."""
+
+    record: dict  # any of them: the conditions
+    ways: dict = dataclasses.field(default_factory=dict)  # {label: record}
+
+    def title(self):
+        first = self.record
+        emulated = "emulated: " if first["emulated"] else ""
+        work = f", {first['gradient_seconds']:g} s of emulated work" if first["emulated"] else ""
+        kill = f", worker {first['kill'].replace('@', ' killed at step ')}" if first["kill"] else ""
+        links = f"links of {first['rate']}" if first.get("rate") else "links not shaped"
+        return f"{emulated}{first['title']}, {format_size(first['size_bytes'])}, {first['world']} hosts, {links}{work}{kill}"
+
+    def name(self):
+        first = self.record
+        parts = [first["op"], first["size_bytes"], first["world"], first.get("rate") or "unshaped", first["gradient_seconds"],
+                 first["kill"].replace("@", "at")]
+        return "-".join(str(part) for part in parts if part != "").replace(".", "_")
+
+    def fastest_of_ray(self):
+        return min((record for label, record in self.ways.items() if label != LABELS["phalanx"]),
+                   key=lambda record: record["median_s"], default=None)
+
+
+def split(files):
+    """Returns {path: the other records} and the experiments of {path: records}."""
+    others, found = {}, {}
+    for path, loaded in files.items():
+        others[path] = [record for record in loaded if "trials" not in record]
+        for record in loaded:
+            if "trials" in record:
+                _add(found, path, record)
+    return others, [found[key] for key in sorted(found)]
+
+
+def _add(found, path, record):
+    for key in REQUIRED:
+        if key not in record:
+            raise BadInput(f"{path}: the record of {record['op']} has trials, but no {key!r}: give files that benchmarks/ray --json wrote")
+    experiment = Experiment(record)
+    experiment = found.setdefault(experiment.name(), experiment)
+    label = LABELS.get(record["algorithm"], record["algorithm"])
+    if label in experiment.ways:
+        raise BadInput(f"{path} has {experiment.title()} twice for {label}")
+    experiment.ways[label] = record
+
+
+def seconds_to_equal_loss(records):
+    """Returns the loss that every trial of all records has reached, and for each record the median of the seconds until then.
+
+    None, if there are no curves that fall.
+    """
+    curves = [[trial["curve"] for trial in record["trials"]] for record in records]
+    if not curves or not all(curve for each in curves for curve in each):
+        return None
+    if not all(curve[-1][1] < curve[0][1] for each in curves for curve in each):
+        return None
+    loss = max(min(value for _, value in curve) for each in curves for curve in each)
+    return loss, [median(next(seconds for seconds, value in curve if value <= loss) for curve in each) for each in curves]
+
+
+def median(values):
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def rows(experiment):
+    """Yields the cells of each way: times of one unit, and what they are compared with."""
+    ray = experiment.fastest_of_ray()
+    losses = seconds_to_equal_loss(list(experiment.ways.values()))
+    for number, (label, record) in enumerate(experiment.ways.items()):
+        each = f"{record['median_s']:.3f} ({record['min_s']:.3f}, {record['max_s']:.3f})"
+        yield [label, f"{1 / record['median_s']:.3g} {record['unit']}", each if record["verified"] else each + " **wrong**",
+               f"{record['median_s'] / record['floor_s']:.2f}" if record["floor_s"] else "-",
+               f"{ray['median_s'] / record['median_s']:.2f}" if ray else "-",
+               f"{losses[1][number]:.2f}" if losses else "-", f"{100 * record['cpu_share']:.0f} %"]
+
+
+def failure_rows(experiment):
+    """Yields the cells of each run with a kill."""
+    for label, record in experiment.ways.items():
+        for kill in (trial["kill"] for trial in record["trials"] if "kill" in trial):
+            keys = ("before_s", "during_s", "longest_s", "after_s")
+            times = ["-" if kill[key] is None else f"{kill[key]:.3f}" for key in keys]
+            yield [label, *times, "-" if kill["steps_lost"] is None else f"{kill['steps_lost']:.1f}"]
+
+
+def render(experiments, plots, table):
+    """Returns the page's parts; `plots` is {experiment name: [(what, file)]}, `table` makes one of a header and rows."""
+    parts = []
+    for experiment in experiments:
+        parts.append(f"## {experiment.title()}")
+        header = ["way", "rate", "seconds of one, median (minimum, maximum)", "of the links' floor", "times as fast as Ray's best",
+                  "seconds to equal loss", "CPU of the machine"]
+        parts.append(table(header, rows(experiment)))
+        killed = list(failure_rows(experiment))
+        if killed:
+            parts.append(table(["way", "step before, s", "between, s", "longest, s", "after, s", "steps lost"], killed))
+        parts += [f"![{experiment.title()}: {what}]({file})" for what, file in plots.get(experiment.name(), [])]
+    return parts
