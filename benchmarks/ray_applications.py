@@ -25,6 +25,8 @@ class Application:
     # vector between two hosts: a function of the number of workers. None: no such limit is known.
     floor: object = None
     ways: tuple = tuple(WAYS)
+    # The size of its vector, as a part of --application-size.
+    part: float = 1
 
 
 APPLICATIONS = (
@@ -34,6 +36,11 @@ APPLICATIONS = (
     # Every worker sends and receives what the others lack.
     Application("sgd-one-reduce", "synchronous SGD, one reduce", "async_sgd.py", ("--variant=one-reduce", "--steps=8"),
                 lambda workers: 2 * (workers - 1) / workers, ways=("phalanx", "ray:flat")),
+    # Of one gradient, or one rollout: three are in a step.
+    Application("a3c", "A3C, k = 3", "a3c.py", ("--first=3", "--steps=6"), lambda _: 1 / 3),
+    Application("impala", "IMPALA, k = 3", "impala.py", ("--first=3", "--steps=6", "--rollout-megabytes=1"), lambda _: 1 / 3),
+    # Each request goes to all replicas; the answers are small.
+    Application("serving", "serving by an ensemble", "serving.py", ("--clients=1,4", "--requests=5"), lambda _: 1, part=0.5),
 )
 BY_OP = {application.op: application for application in APPLICATIONS}
 # Names for several ops.
@@ -47,6 +54,7 @@ def expanded(ops):
 
 def plan_line(application, workers, runs, size_bytes, gradient_seconds=0.0, kill=None):
     """Returns the step of the plan that applications.py reads, as a dict. With `kill`, WORKER@STEP, it is a failure run."""
+    size_bytes = int(size_bytes * application.part)
     command = [application.program, f"--workers={workers}", f"--megabytes={size_bytes / (1 << 20)}",
                f"--gradient-seconds={gradient_seconds}", *application.options]
     return {"op": application.op, "title": application.title, "size_bytes": size_bytes, "gradient_seconds": gradient_seconds,
@@ -63,13 +71,14 @@ def record_of(step, way, trials):
 
 
 def with_floors(measured, pair_seconds):
-    """Adds limit_s, the seconds of a bare transfer of the vector between two hosts, and floor_s, what the links and the gradient
-    need for one unit; 0 if that is not known."""
+    """Adds limit_s, the seconds of a bare transfer of the vector between two hosts, and floor_s, what the links need for one unit; 0 if
+    that is not known. `pair_seconds` is a bare transfer of --application-size."""
     made = []
     for record in measured:
-        floor = BY_OP[record["op"]].floor
-        seconds = floor(record["trials"][0]["workers"]) * pair_seconds if floor else 0
-        made.append(dict(record, limit_s=pair_seconds, floor_s=seconds))
+        application = BY_OP[record["op"]]
+        limit = pair_seconds * application.part
+        floor = application.floor(record["trials"][0]["workers"]) * limit if application.floor else 0
+        made.append(dict(record, limit_s=limit, floor_s=floor))
     return made
 
 
@@ -79,19 +88,17 @@ def best_of_ray(measured, op, kill=""):
     return min(of_ray, key=lambda record: record["median_s"], default=None)
 
 
-def loss_reached(trial, loss):
-    """Returns the seconds after which a trial's curve is at most `loss` for the first time, or None."""
-    return next((seconds for seconds, value in trial["curve"] if value <= loss), None)
+def seconds_to_equal_loss(found):
+    """Returns for each of these records the median of the seconds until the loss that every trial of all of them has reached.
 
-
-def seconds_to_equal_loss(measured, op):
-    """Returns {way: median seconds until the loss that every trial of every way has reached}; {} if there are no curves."""
-    found = [record for record in measured if record["op"] == op and not record["kill"]]
+    None, if the programs give no loss, or some trial's has not fallen.
+    """
     trials = [trial for record in found for trial in record["trials"]]
-    if not trials or not all(trial["curve"] for trial in trials):
-        return {}
+    if not trials or any(trial.get("curve_name") != "loss" or trial["curve"][-1][1] >= trial["curve"][0][1] for trial in trials):
+        return None
     loss = max(min(value for _, value in trial["curve"]) for trial in trials)
-    return {record["algorithm"]: statistics.median(loss_reached(trial, loss) for trial in record["trials"]) for record in found}
+    return [statistics.median(next(seconds for seconds, value in trial["curve"] if value <= loss) for trial in record["trials"])
+            for record in found]
 
 
 def table(measured):
@@ -111,9 +118,10 @@ def table(measured):
                 lines.append("    killed %(worker)s at step %(step)s: before %(before_s).3f s, longest %(longest_s).3f s, after %(after_s).3f s, "
                              "%(steps_lost).1f steps lost" % {key: float("nan") if value is None else value for key, value in trial["kill"].items()})
     for op in dict.fromkeys(r["op"] for r in measured):
-        times = seconds_to_equal_loss(measured, op)
+        found = [r for r in measured if r["op"] == op]
+        times = seconds_to_equal_loss(found)
         if times:
-            lines.append(f"{op}: seconds to equal loss: " + ", ".join(f"{way} {seconds:.2f}" for way, seconds in times.items()))
+            lines.append(f"{op}: seconds to equal loss: " + ", ".join(f"{r['algorithm']} {t:.2f}" for r, t in zip(found, times)))
     return lines
 
 

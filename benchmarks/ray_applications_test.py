@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 def trial(rate=2.0, curve=((0, 1.0), (2, 0.5), (4, 0.25)), **others):
-    made = {"rate": rate, "unit": "steps/s", "right": True, "emulated": True, "cpu_share": 0.5, "workers": 7,
+    made = {"rate": rate, "unit": "steps/s", "right": True, "emulated": True, "cpu_share": 0.5, "workers": 7, "curve_name": "loss",
             "curve": [list(point) for point in curve], "step_seconds": [1 / rate] * 3}
     made.update(others)
     return made
@@ -53,6 +53,15 @@ class ApplicationsTest(unittest.TestCase):
         lines = ray_applications.table(ray_applications.with_floors(found, 0.25))
         self.assertIn("2.00 x", lines[1])
         self.assertIn("1.333", lines[1])  # of S/B
+
+    def test_the_equal_loss_is_what_every_trial_has_reached(self):
+        found = [measured(trials=[trial(curve=((0, 1.0), (1, 0.6), (2, 0.2)))]),
+                 measured(way="ray:flat", trials=[trial(curve=((0, 1.0), (5, 0.6), (9, 0.5)))])]
+        self.assertEqual(ray_applications.seconds_to_equal_loss(found), [2, 9])
+
+    def test_curves_that_rise_or_are_no_loss_have_no_time_to_equal_loss(self):
+        self.assertIsNone(ray_applications.seconds_to_equal_loss([measured(trials=[trial(curve=((0, 1.0), (1, 9.0)))])]))
+        self.assertIsNone(ray_applications.seconds_to_equal_loss([measured(trials=[trial(curve_name="score")])]))
 
     def test_a_kill_is_in_the_table_also_without_a_step_after_it(self):
         kill = {"worker": 1, "step": 2, "before_s": 0.5, "longest_s": 3.0, "after_s": None, "steps_lost": 5.0}

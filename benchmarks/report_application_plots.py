@@ -12,8 +12,8 @@ def draw(experiment, folder):
     """Draws the plots of an experiment; returns [(what, file name)]."""
     records = experiment.ways.values()
     drawn = [] if experiment.record["kill"] else [("time of one", _draw_bars)]
-    if all(trial["curve"] for record in records for trial in record["trials"]):
-        drawn.append(("loss over time", _draw_curves))
+    if all(trial["curve"] and trial.get("curve_name") for record in records for trial in record["trials"]):
+        drawn.append((f"{experiment.curve_name()} over time", _draw_curves))
     if experiment.record["kill"]:
         drawn.append(("steps", _draw_steps))
     files = []
@@ -50,7 +50,7 @@ def _draw_curves(experiment, axes):
             seconds, values = zip(*trial["curve"])
             axes.plot(seconds, values, color=f"C{number}", linewidth=1, label=label)
             label = None  # once in the legend
-    axes.set(xlabel="seconds", ylabel="loss, or score")
+    axes.set(xlabel="seconds", ylabel=experiment.curve_name())
 
 
 def _draw_steps(experiment, axes):

@@ -6,6 +6,7 @@ are the ways in which the program ran.
 
 import dataclasses
 
+from benchmarks.ray_applications import seconds_to_equal_loss
 from benchmarks.records import BadInput, format_size
 
 LABELS = {"phalanx": "Phalanx", "ray:flat": "Ray, flat", "ray:trees": "Ray, trees"}
@@ -33,6 +34,10 @@ class Experiment:
         parts = [first["op"], first["size_bytes"], first["world"], first.get("rate") or "unshaped", first["gradient_seconds"],
                  first["kill"].replace("@", "at")]
         return "-".join(str(part) for part in parts if part != "").replace(".", "_")
+
+    def curve_name(self):
+        """What the curves of its trials show: "loss", "score"; None if they show nothing of use."""
+        return self.record["trials"][0].get("curve_name")
 
     def fastest_of_ray(self):
         return min((record for label, record in self.ways.items() if label != LABELS["phalanx"]),
@@ -62,26 +67,6 @@ def _add(found, path, record):
     experiment.ways[label] = record
 
 
-def seconds_to_equal_loss(records):
-    """Returns the loss that every trial of all records has reached, and for each record the median of the seconds until then.
-
-    None, if there are no curves that fall.
-    """
-    curves = [[trial["curve"] for trial in record["trials"]] for record in records]
-    if not curves or not all(curve for each in curves for curve in each):
-        return None
-    if not all(curve[-1][1] < curve[0][1] for each in curves for curve in each):
-        return None
-    loss = max(min(value for _, value in curve) for each in curves for curve in each)
-    return loss, [median(next(seconds for seconds, value in curve if value <= loss) for curve in each) for each in curves]
-
-
-def median(values):
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
 def rows(experiment):
     """Yields the cells of each way: times of one unit, and what they are compared with."""
     ray = experiment.fastest_of_ray()
@@ -91,7 +76,7 @@ def rows(experiment):
         yield [label, f"{1 / record['median_s']:.3g} {record['unit']}", each if record["verified"] else each + " **wrong**",
                f"{record['median_s'] / record['floor_s']:.2f}" if record["floor_s"] else "-",
                f"{ray['median_s'] / record['median_s']:.2f}" if ray else "-",
-               f"{losses[1][number]:.2f}" if losses else "-", f"{100 * record['cpu_share']:.0f} %"]
+               f"{losses[number]:.2f}" if losses else "-", f"{100 * record['cpu_share']:.0f} %"]
 
 
 def failure_rows(experiment):

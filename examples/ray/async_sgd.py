@@ -226,7 +226,7 @@ def main() -> int:
     off = float(np.abs(weights - trainer.weights()).max())
     late = sum(version < i for i, step in enumerate(trainer.updates) for _, _, version in step)
     right = off < TOLERANCE and (emulated or curve[-1][1] < curve[0][1] / 2)
-    return run.end(right, curve, when[-1], k=k, gradients_of_older_weights=late, off_a_serial_run=off)
+    return run.end(right, curve, when[-1], curve_name="loss", k=k, gradients_of_older_weights=late, off_a_serial_run=off)
 
 
 if __name__ == "__main__":
