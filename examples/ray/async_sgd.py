@@ -85,6 +85,7 @@ class Emulated(Spirals):
     def __init__(self, seed: int, megabytes: float, seconds: float) -> None:
         super().__init__(seed)
         self.count, self.seconds = int(megabytes * (1 << 18)), seconds
+        self._made = np.empty(0, np.float32)  # made once in each process: new memory would take longer than the arithmetic
 
     def start(self) -> np.ndarray:
         small = super().start()
@@ -94,8 +95,11 @@ class Emulated(Spirals):
         return super().loss(weights[:PARAMETERS])
 
     def gradient(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
+        """Return the gradient, in memory that the next one overwrites."""
         time.sleep(self.seconds)
-        made = np.empty(self.count, np.float32)
+        if not len(self._made):
+            self._made = np.empty(self.count, np.float32)
+        made = self._made
         made[:PARAMETERS] = super().gradient(weights[:PARAMETERS], worker, number)
         made[PARAMETERS:] = (worker * 31 + number) % 7 - 3 + weights[-1] * 1e-3
         return made
@@ -122,6 +126,7 @@ class Server:
     def __init__(self, transport: Any, model: Any, workers: list[Any], k: int) -> None:
         self.transport, self.model, self.workers, self.k = transport, model, workers, k
         self._weights = model.start()
+        self._change = np.empty_like(self._weights)
         self.version = 0
         self.updates: list[list[tuple[int, int, int]]] = []  # of each step: worker, its number, version of the weights
         self.running: dict[Any, tuple[int, int, int]] = {}
@@ -141,7 +146,8 @@ class Server:
 
     def step(self) -> None:
         total, came = self.transport.first(list(self.running), self.k)
-        self._weights = self._weights - self.model.rate / np.float32(self.k) * total
+        np.multiply(total, -self.model.rate / np.float32(self.k), out=self._change)
+        self._weights += self._change
         self.version += 1
         self.updates.append([self.running.pop(ref) for ref in came])
         self._begin([worker for worker, _, _ in self.updates[-1]])
