@@ -15,6 +15,8 @@ LIMIT = 200
 POLES = 4
 SAMPLES = LIMIT * POLES  # of a rollout
 DISCOUNT = 0.98
+# What the square of the value's error, and the entropy of the actions, count in the loss.
+VALUE, ENTROPY = 0.00025, 0.01
 HIDDEN = 32
 # Where the vector is cut: into the hidden layer, its bias, the logits of both actions, their bias, the value, its bias.
 _SHAPES = ((4, HIDDEN), (HIDDEN,), (HIDDEN, 2), (2,), (HIDDEN,), ())
@@ -97,18 +99,24 @@ def score(weights: np.ndarray, episodes: int = 32) -> float:
     return float(steps.mean())
 
 
-def gradient(
-    weights: np.ndarray, played: dict[str, np.ndarray], targets: np.ndarray, advantages: np.ndarray, entropy: float = 0.01
-) -> np.ndarray:
-    """Return the gradient of an actor's and critic's loss, at most 1 long: policy, value and entropy."""
+def loss(weights: np.ndarray, played: dict[str, np.ndarray], targets: np.ndarray, advantages: np.ndarray) -> float:
+    """Return the actor's and the critic's loss: of the actions by their advantages, of the values by their targets."""
+    _, chances, values = forward(weights, played["states"][:-1])
+    taken = np.where(played["right"], chances[..., 1], chances[..., 0])
+    entropy = -(chances * np.log(chances)).sum(-1)
+    return float(np.mean(-advantages * np.log(taken) + VALUE * (values - targets) ** 2 - ENTROPY * entropy))
+
+
+def gradient(weights: np.ndarray, played: dict[str, np.ndarray], targets: np.ndarray, advantages: np.ndarray) -> np.ndarray:
+    """Return the gradient of `loss`, at most 1 long."""
     _, _, act, _, worth, _ = _parts(weights)
     states = played["states"][:-1].reshape(-1, 4)
     hidden, chance, values = forward(weights, states)
     taken = np.stack([~played["right"].ravel(), played["right"].ravel()], 1)
     surprise = -np.log(np.clip(chance, 1e-9, 1))
     to_logits = advantages.reshape(-1, 1) * (chance - taken)
-    to_logits += entropy * chance * ((chance * surprise).sum(1, keepdims=True) - surprise) * -1
-    to_value = 0.05 * (values - targets.ravel()) / 10
+    to_logits += ENTROPY * chance * ((chance * surprise).sum(1, keepdims=True) - surprise)
+    to_value = 10 * 2 * VALUE * (values - targets.ravel())  # values are scaled by 10
     back = (to_logits @ act.T + to_value[:, None] * worth) * (1 - hidden**2)
     scaled = states * (0.5, 0.5, 5.0, 0.5)
     parts = [scaled.T @ back, back.sum(0), hidden.T @ to_logits, to_logits.sum(0), hidden.T @ to_value, to_value.sum()]

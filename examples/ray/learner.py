@@ -158,6 +158,7 @@ def train(program: str, arguments: argparse.Namespace, make: Callable[[bool], An
         off == 0 and (emulated or reached is not None),
         curve,
         seconds,
+        curve_name="" if emulated else "score",
         k=arguments.first,
         score_to_reach=None if emulated else bar,
         reached_after_s=None if emulated else reached,
