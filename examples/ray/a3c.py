@@ -72,7 +72,7 @@ class EmulatedA3C(learner.EmulatedWeights):
 
     def work(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
         time.sleep(self._seconds)
-        return self.pattern(self.count, weights, worker, number)
+        return self.repeated(self.pattern(weights, worker, number), self.periods)
 
     def take(self, transport: Any, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         return transport.first(refs, k)

@@ -62,11 +62,11 @@ class EmulatedImpala(learner.EmulatedWeights):
 
     def __init__(self, megabytes: float, rollout_megabytes: float, seconds: float) -> None:
         super().__init__(megabytes)
-        self._played = max(1, int(rollout_megabytes * (1 << 18)))
+        self._played = max(1, int(rollout_megabytes * (1 << 20)) // (4 * learner.PERIOD))  # in periods
         self._seconds = seconds
 
     def work(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
-        return self.pattern(self._played, weights, worker, number)
+        return self.repeated(self.pattern(weights, worker, number), self._played)
 
     def take(self, transport: Any, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
         came, _ = transport.wait(refs, k)
@@ -77,7 +77,9 @@ class EmulatedImpala(learner.EmulatedWeights):
 
     def update(self, weights: np.ndarray, taken: list[np.ndarray], k: int) -> np.ndarray:
         time.sleep(self._seconds)
-        return weights + np.resize(sum(taken[1:], taken[0]), self.count)
+        played = sum(taken[1:], taken[0])
+        # Its last period, so that all of it has to be there.
+        return (weights.reshape(-1, learner.PERIOD) + played[-learner.PERIOD :]).ravel()
 
 
 def v_trace(weights: np.ndarray, played: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -90,18 +90,24 @@ class EmulatedWeights:
     """A vector instead of a policy: every number of it is whole, and takes part in every update."""
 
     def __init__(self, megabytes: float) -> None:
-        self.count = int(megabytes * (1 << 18))
+        self.periods = max(1, int(megabytes * (1 << 20)) // (4 * PERIOD))
 
     def start(self) -> np.ndarray:
-        return np.zeros(self.count, np.float32)
+        return np.zeros(self.periods * PERIOD, np.float32)
 
     def score(self, weights: np.ndarray) -> float:
         return float(weights[0])
 
-    def pattern(self, count: int, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
-        """Return `count` small whole numbers that differ from worker to worker, and depend on the last of the weights."""
+    def pattern(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
+        """Return one period of small whole numbers that differ from worker to worker, and depend on the last of the weights."""
         shift = (worker * 31 + number * 7 + int(weights[-1])) % PERIOD
-        return np.resize(((np.arange(PERIOD) + shift) * 5 % 13 - 6).astype(np.float32), count)
+        return ((np.arange(PERIOD) + shift) * 5 % 13 - 6).astype(np.float32)
+
+    @staticmethod
+    def repeated(pattern: np.ndarray, periods: int) -> np.ndarray:
+        made = np.empty((periods, PERIOD), np.float32)
+        made[:] = pattern
+        return made.ravel()
 
 
 def parser(description: str | None, steps: int) -> argparse.ArgumentParser:
@@ -139,8 +145,13 @@ def train(program: str, arguments: argparse.Namespace, make: Callable[[bool], An
         megabytes=algorithm.start().nbytes / (1 << 20),
         gradient_seconds=arguments.gradient_seconds,
     )
-    learner = Learner(runs.transport(arguments, actors), algorithm, actors)
-    learner.step(arguments.first)  # the actors have started
+    transport = runs.transport(arguments, actors)
+    # One round of all, which nothing is done with: every actor has started, and has been reached.
+    started = transport.calls(actors, "work", transport.put(algorithm.start()), [(0,)] * len(actors))
+    transport.wait(started, len(started))
+    del started
+    learner = Learner(transport, algorithm, actors)
+    learner.step(arguments.first)
     passed = [(0.0, learner.weights)]
     run.begin()
     for step in range(arguments.steps):
