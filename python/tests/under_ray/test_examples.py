@@ -105,8 +105,8 @@ def test_emulated_weights_by_rays_own_store_are_those_of_a_serial_run(record_of,
 
 
 def test_an_ensemble_goes_on_without_a_killed_replica_and_takes_it_back(record_of):
-    record = record_of("serving.py", "--workers=3", "--clients=1,2", "--requests=60", "--kill=1@20")
-    assert record["wrong_or_failed"] == 0 and record["steps"] == 120
+    record = record_of("serving.py", "--workers=3", "--clients=1,2", "--requests=30", "--kill=1@10")
+    assert record["wrong_or_failed"] == 0 and record["steps"] >= 60
     assert record["kill"]["back_at_step"] is not None
 
 
