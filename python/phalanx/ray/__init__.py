@@ -19,6 +19,7 @@ from phalanx.ray._connecting import client
 from phalanx.ray._counting import Ref, get, put
 from phalanx.ray._groups import group_options
 from phalanx.ray._hook import init, register, shutdown
+from phalanx.ray._sharing import share
 from phalanx.ray._tasks import Task, call, reduce, task
 from phalanx.ray._transport import method
 
@@ -37,6 +38,7 @@ __all__ = [
     "put",
     "reduce",
     "register",
+    "share",
     "shutdown",
     "task",
 ]

@@ -18,7 +18,7 @@ _EXAMPLE = _ROOT / "examples" / "ray" / "async_sgd.py"
 
 def test_the_program_in_the_guide_runs():
     blocks = re.findall(r"^```python\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
     environment.pop("RAY_rdt_fetch_fail_timeout_milliseconds", None)  # as users have it
     environment["RAY_ADDRESS"] = "local"  # not the cluster of other tests
