@@ -113,7 +113,7 @@ class Worker:
     def gradient(self, weights: Any, number: int) -> np.ndarray:
         return self.model.gradient(value_of(weights), self.index, number)
 
-    def change(self, weights: Any, number: int, workers: int) -> np.ndarray:
+    def change(self, weights: Any, number: int, workers: int, *_after: Any) -> np.ndarray:
         """Return what this worker adds to the weights in a step of all workers."""
         made = self.gradient(weights, number)
         made *= -self.model.rate / np.float32(workers)

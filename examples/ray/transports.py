@@ -10,7 +10,7 @@ Both have the same calls, so that a program has one loop:
     wait(refs, k)                   the first k refs that exist, without their values; the others go on
     get(ref), get([ref, ...])       values
     calls_to_sum(workers, method, given, own), sum_to_all(workers, given, refs)
-                                    calls whose results are summed for all workers, and what to give to these as `given` + the sum, at once
+                                    calls whose results are summed for all workers (the method gets further arguments), and what to give to these as `given` + the sum, at once
 
 `value_of` is for the worker: the value of an argument that was a ref. Not thread-safe; an object belongs to one driver.
 """
@@ -48,10 +48,7 @@ class Sum:
     ref: Any  # of the result
 
     def value(self) -> np.ndarray:
-        client = phalanx.ray.client()
-        # A ring needs all sources; for some that are late the directory would not wait long, and make a tree.
-        client.wait(self.sources, num_returns=len(self.sources), timeout=SUM_TIMEOUT_S)
-        return client.allreduce(self.sources, ref=self.ref, dtype=np.float32, timeout=SUM_TIMEOUT_S)
+        return phalanx.ray.client().allreduce(self.sources, ref=self.ref, dtype=np.float32, timeout=SUM_TIMEOUT_S)
 
 
 @dataclasses.dataclass
@@ -110,14 +107,20 @@ class ByPhalanx:
         return values, [ref for ref in refs if ref in came]
 
     def calls_to_sum(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
-        return self.calls(workers, method, given, own)
+        # Ray starts a call after the tasks whose refs are among its arguments, so that all sources exist: for some that are
+        # late the directory would not wait long, and make a tree instead of a ring.
+        after = given.sources if isinstance(given, Sum) else []
+        return self.calls(workers, method, given, [(*args, *after) for args in own])
 
     def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Sum:
         first = given.ref if isinstance(given, Sum) else given
         return Sum([first, *refs], phalanx.ray.client().ref())
 
     def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
-        return phalanx.ray.client().wait(refs, num_returns=k, timeout=timeout)
+        # By Ray's refs of the tasks, since a wait for objects of Phalanx brings them here.
+        of_task = {ref._task: ref for ref in refs}
+        ready, left = ray.wait(list(of_task), num_returns=k, timeout=timeout, fetch_local=False)
+        return [of_task[task] for task in ready], [of_task[task] for task in left]
 
     def get(self, refs: Any) -> Any:
         return phalanx.ray.get(refs)
