@@ -55,7 +55,7 @@ class DrainTest(ClusterTest):
         self.start(2)
         early, late = (self.cluster.make_file(name, 3 * MIB, seed=len(name)) for name in ("early", "later"))
         self.cluster.put("n0", early, ID_A, "--wait")
-        self.assertEqual(self.drain("n0"), "n0: 0 objects are there alone\n")
+        self.assertEqual(self.drain("n0"), "objects that only n0 has: 0\n")
         self.cluster.put("n0", late, ID_B, "--wait")
         self.assertEqual(self.cluster.ask("drain", "n0"), {"node": "n0", "objects_left": 0, "message": ""})
         self.assertEqual(self.cluster.get("n0", ID_B), sha256(late))
@@ -63,12 +63,25 @@ class DrainTest(ClusterTest):
         for object_id, path in ((ID_A, early), (ID_B, late)):
             self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
 
+    def test_a_drain_outlives_a_restart_of_the_directory(self):
+        self.start(2)
+        paths = {f"{i:02x}" * 20: self.cluster.make_file(f"file{i}", 4000, seed=i) for i in range(1, 40)}
+        for object_id, path in paths.items():
+            self.cluster.put("n0", path, object_id)
+        self.cluster.shards[0].kill()
+        draining = self.cluster.begin("drain", "n0", f"--directory={self.cluster.directory}")
+        self.cluster.restart_shard(0)
+        self.assertEqual(self.cluster.finish(draining), "objects that only n0 has: 0\n")
+        self.cluster.nodes["n0"].kill()
+        for object_id, path in paths.items():
+            self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
+
     def test_a_drain_names_what_is_missing(self):
         self.start(1)
         self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")
-        self.assertIn("n0: 1 objects are there alone", self.drain("n0", "--detach"))
+        self.assertIn("objects that only n0 has: 1; object", self.drain("n0", "--detach"))
         error = self.drain("n0", "--timeout=0s", expect=4)
-        self.assertIn("n0 still has 1 objects alone; object", error)
+        self.assertIn("objects that only n0 has: 1; object", error)
         self.assertIn("no other node has room for it", error)
         self.assertIn("no node is named n7", self.drain("n7", expect=NOT_FOUND))
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Phalanx's own refs of the objects that this process owns, by the ids of the Ray objects that are counted.
 _holds: dict[bytes, ObjectRef[Any]] = {}
+# Ray's worker that counts them: another one after ray.shutdown and ray.init.
+_counting_for: Any = None
 
 
 class Ref(ObjectRef[T]):
@@ -87,6 +89,7 @@ def counted(ref: ObjectRef[T], by: Any = None) -> Ref[T]:
     """
     made = ray.put(None) if by is None else by
     worker: Any = _ray_worker.global_worker  # without types
+    _begin_with(worker.core_worker)
     if not worker.core_worker.add_object_out_of_scope_callback(made, _release):
         raise exceptions.PhalanxError(f"Ray does not count {made} here: this process does not own it")
     # Ray cannot have called back, in its own thread, since `made` is a reference.
@@ -97,13 +100,21 @@ def counted(ref: ObjectRef[T], by: Any = None) -> Ref[T]:
     return result
 
 
+def _begin_with(core_worker: Any) -> None:
+    """Drop the holds of an earlier session of Ray, which calls back no more."""
+    global _counting_for
+    if _counting_for is not core_worker:
+        _holds.clear()
+        _counting_for = core_worker
+
+
 def _release(counted_id: bytes) -> None:
     _holds.pop(counted_id, None)
 
 
 def release_all() -> None:
-    """Drop all holds: Ray calls back no more."""
-    _holds.clear()
+    """Drop all holds, before Ray is shut down."""
+    _begin_with(None)
 
 
 def put(value: T, **options: Any) -> Ref[T]:

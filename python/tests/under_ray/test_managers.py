@@ -247,6 +247,16 @@ def test_what_ray_does_not_count_is_refused(here, monkeypatch):
     assert not _counting._holds
 
 
+def test_the_holds_of_an_earlier_session_of_ray_are_dropped(here, monkeypatch):
+    for name in (b"first session", b"second session"):
+        core_worker = types.SimpleNamespace(add_object_out_of_scope_callback=lambda *_: True)
+        monkeypatch.setattr(_counting._ray_worker, "global_worker", types.SimpleNamespace(core_worker=core_worker))
+        _counting.counted(here.put(1), types.SimpleNamespace(binary=lambda name=name: name))
+        assert list(_counting._holds) == [name]
+    _counting.release_all()
+    assert not _counting._holds
+
+
 def test_a_ref_outside_of_rays_messages_is_an_ordinary_one(here, monkeypatch):
     monkeypatch.setattr(_counting, "_in_message_of_ray", lambda: False)
     plain = here.put([1, 2])

@@ -38,20 +38,27 @@ class DrainCommand : public Command {
     const Instant start = MonotonicNow();
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
     Screen screen;
+    std::string shown;
     while (true) {
       // Again at each look: a session that the node has lost ends a drain.
-      PHALANX_ASSIGN_OR_RETURN(const v1::DrainNodeResponse drain,
-                               directory.tools->DrainNode(node_));
-      if (detach_ || drain.objects_left() == 0) {
-        std::cout << Render(drain) << std::flush;
+      const absl::StatusOr<v1::DrainNodeResponse> drain = directory.tools->DrainNode(node_);
+      if (drain.ok() && (detach_ || drain->objects_left() == 0)) {
+        std::cout << Render(*drain) << std::flush;
         return absl::OkStatus();
       }
+      // A shard that restarts, or a node that is away for a moment, can come back.
+      if (!drain.ok() && (detach_ || !absl::IsUnavailable(drain.status()))) return drain.status();
+      const std::string why(drain.ok() ? drain->message() : drain.status().message());
       if (MonotonicNow() - start >= timeout_) {
-        return absl::DeadlineExceededError(
-            absl::StrCat(node_, " still has ", drain.objects_left(), " objects alone",
-                         drain.message().empty() ? "" : "; ", drain.message()));
+        return drain.ok() ? absl::DeadlineExceededError(
+                                absl::StrCat(Left(*drain), why.empty() ? "" : "; ", why))
+                          : drain.status();
       }
-      if (!screen.Wait(kLook)) return absl::CancelledError("the drain goes on");
+      if (!why.empty() && why != shown) std::cerr << "waiting: " << why << "\n";
+      shown = why;
+      if (!screen.Wait(kLook)) {
+        return absl::CancelledError("interrupted; the drain goes on until the node is restarted");
+      }
     }
   }
 
@@ -62,8 +69,11 @@ class DrainCommand : public Command {
           {"node", node_}, {"objects_left", drain.objects_left()}, {"message", drain.message()}};
       return absl::StrCat(shown.dump(), "\n");
     }
-    return absl::StrCat(node_, ": ", drain.objects_left(), " objects are there alone",
-                        drain.message().empty() ? "" : "; ", drain.message(), "\n");
+    return absl::StrCat(Left(drain), drain.message().empty() ? "" : "; ", drain.message(), "\n");
+  }
+
+  std::string Left(const v1::DrainNodeResponse& drain) const {
+    return absl::StrCat("objects that only ", node_, " has: ", drain.objects_left());
   }
 
   std::string node_;

@@ -46,11 +46,21 @@ absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage
 absl::Status DirectoryCore::DrainNode(const v1::DrainNodeRequest& request, Instant now,
                                       v1::DrainNodeResponse* out) {
   impl_->context.now = now;
+  // What is left is known only when the nodes have registered what they have.
+  if (impl_->gate.learning()) {
+    return absl::UnavailableError("the shard has just started, and learns what the nodes have");
+  }
   const std::vector<Node*> named = impl_->NodesNamed(request.node());
   if (named.empty()) {
     return absl::NotFoundError(absl::StrCat("no node is named ", request.node()));
   }
-  for (Node* node : named) impl_->OnDrain(*node);
+  for (const Node* node : named) {
+    if (node->connected && !node->registering) continue;
+    return absl::UnavailableError(absl::StrCat("node ", request.node(), " is not connected"));
+  }
+  for (Node* node : named) {
+    if (!node->draining) impl_->OnDrain(*node);
+  }
   impl_->RunPendingWork();
   for (const Node* node : named) {
     const v1::DrainStatus status = impl_->orders.drains.StatusOf(node->key);

@@ -74,7 +74,7 @@ class DirectoryCore {
   void NoteUnderWay(uint64_t bytes);
 
   // Drains the nodes with this name until they have another session; repeated, says what is left.
-  // NotFound if no node has the name.
+  // NotFound if no node has the name; Unavailable while the shard does not know what the node has.
   absl::Status DrainNode(const v1::DrainNodeRequest& request, Instant now,
                          v1::DrainNodeResponse* out);
 

@@ -65,7 +65,8 @@ class ToolsClient {
   absl::StatusOr<v1::DescribeJobResponse> DescribeJob(const std::string& job);
 
   // Drains a node, and returns the number of its objects that no other node has yet, at all shards.
-  // NotFound if a shard knows no node of this name.
+  // NotFound if a shard knows no node of this name; Unavailable also while a shard does not know
+  // yet what the node has.
   absl::StatusOr<v1::DrainNodeResponse> DrainNode(const std::string& node);
 
  private:
