@@ -18,7 +18,7 @@ from phalanx.ray._broadcasting import broadcast
 from phalanx.ray._connecting import client
 from phalanx.ray._counting import Ref, get, put
 from phalanx.ray._groups import group_options
-from phalanx.ray._hook import init, register, shutdown
+from phalanx.ray._hook import init, register, shutdown, try_to_register_names as _try_to_register_names
 from phalanx.ray._sharing import share
 from phalanx.ray._tasks import Task, call, reduce, task
 from phalanx.ray._transport import method
@@ -42,3 +42,6 @@ __all__ = [
     "shutdown",
     "task",
 ]
+
+# So that Ray knows the names in each process that imports this package, or receives something of it.
+_try_to_register_names()

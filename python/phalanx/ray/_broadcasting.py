@@ -9,7 +9,7 @@ from ray._private import worker as _ray_worker
 
 from phalanx import _arguments, exceptions
 from phalanx._ref import ObjectRef
-from phalanx.ray import _connecting, _daemons, _here, _transport
+from phalanx.ray import _connecting, _here, _starting, _transport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from phalanx import Broadcast
 
-# How long a Ray node has to start its Phalanx node, when a broadcast is the first use there.
-_START_S = 60.0
 # How long the owner of a result may take to hear what it consists of, after the end of its task.
 _METADATA_S = 10.0
 
@@ -50,14 +48,15 @@ def broadcast(
     Raises
     ------
     InvalidArgumentError
-        `nodes` has an id that no node of Ray's has that is alive.
+        `nodes` has an id that no node of Ray's has that is alive, or that of a draining one where Phalanx does not run.
     GetTimeoutError
         Phalanx's node has not started on one of Ray's nodes, or the task of a ref of Ray's own has not ended.
     """
     client = _connecting.client()
     alive = _here.nodes()
+    draining = _here.draining()
     if nodes == "all":
-        wanted = alive
+        wanted = [node for node in alive if node not in draining]
     else:
         wanted = [nodes] if isinstance(nodes, str) else list(nodes)
         unknown = sorted(set(wanted) - set(alive))
@@ -65,7 +64,15 @@ def broadcast(
             raise exceptions.InvalidArgumentError(
                 f"nodes={_arguments.shown(unknown)}: Ray has no such node that is alive; their ids are {alive}"
             )
-    _start(wanted)
+    absent = _starting.absent_of(wanted)
+    leaving = sorted(draining.intersection(absent))
+    if leaving:
+        raise exceptions.InvalidArgumentError(
+            f"nodes={_arguments.shown(leaving)}: Ray drains these, so Phalanx cannot be started there; leave them out"
+        )
+    failed = _starting.start_on(absent)
+    if failed:
+        raise exceptions.GetTimeoutError(f"Phalanx's node does not run on all of Ray's nodes: {failed}")
     several = isinstance(refs, (list, tuple))
     found = [each for ref in (refs if several else [refs]) for each in _objects_of(ref, timeout)]
     made: list[Broadcast] = [
@@ -94,22 +101,3 @@ def _objects_of(ref: Any, timeout: float | None) -> list[ObjectRef[Any]]:
     if not isinstance(metadata, _transport.Metadata):
         raise TypeError(f"{ref} does not travel by Phalanx, or its task has failed: ray.get it to see why")
     return [ObjectRef(object_id, metadata.cluster) for object_id in metadata.objects]
-
-
-def _start(wanted: list[str]) -> None:
-    """Return when Phalanx's node runs on each of these nodes of Ray."""
-    absent = [node for node in wanted if _here.shared(f"node/{node}") is None]
-    starting = {ray.remote(**_daemons.pinned_to(node))(_node_here).remote(): node for node in absent}
-    ready, late = ray.wait(list(starting), num_returns=len(starting), timeout=_START_S) if starting else ([], [])
-    if late:
-        raise exceptions.GetTimeoutError(
-            f"Phalanx's node has not started on {[starting[ref] for ref in late]} within {_START_S:.0f} s"
-        )
-    ray.get(ready)
-
-
-def _node_here() -> None:
-    """Start the node of this host, and return when the directory knows it."""
-    client = _connecting.client()
-    client.contains(client.ref(), timeout=_START_S)
-    _here.share(f"node/{client.node}", "ready")

@@ -1,7 +1,7 @@
-"""Starts the Phalanx daemons of a Ray cluster: a directory on the head, a node on each of Ray's nodes.
+"""Starts the Phalanx daemons of a Ray cluster: a directory and a supervisor on the head, a node on each of Ray's nodes.
 
 The first process of a Ray node that needs a daemon starts its keeper (`_keeper`), under a lock; all others
-find it. A daemon has a folder of its own, `/tmp/phalanx-UID/ray/NODE/{directory,node}`:
+find it. A daemon has a folder of its own, `/tmp/phalanx-UID/ray/NODE/{directory,supervisor,node}`:
 
     lock        held while a process looks for the daemon or starts it
     alive       held by the keeper for its whole life
@@ -18,7 +18,9 @@ import contextlib
 import fcntl
 import functools
 import json
+import logging
 import os
+import re
 import secrets
 import select
 import subprocess
@@ -31,6 +33,7 @@ import ray
 from ray._common.utils import get_system_memory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+import phalanx
 from phalanx import _arguments, _native, exceptions
 from phalanx._typing import TypeVar
 from phalanx.ray import _here
@@ -54,10 +57,22 @@ _LOOK_S = 0.05
 # How long a node has to move what only it has to other nodes, after its raylet has ended.
 _DRAIN_S = 10
 _KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_keeper.py")
+# What starts a program of this package, `_supervisor`, with the packages of the process that starts it.
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv.pop(1))
+from phalanx.ray import _supervisor
+_supervisor.main()
+"""
+# Settings of Ray that its clients need, and none of a worker's.
+_OF_RAY = re.compile("RAY_(AUTH|TLS|USE_TLS|TMPDIR|[a-z])")
+# Which node of Phalanx's a user has set, and how to use it.
+_OF_NODE = ("PHALANX_ADDRESS", "PHALANX_SECRET_FILE")
+_logger = logging.getLogger("phalanx.ray")
 
 
 # What the keeper does: see there. `raylet` is the descriptor of the raylet's process.
-Order = namedtuple("Order", "folder command log raylet leaves_within_s")
+Order = namedtuple("Order", "role folder command log raylet leaves_within_s")
 
 
 # The capacity that this driver has asked for; the workers of its job have it in their environment.
@@ -68,6 +83,12 @@ def ask_for(room: int | None) -> None:
     """Give the node that this process starts this capacity."""
     global _asked
     _asked = room
+
+
+def capacity_asked() -> int | None:
+    """Return the capacity that the program has set for all hosts; None: each host has its own."""
+    given = _asked is not None or os.environ.get(CAPACITY)
+    return capacity()[0] if given else None
 
 
 def capacity() -> tuple[int, str]:
@@ -92,6 +113,15 @@ def described(place: _here.Here) -> str:
     if ready is not None and ready["capacity_bytes"] != room:
         room, how = ready["capacity_bytes"], "as when it started"
     return f"this host's node may use {room / (1 << 30):.2f} GiB ({how}), beside Ray's object store"
+
+
+def directory_flags(node: str) -> list[str] | None:
+    """Return the flags of the ``phalanx`` command for the directory on this host; None if it does not run."""
+    folder = _folder_of(node, "directory")
+    ready = _ready(folder)
+    if ready is None:
+        return None
+    return [f"--directory={ready['address']}", f"--secret-file={os.path.join(folder, 'secret')}"]
 
 
 def node_socket(place: _here.Here) -> str:
@@ -123,13 +153,14 @@ def ensure_directory(place: _here.Here, may_ask_head: bool) -> str | None:
     if not on_head:
         return known or (_ask_head() if may_ask_head else None)
     address: str = _directory_at(place, known)["address"]
+    _supervise(place)
     # Also after the head has been replaced: the store can outlive it.
     return known if known == address else _here.share("directory", address, overwrite=True)
 
 
 def _directory_at(place: _here.Here, known: str | None) -> dict[str, Any]:
     """Return what the directory of this host says about itself; started at its known address, if it has one."""
-    start = functools.partial(_ensure, place, "directory", leaves_within_s=0)
+    start = functools.partial(_ensure_daemon, place, "directory", leaves_within_s=0)
     if known is not None and known.startswith(_listen(place.ip)[:-1]):
         # Where the nodes look for it, if its keeper was killed.
         with contextlib.suppress(exceptions.DisconnectedError):
@@ -137,13 +168,33 @@ def _directory_at(place: _here.Here, known: str | None) -> dict[str, Any]:
     return start(["--listen=" + _listen(place.ip)])
 
 
+def _supervise(place: _here.Here) -> None:
+    """Start the supervisor on the head. Without it Phalanx works, but for nodes that come and go."""
+    order = {"address": _here.address(), "node": place.node, "capacity": capacity_asked()}
+    try:
+        _ensure(place, "supervisor", program("watch", order), leaves_within_s=0)
+    except (exceptions.PhalanxError, OSError):
+        _logger.exception("Phalanx's supervisor does not start: Ray nodes that come later get Phalanx at its first use")
+
+
+def program(what: str, order: dict[str, Any]) -> list[str]:
+    """Return the command of a program of `_supervisor`."""
+    packages = [os.path.abspath(each) for each in sys.path]
+    return [sys.executable, "-c", _PROGRAM, json.dumps(packages), what, json.dumps(order)]
+
+
+def runs(node: str, role: str) -> bool:
+    """Return whether a daemon of a Ray node on this machine runs, or its keeper starts it again."""
+    return _ready(_folder_of(node, role)) is not None
+
+
 def ensure_node(place: _here.Here, may_ask_head: bool) -> str | None:
     """Return the address of this host's node, started if need be; None as of `ensure_directory`."""
     socket = node_socket(place)
-    directory_folder = _folder(place, "directory")
     # On the head, where its folder is, the directory can have ended with its keeper.
-    if os.path.isdir(directory_folder) and _ready(directory_folder) is None:
-        ensure_directory(place, may_ask_head)
+    if os.path.isdir(_folder(place, "directory")):
+        if not (runs(place.node, "directory") and runs(place.node, "supervisor")):
+            ensure_directory(place, may_ask_head)
     if _ready(_folder(place, "node")) is not None:
         return f"unix:{socket}"
     directory = ensure_directory(place, may_ask_head)
@@ -160,7 +211,7 @@ def ensure_node(place: _here.Here, may_ask_head: bool) -> str | None:
         f"--drain-timeout={_DRAIN_S}s",
     ]
     # With the head all of Ray's cluster ends, and the directory: there is nothing to save.
-    _ensure(place, "node", options, leaves_within_s=0 if on_head else _DRAIN_S + 5)
+    _ensure_daemon(place, "node", options, leaves_within_s=0 if on_head else _DRAIN_S + 5)
     return f"unix:{socket}"
 
 
@@ -194,8 +245,12 @@ def _directory_here() -> str:
 
 
 def _folder(place: _here.Here, role: str) -> str:
+    return _folder_of(place.node, role)
+
+
+def _folder_of(node: str, role: str) -> str:
     # The first digits are enough for the few nodes of one machine, and keep the socket's path short.
-    return os.path.join(_here.temporary(), place.node[:24], role)
+    return os.path.join(_here.temporary(), node[:24], role)
 
 
 def _ready(folder: str) -> dict[str, Any] | None:
@@ -257,20 +312,26 @@ def _locked(folder: str) -> Iterator[None]:
         os.close(lock)
 
 
-def _ensure(place: _here.Here, role: str, options: list[str], leaves_within_s: int) -> dict[str, Any]:
+def _ensure_daemon(place: _here.Here, role: str, options: list[str], leaves_within_s: int) -> dict[str, Any]:
     """Return what a daemon says about itself; start it if it does not run."""
+    secret = os.path.join(_folder(place, role), "secret")
+    command = [_native.EXECUTABLE, role, "--json", f"--secret-file={secret}", *options]
+    return _ensure(place, role, command, leaves_within_s)
+
+
+def _ensure(place: _here.Here, role: str, command: list[str], leaves_within_s: int) -> dict[str, Any]:
     folder = _folder(place, role)
     # First, so that no folder is made for a raylet that has ended.
     raylet = os.pidfd_open(place.raylet())
     try:
         with _locked(folder):
-            return _ready(folder) or _start(_order(place, role, options, raylet, leaves_within_s))
+            return _ready(folder) or _start(_order(place, role, command, raylet, leaves_within_s))
     finally:
         os.close(raylet)
 
 
 def _order(
-    place: _here.Here, role: str, options: list[str], raylet: int, leaves_within_s: int
+    place: _here.Here, role: str, command: list[str], raylet: int, leaves_within_s: int
 ) -> Order:
     """Return the order for a keeper, after writing the secret into the daemon's folder."""
     if _here.ends_orphans():
@@ -285,30 +346,37 @@ def _order(
     with open(os.open(f"{secret}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(_here.share("secret", secrets.token_hex(32)))
     os.replace(f"{secret}.new", secret)
-    command = [_native.EXECUTABLE, role, "--json", f"--secret-file={secret}", *options]
     log = os.path.join(place.session, "logs", f"phalanx-{role}-{place.node[:12]}.log")
-    return Order(folder, command, log, raylet, leaves_within_s)
+    return Order(role, folder, command, log, raylet, leaves_within_s)
+
+
+def _environment(role: str) -> dict[str, str]:
+    """Return a daemon's environment: nothing of the worker's settings, nor a library loaded into every process.
+
+    The supervisor's has what clients of Ray need, and the node that the user has set for this host, if any.
+    """
+    others = ("PHALANX_", "RAY_", "__RAY_", "LD_PRELOAD", "PYTHON")
+    made = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    if role == "supervisor":
+        made.update((name, value) for name, value in os.environ.items() if _OF_RAY.match(name))
+        # A worker has set its own to what `ensure_node` returns.
+        if not os.environ.get("PHALANX_ADDRESS", "").startswith(f"unix:{_here.temporary()}/"):
+            made.update((name, os.environ[name]) for name in _OF_NODE if name in os.environ)
+    return made
 
 
 def _start(order: Order) -> dict[str, Any]:
     """Start a keeper, and return what its daemon says when it is ready; or that of the keeper that runs already."""
-    # Nothing of the worker's settings: neither Ray's, nor a library that is loaded into every process.
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PHALANX_", "RAY_", "__RAY_", "LD_PRELOAD", "PYTHON"))
-    }
     keeper = subprocess.Popen(
         [sys.executable, "-I", "-S", _KEEPER, json.dumps(order._asdict())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         pass_fds=[order.raylet],
-        env=environment,
+        env=_environment(order.role),
         start_new_session=True,
         cwd="/",
     )
-    role = order.command[1]
     assert keeper.stdout is not None
     with keeper.stdout as said:
         answers = select.poll()
@@ -326,4 +394,4 @@ def _start(order: Order) -> dict[str, Any]:
         text = f"another keeper runs in {order.folder}, and its daemon is not ready after {_START_S:.0f} s"
         word = "ERROR"
     cause = (text if word == "ERROR" else line) or f"no answer within {_START_S:.0f} s"
-    raise exceptions.DisconnectedError(f"Phalanx's {role} does not start: {cause}; its log is {order.log}")
+    raise exceptions.DisconnectedError(f"Phalanx's {order.role} does not start: {cause}; its log is {order.log}")

@@ -1,8 +1,8 @@
 """Where this process is in Ray's cluster, and the few values that all of a cluster's processes share.
 
 The values are in the key-value store of Ray's GCS: the secret of the Phalanx cluster and the address of its
-directory. `here`, `head` and `nodes` raise
-DisconnectedError if this process is in no Ray cluster. Any thread.
+directory. `here`, `address`, `head`, `nodes` and `draining` raise DisconnectedError if this process is in no Ray
+cluster. Any thread.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import struct
 from collections import namedtuple
 
 import ray
+from ray._private import state as _state
 from ray._private import worker as _ray_worker
 from ray.experimental import internal_kv
 
@@ -23,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NAMESPACE = b"phalanx"
+NAMESPACE = b"phalanx"
 _PR_GET_CHILD_SUBREAPER = 37
 _HEAD = "node:__internal_head__"
 
@@ -67,9 +68,22 @@ def head() -> str:
     raise exceptions.PhalanxError("Ray's cluster has no head node that is alive")
 
 
+def address() -> str:
+    """Return the address of the cluster's GCS."""
+    _worker()
+    found: str = ray.get_runtime_context().gcs_address
+    return found
+
+
 def nodes() -> list[str]:
     """Return the ids of Ray's nodes that are alive."""
     return [each["NodeID"] for each in _alive()]
+
+
+def draining() -> set[str]:
+    """Return the ids of Ray's nodes that drain: they take no tasks any more, and end soon."""
+    _worker()
+    return set(_state.state.get_draining_nodes())
 
 
 def ends_orphans() -> bool:
@@ -101,7 +115,7 @@ def _worker() -> Any:
 
 def shared(key: str) -> str | None:
     """Return a value of the cluster; None if there is none."""
-    value = internal_kv._internal_kv_get(key.encode(), namespace=_NAMESPACE)
+    value = internal_kv._internal_kv_get(key.encode(), namespace=NAMESPACE)
     return None if value is None else value.decode()
 
 
@@ -110,7 +124,7 @@ def share(key: str, value: str, overwrite: bool = False) -> str:
 
     Without `overwrite` the first value stays: of several processes that store at once, all get the same one.
     """
-    internal_kv._internal_kv_put(key.encode(), value.encode(), overwrite=overwrite, namespace=_NAMESPACE)
+    internal_kv._internal_kv_put(key.encode(), value.encode(), overwrite=overwrite, namespace=NAMESPACE)
     return value if overwrite else shared(key) or value
 
 

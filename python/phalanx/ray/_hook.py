@@ -42,17 +42,23 @@ def register() -> None:
     Idempotent. Never raises, because a hook that raises ends its worker: what fails is logged, and the first
     use of Phalanx raises it.
     """
-    try:
-        _register()
-    except Exception:
-        _logger.exception("Phalanx is not registered with Ray in this process")
+    try_to_register_names()
     try:
         _connecting.start_node()
     except Exception:
         _logger.exception("Phalanx's node of this host does not run; the first use tries again")
 
 
-def _register() -> None:
+def try_to_register_names() -> None:
+    """Register as `register_names` does; what fails is logged, because an import that raises ends a worker."""
+    try:
+        register_names()
+    except Exception:
+        _logger.exception("Phalanx is not registered with Ray in this process")
+
+
+def register_names() -> None:
+    """Register the transports and the backend with Ray in this process, once."""
     _transport.register()
     _groups.register()
 
@@ -102,7 +108,7 @@ def init(
         context = ray.init(address, runtime_env=environment, **options)
     of_client: Any = ray.util.client.ray  # without types
     if not of_client.is_connected():
-        _register()
+        register_names()
         client = _connecting.client()
         if not os.environ.get("PHALANX_ADDRESS"):
             _connecting.share_secret()
@@ -123,14 +129,17 @@ def merged(
 ) -> dict[str, Any]:
     """Return a job's runtime environment with Phalanx's hook, and then the one that it had.
 
-    Ray adds it to what the job was submitted with, and refuses a key that is in both, also with equal values.
+    Ray adds it to what the job was submitted with, and refuses a key that is in both, also with equal values. So a job
+    that was submitted with another hook keeps that one alone, and a warning says so.
     """
     made = dict(runtime_env or {})
     theirs = made.pop(_KEY, None)
     if theirs not in (None, HOOK):
         made[_KEY] = _followed_by(theirs)
-    elif not has_hook(submitted):
+    elif _hook_of(submitted) is None:
         made[_KEY] = HOOK
+    elif not has_hook(submitted):
+        _warn_of_missing_hook(submitted, None)
     if capacity is not None:
         room = _arguments.whole(capacity, "capacity", least=1 << 20, most=_MAX_CAPACITY)
         made["env_vars"] = {**made.get("env_vars", {}), _daemons.CAPACITY: str(room)}
@@ -153,18 +162,21 @@ def run(hook: Hook) -> None:
     (load(hook) if isinstance(hook, str) else hook)()
 
 
+def _hook_of(runtime_env: Mapping[str, Any]) -> Any:
+    """Return the hook of a job's runtime environment, or its name; None if it has none."""
+    named = runtime_env.get("env_vars", {}).get(ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
+    return runtime_env.get(_KEY) or named
+
+
 def has_hook(runtime_env: Mapping[str, Any]) -> bool:
     """Return whether the workers of a job with this runtime environment run Phalanx's hook."""
-    named = runtime_env.get("env_vars", {}).get(ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
-    return HOOK in (named, runtime_env.get(_KEY)) or (
-        runtime_env.get(_KEY) == _followed_by(HOOK).__name__
-    )
+    return _hook_of(runtime_env) in (HOOK, _followed_by(HOOK).__name__)
 
 
 def _warn_of_missing_hook(runtime_env: Mapping[str, Any], capacity: int | None) -> None:
     if not has_hook(runtime_env):
         _logger.warning(
-            "Ray was initialised before phalanx.ray.init(), so its workers do not run Phalanx's hook. Put "
+            "Ray was initialised, or this job submitted, without Phalanx's hook, so its workers do not run it. Put "
             "%r into the job's runtime_env (ray.init, `ray job submit --runtime-env-json`, Serve's or Tune's "
             "ray.init), or call phalanx.ray.register() first in the __init__ of actors that receive tensors",
             {_KEY: HOOK},

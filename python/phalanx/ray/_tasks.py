@@ -31,7 +31,7 @@ import ray
 from phalanx import exceptions
 from phalanx._async_client import AsyncClient
 from phalanx._ref import ObjectRef
-from phalanx.ray import _arrays, _connecting, _counting
+from phalanx.ray import _arrays, _connecting, _counting, _invoking
 from phalanx.ray._counting import Ref
 
 TYPE_CHECKING = False
@@ -77,6 +77,7 @@ class Task:
         A `Ref` among the arguments that is another task's result makes Ray start this task after that one.
         `ref.get` raises what the task raised, or Ray's error if its worker died and the retries are used up.
         """
+        _invoking.refuse_for_task(*args, *kwargs.values())
         return _submitted(self._remote.options(**self._changed).remote, (), args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -126,6 +127,7 @@ def call(actor: Any, method: str, *args: Any, **kwargs: Any) -> Ref[Any]:
     >>> mean = phalanx.ray.reduce(gradients, "mean", num_objects=3, dtype=np.float32)
     """
     getattr(actor, method)
+    _invoking.refuse_keywords(actor, args, kwargs)
     return _submitted(actor.__ray_call__.remote, (run_method, method), args, kwargs)
 
 

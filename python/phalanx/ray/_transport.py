@@ -28,7 +28,7 @@ from ray.experimental.rdt.tensor_transport_manager import FetchRequest
 
 from phalanx import exceptions
 from phalanx._ref import ObjectRef
-from phalanx.ray import _arrays, _connecting
+from phalanx.ray import _arrays, _connecting, _invoking
 from phalanx.ray._arrays import Array
 
 TYPE_CHECKING = False
@@ -84,8 +84,9 @@ class Transport(TensorTransportManager):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Guarded by `_lock`: what was extracted, with the holds, and the receives under way, by Ray's ids.
-        self._made: dict[str, tuple[Metadata, list[ObjectRef[Any]]]] = {}
+        # Guarded by `_lock`: what was extracted, with the holds and their client, and the receives under way, by Ray's
+        # ids.
+        self._made: dict[str, tuple[Metadata, list[ObjectRef[Any]], Client]] = {}
         self._receiving: dict[str, _Fetch] = {}
 
     def tensor_transport_backend(self) -> str:
@@ -109,12 +110,16 @@ class Transport(TensorTransportManager):
 
     def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[Any]) -> Metadata:
         """Put the arrays, and return their refs. The same result for an id that Ray asks for again."""
+        client = _connecting.client()
         with self._lock:
             known = self._made.get(obj_id)
-        if known is not None:
+        # With the node of an earlier client its objects have gone.
+        if known is not None and known[2] is client:
             return known[0]
-        client = _connecting.client()
-        refs = [_known(client, given._object) or client.put(np.asarray(given)) for given in rdt_object]
+        refs = [
+            _known(client, getattr(given, "_object", None)) or client.put(_arrays.value_of(given))
+            for given in rdt_object
+        ]
         made = Metadata(
             [(given.shape, given.dtype) for given in rdt_object],
             "cpu",
@@ -123,7 +128,11 @@ class Transport(TensorTransportManager):
         )
         with self._lock:
             # Ids of an actor can come again after its restart, in another process.
-            return self._made.setdefault(obj_id, (made, refs))[0]
+            other = self._made.get(obj_id)
+            if other is None or other[2] is not client:
+                self._made[obj_id] = made, refs, client
+                return made
+        return other[0]
 
     def fetch_multiple_tensors(
         self, obj_id: str, metadata: Any, communicator: Any, target_buffers: list[Any] | None = None
@@ -151,7 +160,7 @@ class Transport(TensorTransportManager):
             if request.buffers is None:
                 request.tensors.append(_arrays.received(ref, value))
             else:
-                np.copyto(request.buffers[index], value)
+                np.copyto(request.buffers[index], _arrays.received(ref, value))
                 request.tensors.append(request.buffers[index])
         tensors: list[Any] = request.tensors
         return tensors
@@ -207,8 +216,9 @@ def register() -> None:
 def method(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make the arrays that a method of an actor returns travel by Phalanx; used as `ray.method` is.
 
-    Arrays in the result, also in nested dicts, lists and tuples, are put in Phalanx and returned as `Array`s.
-    Other values travel as before. Methods can be coroutines; `num_returns` is 1.
+    Arrays in the result, also in nested dicts, lists and tuples, are put in Phalanx and arrive as `Array`s; dense
+    tensors of torch on the CPU arrive as tensors. Other values travel as before. Methods can be coroutines;
+    `num_returns` is 1.
 
     Examples
     --------
@@ -223,28 +233,20 @@ def method(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return functools.partial(method, **options)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{function.__qualname__} is a generator, whose items Ray does not move by a transport")
+    invocation = _invoking.invocation_of(function)
     # Ray reads its marks from the innermost function of a chain of wrappers.
     given = ray.method(tensor_transport=NAME, **options)(function)
+    given.__ray_invocation_decorator__ = invocation
     if inspect.iscoroutinefunction(given):
 
         @functools.wraps(given)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return _wrapped(await given(*args, **kwargs))
+            return _arrays.sent(await given(*args, **kwargs))
 
     else:
 
         @functools.wraps(given)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return _wrapped(given(*args, **kwargs))
+            return _arrays.sent(given(*args, **kwargs))
 
     return wrapper
-
-
-def _wrapped(value: Any) -> Any:
-    """Return a value with `Array`s, which lie in Phalanx, in place of its arrays."""
-
-    def wrap(array: Any) -> Any:
-        # Pickled values have no elements that a view could show.
-        return array if array.dtype.hasobject else _arrays.array(array)
-
-    return _arrays.replaced(value, np.ndarray, wrap)

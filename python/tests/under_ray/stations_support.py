@@ -21,3 +21,7 @@ class Station:
     @phalanx.ray.method
     async def produce_later(self, value):
         return value
+
+    @phalanx.ray.method
+    def total(self, first, second=0, *, last=0):
+        return int(sum(value if isinstance(value, int) else value.sum() for value in (first, second, last)))

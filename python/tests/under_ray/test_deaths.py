@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 import ray
+from ray._raylet import GcsClient
 from ray.util import collective
 
 import phalanx
@@ -137,6 +138,44 @@ def test_a_node_that_comes_later_gets_the_task_and_what_was_sent_to_all(fragile_
     fragile_cluster.remove_node(node, allow_graceful=False)
 
 
+def drain(cluster, node):
+    """Say to Ray what a notice of preemption says."""
+    gcs = GcsClient(address=cluster.address)
+    preempted, in_a_minute = 2, int(time.time() * 1000) + 60_000
+    assert gcs.drain_node(node.node_id, preempted, "a test", in_a_minute) == (True, "")
+
+
+def test_what_was_sent_to_all_comes_to_a_later_node_and_what_only_it_has_outlives_its_host(fragile_cluster, eventually):
+    """No worker of this job runs on the node when it comes. Its daemons end at once, as with its host."""
+    ref = phalanx.ray.put(np.ones(1000))
+    phalanx.ray.broadcast(ref, sticky=True).wait(30)
+    copies = phalanx.stat(ref).complete_copies
+    node = fragile_cluster.add_node(resources={"drained": 10}, **_NODE)
+    eventually(lambda: phalanx.stat(ref).complete_copies == copies + 1, seconds=60)
+
+    class Maker:
+        def make(self, value):
+            return np.full(100_000, value)
+
+        def about(self):
+            return daemon_here()
+
+    maker = ray.remote(Maker).options(**on("drained")).remote()
+    refs = [phalanx.ray.call(maker, "make", value) for value in range(5)]
+    daemon, keeper = ray.get(maker.about.remote(), timeout=60)
+    ray.get([each._task for each in refs], timeout=60)
+    drain(fragile_cluster, node)
+    eventually(lambda: all(phalanx.stat(each).complete_copies == 2 for each in refs))
+    # Its worker goes on meanwhile, and what it makes is copied, too.
+    refs.append(phalanx.ray.call(maker, "make", 5))
+    ray.get(refs[5]._task, timeout=60)
+    eventually(lambda: phalanx.stat(refs[5]).complete_copies == 2)
+    for pid in (keeper, daemon):
+        os.kill(pid, signal.SIGKILL)
+    fragile_cluster.remove_node(node, allow_graceful=False)
+    assert [int(each.get(timeout=60)[0]) for each in refs] == list(range(6))
+
+
 def test_what_only_a_node_has_outlives_its_raylet(fragile_cluster, extra_node, eventually):
     make = phalanx.ray.task(lambda: np.arange(100_000)).options(**on("extra"))
     ref = make.remote()
@@ -187,21 +226,34 @@ def test_the_next_use_replaces_a_keeper_that_dies(eventually):
     assert daemon not in other and keeper not in other
 
 
-def test_the_next_use_on_the_head_replaces_a_directory_whose_keeper_dies(fragile_cluster, eventually):
-    place = _here.here()
+def test_the_supervisor_replaces_a_directory_whose_keeper_dies(fragile_cluster, eventually):
+    def ready(role):
+        found = _daemons._ready(_daemons._folder(_here.here(), role))
+        return found and found["process_id"], found
+
     phalanx.ray.client()
-    ready = _daemons._ready(_daemons._folder(place, "directory"))
-    os.kill(parent_of(ready["process_id"]), signal.SIGKILL)
-    eventually(lambda: not runs(ready["process_id"]))
-    subprocess.run(
-        [sys.executable, "-m", "phalanx.ray", f"--address={fragile_cluster.address}"], timeout=60, check=True
-    )
-    again = _daemons._ready(_daemons._folder(place, "directory"))
-    assert again["address"] == ready["address"] and again["process_id"] != ready["process_id"]
+    # The supervisor dies, too: its keeper starts it again.
+    supervisor, directory = ready("supervisor")[0], ready("directory")[1]
+    os.kill(supervisor, signal.SIGKILL)
+    os.kill(parent_of(directory["process_id"]), signal.SIGKILL)
+    eventually(lambda: ready("supervisor")[0] not in (None, supervisor))
+    again = eventually(lambda: not runs(directory["process_id"]) and ready("directory")[1], seconds=60)
+    assert again["address"] == directory["address"] and again["process_id"] != directory["process_id"]
     # The nodes find it there: an object goes from one to the other.
     ref = ray.get(ray.remote(lambda: phalanx.ray.put(np.ones(1 << 20))).options(**on("n0")).remote(), timeout=60)
     total = ray.remote(lambda ref: float(ref.get(timeout=50).sum())).options(**on("n1"))
     assert ray.get(total.remote(ref), timeout=60) == 1 << 20
+
+
+def test_the_next_use_on_the_head_replaces_a_supervisor_whose_keeper_dies(fragile_cluster, eventually):
+    place = _here.here()
+    before = _daemons._ready(_daemons._folder(place, "supervisor"))["process_id"]
+    os.kill(parent_of(before), signal.SIGKILL)
+    eventually(lambda: not runs(before))
+    subprocess.run(
+        [sys.executable, "-m", "phalanx.ray", f"--address={fragile_cluster.address}"], timeout=60, check=True
+    )
+    assert _daemons._ready(_daemons._folder(place, "supervisor"))["process_id"] != before
 
 
 class Member:

@@ -45,7 +45,7 @@ def order(raylet, tmp_path, binary):
     folder = tmp_path / "folder"
     folder.mkdir()
     command = [binary, "directory", "--json", "--listen=127.0.0.1:0"]
-    return _daemons.Order(str(folder), command, str(tmp_path / "log"), raylet.descriptor, 0)
+    return _daemons.Order("directory", str(folder), command, str(tmp_path / "log"), raylet.descriptor, 0)
 
 
 def keeper_of(daemon: int) -> int:

@@ -21,7 +21,18 @@ from ray.util.collective import backend_registry
 
 import phalanx
 import phalanx.ray
-from phalanx.ray import _arrays, _connecting, _counting, _daemons, _groups, _here, _hook, _tasks, _transport
+from phalanx.ray import (
+    _arrays,
+    _connecting,
+    _counting,
+    _daemons,
+    _groups,
+    _here,
+    _hook,
+    _starting,
+    _tasks,
+    _transport,
+)
 
 
 @pytest.fixture
@@ -56,6 +67,17 @@ def test_extraction_is_idempotent(transport):
     assert transport.extract_tensor_transport_metadata("id", [numbers(1)]) is one
     other = transport.extract_tensor_transport_metadata("other", [numbers(1)])
     assert other.objects != one.objects, "Ray's ids come again, so they must not be those of objects"
+
+
+def test_what_was_extracted_by_an_earlier_client_is_put_again(transport, here, monkeypatch):
+    """Ray repeats a task, and the node has died since its first run, and all objects with it."""
+    with phalanx.Client(here.address) as earlier:
+        monkeypatch.setattr(_connecting, "client", lambda: earlier)
+        first = transport.extract_tensor_transport_metadata("id", [numbers(1)])
+    monkeypatch.setattr(_connecting, "client", lambda: here)
+    again = transport.extract_tensor_transport_metadata("id", [numbers(1)])
+    assert again.objects != first.objects
+    assert float(transport.recv_multiple_tensors("c", again, None)[0][5]) == 1
 
 
 def test_an_object_that_lies_in_phalanx_is_not_copied(transport, here):
@@ -298,6 +320,30 @@ def test_registering_never_raises(monkeypatch, caplog):
     assert len(caplog.records) == 2 and "first use" in caplog.text
 
 
+def test_a_registration_that_fails_ends_no_worker(monkeypatch, caplog):
+    def fail():
+        raise RuntimeError("another Ray")
+
+    monkeypatch.setattr(_transport, "register", fail)
+    _hook.try_to_register_names()  # what the import of phalanx.ray does, too
+    assert "another Ray" in caplog.text
+
+
+def test_a_broadcast_to_a_draining_node_without_phalanx_is_refused(here, monkeypatch):
+    monkeypatch.setattr(_here, "nodes", lambda: ["aa", "bb"])
+    monkeypatch.setattr(_here, "draining", lambda: {"bb"})
+    ref = here.put(numbers(1))
+    with pytest.raises(phalanx.exceptions.InvalidArgumentError, match="bb.*leave them out"):
+        phalanx.ray.broadcast(ref, ["bb"])
+    monkeypatch.setattr(_starting, "_started", {"bb"})
+    assert _starting.absent_of(["bb", "aa"]) == ["aa"], "of those where Phalanx runs it is not asked"
+
+
+def test_a_buffer_can_be_a_plain_array(transport, here):
+    meta = transport.extract_tensor_transport_metadata("id", [np.arange(3)])
+    assert list(transport.recv_multiple_tensors("id", meta, None)[0]) == [0, 1, 2]
+
+
 def test_runtime_environments_are_merged():
     hook = "worker_process_setup_hook"
     assert _hook.merged(None) == {hook: "phalanx.ray.register"}
@@ -310,7 +356,7 @@ def test_runtime_environments_are_merged():
         _hook.merged(None, capacity=5)
 
 
-def test_what_a_job_was_submitted_with_is_not_repeated():
+def test_what_a_job_was_submitted_with_is_not_repeated(caplog):
     hook = "worker_process_setup_hook"
     given = {hook: "phalanx.ray.register"}
     assert _hook.merged(None, None, given) == {}
@@ -318,6 +364,10 @@ def test_what_a_job_was_submitted_with_is_not_repeated():
     of_ray = {"env_vars": {ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR: "phalanx.ray.register"}}
     assert _hook.merged(None, None, of_ray) == {}
     assert _hook.merged(None, None, {"pip": ["x"]}) == given
+    # Ray would refuse a second hook.
+    assert _hook.merged(None, None, {hook: "mine.hook"}) == {}
+    (warning,) = caplog.messages
+    assert "{'worker_process_setup_hook': 'phalanx.ray.register'}" in warning
 
 
 def test_the_users_hook_runs_after_phalanxs(monkeypatch):

@@ -1,6 +1,7 @@
 """What Ray's tensor transports do not do in Ray 2.60, and what to do instead: the table of docs/ray.md.
 
-Phalanx cannot change these errors, because Ray raises them before it calls a transport.
+Phalanx cannot change these errors, because Ray raises them before it calls a transport; but calls of methods with
+`phalanx.ray.method` take refs by keyword.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 import ray
 
 import phalanx.ray
+from phalanx.ray import _invoking
 
 LIMIT_S = int(os.environ["RAY_rdt_fetch_fail_timeout_milliseconds"]) // 1000
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -37,6 +39,41 @@ def test_by_keyword_a_ref_does_not_arrive(stations, made):
     # Objects of phalanx.ray.put can be keywords.
     ref = phalanx.ray.put(np.full(10, 4))
     assert ray.get(stations[1].run.remote(lambda self, *, value: int(value.get().sum()), value=ref)) == 40
+
+
+def test_methods_with_the_transport_take_refs_by_keyword(stations, made):
+    total = stations[1].total.remote
+    assert ray.get(total(first=made)) == ray.get(total(made, second=0)) == 40
+    assert ray.get(total(made, second=made)) == ray.get(total(second=made, first=made)) == 80
+    # Arrays that the actor has made are there: Ray moves nothing.
+    own = stations[1].produce.remote(lambda self: np.full(10, 5))
+    assert ray.get(total(1, last=own)) == 51
+
+
+def test_keywords_without_refs_stay_keywords():
+    calls = _invoking.invocation_of(lambda self, first, second=0: None)(lambda *given: given)
+    assert calls((), {"first": 1, "second": 2}) == ([], {"first": 1, "second": 2})
+
+
+def test_the_decorator_of_a_users_invocation_is_kept():
+    def mine(invocation):
+        return lambda args, kwargs: ("mine", invocation(args, kwargs))
+
+    def method(self, first):
+        pass
+
+    method.__ray_invocation_decorator__ = mine
+    given = phalanx.ray.method(method).__ray_invocation_decorator__
+    assert given(lambda args, kwargs: args)((1,), {}) == ("mine", [1])
+
+
+def test_phalanxs_own_calls_name_the_remedy(stations, made):
+    with pytest.raises(TypeError, match=r"task\.remote\(\[ref\]\)"):
+        phalanx.ray.task(total).remote(None, made)
+    with pytest.raises(TypeError, match="by position"):
+        phalanx.ray.call(stations[1], "total", first=made)
+    assert phalanx.ray.call(stations[1], "total", made).get(timeout=30) == 40
+    assert phalanx.ray.call(stations[0], "total", first=made).get(timeout=30) == 40, "the actor that has made it"
 
 
 def test_a_task_takes_a_ref_in_a_list(made):
