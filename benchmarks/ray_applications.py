@@ -1,6 +1,7 @@
 """The applications of `benchmarks/ray`: programs of examples/ray, how they are run, and what no transport can be faster than."""
 
 import dataclasses
+import re
 import statistics
 
 from benchmarks.records import BadInput
@@ -27,6 +28,13 @@ class Application:
     ways: tuple = tuple(WAYS)
     # The size of its vector, as a part of --application-size.
     part: float = 1
+
+    def option(self, name, default=None):
+        return next((each.split("=")[1] for each in self.options if each.startswith(f"--{name}=")), default)
+
+    def steps(self):
+        """Returns the steps of the program; of serving all requests."""
+        return int(self.option("steps", 0)) or int(self.option("requests")) * len(self.option("clients").split(","))
 
 
 APPLICATIONS = (
@@ -82,10 +90,9 @@ def with_floors(measured, pair_seconds):
     return made
 
 
-def best_of_ray(measured, op, kill=""):
-    """Returns the record of Ray's fastest way, or None."""
-    of_ray = [record for record in measured if record["op"] == op and record["kill"] == kill and record["algorithm"].startswith("ray:")]
-    return min(of_ray, key=lambda record: record["median_s"], default=None)
+def fastest_of_ray(found):
+    """Returns the record of Ray's fastest way among these, or None."""
+    return min((record for record in found if record["algorithm"].startswith("ray:")), key=lambda record: record["median_s"], default=None)
 
 
 def seconds_to_equal_loss(found):
@@ -106,7 +113,7 @@ def table(measured):
     lines = ["%-16s %-10s %10s %10s %10s %10s %8s %8s %8s %9s %s" % (
         "op", "way", "rate", "unit", "median s", "max s", "of S/B", "of floor", "CPU", "of Ray's", "right")]
     for r in measured:
-        ray = best_of_ray(measured, r["op"], r["kill"])
+        ray = fastest_of_ray(other for other in measured if (other["op"], other["kill"]) == (r["op"], r["kill"]))
         of_ray = f"{ray['median_s'] / r['median_s']:.2f} x" if ray else "-"
         lines.append("%-16s %-10s %10.3f %10s %10.3f %10.3f %8s %8s %7.0f%% %9s %s" % (
             r["op"], r["algorithm"] + (" kill" if r["kill"] else ""), 1 / r["median_s"], r["unit"], r["median_s"], r["max_s"],
@@ -125,7 +132,16 @@ def table(measured):
     return lines
 
 
-def check(ops):
+def check(ops, workers, kill=None):
+    """Raises BadInput if an application is unknown, takes more results in a step than it has workers, or has no such worker or step to kill."""
+    if kill and not re.fullmatch(r"\d+@\d+", kill):
+        raise BadInput(f"--kill {kill!r} is not like 1@3")
     for op in ops:
         if op not in BY_OP:
             raise BadInput(f"unknown application {op!r}; there are {', '.join([*GROUPS, *BY_OP])}")
+        first, steps = int(BY_OP[op].option("first", 1)), BY_OP[op].steps()
+        if first > workers:
+            raise BadInput(f"{op} takes the first {first} of its workers; with --nodes {workers + 1} it has {workers}")
+        worker, step = map(int, kill.split("@")) if kill else (0, 0)
+        if worker >= workers or step >= steps:
+            raise BadInput(f"--kill {kill}: {op} has the workers 0 to {workers - 1} and the steps 0 to {steps - 1}")

@@ -27,7 +27,20 @@ class ApplicationsTest(unittest.TestCase):
 
     def test_an_unknown_op_is_named(self):
         with self.assertRaisesRegex(records.BadInput, "'sgd9'.*sgd, .*sgd3"):
-            ray_applications.check(["sgd3", "sgd9"])
+            ray_applications.check(["sgd3", "sgd9"], 7)
+
+    def test_more_results_of_a_step_than_workers_are_refused(self):
+        ray_applications.check(["sgd6"], 6)
+        with self.assertRaisesRegex(records.BadInput, "sgd6 takes the first 6 of its workers; with --nodes 6 it has 5"):
+            ray_applications.check(["sgd6"], 5)
+
+    def test_a_kill_of_no_worker_or_beyond_the_steps_is_refused(self):
+        ray_applications.check(["sgd3", "serving"], 7, "6@7")
+        for op, kill, steps in (("sgd3", "1@9", 7), ("sgd3", "7@1", 7), ("serving", "1@10", 9)):
+            with self.assertRaisesRegex(records.BadInput, f"--kill {kill}: {op} has the workers 0 to 6 and the steps 0 to {steps}"):
+                ray_applications.check([op], 7, kill)
+        with self.assertRaisesRegex(records.BadInput, "'1' is not like 1@3"):
+            ray_applications.check(["sgd3"], 7, "1")
 
     def test_a_step_runs_the_program_with_its_size_in_every_way(self):
         step = ray_applications.plan_line(ray_applications.BY_OP["sgd6"], 7, 5, 3 * MIB, 0.1, "1@2")
@@ -49,7 +62,7 @@ class ApplicationsTest(unittest.TestCase):
     def test_phalanx_is_compared_with_the_faster_way_of_ray(self):
         found = [measured(trials=[trial(rate=3)]), measured(way="ray:flat", trials=[trial(rate=1)]),
                  measured(way="ray:trees", trials=[trial(rate=1.5)]), measured("sgd6", "ray:flat", [trial(rate=9)])]
-        self.assertEqual(ray_applications.best_of_ray(found, "sgd3")["algorithm"], "ray:trees")
+        self.assertEqual(ray_applications.fastest_of_ray(found[:3])["algorithm"], "ray:trees")
         lines = ray_applications.table(ray_applications.with_floors(found, 0.25))
         self.assertIn("2.00 x", lines[1])
         self.assertIn("1.333", lines[1])  # of S/B

@@ -6,7 +6,7 @@ are the ways in which the program ran.
 
 import dataclasses
 
-from benchmarks.ray_applications import seconds_to_equal_loss
+from benchmarks.ray_applications import fastest_of_ray, seconds_to_equal_loss
 from benchmarks.records import BadInput, format_size
 
 LABELS = {"phalanx": "Phalanx", "ray:flat": "Ray, flat", "ray:trees": "Ray, trees"}
@@ -39,10 +39,6 @@ class Experiment:
         """What the curves of its trials show: "loss", "score"; None if they show nothing of use."""
         return self.record["trials"][0].get("curve_name")
 
-    def fastest_of_ray(self):
-        return min((record for label, record in self.ways.items() if label != LABELS["phalanx"]),
-                   key=lambda record: record["median_s"], default=None)
-
 
 def split(files):
     """Returns {path: the other records} and the experiments of {path: records}."""
@@ -69,7 +65,7 @@ def _add(found, path, record):
 
 def rows(experiment):
     """Yields the cells of each way: times of one unit, and what they are compared with."""
-    ray = experiment.fastest_of_ray()
+    ray = fastest_of_ray(experiment.ways.values())
     losses = seconds_to_equal_loss(list(experiment.ways.values()))
     for number, (label, record) in enumerate(experiment.ways.items()):
         each = f"{record['median_s']:.3f} ({record['min_s']:.3f}, {record['max_s']:.3f})"

@@ -24,7 +24,10 @@ def run_program(command, options, address):
     """Returns the record that the program prints at the end."""
     program = [sys.executable, str(ROOT / "examples/ray" / command[0]), *command[1:], *options,
                f"--address={address}:6379", f"--node-address={address}"]
-    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=PROGRAM_TIMEOUT_S, check=False)
+    try:
+        done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=PROGRAM_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"{' '.join(program)} has not ended within {PROGRAM_TIMEOUT_S} s") from None
     lines = done.stdout.strip().splitlines()
     if done.returncode not in (0, 1) or not lines:
         raise SystemExit(f"{' '.join(program)} ended with {done.returncode}, and printed {lines[-1:]}")

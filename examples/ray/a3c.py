@@ -27,7 +27,17 @@ SCORE = 150
 QUANTUM = 2.0**-18
 
 
-class A3C:
+class Summed:
+    """What a step takes of gradients: their sum."""
+
+    def take(self, transport: Any, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
+        return transport.first(refs, k)
+
+    def joined(self, results: list[np.ndarray]) -> np.ndarray:
+        return sum(results[1:], results[0])
+
+
+class A3C(Summed):
     """Advantage actor-critic on CartPole. `update` has the state of Adam."""
 
     samples = cartpole.SAMPLES
@@ -51,17 +61,11 @@ class A3C:
         slope = cartpole.gradient(weights, played, returns, advantages)
         return (np.round(slope / QUANTUM) * QUANTUM).astype(np.float32)
 
-    def take(self, transport: Any, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
-        return transport.first(refs, k)
-
-    def joined(self, results: list[np.ndarray]) -> np.ndarray:
-        return sum(results[1:], results[0])
-
     def update(self, weights: np.ndarray, taken: np.ndarray, k: int) -> np.ndarray:
         return self._adam.step(weights, taken / k)
 
 
-class EmulatedA3C(learner.EmulatedWeights):
+class EmulatedA3C(Summed, learner.EmulatedWeights):
     """A gradient takes a stated time, in which nothing is computed."""
 
     samples = 1
@@ -73,12 +77,6 @@ class EmulatedA3C(learner.EmulatedWeights):
     def work(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
         time.sleep(self._seconds)
         return self.repeated(self.pattern(weights, worker, number), self.periods)
-
-    def take(self, transport: Any, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
-        return transport.first(refs, k)
-
-    def joined(self, results: list[np.ndarray]) -> np.ndarray:
-        return sum(results[1:], results[0])
 
     def update(self, weights: np.ndarray, taken: np.ndarray, k: int) -> np.ndarray:
         return weights + taken

@@ -30,6 +30,8 @@ from transports import value_of
 
 HIDDEN, SAMPLES = 32, 600
 PARAMETERS = 4 * HIDDEN + 1
+# Of the numbers that an emulated network does not use: of no part of a transfer, so that parts at wrong places make a difference.
+PERIOD = 1021
 # Of the weights of a serial run: floats are added in another order.
 TOLERANCE = 1e-3
 
@@ -101,7 +103,11 @@ class Emulated(Spirals):
             self._made = np.empty(self.count, np.float32)
         made = self._made
         made[:PARAMETERS] = super().gradient(weights[:PARAMETERS], worker, number)
-        made[PARAMETERS:] = (worker * 31 + number) % 7 - 3 + weights[-1] * 1e-3
+        pattern = ((np.arange(PERIOD) + worker * 31 + number) * 5 % 13 - 6 + weights[-1] * 1e-3).astype(np.float32)
+        unused = made[PARAMETERS:]
+        whole = len(unused) // PERIOD * PERIOD
+        unused[:whole].reshape(-1, PERIOD)[:] = pattern
+        unused[whole:] = pattern[: len(unused) - whole]
         return made
 
 
@@ -159,6 +165,7 @@ class Together:
     def __init__(self, transport: Any, model: Any, workers: list[Any]) -> None:
         self.transport, self.workers = transport, workers
         self.given = transport.put(model.start())
+        self.version = 0  # of the newest weights that have been computed
         self.updates: list[list[tuple[int, int, int]]] = []
         self._begun = self._begin()
 
@@ -172,6 +179,7 @@ class Together:
 
     def step(self) -> None:
         """Begin a step with weights that are not computed yet, and wait for the changes of the step before."""
+        self.version = len(self.updates) - 1  # what the workers compute these changes with
         begun, self._begun = self._begun, self._begin()
         self.transport.wait(begun, len(begun))
 
@@ -181,8 +189,9 @@ class Together:
 
 
 def replay(model: Any, updates: list[list[tuple[int, int, int]]]) -> Iterator[np.ndarray]:
-    """Yield the weights after each of these updates, one after the other in this process."""
+    """Yield the weights at the start and after each of these updates, one after the other in this process."""
     versions = {0: model.start()}
+    yield versions[0]
     last_use = {version: i for i, step in enumerate(updates) for _, _, version in step}
     for i, step in enumerate(updates):
         total = sum(model.gradient(versions[version], worker, number) for worker, number, version in step)
@@ -217,7 +226,7 @@ def main() -> int:
     transport, k = runs.transport(arguments, workers), len(workers) if together else arguments.first
     trainer = Together(transport, model, workers) if together else Server(transport, model, workers, k)
     trainer.step()  # the workers have started
-    before, when = len(trainer.updates), [0.0]
+    before, when = trainer.version, [0.0]  # when there were the weights of each version from that one on
     run.begin()
     for _ in range(arguments.steps):
         trainer.step()
@@ -226,9 +235,10 @@ def main() -> int:
 
     serial = Emulated(arguments.seed, arguments.megabytes, seconds=0) if emulated else model
     curve = []
-    for step, weights in enumerate(replay(serial, trainer.updates), 1):
-        if step >= before and (step - before) % max(1, arguments.steps // 30) == 0:
-            curve.append([round(when[min(step - before, arguments.steps)], 4), round(model.loss(weights), 5)])
+    for version, weights in enumerate(replay(serial, trainer.updates)):
+        step = version - before
+        if 0 <= step <= arguments.steps and step % max(1, arguments.steps // 30) == 0:
+            curve.append([round(when[step], 4), round(model.loss(weights), 5)])
     off = float(np.abs(weights - trainer.weights()).max())
     late = sum(version < i for i, step in enumerate(trainer.updates) for _, _, version in step)
     right = off < TOLERANCE and (emulated or curve[-1][1] < curve[0][1] / 2)

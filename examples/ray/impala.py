@@ -25,7 +25,18 @@ import numpy as np
 SCORE = 150
 
 
-class Impala:
+class Listed:
+    """What a step takes of rollouts: all of them."""
+
+    def take(self, transport: Any, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
+        came, _ = transport.wait(refs, k)
+        return transport.get(came), came
+
+    def joined(self, results: list[Any]) -> list[Any]:
+        return results
+
+
+class Impala(Listed):
     """Actor-critic with V-trace on CartPole. `update` has the state of Adam."""
 
     samples = cartpole.SAMPLES
@@ -43,19 +54,12 @@ class Impala:
     def work(self, weights: np.ndarray, worker: int, number: int) -> dict[str, np.ndarray]:
         return cartpole.rollout(weights, (self._seed, worker, number))
 
-    def take(self, transport: Any, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
-        came, _ = transport.wait(refs, k)
-        return transport.get(came), came
-
-    def joined(self, results: list[Any]) -> list[Any]:
-        return results
-
     def update(self, weights: np.ndarray, taken: list[dict[str, np.ndarray]], k: int) -> np.ndarray:
         slopes = [cartpole.gradient(weights, played, *v_trace(weights, played)) for played in taken]
         return self._adam.step(weights, sum(slopes[1:], slopes[0]) / k)
 
 
-class EmulatedImpala(learner.EmulatedWeights):
+class EmulatedImpala(Listed, learner.EmulatedWeights):
     """Rollouts of a stated size, which take no time, and a gradient that takes a stated one."""
 
     samples = 1
@@ -67,13 +71,6 @@ class EmulatedImpala(learner.EmulatedWeights):
 
     def work(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
         return self.repeated(self.pattern(weights, worker, number), self._played)
-
-    def take(self, transport: Any, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
-        came, _ = transport.wait(refs, k)
-        return transport.get(came), came
-
-    def joined(self, results: list[np.ndarray]) -> list[np.ndarray]:
-        return results
 
     def update(self, weights: np.ndarray, taken: list[np.ndarray], k: int) -> np.ndarray:
         time.sleep(self._seconds)

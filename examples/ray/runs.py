@@ -63,6 +63,9 @@ def start(made: argparse.ArgumentParser) -> argparse.Namespace:
         made.error("--workers is at least 1")
     if arguments.kill and arguments.kill[0] >= arguments.workers:
         made.error(f"--kill: the workers are 0 to {arguments.workers - 1}")
+    steps = getattr(arguments, "steps", None)
+    if arguments.kill and steps is not None and arguments.kill[1] >= steps:
+        made.error(f"--kill: the steps are 0 to {steps - 1}")
     more = {"_node_ip_address": arguments.node_address} if arguments.node_address else {}
     phalanx.ray.init(arguments.address, log_to_driver=False, **more)
     return arguments
@@ -136,10 +139,12 @@ class Run:
         self._busy_before = self._busy_after = (0.0, 0.0)
         self._kill = arguments.kill
         self._back: int | None = None  # the first step that used a result of the killed worker again
+        self._killed = False
         if self._kill:
             victim = self._kill[0]
             self._killer = _Killer.options(**transports.place_of(victim)).remote()
-            self._victim = ray.get(workers[victim].__ray_call__.remote(_process_of))
+            self._victim = workers[victim]
+            self._process = self._process_of_victim()
 
     def begin(self) -> None:
         """Start the clock: everything has started, and was used once."""
@@ -164,7 +169,11 @@ class Run:
 
     def _kill_if_due(self) -> None:
         if self._kill and len(self.step_seconds) == self._kill[1]:
-            ray.get(self._killer.kill.remote(self._victim))
+            ray.get(self._killer.kill.remote(self._process))
+            self._killed = True
+
+    def _process_of_victim(self) -> int:
+        return ray.get(self._victim.__ray_call__.remote(_process_of), timeout=transports.LIMIT_S)
 
     def end(self, right: bool, curve: list[list[float]], seconds: float | None = None, **more: Any) -> int:
         """Print the record, and end Ray's cluster if it is the program's own. Return the exit status.
@@ -183,8 +192,9 @@ class Run:
             step_seconds=[round(each, 5) for each in self.step_seconds],
             **more,
         )
-        if self._kill:
-            self.record["kill"] = failure_of(self.step_seconds, self._kill, self._back)
+        if self._killed:
+            processes = {"process": self._process, "process_after": self._process_of_victim()}
+            self.record["kill"] = {**failure_of(self.step_seconds, self._kill, self._back), **processes}
         line = json.dumps(self.record)
         if self._json:
             pathlib.Path(self._json).write_text(line + "\n")

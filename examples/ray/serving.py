@@ -43,6 +43,7 @@ IMAGES = 64
 BATCHES = 4
 # Of the images of a request: what the votes of all replicas together have to be right in.
 ACCURACY = 0.7
+# Of the vote of a request: replicas that have not answered by then are left out.
 ANSWER_LIMIT_S = 60.0
 # With --kill requests go on for so long, until the replica answers again.
 BACK_LIMIT_S = 60.0
@@ -70,7 +71,10 @@ def looked_at(images: np.ndarray) -> np.ndarray:
 
 
 class Ensemble:
-    """The replicas that answer, and those that do not at present. Any thread."""
+    """The replicas that answer, and those that do not at present.
+
+    Any thread: of the transport it uses `put` and `spread` alone, which have no state.
+    """
 
     def __init__(self, transport: Any, replicas: list[Any]) -> None:
         self._transport, self._replicas = transport, replicas
@@ -82,13 +86,16 @@ class Ensemble:
         members = self._members()
         given = self._transport.put(images)
         self._transport.spread([self._replicas[member] for member in members], given)
-        calls = [(member, self._replicas[member].classify.remote(given)) for member in members]
+        calls = {self._replicas[member].classify.remote(given): member for member in members}
+        came, late = ray.wait(list(calls), num_returns=len(calls), timeout=ANSWER_LIMIT_S) if calls else ([], [])
         answers = {}
-        for member, call in calls:
+        for call in came:
             try:
-                answers[member] = ray.get(call, timeout=ANSWER_LIMIT_S)
-            except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-                self._leave_out(member)
+                answers[calls[call]] = ray.get(call)
+            except ray.exceptions.RayActorError:
+                self._leave_out(calls[call])
+        for call in late:
+            self._leave_out(calls[call])
         if not answers:
             raise RuntimeError("no replica has answered")
         return digits.vote(list(answers.values())), list(answers)

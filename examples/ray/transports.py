@@ -12,7 +12,8 @@ Both have the same calls, so that a program has one loop:
     calls_to_sum(workers, method, given, own), sum_to_all(workers, given, refs)
                                     calls whose results are summed for all workers (the method gets further arguments), and what to give to these as `given` + the sum, at once
 
-`value_of` is for the worker: the value of an argument that was a ref. Not thread-safe; an object belongs to one driver.
+`value_of` is for the worker: the value of an argument that was a ref. An object belongs to one driver, and to one thread of it; `put`
+and `spread` use no state, and any thread may call them. A wait for results ends after `LIMIT_S`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ import ray
 import phalanx.ray
 
 
-# Of a sum that all workers make together: also while Ray restarts one of them.
-SUM_TIMEOUT_S = 120
+# Of results, and of a sum that all workers make together: also while Ray restarts one of them.
+LIMIT_S = 120
 
 
 def value_of(argument: Any) -> Any:
@@ -48,7 +49,7 @@ class Sum:
     ref: Any  # of the result
 
     def value(self) -> np.ndarray:
-        return phalanx.ray.client().allreduce(self.sources, ref=self.ref, dtype=np.float32, timeout=SUM_TIMEOUT_S)
+        return phalanx.ray.client().allreduce(self.sources, ref=self.ref, dtype=np.float32, timeout=LIMIT_S)
 
 
 @dataclasses.dataclass
@@ -58,7 +59,7 @@ class Parts:
     refs: list[Any]
 
     def value(self) -> np.ndarray:
-        return np.concatenate(ray.get(self.refs))
+        return np.concatenate(ray.get(self.refs, timeout=LIMIT_S))
 
 
 def _in_parts(actor: Any, count: int, method: str, *args: Any) -> list[np.ndarray]:
@@ -70,6 +71,14 @@ def _sum_of_part(_: Any, *parts: np.ndarray) -> np.ndarray:
     for part in parts[1:]:
         total += part
     return total
+
+
+def _waited(refs: list[Any], k: int, fetch: bool = False) -> tuple[list[Any], list[Any]]:
+    """Return the first k of Ray's refs that exist, and the others."""
+    ready, left = ray.wait(refs, num_returns=k, timeout=LIMIT_S, fetch_local=fetch)
+    if len(ready) < k:
+        raise TimeoutError(f"{len(ready)} of {k} results exist after {LIMIT_S} s; {len(left)} are still computed")
+    return ready, left
 
 
 def place_of(index: int, share: float = 1) -> dict[str, Any]:
@@ -102,7 +111,7 @@ class ByPhalanx:
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         total = phalanx.ray.reduce(refs, num_objects=k, dtype=np.float32)
-        values = total.get()
+        values = total.get(LIMIT_S)
         came = set(phalanx.ray.client().reduced_from(total))
         return values, [ref for ref in refs if ref in came]
 
@@ -116,19 +125,14 @@ class ByPhalanx:
         first = given.ref if isinstance(given, Sum) else given
         return Sum([first, *refs], phalanx.ray.client().ref())
 
-    def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+    def wait(self, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
         # By Ray's refs of the tasks, since a wait for objects of Phalanx brings them here.
         of_task = {ref._task: ref for ref in refs}
-        ready, left = ray.wait(list(of_task), num_returns=k, timeout=timeout, fetch_local=False)
+        ready, left = _waited(list(of_task), k)
         return [of_task[task] for task in ready], [of_task[task] for task in left]
 
     def get(self, refs: Any) -> Any:
-        return phalanx.ray.get(refs)
-
-
-@ray.remote(num_cpus=0)
-def _add(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return one + other
+        return phalanx.ray.get(refs, LIMIT_S)
 
 
 class ByRay:
@@ -155,7 +159,7 @@ class ByRay:
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         total, came, left = None, [], refs
         while len(came) < k:
-            ready, left = ray.wait(left)  # the others are on their way meanwhile
+            ready, left = _waited(left, 1, fetch=True)  # the others are on their way meanwhile
             values = ray.get(ready[0])
             total = values.copy() if total is None else np.add(total, values, out=total)
             came += ready
@@ -173,26 +177,36 @@ class ByRay:
         columns = zip(workers, first, *refs)
         return Parts([worker.__ray_call__.remote(_sum_of_part, *column) for worker, *column in columns])
 
-    def wait(self, refs: list[Any], k: int, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+    def wait(self, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
         refs = [ref[0] if isinstance(ref, list) else ref for ref in refs]  # the parts of a call exist together
-        return ray.wait(refs, num_returns=k, timeout=timeout, fetch_local=False)
+        return _waited(refs, k)
 
     def get(self, refs: Any) -> Any:
-        return ray.get(refs)
+        return ray.get(refs, timeout=LIMIT_S)
 
 
 def _have(*_: Any) -> bool:
     return True
 
 
+@ray.remote
+class _Adder:
+    """A process of a worker's host: a task would start one in the midst of the sum, since Ray ends those that are idle for a second."""
+
+    def add(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return one + other
+
+
 class ByRayTrees(ByRay):
-    """Doubling waves of receivers, and a tree of tasks that add up: the fastest ways of Ray's store in benchmarks/ray."""
+    """Doubling waves of receivers, and a tree of actors that add up: the fastest ways of Ray's store in benchmarks/ray."""
 
     name = "ray"
 
     def __init__(self, workers: list[Any]) -> None:
         super().__init__(workers)
         self._host = {worker: index for index, worker in enumerate(workers)}
+        self._adders = [_Adder.options(**place_of(index, share=0.001)).remote() for index in range(len(workers))]
+        ray.get([adder.add.remote(0, 0) for adder in self._adders], timeout=LIMIT_S)  # they have started
         self._made_on: dict[bytes, int] = {}  # of each result that was not read yet: the host
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
@@ -213,7 +227,7 @@ class ByRayTrees(ByRay):
         while len(level) > 1:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
             level = [(pair[0][0], self._sum_of(pair)) for pair in pairs]
-        return ray.get(level[0][1]), came
+        return ray.get(level[0][1], timeout=LIMIT_S), came
 
     def get(self, refs: Any) -> Any:
         for ref in refs if isinstance(refs, list) else [refs]:
@@ -221,8 +235,8 @@ class ByRayTrees(ByRay):
         return super().get(refs)
 
     def _sum_of(self, pair: list[tuple[int, Any]]) -> Any:
-        """Return the ref of the sum, which a task on the host of the first makes."""
+        """Return the ref of the sum, which is made on the host of the first."""
         (host, ref), *other = pair
         if not other:
             return ref
-        return _add.options(**place_of(host, share=0.001)).remote(ref, other[0][1])
+        return self._adders[host].add.remote(ref, other[0][1])
