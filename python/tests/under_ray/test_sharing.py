@@ -8,6 +8,7 @@ import gc
 import pickle
 import subprocess
 import sys
+import time
 from collections import OrderedDict, namedtuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import ray
 from ray._private.worker import global_worker
 from ray.cloudpickle import dumps
+from stations_support import Station
 
 import phalanx
 import phalanx.ray
@@ -91,6 +93,29 @@ def test_a_container_inside_of_itself_is_left():
     assert phalanx.ray.share(value)["self"] is value
 
 
+class Made(dict):
+    """A dict whose items are other objects at each look."""
+
+    def items(self):
+        return [(key, item.copy()) for key, item in super().items()]
+
+
+def test_classes_and_items_that_do_not_live_on_do_no_harm():
+    value = {"class": Point, "made": [Made(a=np.full(MiB, i)) for i in range(5)], "w": np.ones(MiB)}
+    shared = phalanx.ray.share(value)
+    assert shared["class"] is Point and shared["w"]._bundle is not None
+    assert [each["a"][-1] for each in shared["made"]] == [0, 1, 2, 3, 4]
+
+
+def test_an_array_in_another_form_is_pickled_as_it_is(stations):
+    shape, dtype = (phalanx.ray.share({"w": np.arange(MiB, dtype=np.int64)})["w"] for _ in range(2))
+    shape.shape = (2, MiB // 2)
+    dtype.dtype = np.uint8
+    seen = stations[0].run.remote(lambda self, *arrays: [(each.shape, str(each.dtype), int(each.ravel()[-1])) for each in arrays], shape, dtype)
+    assert ray.get(seen) == [((2, MiB // 2), "int64", MiB - 1), ((8 * MiB,), "uint8", 0)]
+    assert pickled_size(phalanx.ray.share(shape)) < 4096, "it can be shared anew"
+
+
 def test_sharing_again_puts_nothing():
     shared = phalanx.ray.share(weights())
     assert phalanx.ray.share(shared) is shared
@@ -160,15 +185,48 @@ def test_a_result_can_be_shared(stations, eventually):
     eventually(freed(made_id))
 
 
-def test_tensors_arrive_as_tensors(stations):
+def test_tensors_arrive_as_plain_tensors(stations):
     torch = pytest.importorskip("torch")
     shared = phalanx.ray.share({"w": torch.ones(MiB), "grad": torch.ones(MiB, requires_grad=True)})
     assert isinstance(shared["w"], torch.Tensor) and type(shared["w"] + 1) is torch.Tensor
     assert shared["grad"].requires_grad and type(copy.deepcopy(shared["w"])) is torch.Tensor
-    read = lambda self, value: (float(value["w"].sum()), isinstance(value["grad"], torch.Tensor))  # noqa: E731
-    assert ray.get(stations[0].run.remote(read, shared)) == (MiB, True)
-    shared["w"][0] = 2  # in this process's own pages: from now on it is pickled as it is
-    assert ray.get(stations[0].run.remote(read, shared)) == (MiB + 1, True)
+    assert pickled_size(shared) < 4096
+
+    def use(self, value):
+        import torch
+
+        assert [type(each) for each in value.values()] == [torch.Tensor] * 2
+        parameter = torch.nn.Parameter(value["w"])
+        module = torch.nn.Linear(MiB, 1, bias=False)
+        module.load_state_dict({"weight": value["grad"].view(1, MiB)}, assign=True)
+        with torch.no_grad():
+            parameter += 1  # in pages of this process
+        value["w"].data.add_(1)
+        value["w"].numpy()[0] = 0
+        return value["grad"].requires_grad, float(module.weight.sum()), value["w"]
+
+    requires_grad, total, changed = ray.get(stations[0].run.remote(use, shared))
+    assert requires_grad and total == MiB
+    assert changed[:2].tolist() == [0, 3], "what a receiver has changed is sent with its elements"
+
+
+def test_tensors_that_have_changed_are_pickled_as_they_are(stations):
+    torch = pytest.importorskip("torch")
+    names = ["in place", "data", "requires_grad", "shape"]
+    shared = phalanx.ray.share({name: torch.ones(64, 1024) for name in names})
+    assert pickled_size(shared) < 4096
+    shared["in place"][0, 0] = 2
+    shared["data"].data = torch.zeros(3)
+    shared["requires_grad"].requires_grad_()
+    shared["shape"].t_()
+    read = lambda self, value: [(float(each.sum()), tuple(each.shape), each.requires_grad) for each in value.values()]  # noqa: E731
+    ones = 64 * 1024
+    expected = [(ones + 1, (64, 1024), False), (0, (3,), False), (ones, (64, 1024), True), (ones, (1024, 64), False)]
+    assert ray.get(stations[0].run.remote(read, shared)) == expected
+    with torch.inference_mode():
+        value = {"w": torch.ones(MiB)}
+        assert phalanx.ray.share(value) is value, "such tensors do not count their changes"
+    assert pickled_size(phalanx.ray.share(value)) < 4096, "outside of the mode it is a copy of another kind"
 
 
 def test_a_process_without_the_hook_connects_when_it_receives(ray_cluster):
@@ -234,3 +292,18 @@ def test_memory_stays_flat_over_many_updates(stations, eventually):
         assert all(now <= before for (_, now), before in zip(seen, ours)), "receivers hold nothing"
     del kept
     eventually(lambda: copies() <= first and len(_counting._holds) <= held)
+
+
+def test_the_death_of_the_process_that_shared_fails_the_receivers(stations, eventually):
+    sharer = Station.remote()
+    made = sharer.run.remote(lambda self: [phalanx.ray.share(weights())])
+    made_id = ray.get(sharer.run.remote(lambda self, made: object_of(made[0]), made))
+    gc.collect()
+    ray.kill(sharer)
+    eventually(freed(made_id))
+    began = time.monotonic()
+    with pytest.raises(Exception, match="the process that shared it has ended"):
+        ray.get(made)
+    with pytest.raises(Exception, match="the process that shared it has ended"):
+        ray.get(stations[0].run.remote(lambda self, value: load(self, value[0]), made))
+    assert time.monotonic() - began < _sharing.FETCH_S
