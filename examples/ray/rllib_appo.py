@@ -138,7 +138,7 @@ def growth(results: list[dict[str, Any]], *path: str) -> float:
 def record(
     arguments: argparse.Namespace, results: list[dict[str, Any]], lags: list[float], seconds: float
 ) -> dict[str, Any]:
-    """Return the record of a run: of the results of its iterations, the first from its start, and the lags of its updates."""
+    """Return the record of a run: of the results of its iterations, the first from just before it, and the lags of its updates."""
     syncs = found(results[1:], "env_runners", "weights_sync_s")
     return {
         "program": "rllib_appo",
@@ -181,7 +181,8 @@ def main() -> int:
     while not lags:
         algorithm.train()
     for seconds in (arguments.warmup, arguments.seconds):
-        began, before, results = time.monotonic(), len(lags), [algorithm.train()]
+        results = [algorithm.train()]  # the counters from which the others grow
+        began, before = time.monotonic(), len(lags)
         while time.monotonic() < began + seconds:
             results.append(algorithm.train())
     made = record(arguments, results, lags[before:], time.monotonic() - began)
