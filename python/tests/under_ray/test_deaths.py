@@ -165,11 +165,11 @@ def test_what_was_sent_to_all_comes_to_a_later_node_and_what_only_it_has_outlive
     daemon, keeper = ray.get(maker.about.remote(), timeout=60)
     ray.get([each._task for each in refs], timeout=60)
     drain(fragile_cluster, node)
-    eventually(lambda: all(phalanx.stat(each).complete_copies == 2 for each in refs))
+    eventually(lambda: all(phalanx.stat(each).complete_copies == 2 for each in refs), seconds=60)
     # Its worker goes on meanwhile, and what it makes is copied, too.
     refs.append(phalanx.ray.call(maker, "make", 5))
     ray.get(refs[5]._task, timeout=60)
-    eventually(lambda: phalanx.stat(refs[5]).complete_copies == 2)
+    eventually(lambda: phalanx.stat(refs[5]).complete_copies == 2, seconds=60)
     for pid in (keeper, daemon):
         os.kill(pid, signal.SIGKILL)
     fragile_cluster.remove_node(node, allow_graceful=False)
