@@ -45,13 +45,42 @@ enum class LossPolicy {
   kFail,     // fails with Unavailable
 };
 
+// GroupOptions::retain: results are kept until a GroupKeep releases them.
+inline constexpr int kUntilReleased = -1;
+
+// Which results members in their next lives can ask for, with kUntilReleased: those of the calls 1
+// to `boot`, for as long as the group lives, and those of the calls after `released`. A call says
+// so when it is made, so `released` is less than its number. All members say the same in one call.
+//
+// A program that writes a checkpoint after call 57 lets its later calls say {.released = 57}. Then
+// a next life reads that checkpoint, asks for the results from call 58 on, and makes the call that
+// follows the last one that has ended.
+struct GroupKeep {
+  uint64_t boot = 0;
+  uint64_t released = 0;
+  // The program's own, such as the number of the checkpoint after `released`.
+  uint64_t mark = 0;
+
+  friend bool operator==(const GroupKeep&, const GroupKeep&) = default;
+};
+
+// Where a group was when a member entered it.
+struct GroupProgress {
+  // The last call that had ended: the member's first call is the next one.
+  uint64_t ended = 0;
+  // What the newest call has said that had ended for some member. If this is the member's first
+  // call, which other members make again, its keep is here, too.
+  GroupKeep keep = {};
+};
+
 struct GroupOptions {
   LossPolicy on_loss = LossPolicy::kFail;
   // Of each call. When it passes, the call fails with DeadlineExceeded on all members on which it
   // has not ended, and names the missing ranks.
   absl::Duration timeout = absl::InfiniteDuration();
   // The results of the last so many calls are kept, at most 1,024, each on `retain_copies` hosts
-  // (1 to 16; on all, if these are fewer). The same for all members. Result returns them.
+  // (1 to 16; on all, if these are fewer). The same for all members. Result returns them. With
+  // kUntilReleased those that Group::Keep names are kept, up to 65,536 calls; the oldest go first.
   int retain = 0;
   int retain_copies = 2;
 };
@@ -154,6 +183,19 @@ class Group {
   Future<Done> Result(uint64_t call, absl::Span<T> output) const {
     return Result(call, output.data(), output.size() * sizeof(T));
   }
+
+  // With kUntilReleased: the calls that follow say `keep`, until the next Keep. A node frees
+  // results when a call that says so has ended there in which every member has given something: any
+  // but Broadcast and Reduce. Then all members have made it. Such a call fails with InvalidArgument
+  // on all members if they do not say the same, or if `released` is not below its number or is less
+  // than `boot`. Without kUntilReleased it has no effect.
+  void Keep(const GroupKeep& keep);
+  // Where the group was when this life of the member entered it: the same for all lives that
+  // entered together. A member in its first life, or with the others of a group without a live
+  // member, gets zeros; the first one at once, any other when the nodes have agreed, also before it
+  // has made a call. Errors: Aborted (this life of the member has ended), DeadlineExceeded,
+  // ResourceExhausted (as for Result).
+  Future<GroupProgress> Progress() const;
 
   // Of the calls of the group that have ended here: the number of the last one, from 1, and the
   // members that took part in it. A member's next life goes on with the call after the last one
