@@ -310,7 +310,7 @@ TEST(GroupCore, ANextLifeHearsWhatTheNewestCallHasSaidThatHasEndedSomewhere) {
   EXPECT_EQ(group.entered().rank, 2);
   EXPECT_EQ(group.entered().first, 3u);
   EXPECT_EQ(group.entered().keep, keep);
-  // The node of the root ends, and so does what else it knows. The others know of the keep.
+  // The node of the root ends. The others know what the call has said.
   group.Die(0);
   group.Return(0);
   EXPECT_EQ(group.entered().rank, 0);
