@@ -50,11 +50,12 @@ inline constexpr int kUntilReleased = -1;
 
 // Which results members in their next lives can ask for, with kUntilReleased: those of the calls 1
 // to `boot`, for as long as the group lives, and those of the calls after `released`. A call says
-// so when it is made, so `released` is less than its number. All members say the same in one call.
+// so when it is made, so `released` is less than its number. All members say the same in one call;
+// `boot` and `released` never fall.
 //
 // A program that writes a checkpoint after call 57 lets its later calls say {.released = 57}. Then
 // a next life reads that checkpoint, asks for the results from call 58 on, and makes the call that
-// follows the last one that has ended.
+// follows the last one that has ended, with the same keep as the others.
 struct GroupKeep {
   uint64_t boot = 0;
   uint64_t released = 0;
@@ -68,8 +69,9 @@ struct GroupKeep {
 struct GroupProgress {
   // The last call that had ended: the member's first call is the next one.
   uint64_t ended = 0;
-  // What the newest call has said that had ended for some member. If this is the member's first
-  // call, which other members make again, its keep is here, too.
+  // That of the newest call that had ended for some member, of those that all members have made
+  // (any but Broadcast and Reduce): every member has reached it, and `released` is at most `ended`.
+  // It can be that of the member's first call, if the others make that again.
   GroupKeep keep = {};
 };
 

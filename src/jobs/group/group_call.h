@@ -99,6 +99,13 @@ constexpr bool NeedsAll(CallKind kind) {
   return kind != CallKind::kBroadcast && kind != CallKind::kReduce;
 }
 
+// Whether what call `number` says about kept results holds for all members once it has ended with a
+// result: one in which every member gives something ends nowhere before all have made it. The root
+// of a Broadcast, and members that give to a Reduce, can be far ahead of the others.
+inline bool Releases(uint64_t number, const CallSpec& spec) {
+  return spec.retain == kUntilReleased && NeedsAll(spec.kind) && spec.keep.released < number;
+}
+
 // The bytes that member `rank` gives and gets. REQUIRES: CheckCall is OK.
 uint64_t InputBytes(const CallSpec& spec, int world, int rank);
 uint64_t ResultBytes(const CallSpec& spec, int world, int rank);

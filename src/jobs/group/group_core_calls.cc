@@ -25,11 +25,9 @@ absl::Status CheckLosses(const GroupList& list, const CallSpec& spec, absl::stri
   return absl::UnavailableError(absl::StrCat(title, ": ", list.Name(list.ended), " has ended"));
 }
 
-// Whether what the call says holds for all members once it has ended: one in which every member
-// gives something ends only after all have made it. A member can make others long before the rest.
-bool Releases(uint64_t number, const CallSpec& spec) {
-  return spec.retain == kUntilReleased && spec.keep.released < number &&
-         (NeedsAll(spec.kind) || DefectActive(Defect::kResultsReleasedByBroadcast));
+bool Frees(uint64_t number, const CallSpec& spec) {
+  return Releases(number, spec) || (spec.retain == kUntilReleased && spec.keep.released < number &&
+                                    DefectActive(Defect::kResultsReleasedByBroadcast));
 }
 
 }  // namespace
@@ -241,7 +239,7 @@ bool GroupCore::BeginRun() {
     current_->filled.push_back(request.filled);
     current_->keeps.push_back(request.keep);
   }
-  if (DefectActive(Defect::kResultsReleasedWhenCalled) && Releases(cursor_, spec)) {
+  if (DefectActive(Defect::kResultsReleasedWhenCalled) && Frees(cursor_, spec)) {
     effects_.emplace_back(GroupRelease{spec.keep.boot, spec.keep.released});
   }
   Allocate();
@@ -460,7 +458,7 @@ void GroupCore::Keep(uint64_t number, const NodeCall& call, bool again) {
   ended.number = number;
   const std::vector<int> holders = HoldersOf(*list_, agreement_.firsts, ended.spec, number);
   ended.holds = std::find(holders.begin(), holders.end(), list_->self) != holders.end();
-  const bool releases = !again && !ended.failed && Releases(number, ended.spec);
+  const bool releases = !again && !ended.failed && Frees(number, ended.spec);
   const GroupRelease release{ended.spec.keep.boot, ended.spec.keep.released};
   effects_.emplace_back(std::move(ended));
   if (releases) effects_.emplace_back(release);

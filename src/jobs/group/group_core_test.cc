@@ -302,24 +302,40 @@ TEST(GroupCore, ANextLifeHearsWhatTheNewestCallHasSaidThatHasEndedSomewhere) {
   Group group(3);
   group.Form();
   for (int rank = 0; rank < 3; ++rank) group.Call(rank, Says(kSum, {.mark = 1}));
-  const KeepSpec keep{.boot = 1, .released = 1, .mark = 2};
-  // It ends at its root alone, and member 2 has not made it.
-  EXPECT_THAT(group.status(group.Call(0, Says({.kind = CallKind::kBroadcast, .bytes = 8}, keep))),
+  const KeepSpec keep{.mark = 1};
+  // It ends at its root alone: the checkpoint before it is the root's alone, too.
+  EXPECT_THAT(group.status(group.Call(0, Says({.kind = CallKind::kBroadcast, .bytes = 8},
+                                              {.boot = 1, .released = 1, .mark = 2}))),
               testing::IsOk());
   group.Die(2);
   group.Return(2);
   EXPECT_EQ(group.entered().rank, 2);
   EXPECT_EQ(group.entered().first, 3u);
   EXPECT_EQ(group.entered().keep, keep);
-  // The node of the root ends. The others know what the call has said.
+  // The node of the root ends. The others know what the calls before have carried.
   group.Die(0);
   group.Return(0);
   EXPECT_EQ(group.entered().rank, 0);
   EXPECT_EQ(group.entered().keep, keep);
 }
 
-// Call 8 has ended on one node alone, and is made again: that node has freed what it releases. What
-// call 9 says comes after a state that the member has still to reach.
+TEST(GroupCore, WhatACallReleasesHoldsIfItNeedsAllMembers) {
+  constexpr std::pair<CallKind, bool> kKinds[] = {
+      {CallKind::kAllReduce, true}, {CallKind::kReduce, false},       {CallKind::kBroadcast, false},
+      {CallKind::kAllGather, true}, {CallKind::kReduceScatter, true}, {CallKind::kAllToAll, true},
+      {CallKind::kBarrier, true}};
+  static_assert(std::size(kKinds) == kCallKinds);
+  for (const auto& [kind, all] : kKinds) {
+    CallSpec spec = Says({.kind = kind}, {.released = 4});
+    EXPECT_EQ(Releases(5, spec), all) << CallKindName(kind);
+    EXPECT_FALSE(Releases(4, spec));
+    spec.retain = 10;
+    EXPECT_FALSE(Releases(5, spec));
+  }
+}
+
+// Call 8 has ended on one node alone, and is made again: that node has freed what it releases. Only
+// its root has made call 9.
 TEST(DecideResume, AMemberThatMakesACallAgainHearsWhatThatCallSays) {
   const CallSpec scatter = Says({.kind = CallKind::kReduceScatter, .bytes = 8}, {.released = 7});
   const CallSpec broadcast = Says({.kind = CallKind::kBroadcast, .bytes = 8}, {.released = 8});

@@ -10,10 +10,10 @@
 //   ReduceScatter, AllToAll on one, else                      kFail: parts of two runs do not mix
 //   nowhere with a result                                     kRun
 //
-// A member that enters hears what the newest call has said about results that are kept until they
-// are released: of the calls that have ended on any node, up to the first one that the member
-// makes, if that one runs again. So what it hears is never older than what a node has freed, or a
-// member has got.
+// A member that enters receives what the newest call carries about results that are kept until they
+// are released, of those that have ended on any node and that all members have made. So it is
+// never older than what a node has freed, and never newer than what every member has reached. Such
+// a call comes at most one after the last one that has ended everywhere, and can run again.
 //
 // Pure functions; any thread.
 #ifndef PHALANX_JOBS_GROUP_GROUP_RECOVERY_H_

@@ -61,6 +61,7 @@ NewestKeep ReadNewest(ByteReader& in) {
   NewestKeep newest;
   newest.call = ReadCall(in);
   newest.keep = ReadKeep(in);
+  if (newest.keep.released > newest.call) in.Fail("a call that releases itself");
   return newest;
 }
 
@@ -219,6 +220,7 @@ absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes)
   }
   for (uint32_t node = 0; node < nodes && in.ok(); ++node) order.firsts.push_back(ReadCall(in));
   order.newest = ReadNewest(in);
+  if (order.newest.call > order.base + 1) in.Fail("what no node can have freed");
   PHALANX_RETURN_IF_ERROR(in.Finish());
   return order;
 }

@@ -103,13 +103,14 @@ enum class CallEnd : uint8_t {
 };
 inline constexpr uint8_t kCallEnds = 4;
 
-// What the newest call has said about results that are kept until they are released.
+// What the newest call that has ended, and that all members have made (Releases), has said about
+// results that are kept until they are released.
 struct NewestKeep {
   uint64_t call = 0;  // 0: none has
   KeepSpec keep;
 
   void Take(uint64_t number, const CallSpec& spec) {
-    if (spec.retain == kUntilReleased && number > call) *this = {number, spec.keep};
+    if (number > call && Releases(number, spec)) *this = {number, spec.keep};
   }
 };
 
@@ -162,7 +163,7 @@ struct ResumeOrder {
   std::vector<Call> calls;
   // By node, the first call in which it takes part.
   std::vector<uint64_t> firsts;
-  // Of the calls up to base + 1 that have ended on any node.
+  // Of the calls that have ended on any node. Not after base + 1: all nodes have made it.
   NewestKeep newest;
 };
 

@@ -204,6 +204,15 @@ bool GroupResults::Proceed(uint64_t call, Missed& missed) {
   GroupDone done{.number = call, .members = static_cast<int>(missed.found.members)};
   if (missed.bytes > 0) done.result = {missed.memory->work.data(), missed.bytes};
   done.memory = missed.memory;
+  // Instead of the copies that have ended with their nodes.
+  if (missed.found.spec.retain == kUntilReleased) {
+    kept_.Add({.number = call,
+               .spec = missed.found.spec,
+               .members = done.members,
+               .holds = true,
+               .result = done.result,
+               .memory = done.memory});
+  }
   Finish(missed, done);
   return true;
 }

@@ -238,6 +238,27 @@ TEST(GroupResults, AMemberIsGivenTheResultOfANodeThatKeepsIt) {
   }
 }
 
+// The copies that have ended with their nodes are made again by those that ask.
+TEST(GroupResults, ANodeKeepsWhatItHasFetchedUntilItIsReleased) {
+  for (const uint64_t size : {uint64_t{8}, kLarge}) {
+    CallSpec spec = kSum;
+    spec.retain = kUntilReleased;
+    Results group(4);
+    group.End(1, size, {1}, spec);
+    group.Enter(0);
+    group.Enter(3);
+    EXPECT_THAT(group.done(group.Ask(0, 1)).status, testing::IsOk());
+    group.Die(1);
+    const GroupCallId id = group.Ask(3, 1);
+    ASSERT_THAT(group.done(id).status, testing::IsOk());
+    EXPECT_TRUE(group.done(id).result == Results::Expected(1, size));
+    EXPECT_GT(group.pieces_from(0), 0);
+    group.node(0).OnRelease({0, 1});
+    group.node(3).OnRelease({0, 1});
+    EXPECT_EQ(group.bytes().used(), 0u);
+  }
+}
+
 TEST(GroupResults, AResultWithoutBytesIsGivenWithoutAPiece) {
   Results group(3);
   group.End(1, 0, {1}, {.kind = CallKind::kBarrier, .retain = 10, .copies = 1});

@@ -48,11 +48,46 @@ std::vector<int> HoldersOf(const GroupList& list, const std::vector<uint64_t>& f
   return holders;
 }
 
-bool KeptBytes::Drop(uint64_t age) {
-  const Entry entry = by_age_.at(age);
-  if (entry.owner->unreleased_.contains(entry.number)) ++dropped_;
-  entry.owner->Drop(entry.number, entry.owner->results_.at(entry.number));
+// The first one, in the order of ages, of those that are needed least.
+template <typename Ages, typename EntryOf>
+bool KeptBytes::DropFirst(const Ages& ages, EntryOf entry_of) {
+  const Entry* chosen = nullptr;
+  int least = 3;
+  for (auto age = ages.begin(); age != ages.end() && least > (numbered_ > 0 ? 0 : 1); ++age) {
+    const Entry& each = entry_of(*age);
+    const int need = each.numbered ? 0 : each.number > each.owner->boot_ ? 1 : 2;
+    if (need >= least) continue;
+    least = need;
+    chosen = &each;
+  }
+  if (chosen == nullptr) return false;
+  KeptResults& owner = *chosen->owner;
+  owner.Lose(chosen->number, owner.results_.at(chosen->number));
   return true;
+}
+
+bool KeptBytes::DropOldest() {
+  return DropFirst(by_age_, [](const auto& each) -> const Entry& { return each.second; });
+}
+
+bool KeptBytes::DropOldestOfNode() {
+  return DropFirst(of_node_, [this](uint64_t age) -> const Entry& { return by_age_.at(age); });
+}
+
+void KeptBytes::Add(uint64_t age, const Entry& entry, bool of_node) {
+  by_age_[age] = entry;
+  if (of_node) of_node_.insert(age);
+  used_ += entry.bytes;
+  numbered_ += entry.numbered ? 1 : 0;
+}
+
+void KeptBytes::Remove(uint64_t age) {
+  const auto found = by_age_.find(age);
+  if (found == by_age_.end()) return;
+  used_ -= found->second.bytes;
+  numbered_ -= found->second.numbered ? 1 : 0;
+  of_node_.erase(age);
+  by_age_.erase(found);
 }
 
 void KeptResults::Add(const EndedCall& call) {
@@ -82,15 +117,16 @@ void KeptResults::Add(const EndedCall& call) {
   if (call.holds && result.kept == Kept::kElsewhere) Hold(call.number, result, call);
   while (unreleased_.size() > kMaxUnreleasedCalls) {
     ++bytes_->dropped_;
-    Forget(*unreleased_.begin());
+    const auto tail = unreleased_.upper_bound(boot_);
+    Forget(tail == unreleased_.end() ? *unreleased_.begin() : *tail);
   }
 }
 
 void KeptResults::Release(uint64_t boot, uint64_t released) {
-  boot_ = boot;
+  boot_ = std::max(boot_, boot);
   released_ = std::max(released_, released);
-  if (DefectActive(Defect::kBootResultsReleased)) boot = 0;
-  for (auto at = unreleased_.upper_bound(boot); at != unreleased_.end() && *at <= released;) {
+  const uint64_t last_kept = DefectActive(Defect::kBootResultsReleased) ? 0 : boot_;
+  for (auto at = unreleased_.upper_bound(last_kept); at != unreleased_.end() && *at <= released_;) {
     Forget(*at++);
   }
 }
@@ -113,12 +149,10 @@ void KeptResults::Hold(uint64_t number, Result& result, const EndedCall& call) {
   result.kept = Kept::kHere;
   if (counted > 0) {
     result.age = bytes_->next_age_++;
-    bytes_->by_age_[result.age] = {this, number, counted};
-    bytes_->used_ += counted;
-    if (!small) bytes_->of_node_.insert(result.age);
+    bytes_->Add(result.age, {this, number, counted, call.spec.retain != kUntilReleased}, !small);
   }
-  if (!small && bytes_->awaited > 0) Drop(number, result);
-  // Never this one: it is the newest, or is dropped last.
+  if (!small && bytes_->awaited > 0) Lose(number, result);
+  // Perhaps this one, if the others are needed longer.
   while (bytes_->used() > bytes_->limit && bytes_->DropOldest()) {
   }
   if (result.kept != Kept::kHere) return;
@@ -165,13 +199,13 @@ void KeptResults::Clear() {
   copying_.reset();
 }
 
+void KeptResults::Lose(uint64_t number, Result& result) {
+  if (unreleased_.contains(number)) ++bytes_->dropped_;
+  Drop(number, result);
+}
+
 void KeptResults::Drop(uint64_t number, Result& result) {
-  if (const auto entry = bytes_->by_age_.find(std::exchange(result.age, 0));
-      entry != bytes_->by_age_.end()) {
-    bytes_->used_ -= entry->second.bytes;
-    bytes_->of_node_.erase(entry->first);
-    bytes_->by_age_.erase(entry);
-  }
+  bytes_->Remove(std::exchange(result.age, 0));
   if (result.kept == Kept::kHere) result.kept = Kept::kDropped;
   result.bytes = {};
   result.memory.reset();
@@ -209,7 +243,7 @@ void KeptResults::Place(uint64_t number, std::shared_ptr<GroupMemory> memory) {
     return;
   }
   copying_.reset();
-  if (wanted) Drop(number, found->second);
+  if (wanted) Lose(number, found->second);
 }
 
 bool KeptResults::Copy(uint64_t most) {

@@ -61,10 +61,11 @@ class KeptBytes {
   size_t node_results() const { return of_node_.size(); }
   // Of results that were not released yet.
   uint64_t dropped() const { return dropped_; }
-  // Return false if there is none. The second one drops the oldest that takes memory of the node:
-  // small ones are copies.
-  bool DropOldest() { return !by_age_.empty() && Drop(by_age_.begin()->first); }
-  bool DropOldestOfNode() { return !of_node_.empty() && Drop(*of_node_.begin()); }
+  // Drop the oldest one: of those that are kept for a number of calls; else of those that a next
+  // life needs only until the next checkpoint; else of those that each one needs. Return false if
+  // there is none. The second one drops one that takes memory of the node: small ones are copies.
+  bool DropOldest();
+  bool DropOldestOfNode();
 
  private:
   friend class KeptResults;
@@ -72,14 +73,19 @@ class KeptBytes {
     KeptResults* owner = nullptr;
     uint64_t number = 0;
     uint64_t bytes = 0;
+    bool numbered = true;
   };
-  bool Drop(uint64_t age);
+  template <typename Ages, typename EntryOf>
+  bool DropFirst(const Ages& ages, EntryOf entry_of);
+  void Add(uint64_t age, const Entry& entry, bool of_node);
+  void Remove(uint64_t age);
 
   uint64_t used_ = 0;
   uint64_t dropped_ = 0;
   uint64_t next_age_ = 1;
   std::map<uint64_t, Entry> by_age_;
   std::set<uint64_t> of_node_;  // by age
+  size_t numbered_ = 0;         // that are kept for a number of calls
 };
 
 // A call that has ended with a result that is to be kept, or has failed.
@@ -149,6 +155,8 @@ class KeptResults {
   };
 
   void Hold(uint64_t number, Result& result, const EndedCall& call);
+  // It is dropped for lack of room.
+  void Lose(uint64_t number, Result& result);
   void Drop(uint64_t number, Result& result);
   void Forget(uint64_t number);
 

@@ -146,6 +146,29 @@ TEST_F(KeptResultsTest, TheOldestGoIfTooManyAreNotReleased) {
   EXPECT_EQ(bytes_->dropped(), 2u);
 }
 
+TEST_F(KeptResultsTest, ThoseThatAnyNextLifeNeedsAreDroppedLast) {
+  bytes_->limit = 400;
+  EndedCall call = Ended(1, 100);
+  call.spec.retain = kUntilReleased;
+  for (call.number = 1; call.number <= 3; ++call.number) results_.Add(call);
+  results_.Release(/*boot=*/2, /*released=*/2);
+  KeptResults others(bytes_);
+  others.Add(Ended(1, 100));
+  call.number = 4;
+  results_.Add(call);
+  EXPECT_EQ(others.AnswerOf(1).kept, Kept::kDropped);
+  EXPECT_EQ(bytes_->dropped(), 0u);
+  for (call.number = 5; call.number <= 9; ++call.number) results_.Add(call);
+  for (const uint64_t kept : {1, 2, 8, 9}) EXPECT_EQ(results_.AnswerOf(kept).kept, Kept::kHere);
+  for (const uint64_t lost : {3, 4, 5, 6, 7}) {
+    EXPECT_EQ(results_.AnswerOf(lost).kept, Kept::kDropped);
+  }
+  EXPECT_EQ(bytes_->dropped(), 5u);
+  // Nothing that falls is released, or kept again.
+  results_.Release(1, 1);
+  EXPECT_EQ(results_.AnswerOf(2).kept, Kept::kHere);
+}
+
 TEST_F(KeptResultsTest, ThatResultsWereDroppedBeforeTheirReleaseIsCounted) {
   bytes_->limit = 250;
   EndedCall call = Ended(1, 100);
@@ -155,6 +178,11 @@ TEST_F(KeptResultsTest, ThatResultsWereDroppedBeforeTheirReleaseIsCounted) {
   for (; call.number <= 8; ++call.number) results_.Add(call);
   EXPECT_EQ(bytes_->dropped(), 1u);
   EXPECT_EQ(results_.Find(6)->kept, Kept::kDropped);
+  bytes_->awaited = 1;
+  EndedCall large = Ended(9, kCopiedResultBytes + 1);
+  large.spec.retain = kUntilReleased;
+  results_.Add(large);
+  EXPECT_EQ(bytes_->dropped(), 2u);
 }
 
 TEST_F(KeptResultsTest, ANodeThatIsNoHolderKnowsOfTheCallWithoutItsBytes) {

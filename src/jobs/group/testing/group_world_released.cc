@@ -38,10 +38,14 @@ void GroupWorld::OnProgress(Program& program, const GroupDone& done) {
                          ", released ", same.progress->released));
   }
   bool said = keep == KeepSpec{};
-  for (const auto& [number, step] : kept_.begun) said |= kept_.checkpoints.Before(number) == keep;
-  if (!said) Violate(text + ", as no call has said");
+  for (const auto& [number, step] : kept_.begun) {
+    const bool counts = number <= done.number + 1 && NeedsAll(Spec(number, -1).kind);
+    said |= counts && kept_.checkpoints.Before(number) == keep;
+  }
+  if (!said) Violate(text + ", as no call says that all members have made");
+  if (keep.released > done.number) Violate(text + ": it releases calls that have not ended");
   for (uint64_t number = 1; number < program.next; ++number) {
-    const bool says = Spec(number, -1).retain == kUntilReleased;
+    const bool says = Spec(number, -1).retain == kUntilReleased && NeedsAll(Spec(number, -1).kind);
     if (!says || kept_.checkpoints.Before(number).mark <= keep.mark) continue;
     for (const Result& result : results_[number]) {
       const Program* got = Live(result.rank);
