@@ -88,26 +88,28 @@ def place_of(index: int, share: float = 1) -> dict[str, Any]:
     return {"num_cpus": 0, "resources": {name: share}} if name in marked else {"num_cpus": 0}
 
 
-class ByPhalanx:
+class _Transport:
+    def __init__(self, workers: list[Any]) -> None:
+        """`workers` are all actors of the program, in the order of their hosts."""
+
+    def spread(self, workers: list[Any], given: Any) -> None:
+        """Do nothing: each worker fetches it, from the driver's host or from a worker that has it."""
+
+    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
+        self.spread(workers, given)
+        return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
+
+
+class ByPhalanx(_Transport):
     """Receivers relay what they get to each other, and the first k results are added up on their way."""
 
     name = "phalanx"
-
-    def __init__(self, workers: list[Any]) -> None:
-        """`workers` are all actors of the program, in the order of their hosts."""
 
     def put(self, value: Any) -> Any:
         return phalanx.ray.put(value)
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return phalanx.ray.call(worker, method, *args)
-
-    def spread(self, workers: list[Any], given: Any) -> None:
-        """Do nothing: a worker that fetches it is sent to by those that have it."""
-
-    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
-        self.spread(workers, given)
-        return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         total = phalanx.ray.reduce(refs, num_objects=k, dtype=np.float32)
@@ -135,26 +137,16 @@ class ByPhalanx:
         return phalanx.ray.get(refs, LIMIT_S)
 
 
-class ByRay:
+class ByRay(_Transport):
     """Every worker fetches from the driver's host, which fetches the results as they come, and adds them up."""
 
     name = "ray"
-
-    def __init__(self, workers: list[Any]) -> None:
-        """`workers` are all actors of the program, in the order of their hosts."""
 
     def put(self, value: Any) -> Any:
         return ray.put(value)
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return getattr(worker, method).remote(*args)
-
-    def spread(self, workers: list[Any], given: Any) -> None:
-        """Do nothing: every worker fetches it from here."""
-
-    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
-        self.spread(workers, given)
-        return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         total, came, left = None, [], refs
