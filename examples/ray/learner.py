@@ -154,12 +154,13 @@ def train(program: str, arguments: argparse.Namespace, make: Callable[[bool], An
     learner.step(arguments.first)
     passed = [(0.0, learner.weights)]
     run.begin()
-    for step in range(arguments.steps):
+    while run.goes_on(arguments.steps):
         came = learner.step(arguments.first)
         run.step(came, amount=arguments.first * algorithm.samples)
-        if step % 5 == 4 or step + 1 == arguments.steps:
+        if len(learner.updates) % 5 == 1:  # of the step that does not count, and of five more
             passed.append((run.seconds(), learner.weights if not emulated else learner.weights[:1].copy()))
     seconds = run.seconds()
+    passed.append((seconds, learner.weights))
 
     off = float(np.abs(replay(make(True), learner.updates) - learner.weights).max())
     curve = [[round(when, 4), round(algorithm.score(weights), 3)] for when, weights in passed]

@@ -8,13 +8,13 @@
     run = runs.Run("a3c", arguments, workers, unit="samples/s")
     ...                                             # one step that does not count: workers start
     run.begin()
-    for _ in range(arguments.steps):
+    while run.goes_on(arguments.steps):
         ...
         run.step(came=[0, 2], amount=512)           # workers whose results this step used; samples
     sys.exit(run.end(right=..., curve=[[seconds, loss], ...], k=3))
 
 The record is a JSON object, the last line of the output. With --kill the process of a worker is killed at the start of a step, by
-SIGKILL from another process of its host, and Ray restarts the actor. Not thread-safe: `Run` belongs to the driver's thread.
+SIGKILL from another process of its host, and Ray restarts the actor; the run goes on until some steps after its return. Not thread-safe: `Run` belongs to the driver's thread.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ import ray
 
 import phalanx.ray
 import transports
+
+
+# After the step in which a killed worker is back: of what a step takes then.
+STEPS_AFTER = 3
+# From the kill to them.
+BACK_LIMIT_S = 60.0
 
 
 def parser(description: str | None, workers: int) -> argparse.ArgumentParser:
@@ -139,7 +145,7 @@ class Run:
         self._busy_before = self._busy_after = (0.0, 0.0)
         self._kill = arguments.kill
         self._back: int | None = None  # the first step that used a result of the killed worker again
-        self._killed = False
+        self._killed_at: float | None = None
         if self._kill:
             victim = self._kill[0]
             self._killer = _Killer.options(**transports.place_of(victim)).remote()
@@ -152,6 +158,14 @@ class Run:
         self._busy_before = _machine_seconds()
         self._kill_if_due()
 
+    def goes_on(self, steps: int) -> bool:
+        """Return whether there are steps to make: of `steps`, and after a kill more, until `STEPS_AFTER` the worker's return."""
+        done = len(self.step_seconds)
+        if done < steps or self._killed_at is None:
+            return done < steps
+        back = self._back is not None and done > self._back + STEPS_AFTER
+        return not back and time.monotonic() < self._killed_at + BACK_LIMIT_S
+
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
@@ -163,14 +177,26 @@ class Run:
         self._busy_after = _machine_seconds()
         self.amount += amount
         done = len(self.step_seconds)
-        if self._kill and self._back is None and done > self._kill[1] and self._kill[0] in (came or []):
-            self._back = done - 1
+        if self._killed_at is not None and self._back is None and self._kill[0] in (came or []):
+            if self._has_restarted():  # otherwise it is a result of the killed process
+                self._back = done - 1
         self._kill_if_due()
 
     def _kill_if_due(self) -> None:
         if self._kill and len(self.step_seconds) == self._kill[1]:
             ray.get(self._killer.kill.remote(self._process))
-            self._killed = True
+            self._killed_at = time.monotonic()
+            self._answer = self._victim.__ray_call__.remote(_process_of)
+
+    def _has_restarted(self) -> bool:
+        if not ray.wait([self._answer], timeout=0)[0]:
+            return False
+        try:
+            ray.get(self._answer)
+        except ray.exceptions.RayActorError:  # of an actor whose calls Ray does not repeat
+            self._answer = self._victim.__ray_call__.remote(_process_of)
+            return False
+        return True
 
     def _process_of_victim(self) -> int:
         return ray.get(self._victim.__ray_call__.remote(_process_of), timeout=transports.LIMIT_S)
@@ -192,7 +218,7 @@ class Run:
             step_seconds=[round(each, 5) for each in self.step_seconds],
             **more,
         )
-        if self._killed:
+        if self._killed_at is not None:
             processes = {"process": self._process, "process_after": self._process_of_victim()}
             self.record["kill"] = {**failure_of(self.step_seconds, self._kill, self._back), **processes}
         line = json.dumps(self.record)
