@@ -16,7 +16,7 @@ def trial(rate=2.0, curve=((0, 1.0), (2, 0.5), (4, 0.25)), **others):
 
 
 def measured(op="sgd3", way="phalanx", trials=None, kill=None):
-    step = ray_applications.plan_line(ray_applications.BY_OP[op], 7, 3, 64 * MIB, kill=kill)
+    step = ray_applications.plan_line(ray_applications.BY_OP[op], [way], 7, 3, 64 * MIB, kill=kill)
     return dict(records.summarize(ray_applications.record_of(step, way, trials or [trial()])), world=8)
 
 
@@ -43,11 +43,27 @@ class ApplicationsTest(unittest.TestCase):
             ray_applications.check(["sgd3"], 7, "1")
 
     def test_a_step_runs_the_program_with_its_size_in_every_way(self):
-        step = ray_applications.plan_line(ray_applications.BY_OP["sgd6"], 7, 5, 3 * MIB, 0.1, "1@2")
-        self.assertEqual(step["command"], ["async_sgd.py", "--workers=7", "--megabytes=3.0", "--gradient-seconds=0.1", "--first=6",
-                                           "--steps=5", "--kill=1@2"])
-        self.assertEqual(list(step["ways"]), ["phalanx", "ray:flat", "ray:trees"])
+        step = ray_applications.plan_line(ray_applications.BY_OP["sgd6"], ["phalanx", "ray:trees"], 7, 5, 3 * MIB, 0.1, "1@2")
+        self.assertEqual(step["command"], ["async_sgd.py", "--workers=7", "--first=6", "--steps=5", "--megabytes=3.0",
+                                           "--gradient-seconds=0.1", "--kill=1@2"])
+        self.assertEqual(list(step["ways"]), ["phalanx", "ray:trees"])
         self.assertEqual(step["ways"]["ray:trees"], ["--transport=ray", "--ray-form=trees"])
+
+    def test_an_application_with_its_own_model_has_that_ones_size(self):
+        step = ray_applications.plan_line(ray_applications.BY_OP["sgd-spirals"], ["phalanx"], 7, 5, 64 * MIB, 0.1)
+        self.assertEqual(step["command"], ["async_sgd.py", "--workers=7", "--first=3", "--steps=300"])
+        record = ray_applications.record_of(step, "phalanx", [trial(megabytes=516 / MIB, emulated=False)])
+        self.assertEqual((record["size_bytes"], record["gradient_seconds"]), (516, 0))
+
+    def test_ways_are_chosen_from_those_of_each_op(self):
+        ways = {"broadcast": ("ray:default", "refs", "tensors"), "sgd3": ("phalanx", "ray:flat")}
+        self.assertEqual(ray_applications.chosen_ways(ways, []), {op: list(each) for op, each in ways.items()})
+        self.assertEqual(ray_applications.chosen_ways(ways, ["tensors", "refs", "phalanx"]),
+                         {"broadcast": ["refs", "tensors"], "sgd3": ["phalanx"]})
+        with self.assertRaisesRegex(records.BadInput, "unknown way 'waves'; there are phalanx, ray:default"):
+            ray_applications.chosen_ways(ways, ["refs", "waves", "phalanx"])
+        with self.assertRaisesRegex(records.BadInput, "sgd3 has none of these ways; it has phalanx, ray:flat"):
+            ray_applications.chosen_ways(ways, ["refs"])
 
     def test_the_time_of_a_record_is_that_of_one_step(self):
         record = measured(trials=[trial(rate=2), trial(rate=4), trial(rate=1, right=False)])
@@ -70,11 +86,17 @@ class ApplicationsTest(unittest.TestCase):
     def test_the_equal_loss_is_what_every_trial_has_reached(self):
         found = [measured(trials=[trial(curve=((0, 1.0), (1, 0.6), (2, 0.2)))]),
                  measured(way="ray:flat", trials=[trial(curve=((0, 1.0), (5, 0.6), (9, 0.5)))])]
-        self.assertEqual(ray_applications.seconds_to_equal_loss(found), [2, 9])
+        self.assertEqual(ray_applications.seconds_to_equal(found), [2, 9])
 
-    def test_curves_that_rise_or_are_no_loss_have_no_time_to_equal_loss(self):
-        self.assertIsNone(ray_applications.seconds_to_equal_loss([measured(trials=[trial(curve=((0, 1.0), (1, 9.0)))])]))
-        self.assertIsNone(ray_applications.seconds_to_equal_loss([measured(trials=[trial(curve_name="score")])]))
+    def test_the_equal_score_is_what_every_trial_has_reached(self):
+        found = [measured(trials=[trial(curve_name="score", curve=((0, 25), (1, 180), (2, 170)))]),
+                 measured(way="ray:flat", trials=[trial(curve_name="score", curve=((0, 25), (4, 100), (8, 175)))])]
+        self.assertEqual(ray_applications.seconds_to_equal(found), [1, 8])
+
+    def test_curves_that_become_worse_or_show_nothing_have_no_time_to_equal_loss(self):
+        self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve=((0, 1.0), (1, 9.0)))])]))
+        self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve_name="score")])]))
+        self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve_name="")])]))
 
     def test_a_kill_is_in_the_table_also_without_a_step_after_it(self):
         kill = {"worker": 1, "step": 2, "before_s": 0.5, "longest_s": 3.0, "after_s": None, "steps_lost": 5.0}

@@ -6,7 +6,7 @@ are the ways in which the program ran.
 
 import dataclasses
 
-from benchmarks.ray_applications import fastest_of_ray, seconds_to_equal_loss
+from benchmarks.ray_applications import fastest_of_ray, seconds_to_equal
 from benchmarks.records import BadInput, format_size
 
 LABELS = {"phalanx": "Phalanx", "ray:flat": "Ray, flat", "ray:trees": "Ray, trees"}
@@ -66,13 +66,13 @@ def _add(found, path, record):
 def rows(experiment):
     """Yields the cells of each way: times of one unit, and what they are compared with."""
     ray = fastest_of_ray(experiment.ways.values())
-    losses = seconds_to_equal_loss(list(experiment.ways.values()))
+    equal = seconds_to_equal(list(experiment.ways.values()))
     for number, (label, record) in enumerate(experiment.ways.items()):
-        each = f"{record['median_s']:.3f} ({record['min_s']:.3f}, {record['max_s']:.3f})"
+        each = f"{record['median_s']:.3g} ({record['min_s']:.3g}, {record['max_s']:.3g})"
         yield [label, f"{1 / record['median_s']:.3g} {record['unit']}", each if record["verified"] else each + " **wrong**",
                f"{record['median_s'] / record['floor_s']:.2f}" if record["floor_s"] else "-",
                f"{ray['median_s'] / record['median_s']:.2f}" if ray else "-",
-               f"{losses[number]:.2f}" if losses else "-", f"{100 * record['cpu_share']:.0f} %"]
+               f"{equal[number]:.2f}" if equal else "-", f"{100 * record['cpu_share']:.0f} %"]
 
 
 def failure_rows(experiment):
@@ -90,7 +90,7 @@ def render(experiments, plots, table):
     for experiment in experiments:
         parts.append(f"## {experiment.title()}")
         header = ["way", "rate", "seconds of one, median (minimum, maximum)", "of the links' floor", "times as fast as Ray's best",
-                  "seconds to equal loss", "CPU of the machine"]
+                  "seconds to equal loss or score", "CPU of the machine"]
         parts.append(table(header, rows(experiment)))
         killed = list(failure_rows(experiment))
         if killed:
