@@ -28,6 +28,8 @@ class Application:
     ways: tuple = tuple(WAYS)
     # The size of its vector, as a part of --application-size; 0: it trains its own model, in its own size.
     part: float = 1
+    # Of a failure run, whose steps before and after are to be alike: in place of some of the options.
+    killed: tuple = ()
 
     def option(self, name, default=None):
         return next((each.split("=")[1] for each in self.options if each.startswith(f"--{name}=")), default)
@@ -48,7 +50,8 @@ APPLICATIONS = (
     Application("a3c", "A3C, k = 3", "a3c.py", ("--first=3", "--steps=6"), lambda _: 1 / 3),
     Application("impala", "IMPALA, k = 3", "impala.py", ("--first=3", "--steps=6", "--rollout-megabytes=1"), lambda _: 1 / 3),
     # Each request goes to all replicas; the answers are small.
-    Application("serving", "serving by an ensemble", "serving.py", ("--clients=1,4", "--requests=5"), lambda _: 1, part=0.5),
+    Application("serving", "serving by an ensemble", "serving.py", ("--clients=1,4", "--requests=5"), lambda _: 1, part=0.5,
+                killed=("--clients=1", "--requests=10")),
     Application("sgd-spirals", "asynchronous SGD of a small network, k = 3", "async_sgd.py", ("--first=3", "--steps=300"), part=0),
     Application("a3c-cartpole", "A3C of CartPole, k = 3", "a3c.py", ("--first=3", "--steps=60"), part=0),
     Application("impala-cartpole", "IMPALA of CartPole, k = 3", "impala.py", ("--first=3", "--steps=60"), part=0),
@@ -86,7 +89,7 @@ def plan_line(application, ways, workers, runs, size_bytes, gradient_seconds=0.0
         command += [f"--megabytes={size_bytes / (1 << 20)}", f"--gradient-seconds={gradient_seconds}"]
     return {"op": application.op, "title": application.title, "size_bytes": size_bytes,
             "gradient_seconds": gradient_seconds if size_bytes else 0.0,
-            "runs": runs, "command": command + ([f"--kill={kill}"] if kill else []), "kill": kill or "",
+            "runs": runs, "command": command + ([*application.killed, f"--kill={kill}"] if kill else []), "kill": kill or "",
             "ways": {way: WAYS[way] for way in ways}}
 
 

@@ -49,6 +49,12 @@ class ApplicationsTest(unittest.TestCase):
         self.assertEqual(list(step["ways"]), ["phalanx", "ray:trees"])
         self.assertEqual(step["ways"]["ray:trees"], ["--transport=ray", "--ray-form=trees"])
 
+    def test_a_failure_run_of_serving_has_one_client_before_and_after(self):
+        serving = ray_applications.BY_OP["serving"]
+        killed = ray_applications.plan_line(serving, ["phalanx"], 7, 1, MIB, kill="1@3")["command"]
+        self.assertEqual(killed[-3:], ["--clients=1", "--requests=10", "--kill=1@3"])
+        self.assertEqual(serving.steps(), 10)
+
     def test_an_application_with_its_own_model_has_that_ones_size(self):
         step = ray_applications.plan_line(ray_applications.BY_OP["sgd-spirals"], ["phalanx"], 7, 5, 64 * MIB, 0.1)
         self.assertEqual(step["command"], ["async_sgd.py", "--workers=7", "--first=3", "--steps=300"])
