@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 def trial(rate=2.0, curve=((0, 1.0), (2, 0.5), (4, 0.25)), **others):
-    made = {"rate": rate, "unit": "steps/s", "right": True, "emulated": True, "cpu_share": 0.5, "workers": 7, "curve_name": "loss",
+    made = {"rate": rate, "unit": "steps/s", "right": True, "learned": True, "emulated": True, "cpu_share": 0.5, "workers": 7, "curve_name": "loss",
             "curve": [list(point) for point in curve], "step_seconds": [1 / rate] * 3}
     made.update(others)
     return made
@@ -52,7 +52,7 @@ class ApplicationsTest(unittest.TestCase):
     def test_a_failure_run_of_serving_has_one_client_before_and_after(self):
         serving = ray_applications.BY_OP["serving"]
         killed = ray_applications.plan_line(serving, ["phalanx"], 7, 1, MIB, kill="1@3")["command"]
-        self.assertEqual(killed[-3:], ["--clients=1", "--requests=10", "--kill=1@3"])
+        self.assertEqual(killed[1:4], ["--workers=7", "--clients=1", "--requests=10"])
         self.assertEqual(serving.steps(), 10)
 
     def test_an_application_with_its_own_model_has_that_ones_size(self):
@@ -74,6 +74,8 @@ class ApplicationsTest(unittest.TestCase):
     def test_the_time_of_a_record_is_that_of_one_step(self):
         record = measured(trials=[trial(rate=2), trial(rate=4), trial(rate=1, right=False)])
         self.assertEqual((record["each_s"], record["median_s"], record["verified"]), ([0.5, 0.25, 1], 0.5, False))
+        self.assertEqual(ray_applications.verdict(record), "wrong")
+        self.assertEqual(ray_applications.verdict(measured(trials=[trial(), trial(learned=False)])), "not learned")
         records.check(dict(record, limit_s=0.0), "the record")
 
     def test_the_floor_of_one_reduce_is_two_transfers_less_the_own_part(self):
@@ -94,20 +96,20 @@ class ApplicationsTest(unittest.TestCase):
                  measured(way="ray:flat", trials=[trial(curve=((0, 1.0), (5, 0.6), (9, 0.5)))])]
         self.assertEqual(ray_applications.seconds_to_equal(found), [2, 9])
 
-    def test_the_equal_score_is_what_every_trial_has_reached(self):
-        found = [measured(trials=[trial(curve_name="score", curve=((0, 25), (1, 180), (2, 170)))]),
-                 measured(way="ray:flat", trials=[trial(curve_name="score", curve=((0, 25), (4, 100), (8, 175)))])]
-        self.assertEqual(ray_applications.seconds_to_equal(found), [1, 8])
+    def test_the_equal_score_is_that_of_the_program(self):
+        found = [measured(trials=[trial(curve_name="score", reached_after_s=each) for each in (1, 2, 6)]),
+                 measured(way="ray:flat", trials=[trial(curve_name="score", reached_after_s=8)])]
+        self.assertEqual(ray_applications.seconds_to_equal(found), [2, 8])
 
     def test_curves_that_become_worse_or_show_nothing_have_no_time_to_equal_loss(self):
         self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve=((0, 1.0), (1, 9.0)))])]))
-        self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve_name="score")])]))
+        self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve_name="score", reached_after_s=None)])]))
         self.assertIsNone(ray_applications.seconds_to_equal([measured(trials=[trial(curve_name="")])]))
 
     def test_a_kill_is_in_the_table_also_without_a_step_after_it(self):
-        kill = {"worker": 1, "step": 2, "before_s": 0.5, "longest_s": 3.0, "after_s": None, "steps_lost": 5.0}
+        kill = {"worker": 1, "step": 2, "before_s": 0.5, "longest_s": 3.0, "after_s": None, "seconds_lost": 2.5, "steps_lost": 5.0}
         lines = ray_applications.table(ray_applications.with_floors([measured(trials=[trial(kill=kill)], kill="1@2")], 0.25))
-        self.assertIn("longest 3.000 s, after nan s, 5.0 steps lost", lines[2])
+        self.assertIn("longest 3.000 s, after nan s, 2.50 s or 5.0 steps lost", lines[2])
 
 
 if __name__ == "__main__":

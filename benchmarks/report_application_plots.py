@@ -42,6 +42,6 @@ def _draw_steps(experiment, axes):
             axes.plot(range(len(steps)), steps, color=f"C{number}", linewidth=1, marker="o", markersize=3, label=label)
             label = None
             if trial["kill"]["back_at_step"] is not None:
-                axes.axvline(trial["kill"]["back_at_step"], color=f"C{number}", linestyle=":", linewidth=1)  # the worker is back
+                axes.axvline(trial["kill"]["back_at_step"], color=f"C{number}", linestyle=":", linewidth=1, label="it is back")
     axes.axvline(int(experiment.record["kill"].split("@")[1]), color="k", linestyle="--", linewidth=1, label="a worker is killed")
     axes.set(xlabel="step", ylabel="seconds of the step")

@@ -6,12 +6,12 @@ are the ways in which the program ran.
 
 import dataclasses
 
-from benchmarks.ray_applications import fastest_of_ray, seconds_to_equal
+from benchmarks.ray_applications import fastest_of_ray, figure, seconds_to_equal, verdict
 from benchmarks.records import BadInput, format_size
 
 LABELS = {"phalanx": "Phalanx", "ray:flat": "Ray, flat", "ray:trees": "Ray, trees"}
 # The keys of a record of an application, beside those of every record.
-REQUIRED = ("title", "algorithm", "gradient_seconds", "kill", "unit", "emulated", "floor_s", "cpu_share", "trials")
+REQUIRED = ("title", "algorithm", "gradient_seconds", "kill", "unit", "emulated", "floor_s", "cpu_share", "learned", "trials")
 
 
 @dataclasses.dataclass
@@ -69,9 +69,10 @@ def rows(experiment):
     equal = seconds_to_equal(list(experiment.ways.values()))
     for number, (label, record) in enumerate(experiment.ways.items()):
         each = f"{record['median_s']:.3g} ({record['min_s']:.3g}, {record['max_s']:.3g})"
-        yield [label, f"{1 / record['median_s']:.3g} {record['unit']}", each if record["verified"] else each + " **wrong**",
+        rate = "-" if record["kill"] else f"{figure(1 / record['median_s'])} {record['unit']}"
+        yield [label, rate, each if verdict(record) == "right" else f"{each} **{verdict(record)}**",
                f"{record['median_s'] / record['floor_s']:.2f}" if record["floor_s"] else "-",
-               f"{ray['median_s'] / record['median_s']:.2f}" if ray else "-",
+               f"{ray['median_s'] / record['median_s']:.2f}" if ray and not record["kill"] else "-",
                f"{equal[number]:.2f}" if equal else "-", f"{100 * record['cpu_share']:.0f} %"]
 
 
@@ -81,7 +82,8 @@ def failure_rows(experiment):
         for kill in (trial["kill"] for trial in record["trials"] if "kill" in trial):
             keys = ("before_s", "during_s", "longest_s", "after_s")
             times = ["-" if kill[key] is None else f"{kill[key]:.3f}" for key in keys]
-            yield [label, *times, "-" if kill["steps_lost"] is None else f"{kill['steps_lost']:.1f}"]
+            lost = [("-" if kill[key] is None else f"{kill[key]:.1f}") for key in ("seconds_lost", "steps_lost")]
+            yield [label, *times, *lost]
 
 
 def render(experiments, plots, table):
@@ -94,6 +96,6 @@ def render(experiments, plots, table):
         parts.append(table(header, rows(experiment)))
         killed = list(failure_rows(experiment))
         if killed:
-            parts.append(table(["way", "step before, s", "between, s", "longest, s", "after, s", "steps lost"], killed))
+            parts.append(table(["way", "step before, s", "between, s", "longest, s", "after, s", "seconds lost", "steps lost"], killed))
         parts += [f"![{experiment.title()}: {what}]({file})" for what, file in plots.get(experiment.name(), [])]
     return parts

@@ -226,9 +226,10 @@ def main() -> int:
     run = runs.Run("async_sgd", arguments, workers, "steps/s" if emulated else "samples/s", arguments.variant, emulated,
                    model.start().nbytes / (1 << 20), arguments.gradient_seconds)
     transport, k = runs.transport(arguments, workers), len(workers) if together else arguments.first
+    runs.start_workers(transport, workers, "gradient", model.start())
     trainer = Together(transport, model, workers) if together else Server(transport, model, workers, k)
     amount = 1 if emulated else k * SAMPLES // BATCHES
-    trainer.step()  # the workers have started
+    trainer.step()
     before, when = trainer.version, [0.0]  # when there were the weights of each version from that one on
     run.begin()
     while run.goes_on(arguments.steps):
@@ -244,8 +245,8 @@ def main() -> int:
             curve.append([round(when[step], 4), round(model.loss(weights), 5)])
     off = float(np.abs(weights - trainer.weights()).max())
     late = sum(version < i for i, step in enumerate(trainer.updates) for _, _, version in step)
-    right = off < TOLERANCE and (emulated or curve[-1][1] < curve[0][1] / 2)
-    return run.end(right, curve, when[-1], curve_name="loss", k=k, gradients_of_older_weights=late, off_a_serial_run=off)
+    learned = emulated or curve[-1][1] < curve[0][1] / 2
+    return run.end(off < TOLERANCE, learned, curve, when[-1], curve_name="loss", k=k, gradients_of_older_weights=late, off_a_serial_run=off)
 
 
 if __name__ == "__main__":

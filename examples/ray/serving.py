@@ -261,7 +261,8 @@ def main() -> int:
         for voters, seconds in load.of(1, 1):
             run.step(voters, seconds=seconds)
     return run.end(
-        load.wrong == 0 and accuracy >= ACCURACY,
+        load.wrong == 0,
+        accuracy >= ACCURACY,
         [],
         p50_s=statistics.median(seconds_of_all),
         p99_s=quantile(seconds_of_all, 0.99),

@@ -29,6 +29,8 @@ import phalanx.ray
 
 # Of results, and of a sum that all workers make together: also while Ray restarts one of them.
 LIMIT_S = 120
+# Ray sends smaller arguments with the call itself: its store would be a detour.
+INLINE_BYTES = 100 << 10
 
 
 def value_of(argument: Any) -> Any:
@@ -142,8 +144,8 @@ class ByRay(_Transport):
 
     name = "ray"
 
-    def put(self, value: Any) -> Any:
-        return ray.put(value)
+    def put(self, value: np.ndarray) -> Any:
+        return ray.put(value) if value.nbytes > INLINE_BYTES else value
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return getattr(worker, method).remote(*args)
@@ -165,7 +167,8 @@ class ByRay(_Transport):
         ]
 
     def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Parts:
-        first = given.refs if isinstance(given, Parts) else [ray.put(part) for part in np.array_split(ray.get(given), len(workers))]
+        whole = ray.get(given) if isinstance(given, ray.ObjectRef) else given
+        first = whole.refs if isinstance(whole, Parts) else [ray.put(part) for part in np.array_split(whole, len(workers))]
         columns = zip(workers, first, *refs)
         return Parts([worker.__ray_call__.remote(_sum_of_part, *column) for worker, *column in columns])
 
@@ -207,7 +210,7 @@ class ByRayTrees(ByRay):
         return ref
 
     def spread(self, workers: list[Any], given: Any) -> None:
-        wave, size, left = [], 1, list(workers)
+        wave, size, left = [], 1, list(workers) if isinstance(given, ray.ObjectRef) else []
         while left:
             # Small results, which exist as soon as the workers' hosts have it: the next wave waits for them.
             wave = [worker.__ray_call__.remote(_have, given, *wave) for worker in left[:size]]

@@ -71,6 +71,20 @@ def test_a_vote_is_the_most_frequent_answer_and_the_smallest_of_equals(examples)
     assert digits.vote(answers).tolist() == [1, 3, 9]
 
 
+def test_one_wrong_float_or_one_that_lacks_is_no_sum(monkeypatch):
+    monkeypatch.syspath_prepend(str(_EXAMPLES.parents[1]))
+    from benchmarks.peer_programs import ray_tasks
+
+    count = 3 * ray_tasks.PERIOD + 7
+    whole = ray_tasks.values(1, count, 5) + ray_tasks.values(4, count, 5)
+    assert ray_tasks.is_sum(whole, [1, 4], count, 5)
+    assert not ray_tasks.is_sum(whole[:-1], [1, 4], count, 5) and not ray_tasks.is_sum(whole, [1, 4], count, 6)
+    for place in (0, ray_tasks.PERIOD, count - 1):
+        wrong = whole.copy()
+        wrong[place] += 1
+        assert not ray_tasks.is_sum(wrong, [1, 4], count, 5)
+
+
 @pytest.fixture
 def record_of(ray_cluster):
     """Run a program in the cluster, and return the record that it prints last."""
@@ -106,10 +120,11 @@ def test_a_killed_worker_comes_back_and_the_run_is_that_of_a_serial_one(record_o
     record = record_of("async_sgd.py", "--first=3", "--steps=11", "--gradient-seconds=0.05", "--megabytes=1", "--kill=1@10")
     kill = record["kill"]
     assert (kill["worker"], kill["step"]) == (1, 10) and kill["back_at_step"] >= 10 and kill["process_after"] != kill["process"]
-    # The run goes on until three steps after the worker's return.
-    assert len(record["step_seconds"]) == record["steps"] == kill["back_at_step"] + 4 and kill["after_s"] > 0.05
-    # A gradient of the killed process may have been there already, for one step.
-    assert max(record["step_seconds"][10:12]) > 2 * kill["before_s"] > 0.1
+    # The run goes on until three steps after the worker's return, and has waited for the new process in one of the two steps after the kill:
+    # a gradient of the killed one may have been there already, for one step.
+    seconds = record["step_seconds"]
+    assert len(seconds) == record["steps"] == kill["back_at_step"] + 4
+    assert 10 <= seconds.index(max(seconds)) <= min(11, kill["back_at_step"]) and kill["after_s"] < kill["longest_s"] / 2
 
 
 def test_trees_of_rays_own_store_add_up_the_same(record_of):
@@ -134,10 +149,11 @@ def test_emulated_weights_by_rays_own_store_are_those_of_a_serial_run(record_of,
 
 def test_an_ensemble_goes_on_without_a_killed_replica_and_takes_it_back(record_of):
     record = record_of("serving.py", "--clients=1,2", "--requests=20", "--kill=1@10")
-    assert record["wrong_or_failed"] == 0 and record["steps"] >= 40
+    assert record["wrong_or_failed"] == 0
     # The others answer at once, and only a replica that has been restarted is asked again.
     kill = record["kill"]
-    assert kill["back_at_step"] >= 10 and kill["process_after"] != kill["process"] and kill["longest_s"] < 30
+    assert kill["back_at_step"] > 10 and kill["process_after"] != kill["process"] and kill["longest_s"] < 30
+    assert record["steps"] == max(40, kill["back_at_step"] + 4)
 
 
 def test_an_ensemble_answers_by_rays_own_store(record_of):
