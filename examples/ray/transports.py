@@ -2,7 +2,7 @@
 
 Both have the same calls, so that a program has one loop:
 
-    put(value)                      a ref of a value for several workers; Ray's and Phalanx's stores both hold it here
+    put(array)                      a ref of an array for several workers, which is in Ray's or Phalanx's store here; a small array itself
     call(worker, method, *args)     start a method of an actor; the ref of its result, which stays on the actor's host
     spread(workers, given)          send a ref's value to the hosts of several workers, if calls with it would not do that well
     calls(workers, method, given, own)  spread `given`, and call each of the workers with it and then its own arguments
@@ -29,7 +29,7 @@ import phalanx.ray
 
 # Of results, and of a sum that all workers make together: also while Ray restarts one of them.
 LIMIT_S = 120
-# Ray sends smaller arguments with the call itself: its store would be a detour.
+# Ray sends smaller arguments with the call itself: either store would be a detour.
 INLINE_BYTES = 100 << 10
 
 
@@ -107,8 +107,8 @@ class ByPhalanx(_Transport):
 
     name = "phalanx"
 
-    def put(self, value: Any) -> Any:
-        return phalanx.ray.put(value)
+    def put(self, value: np.ndarray) -> Any:
+        return phalanx.ray.put(value) if value.nbytes > INLINE_BYTES else value
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return phalanx.ray.call(worker, method, *args)
@@ -126,7 +126,7 @@ class ByPhalanx(_Transport):
         return self.calls(workers, method, given, [(*args, *after) for args in own])
 
     def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Sum:
-        first = given.ref if isinstance(given, Sum) else given
+        first = phalanx.ray.put(given) if isinstance(given, np.ndarray) else given.ref if isinstance(given, Sum) else given
         return Sum([first, *refs], phalanx.ray.client().ref())
 
     def wait(self, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
