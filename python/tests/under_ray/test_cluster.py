@@ -13,7 +13,7 @@ import ray
 
 import phalanx
 import phalanx.ray
-from phalanx.ray import _daemons, _here
+from phalanx.ray import _counting, _daemons, _here
 
 MiB = 1 << 20
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -232,7 +232,27 @@ def test_no_result_is_freed_before_its_caller_has_it():
     """The worker's hold ends with its task, and the caller's can be later: the transit is between them."""
     for _ in range(10):
         refs = [gradient.options(**on(i % 2)).remote(i, 10) for i in range(10)]
-        assert [int(ref.get(timeout=30)[9]) for ref in refs] == list(range(10))
+        assert [int(ref.get(timeout=60)[9]) for ref in refs] == list(range(10))
+
+
+def test_a_task_can_be_waited_for_and_cancelled():
+    ref = gradient.options(**on(0)).remote(3, MiB)
+    assert ray.wait([ref.task], timeout=60, fetch_local=False) == ([ref.task], [])
+    assert phalanx.wait([ref], timeout=0)[0] == [], "the result is not brought here"
+    assert phalanx.ray.put(1).task is None
+    never = gradient.options(resources={"absent": 1}).remote(3)
+    ray.cancel(never.task)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        never.get(timeout=60)
+
+
+def test_nothing_is_kept_of_a_task_that_has_ended(eventually):
+    before = set(_counting.unended)
+    refs = [gradient.remote(value, 10) for value in (1, -1)]
+    dropped = gradient.remote(2, 10).id
+    eventually(lambda: _counting.unended <= before)
+    eventually(freed(dropped))
+    assert refs[0].get(timeout=60)[9] == 1
 
 
 def test_a_result_is_freed_with_its_ref(eventually):

@@ -274,9 +274,10 @@ def test_the_holds_of_an_earlier_session_of_ray_are_dropped(here, monkeypatch):
         core_worker = types.SimpleNamespace(add_object_out_of_scope_callback=lambda *_: True)
         monkeypatch.setattr(_counting._ray_worker, "global_worker", types.SimpleNamespace(core_worker=core_worker))
         _counting.counted(here.put(1), types.SimpleNamespace(binary=lambda name=name: name))
-        assert list(_counting._holds) == [name]
+        assert list(_counting._holds) == [name] and not _counting.unended
+        _counting.unended.add(name)
     _counting.release_all()
-    assert not _counting._holds
+    assert not _counting._holds and not _counting.unended
 
 
 def test_a_ref_outside_of_rays_messages_is_an_ordinary_one(here, monkeypatch):
