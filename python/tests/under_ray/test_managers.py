@@ -357,6 +357,13 @@ def test_runtime_environments_are_merged():
         _hook.merged(None, capacity=5)
 
 
+def test_the_hook_of_a_client_is_in_rays_variable():
+    made = _hook.of_client(_hook.merged({"env_vars": {"A": "1"}}))
+    assert made == {"env_vars": {"A": "1", ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR: "phalanx.ray.register"}}
+    with pytest.raises(ValueError, match="runs no hooks"):
+        _hook.of_client(_hook.merged({"worker_process_setup_hook": print}))
+
+
 def test_what_a_job_was_submitted_with_is_not_repeated(caplog):
     hook = "worker_process_setup_hook"
     given = {hook: "phalanx.ray.register"}
@@ -395,6 +402,14 @@ def test_a_job_without_the_hook_is_warned_of(caplog):
         _hook._warn_of_missing_hook({}, 1 << 30)
     assert "{'worker_process_setup_hook': 'phalanx.ray.register'}" in caplog.text
     assert "PHALANX_RAY_CAPACITY" in caplog.text
+
+
+def test_a_client_whose_workers_run_no_hook_is_warned_of_what_rays_client_passes_on(caplog, monkeypatch):
+    monkeypatch.setattr(_hook, "_is_client", lambda: True)
+    _hook._warn_of_missing_hook(_hook.of_client(_hook.merged(None)), None)
+    assert not caplog.records
+    _hook._warn_of_missing_hook(_hook.merged(None), None)
+    assert "{'env_vars': {'__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR': 'phalanx.ray.register'}}" in caplog.text
 
 
 def test_a_capacity_that_is_no_number_is_an_error_that_names_the_variable(monkeypatch):
