@@ -152,7 +152,7 @@ def test_fetches_are_under_way_together(transport, here):
         here.put(np.asarray(numbers(value)), ref)
     # Ray waits for the last one first.
     for value, request in reversed(list(enumerate(requests))):
-        assert float(transport.wait_fetch_complete(request, timeout=30)[0][5]) == value
+        assert float(transport.wait_fetch_complete(request, timeout=60)[0][5]) == value
 
 
 def test_a_receive_ends_before_rays_own_limit(transport, here, monkeypatch):
