@@ -131,7 +131,7 @@ class ByPhalanx(_Transport):
 
     def wait(self, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
         # By Ray's refs of the tasks, since a wait for objects of Phalanx brings them here.
-        of_task = {ref._task: ref for ref in refs}
+        of_task = {ref.task: ref for ref in refs}
         ready, left = _waited(list(of_task), k)
         return [of_task[task] for task in ready], [of_task[task] for task in left]
 
