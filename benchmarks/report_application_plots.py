@@ -1,11 +1,6 @@
 """Plots of applications as SVG: bars, loss over time, and the steps of failure runs. The same records give the same files."""
 
-import matplotlib
-
-matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402
-
-matplotlib.rcParams.update({"svg.hashsalt": "phalanx", "font.size": 9})
+from benchmarks import report_plots
 
 
 def draw(experiment, folder):
@@ -16,20 +11,7 @@ def draw(experiment, folder):
         drawn.append((f"{experiment.curve_name()} over time", _draw_curves))
     if experiment.record["kill"]:
         drawn.append(("steps", _draw_steps))
-    files = []
-    for what, drawing in drawn:
-        file = f"{experiment.name()}-{what.split()[0]}.svg"
-        figure, axes = pyplot.subplots(figsize=(7, 4.2))
-        drawing(experiment, axes)
-        axes.set_title(experiment.title(), fontsize=8)
-        axes.grid(alpha=0.3)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=7)
-        figure.tight_layout()
-        figure.savefig(folder / file, metadata={"Date": None})
-        pyplot.close(figure)
-        files.append((what, file))
-    return files
+    return report_plots.draw_each(experiment, drawn, folder)
 
 
 def _draw_bars(experiment, axes):
@@ -59,5 +41,7 @@ def _draw_steps(experiment, axes):
             steps = trial["step_seconds"]
             axes.plot(range(len(steps)), steps, color=f"C{number}", linewidth=1, marker="o", markersize=3, label=label)
             label = None
+            if trial["kill"]["back_at_step"] is not None:
+                axes.axvline(trial["kill"]["back_at_step"], color=f"C{number}", linestyle=":", linewidth=1, label="it is back")
     axes.axvline(int(experiment.record["kill"].split("@")[1]), color="k", linestyle="--", linewidth=1, label="a worker is killed")
     axes.set(xlabel="step", ylabel="seconds of the step")

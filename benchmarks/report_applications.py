@@ -6,12 +6,12 @@ are the ways in which the program ran.
 
 import dataclasses
 
-from benchmarks.ray_applications import fastest_of_ray, seconds_to_equal_loss
+from benchmarks.ray_applications import fastest_of_ray, figure, seconds_to_equal, verdict
 from benchmarks.records import BadInput, format_size
 
 LABELS = {"phalanx": "Phalanx", "ray:flat": "Ray, flat", "ray:trees": "Ray, trees"}
 # The keys of a record of an application, beside those of every record.
-REQUIRED = ("title", "algorithm", "gradient_seconds", "kill", "unit", "emulated", "floor_s", "cpu_share", "trials")
+REQUIRED = ("title", "algorithm", "gradient_seconds", "kill", "unit", "emulated", "floor_s", "cpu_share", "learned", "trials")
 
 
 @dataclasses.dataclass
@@ -66,13 +66,14 @@ def _add(found, path, record):
 def rows(experiment):
     """Yields the cells of each way: times of one unit, and what they are compared with."""
     ray = fastest_of_ray(experiment.ways.values())
-    losses = seconds_to_equal_loss(list(experiment.ways.values()))
+    equal = seconds_to_equal(list(experiment.ways.values()))
     for number, (label, record) in enumerate(experiment.ways.items()):
-        each = f"{record['median_s']:.3f} ({record['min_s']:.3f}, {record['max_s']:.3f})"
-        yield [label, f"{1 / record['median_s']:.3g} {record['unit']}", each if record["verified"] else each + " **wrong**",
+        each = f"{record['median_s']:.3g} ({record['min_s']:.3g}, {record['max_s']:.3g})"
+        rate = "-" if record["kill"] else f"{figure(1 / record['median_s'])} {record['unit']}"
+        yield [label, rate, each if verdict(record) == "right" else f"{each} **{verdict(record)}**",
                f"{record['median_s'] / record['floor_s']:.2f}" if record["floor_s"] else "-",
-               f"{ray['median_s'] / record['median_s']:.2f}" if ray else "-",
-               f"{losses[number]:.2f}" if losses else "-", f"{100 * record['cpu_share']:.0f} %"]
+               f"{ray['median_s'] / record['median_s']:.2f}" if ray and not record["kill"] else "-",
+               f"{equal[number]:.2f}" if equal else "-", f"{100 * record['cpu_share']:.0f} %"]
 
 
 def failure_rows(experiment):
@@ -81,7 +82,8 @@ def failure_rows(experiment):
         for kill in (trial["kill"] for trial in record["trials"] if "kill" in trial):
             keys = ("before_s", "during_s", "longest_s", "after_s")
             times = ["-" if kill[key] is None else f"{kill[key]:.3f}" for key in keys]
-            yield [label, *times, "-" if kill["steps_lost"] is None else f"{kill['steps_lost']:.1f}"]
+            lost = [("-" if kill[key] is None else f"{kill[key]:.1f}") for key in ("seconds_lost", "steps_lost")]
+            yield [label, *times, *lost]
 
 
 def render(experiments, plots, table):
@@ -90,10 +92,10 @@ def render(experiments, plots, table):
     for experiment in experiments:
         parts.append(f"## {experiment.title()}")
         header = ["way", "rate", "seconds of one, median (minimum, maximum)", "of the links' floor", "times as fast as Ray's best",
-                  "seconds to equal loss", "CPU of the machine"]
+                  "seconds to equal loss or score", "CPU of the machine"]
         parts.append(table(header, rows(experiment)))
         killed = list(failure_rows(experiment))
         if killed:
-            parts.append(table(["way", "step before, s", "between, s", "longest, s", "after, s", "steps lost"], killed))
+            parts.append(table(["way", "step before, s", "between, s", "longest, s", "after, s", "seconds lost", "steps lost"], killed))
         parts += [f"![{experiment.title()}: {what}]({file})" for what, file in plots.get(experiment.name(), [])]
     return parts

@@ -12,26 +12,36 @@ matplotlib.rcParams.update({"svg.hashsalt": "phalanx", "font.size": 9})
 
 def draw(section, folder):
     """Draws two plots of a section; returns [(title, file name)]."""
-    drawn = [("time over size", _draw_times)]
+    plots = [("time over size", _draw_times)]
     if section.limits():
-        drawn.append(("ratio to the limit", _draw_ratios))
+        plots.append(("ratio to the limit", _draw_ratios))
+    return draw_each(section, plots, folder)
+
+
+def draw_each(drawn, plots, folder):
+    """Draws each of `plots`, (title, a function of what is `drawn` and axes), into a file; returns [(title, file name)]."""
     files = []
-    for what, drawing in drawn:
-        file = f"{section.name()}-{what.split()[0]}.svg"
+    for title, drawing in plots:
+        file = f"{drawn.name()}-{title.split()[0]}.svg"
         figure, axes = pyplot.subplots(figsize=(7, 4.2))
-        drawing(section, axes)
-        axes.set(xscale="log", yscale="log", xlabel="size", title=section.title())
-        axes.set_xticks(section.sizes(), [format_size(size) for size in section.sizes()])
-        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.minorticks_off()
+        drawing(drawn, axes)
+        axes.set_title(drawn.title(), fontsize=8)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7)
         figure.tight_layout()
         figure.savefig(folder / file, metadata={"Date": None})
         pyplot.close(figure)
-        files.append((what, file))
+        files.append((title, file))
     return files
+
+
+def _set_scales(section, axes):
+    axes.set(xscale="log", yscale="log", xlabel="size")
+    axes.set_xticks(section.sizes(), [format_size(size) for size in section.sizes()])
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
 
 
 def _draw_times(section, axes):
@@ -45,6 +55,7 @@ def _draw_times(section, axes):
     if limits:
         sizes = sorted(limits)
         axes.plot(sizes, [limits[size] * 1e3 for size in sizes], "k--", linewidth=1, label="limit")
+    _set_scales(section, axes)
     axes.set_ylabel("ms, median (minimum to maximum)")
 
 
@@ -54,4 +65,5 @@ def _draw_ratios(section, axes):
         ratios = [each[size]["median_s"] / each[size]["limit_s"] for size in sizes]
         axes.plot(sizes, ratios, label=name, marker="o", markersize=3, linewidth=1)
     axes.axhline(1, color="k", linestyle="--", linewidth=1)
+    _set_scales(section, axes)
     axes.set_ylabel("median / limit")

@@ -10,6 +10,7 @@ machine during the run.
 import argparse
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -26,8 +27,11 @@ def values(rank, count, seed):
     return np.resize(period.astype(np.float32), count)
 
 
-def summed(ranks, count, seed):
-    return sum(values(rank, PERIOD, seed) for rank in ranks)[np.arange(count) % PERIOD]
+def is_sum(array, ranks, count, seed):
+    """Returns whether the array is the sum of these ranks' floats. Makes no array of that size: all hosts share this machine's memory."""
+    period = sum(values(rank, PERIOD, seed) for rank in ranks)
+    whole, rest = np.split(array, [count // PERIOD * PERIOD])
+    return len(array) == count and bool((whole.reshape(-1, PERIOD) == period).all()) and np.array_equal(rest, period[:len(rest)])
 
 
 @ray.remote(num_cpus=0)
@@ -55,7 +59,7 @@ class Host:
 
     def holds(self, ranks, count, seed):
         """Returns whether the received parts, joined, are the sum of these ranks' floats."""
-        return bool(np.array_equal(np.concatenate(self.got), summed(ranks, count, seed)))
+        return is_sum(self.got[0] if len(self.got) == 1 else np.concatenate(self.got), ranks, count, seed)
 
     def holds_each(self, count, seed):
         return all(np.array_equal(got, values(rank, count, seed)) for rank, got in enumerate(self.got))
@@ -117,7 +121,7 @@ class Driver:
         start = time.perf_counter()
         total = ray.get(self._tree(references)) if algorithm == "tree" else self._flat(references)
         seconds = time.perf_counter() - start
-        return seconds, lambda: bool(np.array_equal(total, summed(self.everybody, count, seed)))
+        return seconds, lambda: is_sum(total, self.everybody, count, seed)
 
     def allreduce(self, algorithm, count, seed):
         parts = self._hold(count, seed, self.world if algorithm == "scatter" else 1)
@@ -183,7 +187,7 @@ def run_step(driver, op, algorithm, size, warmup, runs):
         if number >= warmup:
             each.append(seconds)
             cpu += used
-    return {"op": op, "algorithm": algorithm, "size_bytes": size, "world": driver.world, "verified": verified,
+    return {"op": op, "algorithm": algorithm, "size_bytes": size, "verified": verified,
             "cpu_s_per_gb": cpu / runs / bytes_moved(op, driver.world, size) * 1e9, "each_s": each}
 
 
@@ -195,25 +199,40 @@ def wait_for_hosts(world):
         time.sleep(0.1)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parsed(description):
+    """Returns the arguments of a driver, with the address of the first host as `first`, and the lines of the plan as `steps`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--plan", required=True)
     parser.add_argument("--output", required=True)
     arguments, _ = parser.parse_known_args()
-    first = arguments.hosts.split(",")[0]
-    ray.init(address=f"{first}:6379", _node_ip_address=first, log_to_driver=False, logging_level="error")
-    wait_for_hosts(arguments.world)
-    driver = Driver(arguments.world)
+    arguments.first = arguments.hosts.split(",")[0]
+    arguments.steps = pathlib.Path(arguments.plan).read_text().splitlines()
+    return arguments
+
+
+def write(arguments, measured):
+    """Writes each of the records as soon as it is there. Returns the exit status: 1 if some bytes were wrong."""
     right = True
-    with open(arguments.plan, encoding="utf-8") as plan, open(arguments.output, "w", encoding="utf-8") as output:
-        for line in plan:
-            op, algorithm, size, _, warmup, runs, _, _ = line.split()
-            record = run_step(driver, op, algorithm, int(size), int(warmup), int(runs))
+    with open(arguments.output, "w", encoding="utf-8") as output:
+        for record in measured:
             right = right and record["verified"]
-            print(json.dumps(record), file=output, flush=True)
-    sys.exit(0 if right else 1)
+            print(json.dumps(dict(record, world=arguments.world)), file=output, flush=True)
+    return 0 if right else 1
+
+
+def measured(driver, steps):
+    for step in steps:
+        op, algorithm, size, _, warmup, runs, _, _ = step.split()
+        yield run_step(driver, op, algorithm, int(size), int(warmup), int(runs))
+
+
+def main():
+    arguments = parsed(__doc__)
+    ray.init(address=f"{arguments.first}:6379", _node_ip_address=arguments.first, log_to_driver=False, logging_level="error")
+    wait_for_hosts(arguments.world)
+    sys.exit(write(arguments, measured(Driver(arguments.world), arguments.steps)))
 
 
 if __name__ == "__main__":

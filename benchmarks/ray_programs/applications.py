@@ -5,7 +5,6 @@
 A line of the plan is a step of benchmarks/ray_applications.py as JSON. The first host has the driver, each of the others a worker.
 """
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -47,21 +46,10 @@ def run_step(step, address):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", type=int, required=True)
-    parser.add_argument("--hosts", required=True)
-    parser.add_argument("--plan", required=True)
-    parser.add_argument("--output", required=True)
-    arguments, _ = parser.parse_known_args()
-    first = arguments.hosts.split(",")[0]
-    wait_until_joined(first, arguments.world)
-    right = True
-    with open(arguments.plan, encoding="utf-8") as plan, open(arguments.output, "w", encoding="utf-8") as output:
-        for line in plan:
-            for record in run_step(json.loads(line), first):
-                right = right and record["verified"]
-                print(json.dumps(dict(record, world=arguments.world)), file=output, flush=True)
-    sys.exit(0 if right else 1)
+    arguments = ray_tasks.parsed(__doc__)
+    wait_until_joined(arguments.first, arguments.world)
+    measured = (record for line in arguments.steps for record in run_step(json.loads(line), arguments.first))
+    sys.exit(ray_tasks.write(arguments, measured))
 
 
 def wait_until_joined(address, world):

@@ -8,19 +8,16 @@ of Ray; inputs are put before the start. Every byte is verified after the clock 
 machine during the run.
 """
 
-import argparse
 import functools
-import json
 import sys
 import time
 
-import numpy as np
 import ray
 from ray.util import collective
 
 import phalanx.ray
 from benchmarks.peer_programs import ray_tasks
-from benchmarks.peer_programs.ray_tasks import machine_cpu_seconds, summed, values
+from benchmarks.peer_programs.ray_tasks import is_sum, machine_cpu_seconds, values
 
 GROUP = "allreduce"
 
@@ -62,7 +59,7 @@ class Host:
 
     def holds(self, ranks, count, seed):
         """Returns whether what it got is the sum of these ranks' floats."""
-        return bool(np.array_equal(self.got, summed(ranks, count, seed)))
+        return is_sum(self.got, ranks, count, seed)
 
 
 class Phalanx:
@@ -91,7 +88,7 @@ class Phalanx:
         start = time.perf_counter()
         total = phalanx.ray.reduce(refs, dtype="float32").get()
         seconds = time.perf_counter() - start
-        return seconds, lambda: bool(np.array_equal(total, summed(self.everybody, count, seed)))
+        return seconds, lambda: is_sum(total, self.everybody, count, seed)
 
     def allreduce(self, way, count, seed):
         if way == "group":
@@ -137,25 +134,19 @@ def run_step(sides, op, size, warmup, runs, ways):
     return [{"op": op, "algorithm": way, "size_bytes": size, **record} for way, record in made.items()]
 
 
+def measured(world, lines):
+    steps = [(op, int(size), int(warmup), int(runs), ways.split(",")) for op, size, warmup, runs, ways in map(str.split, lines)]
+    wanted = {way.rpartition(":")[0] for *_, ways in steps for way in ways}
+    sides = {side: make(world) for side, make in (("ray", ray_tasks.Driver), ("", Phalanx)) if side in wanted}
+    for step in steps:
+        yield from run_step(sides, *step)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", type=int, required=True)
-    parser.add_argument("--hosts", required=True)
-    parser.add_argument("--plan", required=True)
-    parser.add_argument("--output", required=True)
-    arguments, _ = parser.parse_known_args()
-    first = arguments.hosts.split(",")[0]
-    phalanx.ray.init(f"{first}:6379", _node_ip_address=first, log_to_driver=False, logging_level="error")
+    arguments = ray_tasks.parsed(__doc__)
+    phalanx.ray.init(f"{arguments.first}:6379", _node_ip_address=arguments.first, log_to_driver=False, logging_level="error")
     ray_tasks.wait_for_hosts(arguments.world)
-    sides = {"ray": ray_tasks.Driver(arguments.world), "": Phalanx(arguments.world)}
-    right = True
-    with open(arguments.plan, encoding="utf-8") as plan, open(arguments.output, "w", encoding="utf-8") as output:
-        for line in plan:
-            op, size, warmup, runs, ways = line.split()
-            for record in run_step(sides, op, int(size), int(warmup), int(runs), ways.split(",")):
-                right = right and record["verified"]
-                print(json.dumps(dict(record, world=arguments.world)), file=output, flush=True)
-    sys.exit(0 if right else 1)
+    sys.exit(ray_tasks.write(arguments, measured(arguments.world, arguments.steps)))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import cartpole
 import learner
 import numpy as np
 
-SCORE = 150
 # Gradients are whole multiples of this, so that their sum is the same in every order: at most 1 long, they add up exactly for 64 actors.
 # The sums of others would differ in the last bit, and the games of a serial run would soon be others.
 QUANTUM = 2.0**-18
@@ -37,20 +36,8 @@ class Summed:
         return sum(results[1:], results[0])
 
 
-class A3C(Summed):
+class A3C(Summed, cartpole.Policy):
     """Advantage actor-critic on CartPole. `update` has the state of Adam."""
-
-    samples = cartpole.SAMPLES
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._adam = cartpole.Adam(0.005)
-
-    def start(self) -> np.ndarray:
-        return cartpole.start(self._seed)
-
-    def score(self, weights: np.ndarray) -> float:
-        return cartpole.score(weights)
 
     def work(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
         played = cartpole.rollout(weights, (self._seed, worker, number))
@@ -100,7 +87,7 @@ def main() -> int:
             return EmulatedA3C(arguments.megabytes, 0 if replayed else arguments.gradient_seconds)
         return A3C(arguments.seed)
 
-    return learner.train("a3c", arguments, make, SCORE, "gradients/s")
+    return learner.train("a3c", arguments, make, cartpole.SCORE, "gradients/s")
 
 
 if __name__ == "__main__":

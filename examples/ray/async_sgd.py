@@ -29,6 +29,8 @@ import runs
 from transports import value_of
 
 HIDDEN, SAMPLES = 32, 600
+# Of a worker's samples, each of which a gradient takes in turn.
+BATCHES = 5
 PARAMETERS = 4 * HIDDEN + 1
 # Of the numbers that an emulated network does not use: of no part of a transfer, so that parts at wrong places make a difference.
 PERIOD = 1021
@@ -73,7 +75,7 @@ class Spirals:
 
     def gradient(self, weights: np.ndarray, worker: int, number: int) -> np.ndarray:
         """Return the gradient of a batch: the number-th of this worker."""
-        x, y = (part[number % 5 :: 5] for part in self.points(worker))
+        x, y = (part[number % BATCHES :: BATCHES] for part in self.points(worker))
         hidden, chance = self._forward(weights, x)
         error = (chance - y) / np.float32(len(y))
         back = error[:, None] * weights[3 * HIDDEN : -1] * (1 - hidden**2) * 4
@@ -221,28 +223,30 @@ def main() -> int:
     emulated, together = arguments.megabytes > 0, arguments.variant == "one-reduce"
     model = Emulated(arguments.seed, arguments.megabytes, arguments.gradient_seconds) if emulated else Spirals(arguments.seed)
     workers = runs.placed(Worker, arguments, model)
-    run = runs.Run("async_sgd", arguments, workers, "steps/s", arguments.variant, emulated, model.start().nbytes / (1 << 20),
-                   arguments.gradient_seconds)
+    run = runs.Run("async_sgd", arguments, workers, "steps/s" if emulated else "samples/s", arguments.variant, emulated,
+                   model.start().nbytes / (1 << 20), arguments.gradient_seconds)
     transport, k = runs.transport(arguments, workers), len(workers) if together else arguments.first
+    runs.start_workers(transport, workers, "gradient", model.start())
     trainer = Together(transport, model, workers) if together else Server(transport, model, workers, k)
-    trainer.step()  # the workers have started
+    amount = 1 if emulated else k * SAMPLES // BATCHES
+    trainer.step()
     before, when = trainer.version, [0.0]  # when there were the weights of each version from that one on
     run.begin()
-    for _ in range(arguments.steps):
+    while run.goes_on(arguments.steps):
         trainer.step()
-        run.step([worker for worker, _, _ in trainer.updates[-1]])
+        run.step([worker for worker, _, _ in trainer.updates[-1]], amount)
         when.append(run.seconds())
 
     serial = Emulated(arguments.seed, arguments.megabytes, seconds=0) if emulated else model
     curve = []
     for version, weights in enumerate(replay(serial, trainer.updates)):
         step = version - before
-        if 0 <= step <= arguments.steps and step % max(1, arguments.steps // 30) == 0:
+        if 0 <= step < len(when) and step % max(1, arguments.steps // 30) == 0:
             curve.append([round(when[step], 4), round(model.loss(weights), 5)])
     off = float(np.abs(weights - trainer.weights()).max())
     late = sum(version < i for i, step in enumerate(trainer.updates) for _, _, version in step)
-    right = off < TOLERANCE and (emulated or curve[-1][1] < curve[0][1] / 2)
-    return run.end(right, curve, when[-1], curve_name="loss", k=k, gradients_of_older_weights=late, off_a_serial_run=off)
+    learned = emulated or curve[-1][1] < curve[0][1] / 2
+    return run.end(off < TOLERANCE, learned, curve, when[-1], curve_name="loss", k=k, gradients_of_older_weights=late, off_a_serial_run=off)
 
 
 if __name__ == "__main__":

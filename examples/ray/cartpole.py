@@ -18,6 +18,8 @@ DISCOUNT = 0.98
 # What the square of the value's error, and the entropy of the actions, count in the loss.
 VALUE, ENTROPY = 0.00025, 0.01
 HIDDEN = 32
+# What a policy is to come to: steps that a pole stands on average. It begins with 25.
+SCORE = 150
 # Where the vector is cut: into the hidden layer, its bias, the logits of both actions, their bias, the value, its bias.
 _SHAPES = ((4, HIDDEN), (HIDDEN,), (HIDDEN, 2), (2,), (HIDDEN,), ())
 _SIZES = [int(np.prod(shape)) for shape in _SHAPES]
@@ -138,6 +140,22 @@ class Adam:
         self._square = 0.99 * self._square + 0.01 * slope**2
         mean, square = self._mean / (1 - 0.9**self._count), self._square / (1 - 0.99**self._count)
         return (weights - self._rate * mean / (np.sqrt(square) + 1e-6)).astype(np.float32)
+
+
+class Policy:
+    """What the algorithms that learn one have alike."""
+
+    samples = SAMPLES
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._adam = Adam(0.005)
+
+    def start(self) -> np.ndarray:
+        return start(self._seed)
+
+    def score(self, weights: np.ndarray) -> float:
+        return score(weights)
 
 
 def _parts(weights: np.ndarray) -> list[np.ndarray]:

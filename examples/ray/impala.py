@@ -22,8 +22,6 @@ import cartpole
 import learner
 import numpy as np
 
-SCORE = 150
-
 
 class Listed:
     """What a step takes of rollouts: all of them."""
@@ -36,20 +34,8 @@ class Listed:
         return results
 
 
-class Impala(Listed):
+class Impala(Listed, cartpole.Policy):
     """Actor-critic with V-trace on CartPole. `update` has the state of Adam."""
-
-    samples = cartpole.SAMPLES
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._adam = cartpole.Adam(0.005)
-
-    def start(self) -> np.ndarray:
-        return cartpole.start(self._seed)
-
-    def score(self, weights: np.ndarray) -> float:
-        return cartpole.score(weights)
 
     def work(self, weights: np.ndarray, worker: int, number: int) -> dict[str, np.ndarray]:
         return cartpole.rollout(weights, (self._seed, worker, number))
@@ -109,7 +95,7 @@ def main() -> int:
             return EmulatedImpala(arguments.megabytes, arguments.rollout_megabytes, seconds)
         return Impala(arguments.seed)
 
-    return learner.train("impala", arguments, make, SCORE, "rollouts/s")
+    return learner.train("impala", arguments, make, cartpole.SCORE, "rollouts/s")
 
 
 if __name__ == "__main__":

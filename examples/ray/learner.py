@@ -146,27 +146,27 @@ def train(program: str, arguments: argparse.Namespace, make: Callable[[bool], An
         gradient_seconds=arguments.gradient_seconds,
     )
     transport = runs.transport(arguments, actors)
-    # One round of all, which nothing is done with: every actor has started, and has been reached.
-    started = transport.calls(actors, "work", transport.put(algorithm.start()), [(0,)] * len(actors))
-    transport.wait(started, len(started))
-    del started
+    runs.start_workers(transport, actors, "work", algorithm.start())
     learner = Learner(transport, algorithm, actors)
     learner.step(arguments.first)
     passed = [(0.0, learner.weights)]
     run.begin()
-    for step in range(arguments.steps):
+    while run.goes_on(arguments.steps):
         came = learner.step(arguments.first)
         run.step(came, amount=arguments.first * algorithm.samples)
-        if step % 5 == 4 or step + 1 == arguments.steps:
+        if len(learner.updates) % 5 == 1:  # of the step that does not count, and of five more
             passed.append((run.seconds(), learner.weights if not emulated else learner.weights[:1].copy()))
     seconds = run.seconds()
+    if passed[-1][1] is not learner.weights:
+        passed.append((seconds, learner.weights))
 
     off = float(np.abs(replay(make(True), learner.updates) - learner.weights).max())
     curve = [[round(when, 4), round(algorithm.score(weights), 3)] for when, weights in passed]
     reached = next((when for when, score in curve if score >= bar), None)
     late = sum(version < i for i, step in enumerate(learner.updates) for _, _, version in step)
     return run.end(
-        off == 0 and (emulated or reached is not None),
+        off == 0,
+        emulated or reached is not None,
         curve,
         seconds,
         curve_name="" if emulated else "score",

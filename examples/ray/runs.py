@@ -6,15 +6,17 @@
     workers = runs.placed(Worker, arguments, model)
     transport = runs.transport(arguments, workers)
     run = runs.Run("a3c", arguments, workers, unit="samples/s")
-    ...                                             # one step that does not count: workers start
+    runs.start_workers(transport, workers, "work", weights)
+    ...                                             # one step that does not count
     run.begin()
-    for _ in range(arguments.steps):
+    while run.goes_on(arguments.steps):
         ...
         run.step(came=[0, 2], amount=512)           # workers whose results this step used; samples
-    sys.exit(run.end(right=..., curve=[[seconds, loss], ...], k=3))
+    sys.exit(run.end(right=..., learned=..., curve=[[seconds, loss], ...], k=3))
 
 The record is a JSON object, the last line of the output. With --kill the process of a worker is killed at the start of a step, by
-SIGKILL from another process of its host, and Ray restarts the actor. Not thread-safe: `Run` belongs to the driver's thread.
+SIGKILL from another process of its host, and Ray restarts the actor; the run goes on until some steps after its return. Not
+thread-safe: `Run` belongs to the driver's thread.
 """
 
 from __future__ import annotations
@@ -35,6 +37,11 @@ import phalanx.ray
 import transports
 
 
+# A run with a kill has these after the step in which the worker is back, if that is not later than the limit after the kill.
+STEPS_AFTER = 3
+BACK_LIMIT_S = 60.0
+
+
 def parser(description: str | None, workers: int) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--transport", choices=("phalanx", "ray"), default="phalanx", help="what moves the arrays (phalanx)")
@@ -44,7 +51,8 @@ def parser(description: str | None, workers: int) -> argparse.ArgumentParser:
     made.add_argument("--node-address", help="of this host, where Ray cannot find it itself: that of ray start --node-ip-address")
     made.add_argument("--workers", type=int, default=workers)
     made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--kill", type=_worker_and_step, metavar="WORKER@STEP", help="kill the process of a worker at the start of a step: 1@20")
+    made.add_argument("--kill", type=_worker_and_step, metavar="WORKER@STEP",
+                      help="kill the process of a worker at the start of a step: 1@20")
     made.add_argument("--json", metavar="FILE", help="write the record there, too")
     return made
 
@@ -85,9 +93,18 @@ def transport(arguments: argparse.Namespace, workers: list[Any]) -> Any:
     return (transports.ByRayTrees if arguments.ray_form == "trees" else transports.ByRay)(workers)
 
 
+def start_workers(transport: Any, workers: list[Any], method: str, value: Any) -> None:
+    """Call the method of every worker once with a value and a number, and drop the results: all processes run, and were reached."""
+    started = transport.calls(workers, method, transport.put(value), [(0,)] * len(workers))
+    transport.wait(started, len(started))
+
+
 @ray.remote(num_cpus=0)
 class _Killer:
     """A process of the victim's host: process ids of other hosts mean nothing here."""
+
+    def ready(self) -> None:
+        pass
 
     def kill(self, process: int) -> None:
         os.kill(process, signal.SIGKILL)
@@ -139,10 +156,11 @@ class Run:
         self._busy_before = self._busy_after = (0.0, 0.0)
         self._kill = arguments.kill
         self._back: int | None = None  # the first step that used a result of the killed worker again
-        self._killed = False
+        self._killed_at: float | None = None
         if self._kill:
             victim = self._kill[0]
             self._killer = _Killer.options(**transports.place_of(victim)).remote()
+            ray.get(self._killer.ready.remote())  # its process does not start while the clock runs
             self._victim = workers[victim]
             self._process = self._process_of_victim()
 
@@ -151,6 +169,14 @@ class Run:
         self._began = self._step_began = time.monotonic()
         self._busy_before = _machine_seconds()
         self._kill_if_due()
+
+    def goes_on(self, steps: int) -> bool:
+        """Return whether there are steps to make: of `steps`, and after a kill more, until `STEPS_AFTER` the worker's return."""
+        done = len(self.step_seconds)
+        if done < steps or self._killed_at is None:
+            return done < steps
+        back = self._back is not None and done > self._back + STEPS_AFTER
+        return not back and time.monotonic() < self._killed_at + BACK_LIMIT_S
 
     def seconds(self) -> float:
         return time.monotonic() - self._began
@@ -163,22 +189,35 @@ class Run:
         self._busy_after = _machine_seconds()
         self.amount += amount
         done = len(self.step_seconds)
-        if self._kill and self._back is None and done > self._kill[1] and self._kill[0] in (came or []):
-            self._back = done - 1
+        if self._killed_at is not None and self._back is None:
+            # A result that came before is one of the killed process.
+            if self._has_restarted() and self._kill[0] in (came or []):
+                self._back = done - 1
         self._kill_if_due()
 
     def _kill_if_due(self) -> None:
         if self._kill and len(self.step_seconds) == self._kill[1]:
             ray.get(self._killer.kill.remote(self._process))
-            self._killed = True
+            self._killed_at = time.monotonic()
+            self._probe = self._victim.__ray_call__.remote(_process_of)
+
+    def _has_restarted(self) -> bool:
+        if not ray.wait([self._probe], timeout=0)[0]:
+            return False
+        try:
+            return ray.get(self._probe) != self._process
+        except ray.exceptions.RayActorError:  # of an actor whose calls Ray does not repeat
+            self._probe = self._victim.__ray_call__.remote(_process_of)
+            return False
 
     def _process_of_victim(self) -> int:
         return ray.get(self._victim.__ray_call__.remote(_process_of), timeout=transports.LIMIT_S)
 
-    def end(self, right: bool, curve: list[list[float]], seconds: float | None = None, **more: Any) -> int:
+    def end(self, right: bool, learned: bool, curve: list[list[float]], seconds: float | None = None, **more: Any) -> int:
         """Print the record, and end Ray's cluster if it is the program's own. Return the exit status.
 
-        `seconds` is the length of the run if it has ended before this call; `more` are further keys: k, p99_s, ...
+        `right`: nothing was lost or mixed up on the way; `learned`: the model has come to what it is to come to. `seconds` is
+        the length of the run if it has ended before this call; `more` are further keys: k, p99_s, ...
         """
         took = self.seconds() if seconds is None else seconds
         busy, total = (after - before for after, before in zip(self._busy_after, self._busy_before))
@@ -188,11 +227,12 @@ class Run:
             rate=self.amount / took,
             cpu_share=round(busy / total, 3) if total else None,
             right=right,
+            learned=learned,
             curve=curve,
             step_seconds=[round(each, 5) for each in self.step_seconds],
             **more,
         )
-        if self._killed:
+        if self._killed_at is not None:
             processes = {"process": self._process, "process_after": self._process_of_victim()}
             self.record["kill"] = {**failure_of(self.step_seconds, self._kill, self._back), **processes}
         line = json.dumps(self.record)
@@ -201,11 +241,11 @@ class Run:
         phalanx.ray.shutdown()
         print(line)
         sys.stdout.flush()
-        return 0 if right else 1
+        return 0 if right and learned else 1
 
 
 def failure_of(step_seconds: list[float], kill: tuple[int, int], back: int | None) -> dict[str, Any]:
-    """Return what a kill did: medians of the steps before, between the kill and the worker's next result, and after; steps lost.
+    """Return what a kill did: medians of the steps before, between the kill and the worker's next result, and after; what was lost.
 
     Steps are lost that the run would have made in the time by which the steps in between were longer than the median before.
     """
@@ -213,6 +253,7 @@ def failure_of(step_seconds: list[float], kill: tuple[int, int], back: int | Non
     until = len(step_seconds) if back is None else back + 1
     before, during, after = step_seconds[:step], step_seconds[step:until], step_seconds[until:]
     usual = statistics.median(before) if before else None
+    lost = sum(max(0.0, each - usual) for each in during) if usual else None
     return {
         "worker": worker,
         "step": step,
@@ -221,5 +262,6 @@ def failure_of(step_seconds: list[float], kill: tuple[int, int], back: int | Non
         "during_s": statistics.median(during) if during else None,
         "longest_s": max(during) if during else None,
         "after_s": statistics.median(after) if after else None,
-        "steps_lost": round(sum(max(0.0, each - usual) for each in during) / usual, 2) if usual else None,
+        "seconds_lost": None if lost is None else round(lost, 3),
+        "steps_lost": None if lost is None else round(lost / usual, 2),
     }

@@ -45,8 +45,6 @@ BATCHES = 4
 ACCURACY = 0.7
 # Of the vote of a request: replicas that have not answered by then are left out.
 ANSWER_LIMIT_S = 60.0
-# With --kill requests go on for so long, until the replica answers again.
-BACK_LIMIT_S = 60.0
 
 
 @ray.remote
@@ -249,22 +247,22 @@ def main() -> int:
                    gradient_seconds=arguments.gradient_seconds)
     load = Load(ray.get(front_end.port.remote()), batches, models)
     list(load.of(2, 2 * BATCHES))  # the replicas have started
-    levels, seconds_of_all, last = [], [], []
+    levels, seconds_of_all = [], []
     run.begin()
     for clients in arguments.clients:
         began, each = time.monotonic(), []
-        for last, seconds in load.of(clients, arguments.requests):
-            run.step(last, seconds=seconds)
+        for voters, seconds in load.of(clients, arguments.requests):
+            run.step(voters, seconds=seconds)
             each.append(seconds)
         levels.append({"clients": clients, "requests_per_s": round(len(each) / (time.monotonic() - began), 3),
                        "p50_s": round(statistics.median(each), 5), "p99_s": round(quantile(each, 0.99), 5)})
         seconds_of_all += each
-    limit = time.monotonic() + BACK_LIMIT_S
-    while arguments.kill and arguments.kill[0] not in last and time.monotonic() < limit:
-        for last, seconds in load.of(1, 1):  # Ray has not restarted it yet
-            run.step(last, seconds=seconds)
+    while run.goes_on(0):
+        for voters, seconds in load.of(1, 1):
+            run.step(voters, seconds=seconds)
     return run.end(
-        load.wrong == 0 and accuracy >= ACCURACY,
+        load.wrong == 0,
+        accuracy >= ACCURACY,
         [],
         p50_s=statistics.median(seconds_of_all),
         p99_s=quantile(seconds_of_all, 0.99),

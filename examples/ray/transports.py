@@ -2,7 +2,7 @@
 
 Both have the same calls, so that a program has one loop:
 
-    put(value)                      a ref of a value for several workers; Ray's and Phalanx's stores both hold it here
+    put(array)                      a ref of an array for several workers, which is in Ray's or Phalanx's store here; a small array itself
     call(worker, method, *args)     start a method of an actor; the ref of its result, which stays on the actor's host
     spread(workers, given)          send a ref's value to the hosts of several workers, if calls with it would not do that well
     calls(workers, method, given, own)  spread `given`, and call each of the workers with it and then its own arguments
@@ -29,6 +29,8 @@ import phalanx.ray
 
 # Of results, and of a sum that all workers make together: also while Ray restarts one of them.
 LIMIT_S = 120
+# Ray sends smaller arguments with the call itself: either store would be a detour.
+INLINE_BYTES = 100 << 10
 
 
 def value_of(argument: Any) -> Any:
@@ -88,26 +90,28 @@ def place_of(index: int, share: float = 1) -> dict[str, Any]:
     return {"num_cpus": 0, "resources": {name: share}} if name in marked else {"num_cpus": 0}
 
 
-class ByPhalanx:
-    """Receivers relay what they get to each other, and the first k results are added up on their way."""
-
-    name = "phalanx"
-
+class _Transport:
     def __init__(self, workers: list[Any]) -> None:
         """`workers` are all actors of the program, in the order of their hosts."""
 
-    def put(self, value: Any) -> Any:
-        return phalanx.ray.put(value)
-
-    def call(self, worker: Any, method: str, *args: Any) -> Any:
-        return phalanx.ray.call(worker, method, *args)
-
     def spread(self, workers: list[Any], given: Any) -> None:
-        """Do nothing: a worker that fetches it is sent to by those that have it."""
+        """Do nothing: each worker fetches it, from the driver's host or from a worker that has it."""
 
     def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
         self.spread(workers, given)
         return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
+
+
+class ByPhalanx(_Transport):
+    """Receivers relay what they get to each other, and the first k results are added up on their way."""
+
+    name = "phalanx"
+
+    def put(self, value: np.ndarray) -> Any:
+        return phalanx.ray.put(value) if value.nbytes > INLINE_BYTES else value
+
+    def call(self, worker: Any, method: str, *args: Any) -> Any:
+        return phalanx.ray.call(worker, method, *args)
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         total = phalanx.ray.reduce(refs, num_objects=k, dtype=np.float32)
@@ -122,12 +126,12 @@ class ByPhalanx:
         return self.calls(workers, method, given, [(*args, *after) for args in own])
 
     def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Sum:
-        first = given.ref if isinstance(given, Sum) else given
+        first = phalanx.ray.put(given) if isinstance(given, np.ndarray) else given.ref if isinstance(given, Sum) else given
         return Sum([first, *refs], phalanx.ray.client().ref())
 
     def wait(self, refs: list[Any], k: int) -> tuple[list[Any], list[Any]]:
         # By Ray's refs of the tasks, since a wait for objects of Phalanx brings them here.
-        of_task = {ref._task: ref for ref in refs}
+        of_task = {ref.task: ref for ref in refs}
         ready, left = _waited(list(of_task), k)
         return [of_task[task] for task in ready], [of_task[task] for task in left]
 
@@ -135,26 +139,16 @@ class ByPhalanx:
         return phalanx.ray.get(refs, LIMIT_S)
 
 
-class ByRay:
+class ByRay(_Transport):
     """Every worker fetches from the driver's host, which fetches the results as they come, and adds them up."""
 
     name = "ray"
 
-    def __init__(self, workers: list[Any]) -> None:
-        """`workers` are all actors of the program, in the order of their hosts."""
-
-    def put(self, value: Any) -> Any:
-        return ray.put(value)
+    def put(self, value: np.ndarray) -> Any:
+        return ray.put(value) if value.nbytes > INLINE_BYTES else value
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         return getattr(worker, method).remote(*args)
-
-    def spread(self, workers: list[Any], given: Any) -> None:
-        """Do nothing: every worker fetches it from here."""
-
-    def calls(self, workers: list[Any], method: str, given: Any, own: list[tuple[Any, ...]]) -> list[Any]:
-        self.spread(workers, given)
-        return [self.call(worker, method, given, *args) for worker, args in zip(workers, own)]
 
     def first(self, refs: list[Any], k: int) -> tuple[np.ndarray, list[Any]]:
         total, came, left = None, [], refs
@@ -173,7 +167,8 @@ class ByRay:
         ]
 
     def sum_to_all(self, workers: list[Any], given: Any, refs: list[Any]) -> Parts:
-        first = given.refs if isinstance(given, Parts) else [ray.put(part) for part in np.array_split(ray.get(given), len(workers))]
+        whole = ray.get(given) if isinstance(given, ray.ObjectRef) else given
+        first = whole.refs if isinstance(whole, Parts) else [ray.put(part) for part in np.array_split(whole, len(workers))]
         columns = zip(workers, first, *refs)
         return Parts([worker.__ray_call__.remote(_sum_of_part, *column) for worker, *column in columns])
 
@@ -215,7 +210,7 @@ class ByRayTrees(ByRay):
         return ref
 
     def spread(self, workers: list[Any], given: Any) -> None:
-        wave, size, left = [], 1, list(workers)
+        wave, size, left = [], 1, list(workers) if isinstance(given, ray.ObjectRef) else []
         while left:
             # Small results, which exist as soon as the workers' hosts have it: the next wave waits for them.
             wave = [worker.__ray_call__.remote(_have, given, *wave) for worker in left[:size]]

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Phalanx's own refs of the objects that this process owns, by the ids of the Ray objects that are counted.
 _holds: dict[bytes, ObjectRef[Any]] = {}
+# Ray's refs of the tasks that this process has submitted and that have not ended: Ray calls back at the end of a task only
+# if a ref of it exists, and the program can have dropped the result.
+unended: set[Any] = set()
 # Ray's worker that counts them: another one after ray.shutdown and ray.init.
 _counting_for: Any = None
 
@@ -49,6 +52,14 @@ class Ref(ObjectRef[T]):
         # Ray's ref that is counted, and, where the object is a task's result, that of the task's end.
         self._counted = counted
         self._task: Any = None
+
+    @property
+    def task(self) -> Any:
+        """Ray's ref of the task or call whose result this is, for `ray.wait` and `ray.cancel`.
+
+        None in processes that have not submitted it, and of other objects. Its value is not the result.
+        """
+        return self._task
 
     def _connected(self) -> Any:
         if self._client is not None and not self._client.ended and not _connecting.lost():
@@ -101,10 +112,11 @@ def counted(ref: ObjectRef[T], by: Any = None) -> Ref[T]:
 
 
 def _begin_with(core_worker: Any) -> None:
-    """Drop the holds of an earlier session of Ray, which calls back no more."""
+    """Drop the holds and tasks of an earlier session of Ray, which calls back no more."""
     global _counting_for
     if _counting_for is not core_worker:
         _holds.clear()
+        unended.clear()
         _counting_for = core_worker
 
 
@@ -113,7 +125,7 @@ def _release(counted_id: bytes) -> None:
 
 
 def release_all() -> None:
-    """Drop all holds, before Ray is shut down."""
+    """Drop all holds and tasks, before Ray is shut down."""
     _begin_with(None)
 
 

@@ -21,7 +21,7 @@ from ray._common.utils import load_class
 from ray._private import ray_constants
 from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 
-from phalanx import _arguments
+from phalanx import _arguments, exceptions
 from phalanx.ray import _connecting, _counting, _daemons, _groups, _here, _transport
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HOOK = "phalanx.ray.register"
 _KEY = "worker_process_setup_hook"
+_OF_CLIENT = {"env_vars": {ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR: HOOK}}
 _logger = logging.getLogger("phalanx.ray")
 _MAX_CAPACITY = (1 << 63) - 1
 
@@ -94,6 +95,8 @@ def init(
     ------
     DisconnectedError
         Phalanx's daemons do not start; the message has the cause. Ray stays initialised.
+    InvalidArgumentError
+        `runtime_env` has a hook of yours, and the address is "ray://...": Ray would not run it.
     """
     context = None
     if ray.is_initialized():
@@ -104,16 +107,24 @@ def init(
             _warn_of_unused(capacity)
             capacity = None
         environment = merged(runtime_env, capacity, submitted)
+        if (address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
+            environment = of_client(environment)
         _daemons.ask_for(capacity)
         context = ray.init(address, runtime_env=environment, **options)
-    of_client: Any = ray.util.client.ray  # without types
-    if not of_client.is_connected():
+    if not _is_client():
         register_names()
         client = _connecting.client()
         if not os.environ.get("PHALANX_ADDRESS"):
             _connecting.share_secret()
             print(f"phalanx: {_daemons.described(_here.here())}; {client.address}", file=sys.stderr)
     return context
+
+
+def _is_client() -> bool:
+    """Return whether this process is connected by ray://."""
+    clients: Any = ray.util.client.ray  # without types
+    connected: bool = clients.is_connected()
+    return connected
 
 
 def _submitted_with() -> Mapping[str, Any]:
@@ -146,6 +157,20 @@ def merged(
     return made
 
 
+def of_client(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the runtime environment with Phalanx's hook of a job of Ray's client, which ignores the key of hooks.
+
+    It passes variables on, and so the one in which Ray has a job's hook for its workers.
+    """
+    made = dict(runtime_env)
+    if made.pop(_KEY, HOOK) != HOOK:
+        raise exceptions.InvalidArgumentError(
+            f"{_KEY} in runtime_env: Ray's client (ray://) runs no hooks. Call what it does in tasks and in the __init__ of actors"
+        )
+    made["env_vars"] = {**made.get("env_vars", {}), **_OF_CLIENT["env_vars"]}
+    return made
+
+
 def _followed_by(theirs: Hook) -> Callable[[], None]:
     """Return a hook that registers Phalanx, and then does what the user's hook does."""
 
@@ -174,12 +199,15 @@ def has_hook(runtime_env: Mapping[str, Any]) -> bool:
 
 
 def _warn_of_missing_hook(runtime_env: Mapping[str, Any], capacity: int | None) -> None:
+    hook: dict[str, Any] = {_KEY: HOOK}
+    if _is_client():  # which ignores the key
+        hook, runtime_env = _OF_CLIENT, {"env_vars": runtime_env.get("env_vars", {})}
     if not has_hook(runtime_env):
         _logger.warning(
             "Ray was initialised, or this job submitted, without Phalanx's hook, so its workers do not run it. Put "
             "%r into the job's runtime_env (ray.init, `ray job submit --runtime-env-json`, Serve's or Tune's "
             "ray.init), or call phalanx.ray.register() first in the __init__ of actors that receive tensors",
-            {_KEY: HOOK},
+            hook,
         )
     _warn_of_unused(capacity)
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("phalanx.ray")
 # How long a worker waits for the directory after its put.
 _KNOWN_S = 5.0
-# Ray's refs of the tasks that have not ended.
-_watched: set[Any] = set()
 
 
 class Task:
@@ -189,11 +187,10 @@ def _watch(result: Ref[Any]) -> None:
     # A ref of its own, which Ray does not count: the watcher must not keep the object.
     target = ObjectRef(result.id, result._cluster, client=result._client)
     task = result._task
-    # Ray calls back for tasks alone whose refs exist, and the program can have dropped the result.
-    _watched.add(task)
+    _counting.unended.add(task)
 
     def ended(future: concurrent.futures.Future[Any]) -> None:
-        _watched.discard(task)
+        _counting.unended.discard(task)
         error = future.exception()
         if error is None:
             pickle.loads(future.result())  # claims it; the caller's own hold is older

@@ -152,7 +152,7 @@ def test_fetches_are_under_way_together(transport, here):
         here.put(np.asarray(numbers(value)), ref)
     # Ray waits for the last one first.
     for value, request in reversed(list(enumerate(requests))):
-        assert float(transport.wait_fetch_complete(request, timeout=30)[0][5]) == value
+        assert float(transport.wait_fetch_complete(request, timeout=60)[0][5]) == value
 
 
 def test_a_receive_ends_before_rays_own_limit(transport, here, monkeypatch):
@@ -274,9 +274,10 @@ def test_the_holds_of_an_earlier_session_of_ray_are_dropped(here, monkeypatch):
         core_worker = types.SimpleNamespace(add_object_out_of_scope_callback=lambda *_: True)
         monkeypatch.setattr(_counting._ray_worker, "global_worker", types.SimpleNamespace(core_worker=core_worker))
         _counting.counted(here.put(1), types.SimpleNamespace(binary=lambda name=name: name))
-        assert list(_counting._holds) == [name]
+        assert list(_counting._holds) == [name] and not _counting.unended
+        _counting.unended.add(name)
     _counting.release_all()
-    assert not _counting._holds
+    assert not _counting._holds and not _counting.unended
 
 
 def test_a_ref_outside_of_rays_messages_is_an_ordinary_one(here, monkeypatch):
@@ -356,6 +357,13 @@ def test_runtime_environments_are_merged():
         _hook.merged(None, capacity=5)
 
 
+def test_the_hook_of_a_client_is_in_rays_variable():
+    made = _hook.of_client(_hook.merged({"env_vars": {"A": "1"}}))
+    assert made == {"env_vars": {"A": "1", ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR: "phalanx.ray.register"}}
+    with pytest.raises(ValueError, match="runs no hooks"):
+        _hook.of_client(_hook.merged({"worker_process_setup_hook": print}))
+
+
 def test_what_a_job_was_submitted_with_is_not_repeated(caplog):
     hook = "worker_process_setup_hook"
     given = {hook: "phalanx.ray.register"}
@@ -394,6 +402,14 @@ def test_a_job_without_the_hook_is_warned_of(caplog):
         _hook._warn_of_missing_hook({}, 1 << 30)
     assert "{'worker_process_setup_hook': 'phalanx.ray.register'}" in caplog.text
     assert "PHALANX_RAY_CAPACITY" in caplog.text
+
+
+def test_a_client_whose_workers_run_no_hook_is_warned_of_what_rays_client_passes_on(caplog, monkeypatch):
+    monkeypatch.setattr(_hook, "_is_client", lambda: True)
+    _hook._warn_of_missing_hook(_hook.of_client(_hook.merged(None)), None)
+    assert not caplog.records
+    _hook._warn_of_missing_hook(_hook.merged(None), None)
+    assert "{'env_vars': {'__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR': 'phalanx.ray.register'}}" in caplog.text
 
 
 def test_a_capacity_that_is_no_number_is_an_error_that_names_the_variable(monkeypatch):

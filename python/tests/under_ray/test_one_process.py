@@ -3,10 +3,6 @@ signal handlers."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 _FIRST = {
@@ -21,8 +17,7 @@ import phalanx
 """,
 }
 _PROGRAM = """
-options = {"include_dashboard": False, "object_store_memory": 100 << 20, "logging_level": "error"}
-ray.init(num_cpus=1, **options)
+ray.init(logging_level="error", log_to_driver=False)
 client = phalanx.init()
 ref = client.put(np.arange(1 << 18))
 
@@ -43,16 +38,7 @@ print("end")
 
 
 @pytest.mark.parametrize("first", _FIRST)
-def test_one_process(first):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
-    environment["RAY_ADDRESS"] = "local"  # not the cluster of other tests
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", "import numpy as np" + _FIRST[first] + _PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "end"
+def test_one_process(first, ray_cluster, run_program):
+    program = "import numpy as np" + _FIRST[first] + _PROGRAM
+    printed, _ = run_program("-X", "faulthandler", "-c", program, RAY_ADDRESS=ray_cluster.address)
+    assert printed.splitlines()[-1] == "end"

@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import gc
 import pickle
-import subprocess
-import sys
 import time
 from collections import OrderedDict, namedtuple
 
@@ -227,19 +225,6 @@ def test_tensors_that_have_changed_are_pickled_as_they_are(stations):
         value = {"w": torch.ones(MiB)}
         assert phalanx.ray.share(value) is value, "such tensors do not count their changes"
     assert pickled_size(phalanx.ray.share(value)) < 4096, "outside of the mode it is a copy of another kind"
-
-
-def test_a_process_without_the_hook_connects_when_it_receives(ray_cluster):
-    program = f"""
-import numpy as np
-import ray
-ray.init("{ray_cluster.address}", log_to_driver=False, logging_level="error")
-import phalanx.ray
-value = phalanx.ray.share({{"w": np.ones({MiB})}})
-print(ray.get(ray.remote(lambda value: int(value["w"].sum())).remote(value=value)))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.splitlines() == [f"{MiB}"], done.stdout + done.stderr
 
 
 # ---- lifetime

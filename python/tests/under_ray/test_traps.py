@@ -7,16 +7,17 @@ Phalanx cannot change these errors, because Ray raises them before it calls a tr
 from __future__ import annotations
 
 import asyncio
-import os
 
 import numpy as np
 import pytest
 import ray
+from ray._private import ray_constants
 
 import phalanx.ray
 from phalanx.ray import _invoking
 
-LIMIT_S = int(os.environ["RAY_rdt_fetch_fail_timeout_milliseconds"]) // 1000
+# Of a transfer, where a test waits for the limit; by default 60 s.
+LIMIT_S = 1.0
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
@@ -32,9 +33,18 @@ def total(self, value):
     return int(value.sum())
 
 
+def limit_transfers(_, seconds):
+    """Set the limit of this process's transfers, and return what it was."""
+    before = ray_constants.RDT_FETCH_FAIL_TIMEOUT_SECONDS
+    ray_constants.RDT_FETCH_FAIL_TIMEOUT_SECONDS = seconds
+    return before
+
+
 def test_by_keyword_a_ref_does_not_arrive(stations, made):
+    before = ray.get(stations[1].run.remote(limit_transfers, LIMIT_S))
     with pytest.raises(TimeoutError, match=f"after {LIMIT_S}"):
         ray.get(stations[1].run.remote(lambda self, *, value: int(value.sum()), value=made))
+    assert ray.get(stations[1].run.remote(limit_transfers, before)) == LIMIT_S
     assert ray.get(stations[1].run.remote(total, made)) == 40
     # Objects of phalanx.ray.put can be keywords.
     ref = phalanx.ray.put(np.full(10, 4))
@@ -72,13 +82,14 @@ def test_phalanxs_own_calls_name_the_remedy(stations, made):
         phalanx.ray.task(total).remote(None, made)
     with pytest.raises(TypeError, match="by position"):
         phalanx.ray.call(stations[1], "total", first=made)
-    assert phalanx.ray.call(stations[1], "total", made).get(timeout=30) == 40
-    assert phalanx.ray.call(stations[0], "total", first=made).get(timeout=30) == 40, "the actor that has made it"
+    assert phalanx.ray.call(stations[1], "total", made).get(timeout=60) == 40
+    assert phalanx.ray.call(stations[0], "total", first=made).get(timeout=60) == 40, "the actor that has made it"
 
 
 def test_a_task_takes_a_ref_in_a_list(made):
+    impatient = {"env_vars": {"RAY_rdt_fetch_fail_timeout_milliseconds": "1000"}}
     with pytest.raises(ray.exceptions.RayTaskError):
-        ray.get(ray.remote(lambda value: int(value.sum())).remote(made))
+        ray.get(ray.remote(runtime_env=impatient)(lambda value: int(value.sum())).remote(made))
     assert ray.get(ray.remote(lambda values: int(ray.get(values[0]).sum())).remote([made])) == 40
 
 
@@ -92,13 +103,17 @@ def test_a_ref_in_a_list_is_got_before_it_is_sent(stations):
     assert ray.get(first.remote([early])) == 40
 
 
-def test_await_does_not_end(made):
+def test_await_does_not_end(made, monkeypatch):
     # Not even after Ray's limit. Until that it blocks a thread of Ray's, and with it other transfers.
+    monkeypatch.setattr(ray_constants, "RDT_FETCH_FAIL_TIMEOUT_SECONDS", LIMIT_S)
+
     async def awaited():
         await asyncio.wait_for(made, LIMIT_S + 2)
 
     with pytest.raises(asyncio.TimeoutError):
         asyncio.run(awaited())
+
+    monkeypatch.undo()
 
     async def in_a_thread():
         return await asyncio.to_thread(ray.get, made)
