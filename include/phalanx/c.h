@@ -426,10 +426,14 @@ typedef struct phx_group phx_group;
 /* LossPolicy of group.h. */
 enum { PHX_ON_LOSS_WAIT, PHX_ON_LOSS_EXCLUDE, PHX_ON_LOSS_FAIL };
 
+/* kUntilReleased of group.h. */
+enum { PHX_UNTIL_RELEASED = -1 };
+
 typedef struct {
   int on_loss;     /* PHX_ON_LOSS_FAIL, ...; the same for all members */
   int64_t timeout; /* of each call */
-  /* How many results of the last calls are kept, and on how many hosts (0: 2); the same for all. */
+  /* How many results of the last calls are kept, or PHX_UNTIL_RELEASED, and on how many hosts (0:
+   * 2); the same for all. */
   int retain;
   int retain_copies;
 } phx_group_options;
@@ -462,6 +466,21 @@ phx_call* phx_group_barrier(phx_group* group);
 /* The kept result of the call with this number, which has ended. Takes no number. Errors are those
  * of Group::Result. */
 phx_call* phx_group_result(phx_group* group, uint64_t call, void* output, uint64_t bytes);
+/* GroupKeep and GroupProgress of group.h. */
+typedef struct {
+  uint64_t boot;
+  uint64_t released;
+  uint64_t mark;
+} phx_group_keep;
+typedef struct {
+  uint64_t ended;
+  phx_group_keep keep;
+} phx_group_progress;
+/* The calls that follow say so. */
+void phx_group_set_keep(phx_group* group, const phx_group_keep* keep);
+/* Where the group was when this life of the member entered it. */
+phx_call* phx_group_progress_of(phx_group* group);
+int phx_result_group_progress(const phx_call* call, phx_group_progress* progress);
 /* Of the calls that have ended here: the number of the last one, from 1, and the members that took
  * part in it. */
 uint64_t phx_group_calls(const phx_group* group);

@@ -189,7 +189,7 @@ class Group {
   // but Broadcast and Reduce. Then all members have made it. Such a call fails with InvalidArgument
   // on all members if they do not say the same, or if `released` is not below its number or is less
   // than `boot`. Without kUntilReleased it has no effect.
-  void Keep(const GroupKeep& keep);
+  void Keep(const GroupKeep& keep) const;
   // Where the group was when this life of the member entered it: the same for all lives that
   // entered together. A member in its first life, or with the others of a group without a live
   // member, gets zeros; the first one at once, any other when the nodes have agreed, also before it
@@ -198,7 +198,7 @@ class Group {
   Future<GroupProgress> Progress() const;
 
   // Of the calls of the group that have ended here: the number of the last one, from 1, and the
-  // members that took part in it. A member's next life goes on with the call after the last one
+  // members that took part in it. After Progress, the calls before this life count for the number. A member's next life goes on with the call after the last one
   // that has ended.
   uint64_t calls() const;
   int members_of_last_call() const;

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "phalanx/client.h"
+#include "phalanx/group.h"
 #include "src/client/connection/call.h"
 
 namespace phalanx {
@@ -50,6 +51,7 @@ template class Future<std::vector<Client::Arrival>>;
 template class Future<std::vector<ObjectId>>;
 template class Future<ObjectStatus>;
 template class Future<BroadcastProgress>;
+template class Future<GroupProgress>;
 template class Future<bool>;
 template class Future<Done>;
 template class Future<int>;

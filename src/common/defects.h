@@ -161,6 +161,10 @@ namespace phalanx {
   X(kResultDroppedEarly, "result-dropped-early")                    \
   X(kResultRefusedEarly, "result-refused-early")                    \
   X(kResultsNotKeptAnew, "results-not-kept-anew")                   \
+  X(kResultsReleasedByBroadcast, "results-released-by-broadcast")   \
+  X(kResultsReleasedWhenCalled, "results-released-when-called")     \
+  X(kBootResultsReleased, "boot-results-released")                  \
+  X(kGroupOlderKeepTaken, "group-older-keep-taken")                 \
   X(kResultPieceMisplaced, "result-piece-misplaced")                \
   /* Links between nodes, and messages between members. */          \
   X(kLinkResumesAtWritten, "link-resumes-at-written")               \

@@ -245,6 +245,13 @@ void VisitDescription(A& a, M& m) {
   if (scoped) a.InScope(m.scope);
 }
 
+template <typename A, typename K>
+void VisitKeep(A& a, K& keep) {
+  a.U64(keep.boot);
+  a.U64(keep.released);
+  a.U64(keep.mark);
+}
+
 // The fields of every message, for Writer (const messages) and Reader alike. The null pointer
 // selects the overload by the message's type without its const.
 template <typename A>
@@ -472,6 +479,7 @@ struct Fields {
     a.U32(m.spec.root);
     a.U32(m.spec.retain);
     a.U32(m.spec.copies);
+    VisitKeep(a, m.spec.keep);
     a.Span(m.timeout);
     a.U64(m.buffer);
     a.U64(m.input_size);
@@ -496,6 +504,12 @@ struct Fields {
     a.U64(m.request);
     a.U64(m.member);
     a.U64(m.call);
+    a.Span(m.timeout);
+  }
+  template <typename M>
+  void Visit(AskGroupProgress*, M& m) {
+    a.U64(m.request);
+    a.U64(m.member);
     a.Span(m.timeout);
   }
 
@@ -647,6 +661,12 @@ struct Fields {
     a.U64(m.request);
     a.U64(m.from);
     a.U64(m.bytes);
+  }
+  template <typename M>
+  void Visit(GroupProgress*, M& m) {
+    a.U64(m.request);
+    a.U64(m.ended);
+    VisitKeep(a, m.keep);
   }
 };
 

@@ -56,7 +56,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 15;
+inline constexpr uint32_t kVersion = 16;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -428,11 +428,20 @@ struct GroupResult {
   Timeout timeout = absl::InfiniteDuration();
 };
 
+// Where the member's group was when the member entered it. Answered by GroupProgress, or as a
+// GroupCall that fails.
+struct AskGroupProgress {
+  static constexpr uint8_t kKind = 54;
+  uint64_t request = 0;
+  uint64_t member = 0;  // the number of its Join
+  Timeout timeout = absl::InfiniteDuration();
+};
+
 using Request =
     std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
                  Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep, Broadcast,
                  Replicate, EndScope, Join, LeaveJob, SendMessage, MessageTaken, GroupCall,
-                 GroupBuffer, GroupFilled, GroupResult>;
+                 GroupBuffer, GroupFilled, GroupResult, AskGroupProgress>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -636,9 +645,18 @@ struct GroupDone {
   absl::string_view bytes;
 };
 
+// Of the calls of the group that had ended when the member entered it: the last one, and what the
+// newest has said about results that are kept until they are released.
+struct GroupProgress {
+  static constexpr uint8_t kKind = 92;
+  uint64_t request = 0;
+  uint64_t ended = 0;
+  jobs::KeepSpec keep;
+};
+
 using Answer = std::variant<NodeHello, File, Failed, PutDone, Granted, Object, Mapped, Progress,
                             Void, Described, Counted, Forgotten, Goodbye, Joined, MemberUpdate,
-                            MemberEnded, MessageArrived, GroupDone, GroupPart>;
+                            MemberEnded, MessageArrived, GroupDone, GroupPart, GroupProgress>;
 
 // ---------------------------------------------------------------------------- encoding
 

@@ -64,8 +64,15 @@ std::vector<Request> EveryRequest() {
       MessageTaken{14, "server", 2, 1, 9, 10},
       GroupCall{15,
                 14,
-                {jobs::CallKind::kReduce, ReduceOp::kMax, DType::kI64, jobs::OnLoss::kExclude, 16,
-                 3, 100, 2},
+                {jobs::CallKind::kReduce,
+                 ReduceOp::kMax,
+                 DType::kI64,
+                 jobs::OnLoss::kExclude,
+                 16,
+                 3,
+                 100,
+                 2,
+                 {2, 5, 9}},
                 absl::Seconds(8),
                 9,
                 16,
@@ -75,6 +82,7 @@ std::vector<Request> EveryRequest() {
       GroupBuffer{16, 1 << 20, absl::Seconds(9)},
       GroupFilled{15, 12, 4},
       GroupResult{17, 14, 57, absl::Seconds(10)},
+      AskGroupProgress{18, 14, absl::Seconds(10)},
   };
 }
 
@@ -128,6 +136,7 @@ std::vector<Answer> EveryAnswer() {
       MessageArrived{8, "server", 2, 1, 9, "some bytes"},
       GroupDone{9, 57, 8, {3, 4}, "result"},
       GroupPart{9, 4, 8},
+      GroupProgress{9, 57, {2, 5, 9}},
   };
 }
 

@@ -276,6 +276,66 @@ TEST_F(LocalGroupsTest, ACallOfALifeThatIsReplacedEndsWithAborted) {
   EXPECT_EQ(call.Wait(kDeadline).status().code(), absl::StatusCode::kAborted);
 }
 
+// Calls 1 and 2 come before the first checkpoint is looked for. There is one after call 4.
+GroupKeep KeepOf(uint64_t number) {
+  if (number <= 2) return {};
+  return {.boot = 2, .released = number <= 4 ? 2u : 4u, .mark = number <= 4 ? 0u : 1u};
+}
+
+TEST_F(LocalGroupsTest, ANextLifeGoesOnFromTheCheckpointOfWhichTheCallsHaveSaid) {
+  const GroupOptions options{
+      .on_loss = LossPolicy::kWait, .timeout = kDeadline, .retain = kUntilReleased};
+  // Small results, and those in memory of the node.
+  for (const size_t count : {1, 100'000}) {
+    groups_.clear();
+    members_.clear();
+    clients_.clear();
+    Make(3, 3, options);
+    EXPECT_EQ(groups_[1].Progress().Wait(kDeadline).value().ended, 0u);
+    std::vector<uint64_t> vectors[3];
+    const auto call = [&](size_t rank, uint64_t number) {
+      groups_[rank].Keep(KeepOf(number));
+      vectors[rank].assign(count, (rank + 1) * number);
+      return groups_[rank].AllReduce(absl::MakeSpan(vectors[rank]));
+    };
+    for (uint64_t number = 1; number <= 6; ++number) {
+      ForAll([&](size_t rank) { return call(rank, number); });
+    }
+    std::vector<Future<Done>> calls{call(0, 7), call(1, 7)};
+    ASSERT_THAT(members_[2].Fail(), IsOk());
+    JoinOptions join;
+    join.world = 3;
+    members_[2] = clients_[2]->Join("train", "worker2", join).value();
+    groups_[2] = Group(members_[2], options);
+    const GroupProgress progress = groups_[2].Progress().Wait(kDeadline).value();
+    EXPECT_EQ(progress.ended, 6u);
+    EXPECT_EQ(progress.keep, KeepOf(6));
+    EXPECT_EQ(groups_[2].calls(), 6u);
+    for (const uint64_t number : {1, 2, 5, 6}) {
+      std::vector<uint64_t> result(count);
+      ASSERT_THAT(groups_[2].Result(number, absl::MakeSpan(result)).Wait(kDeadline), IsOk());
+      EXPECT_EQ(result, std::vector<uint64_t>(count, 6 * number));
+    }
+    for (const uint64_t number : {3, 4}) {
+      std::vector<uint64_t> result(count);
+      EXPECT_EQ(groups_[2].Result(number, absl::MakeSpan(result)).Wait(kDeadline).status().code(),
+                absl::StatusCode::kNotFound);
+    }
+    calls.push_back(call(2, 7));
+    for (const Future<Done>& each : calls) ASSERT_THAT(each.Wait(kDeadline), IsOk());
+    EXPECT_EQ(vectors[0], std::vector<uint64_t>(count, 6 * 7));
+  }
+}
+
+TEST_F(LocalGroupsTest, MembersThatKeepOtherResultsGetAnErrorOnAllSides) {
+  Make(2, 2, {.timeout = kDeadline, .retain = kUntilReleased});
+  groups_[1].Keep({.mark = 3});
+  const Future<Done> calls[] = {groups_[0].Barrier(), groups_[1].Barrier()};
+  for (const Future<Done>& call : calls) {
+    EXPECT_EQ(call.Wait(kDeadline).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST_F(LocalGroupsTest, ACallGoesOnWithoutAMemberWhoseClientEnds) {
   Make(3, 3, {.on_loss = LossPolicy::kExclude, .timeout = kDeadline});
   ForAll([&](size_t rank) { return groups_[rank].Barrier(); });

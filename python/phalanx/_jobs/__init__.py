@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx._jobs.groups import Group, GroupCall
+from phalanx._jobs.groups import Group, GroupCall, GroupProgress
 from phalanx._jobs.members import Member, MemberInfo, Message, join
 
-__all__ = ["Group", "GroupCall", "Member", "MemberInfo", "Message", "join"]
+__all__ = ["Group", "GroupCall", "GroupProgress", "Member", "MemberInfo", "Message", "join"]

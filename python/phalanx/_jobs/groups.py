@@ -43,10 +43,12 @@ _INLINE_BYTES = 64 << 10
 _MOST_LARGE, _MOST_LARGE_WAITING = 48, 16
 # The most calls of any size: with 512 under way, the library would wait where no interrupt is seen.
 _MOST = 500
+# PHX_UNTIL_RELEASED.
+_UNTIL_RELEASED = -1
 # Limits of `retain` and `retain_copies`, as in group_call.h.
 _MOST_KEPT, _MOST_COPIES = 1024, 16
-# The greatest number of a call, as in group_wire.h.
-_MOST_NUMBER = 1 << 62
+# The greatest number of a call, as in group_wire.h, and of a `mark`.
+_MOST_NUMBER, _MOST_MARK = 1 << 62, (1 << 64) - 1
 
 
 def _release(_kept: Any, call: Any) -> None:
@@ -191,6 +193,32 @@ class GroupCall(Generic[T]):
                 self._group._give_back(scratch)
 
 
+class GroupProgress:
+    """Where a group was when a member entered it, as `Group.progress` returns it.
+
+    Attributes
+    ----------
+    ended : int
+        The last call that had ended. The member's first call is the next one.
+    boot, released, mark : int
+        What the newest of the ended calls has said by `Group.keep`. If the member's first call has ended for
+        others, which make it again, it is what that call has said.
+    """
+
+    __slots__ = ("boot", "ended", "mark", "released")
+
+    def __init__(self, progress: Any) -> None:
+        self.ended: int = progress.ended
+        self.boot: int = progress.keep.boot
+        self.released: int = progress.keep.released
+        self.mark: int = progress.keep.mark
+
+    def __repr__(self) -> str:
+        return (
+            f"GroupProgress(ended={self.ended}, boot={self.boot}, released={self.released}, mark={self.mark})"
+        )
+
+
 class Group:
     """Collectives of all members of a role of a job. Made by `Member.group`.
 
@@ -245,7 +273,7 @@ class Group:
         member: Any,
         on_loss: OnLoss,
         timeout: float | None,
-        retain: int = 0,
+        retain: int | Literal["until released"] = 0,
         retain_copies: int = 2,
     ) -> None:
         if on_loss not in _ON_LOSS:
@@ -253,7 +281,7 @@ class Group:
                 f"on_loss={_arguments.shown(on_loss)}: 'fail', 'wait' or 'exclude' is expected"
             )
         seconds = _arguments.seconds_of(timeout)
-        calls = _arguments.whole(retain, "retain", most=_MOST_KEPT)
+        calls = _UNTIL_RELEASED if retain == "until released" else _arguments.whole(retain, "retain", most=_MOST_KEPT)
         copies = _arguments.whole(retain_copies, "retain_copies", least=1, most=_MOST_COPIES)
         options = ffi.new("phx_group_options*", (_ON_LOSS.index(on_loss), nanos(seconds), calls, copies))
         self._connection = connection
@@ -482,7 +510,61 @@ class Group:
         part = _Part((lib.phx_group_result, self._ptr, number, *place), memories)
         return self._call("result", [(memories, lambda: part)], out, wait)
 
+    def keep(self, *, boot: int = 0, released: int = 0, mark: int = 0) -> None:
+        """Let the calls that follow say which results a member in its next life can still ask for.
+
+        It needs a group with ``retain="until released"``. All members say the same in one call; the nodes free
+        the others when a call that says so has ended that every member has made: any but broadcast and reduce.
+
+        Parameters
+        ----------
+        boot
+            Results of the calls 1 to `boot` are kept as long as the group lives.
+        released
+            Results of the calls after `boot` up to this one are not needed any more. Less than the number of
+            the call that says so, and not less than `boot`.
+        mark
+            The program's own, such as the number of the checkpoint after `released`.
+        """
+        calls = [_arguments.whole(call, name, most=_MOST_NUMBER) for call, name in ((boot, "boot"), (released, "released"))]
+        keep = ffi.new("phx_group_keep*", (*calls, _arguments.whole(mark, "mark", most=_MOST_MARK)))
+        self._check_process()
+        with self._lock:
+            lib.phx_group_set_keep(self._ptr, keep)
+
+    def progress(self) -> GroupProgress:
+        """Return where the group was when this life of the member entered it.
+
+        It is the same for all lives that entered together. A member in its first life, or with the others of a
+        group without a live member, gets zeros. `calls` counts the calls before this life from then on.
+
+        Raises
+        ------
+        GetTimeoutError
+            The nodes have not agreed within the group's timeout.
+        """
+        self._check_process()
+        return self._connection._run(self._progress())
+
+    def _progress(self) -> Steps[GroupProgress]:
+        call = _waiting.owned(lib.phx_group_progress_of(self._ptr))
+        what = f"progress of {self._name}"
+        try:
+            yield Finish(call, None, what, None)
+        except exceptions.PhalanxError as error:
+            raise self._error_of(error, what) from None
+        progress = ffi.new("phx_group_progress*")
+        if lib.phx_result_group_progress(call, progress) != 0:
+            raise _native.last_error(self._connection.address)
+        return GroupProgress(progress)
+
     # ---- for the methods
+
+    def _check_process(self) -> None:
+        """Raise ClosedError in a child of fork: the lock can have been held at the fork."""
+        if self._connection.forked:
+            lib.phx_member_status(self._member)
+            raise _native.last_error(self._connection.address)
 
     def _rows(self, what: str, array: Any) -> int:
         """Return the rows of a part of an array."""
@@ -540,10 +622,7 @@ class Group:
         self, what: str, calls: list[tuple[Sequence[Memory], Callable[[], _Part]]], result: Any, wait: bool
     ) -> Any:
         """Make calls of the library, each by its function, and wait for them if the caller does."""
-        if self._connection.forked:
-            # The lock can have been held at the fork.
-            lib.phx_member_status(self._member)
-            raise _native.last_error(self._connection.address)
+        self._check_process()
         what = f"{what} of {self._name}"
         parts: list[_Part] = []
         try:

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Literal
 
     from phalanx._connection import Connection
     from phalanx._typing import OnLoss
@@ -347,7 +347,11 @@ class Member:
             yield message
 
     def group(
-        self, on_loss: OnLoss = "fail", timeout: float | None = None, retain: int = 0, retain_copies: int = 2
+        self,
+        on_loss: OnLoss = "fail",
+        timeout: float | None = None,
+        retain: int | Literal["until released"] = 0,
+        retain_copies: int = 2,
     ) -> Group:
         """Return the collectives of all members of this role. A member makes one group, and keeps it.
 
@@ -363,6 +367,7 @@ class Member:
             the missing ranks, on all members on which it has not ended.
         retain
             How many results of the last calls are kept for `Group.result`, 0 to 1,024; the same on all members.
+            "until released": those that `Group.keep` names.
         retain_copies
             On how many hosts each is kept, 1 to 16; on all, if these are fewer.
 

@@ -200,6 +200,13 @@ int phx_result_progress(const phx_call* call, phx_broadcast_progress* progress) 
   return 0;
 }
 
+int phx_result_group_progress(const phx_call* call, phx_group_progress* progress) {
+  const auto* result = ResultOf<phalanx::GroupProgress>(call);
+  if (result == nullptr) return phx_error_code();
+  *progress = {result->ended, {result->keep.boot, result->keep.released, result->keep.mark}};
+  return 0;
+}
+
 int phx_result_number(const phx_call* call, int64_t* number) {
   if (std::holds_alternative<Future<phalanx::PutResult>>(call->call)) {
     const auto* put = ResultOf<phalanx::PutResult>(call);

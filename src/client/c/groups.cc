@@ -9,6 +9,7 @@ using phalanx::c::Report;
 
 namespace {
 
+static_assert(PHX_UNTIL_RELEASED == phalanx::kUntilReleased);
 static_assert(PHX_ON_LOSS_WAIT == static_cast<int>(phalanx::LossPolicy::kWait) &&
               PHX_ON_LOSS_EXCLUDE == static_cast<int>(phalanx::LossPolicy::kExclude) &&
               PHX_ON_LOSS_FAIL == static_cast<int>(phalanx::LossPolicy::kFail));
@@ -80,6 +81,12 @@ phx_call* phx_group_barrier(phx_group* group) { return Handle(group->group.Barri
 phx_call* phx_group_result(phx_group* group, uint64_t call, void* output, uint64_t bytes) {
   return Handle(group->group.Result(call, output, bytes));
 }
+
+void phx_group_set_keep(phx_group* group, const phx_group_keep* keep) {
+  group->group.Keep({keep->boot, keep->released, keep->mark});
+}
+
+phx_call* phx_group_progress_of(phx_group* group) { return Handle(group->group.Progress()); }
 
 uint64_t phx_group_calls(const phx_group* group) { return group->group.calls(); }
 

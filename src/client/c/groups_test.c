@@ -27,20 +27,22 @@ static int Ended(phx_call* const* calls) {
   return codes[0];
 }
 
-static void Join(phx_client* client, const char* job, int on_loss) {
+static void JoinAs(phx_client* client, const char* job, int rank, int on_loss, int retain) {
   const char* const tasks[kMembers] = {"worker0", "worker1"};
   phx_join_options join;
   memset(&join, 0, sizeof(join));
   join.world = kMembers;
   join.rank = -1;
   join.timeout = kPatience;
-  const phx_group_options options = {on_loss, kPatience, 10, 0};
-  for (int rank = 0; rank < kMembers; ++rank) {
-    members[rank] = phx_join(client, job, tasks[rank], &join);
-    CHECK(members[rank] != NULL && phx_member_rank(members[rank]) == rank);
-    groups[rank] = phx_group_of(members[rank], &options);
-    CHECK(groups[rank] != NULL && phx_group_calls(groups[rank]) == 0);
-  }
+  const phx_group_options options = {on_loss, kPatience, retain, 0};
+  members[rank] = phx_join(client, job, tasks[rank], &join);
+  CHECK(members[rank] != NULL && phx_member_rank(members[rank]) == rank);
+  groups[rank] = phx_group_of(members[rank], &options);
+  CHECK(groups[rank] != NULL && phx_group_calls(groups[rank]) == 0);
+}
+
+static void Join(phx_client* client, const char* job, int on_loss) {
+  for (int rank = 0; rank < kMembers; ++rank) JoinAs(client, job, rank, on_loss, 10);
 }
 
 static void Leave(void) {
@@ -173,6 +175,48 @@ static void Kept(void) {
   CHECK(Ended(calls) == 11 && phx_group_calls(groups[0]) == number);
 }
 
+static void CheckProgress(int rank, uint64_t ended, phx_group_keep keep) {
+  phx_call* const call = phx_group_progress_of(groups[rank]);
+  phx_group_progress progress;
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  CHECK(phx_result_group_progress(call, &progress) == 0 && progress.ended == ended);
+  CHECK(progress.keep.boot == keep.boot && progress.keep.released == keep.released &&
+        progress.keep.mark == keep.mark);
+  phx_call_free(call);
+}
+
+/* Four calls; the last one releases the second. The next life of a member gets the others. */
+static void Released(phx_client* client) {
+  const phx_group_keep keeps[] = {{0, 0, 0}, {1, 1, 0}, {1, 1, 0}, {1, 2, 7}};
+  for (int rank = 0; rank < kMembers; ++rank) {
+    JoinAs(client, "released", rank, PHX_ON_LOSS_WAIT, PHX_UNTIL_RELEASED);
+  }
+  CheckProgress(0, 0, keeps[0]);
+  for (int call = 1; call <= 4; ++call) {
+    float values[kMembers] = {(float)call, (float)(10 * call)};
+    phx_call* calls[kMembers];
+    for (int rank = 0; rank < kMembers; ++rank) {
+      phx_group_set_keep(groups[rank], &keeps[call - 1]);
+      calls[rank] = phx_group_all_reduce(groups[rank], PHX_F32, &values[rank], 4, PHX_SUM);
+    }
+    CHECK(Ended(calls) == 0);
+  }
+  phx_group_free(groups[1]);
+  CHECK(phx_member_leave(members[1], 1) == 0);
+  phx_member_free(members[1]);
+  JoinAs(client, "released", 1, PHX_ON_LOSS_WAIT, PHX_UNTIL_RELEASED);
+  CheckProgress(1, 4, keeps[3]);
+  CHECK(phx_group_calls(groups[1]) == 4);
+  for (int number = 1; number <= 4; ++number) {
+    float value = 0;
+    phx_call* const call = phx_group_result(groups[1], (uint64_t)number, &value, 4);
+    CHECK(call != NULL && phx_wait(call, kPatience) == (number == 2 ? 5 : 0));
+    CHECK(value == (number == 2 ? 0 : 11 * (float)number));
+    phx_call_free(call);
+  }
+  Leave();
+}
+
 /* In a child of fork calls end with FailedPrecondition. */
 static void Forked(void) {
   const pid_t child = fork();
@@ -218,6 +262,7 @@ int main(void) {
   Refusals();
   Cancelled();
   Leave();
+  Released(client);
   WithoutAMember(client);
   phx_close(client);
   phx_client_free(client);

@@ -42,6 +42,7 @@ struct GroupState {
   const std::shared_ptr<MemberCall> member;
   const std::shared_ptr<Connection> connection;
   GroupOptions options;
+  jobs::KeepSpec keep;  // of the next call
   jobs::YieldRule yields;
 
   // Guarded by the connection's lock.
@@ -241,6 +242,23 @@ struct KeptResultCall final : public ResultCall {
   uint64_t number = 0;
 };
 
+struct GroupProgressCall final : public FutureState<GroupProgress> {
+  explicit GroupProgressCall(std::shared_ptr<GroupState> of)
+      : FutureState(of->connection, "Progress", ObjectId()), group(std::move(of)) {}
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    // Failed follows.
+    if (std::holds_alternative<local::GroupDone>(answer)) return;
+    const auto progress = Expect<local::GroupProgress>(answer);
+    if (!progress.ok()) return Set(progress.status());
+    const auto& [request, ended, keep] = **progress;
+    group->calls = std::max(group->calls, ended);
+    Set(GroupProgress{ended, {keep.boot, keep.released, keep.mark}});
+  }
+
+  // Keeps the member in its job.
+  const std::shared_ptr<GroupState> group;
+};
+
 }  // namespace
 
 GroupState::GroupState(std::shared_ptr<MembershipState> of)
@@ -379,8 +397,10 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   }
   jobs::CallSpec spec = arguments.spec;
   spec.on_loss = static_cast<jobs::OnLoss>(state_->options.on_loss);
-  // Negative numbers are refused as too large ones.
+  // Other negative numbers are refused as too large ones.
+  static_assert(static_cast<uint32_t>(kUntilReleased) == jobs::kUntilReleased);
   spec.retain = static_cast<uint32_t>(state_->options.retain);
+  if (spec.retain == jobs::kUntilReleased) spec.keep = state_->keep;
   spec.copies = spec.retain == 0 ? 0 : static_cast<uint32_t>(state_->options.retain_copies);
   const int world = member.world();
   const uint64_t input = jobs::InputBytes(spec, world, member.rank());
@@ -513,6 +533,28 @@ Future<Done> Group::Result(uint64_t call, void* output, uint64_t bytes) const {
                    object_store::local::GroupResult{request, state_->member->request(), call,
                                                     state_->options.timeout});
   return Future<Done>(std::move(result));
+}
+
+void Group::Keep(const GroupKeep& keep) const {
+  state_->keep = {keep.boot, keep.released, keep.mark};
+}
+
+Future<GroupProgress> Group::Progress() const {
+  internal::Connection& connection = *state_->connection;
+  if (const absl::Status process = connection.CheckProcess(); !process.ok()) {
+    return internal::Refused<GroupProgress>(state_->connection, "Progress", ObjectId(), process);
+  }
+  // No call has ended before the first life's first one.
+  if (state_->member->life() == 0) {
+    return Future<GroupProgress>(internal::FutureState<GroupProgress>::Ended(
+        state_->connection, "Progress", ObjectId(), GroupProgress{}));
+  }
+  auto call = std::make_shared<internal::GroupProgressCall>(state_);
+  const absl::Duration timeout = state_->options.timeout;
+  return internal::StartOne<GroupProgress>(
+      std::move(call), MonotonicNow() + timeout, [this, timeout](uint64_t request) {
+        return object_store::local::AskGroupProgress{request, state_->member->request(), timeout};
+      });
 }
 
 uint64_t Group::calls() const {

@@ -35,8 +35,10 @@ struct GroupMemory {
 class PlanCache {
  public:
   // As MakeGroupPlan.
-  std::shared_ptr<const GroupPlan> Get(const GroupShape& shape, const CallSpec& spec, int node,
+  std::shared_ptr<const GroupPlan> Get(const GroupShape& shape, CallSpec spec, int node,
                                        bool acknowledged) {
+    // It changes from call to call, and no plan depends on it.
+    spec.keep = {};
     // Other kinds have the same plan with and without.
     acknowledged = acknowledged && HasRoot(spec.kind);
     for (const Entry& entry : entries_) {

@@ -43,7 +43,12 @@ std::string CallSpec::ToString() const {
   if (kind != CallKind::kBarrier) absl::StrAppend(&text, bytes, " bytes, ");
   if (HasRoot(kind)) absl::StrAppend(&text, "root ", root, ", ");
   absl::StrAppend(&text, "on_loss=", OnLossName(on_loss));
-  if (retain > 0) absl::StrAppend(&text, ", retain=", retain, " in ", copies, " copies");
+  if (retain == kUntilReleased) {
+    absl::StrAppend(&text, ", retain=until released (boot ", keep.boot, ", released ",
+                    keep.released, ", mark ", keep.mark, ") in ", copies, " copies");
+  } else if (retain > 0) {
+    absl::StrAppend(&text, ", retain=", retain, " in ", copies, " copies");
+  }
   absl::StrAppend(&text, ")");
   return text;
 }
@@ -93,7 +98,13 @@ absl::Status CheckCall(const CallSpec& spec, int world) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": root ", spec.root, " is not in [0, ", world, ")"));
   }
-  if (spec.retain > kMaxRetainedCalls || spec.copies > kMaxRetainedCopies ||
+  const bool until_released = spec.retain == kUntilReleased;
+  if (until_released ? spec.keep.released < spec.keep.boot : spec.keep != KeepSpec{}) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": boot ", spec.keep.boot, ", released ",
+                                                   spec.keep.released, ", mark ", spec.keep.mark,
+                                                   " are no results to keep"));
+  }
+  if ((spec.retain > kMaxRetainedCalls && !until_released) || spec.copies > kMaxRetainedCopies ||
       (spec.retain == 0) != (spec.copies == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": retain=", spec.retain, " in ", spec.copies, " copies; the limits are ",

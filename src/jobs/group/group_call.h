@@ -39,6 +39,20 @@ inline constexpr uint64_t kMaxGroupBytes = uint64_t{4} << 30;
 // How many results of its last calls a group can keep, and in how many copies.
 inline constexpr uint32_t kMaxRetainedCalls = 1024;
 inline constexpr uint32_t kMaxRetainedCopies = 16;
+// Instead of a number of calls: results are kept until a call says that they are released.
+inline constexpr uint32_t kUntilReleased = ~uint32_t{0};
+// How many of these a group can keep.
+inline constexpr uint64_t kMaxUnreleasedCalls = 65536;
+
+// Which results are kept until they are released, as a call says: those of the calls 1 to `boot`,
+// and those after `released`.
+struct KeepSpec {
+  uint64_t boot = 0;
+  uint64_t released = 0;
+  uint64_t mark = 0;  // the program's own
+
+  friend bool operator==(const KeepSpec&, const KeepSpec&) = default;
+};
 
 struct CallSpec {
   CallKind kind = CallKind::kBarrier;
@@ -55,6 +69,7 @@ struct CallSpec {
   // all if these are fewer. Both are 0 if it is not kept.
   uint32_t retain = 0;
   uint32_t copies = 0;
+  KeepSpec keep = {};  // with retain = kUntilReleased
 
   friend bool operator==(const CallSpec&, const CallSpec&) = default;
   // Returns a text like "AllReduce(sum of f32, 4096 bytes, on_loss=fail)". A call whose result is
@@ -79,13 +94,19 @@ constexpr bool SameForAll(CallKind kind) {
          kind == CallKind::kAllGather || kind == CallKind::kBarrier;
 }
 
+// Whether every member gives something, so that the call ends nowhere before all have made it.
+constexpr bool NeedsAll(CallKind kind) {
+  return kind != CallKind::kBroadcast && kind != CallKind::kReduce;
+}
+
 // The bytes that member `rank` gives and gets. REQUIRES: CheckCall is OK.
 uint64_t InputBytes(const CallSpec& spec, int world, int rank);
 uint64_t ResultBytes(const CallSpec& spec, int world, int rank);
 
 // Returns InvalidArgument, naming the value and the limit, if the kind needs bytes and there are
 // none, if they are no whole elements or too many, if op and dtype do not fit, or if the root is no
-// rank, or if more results or copies are to be kept than the limits above, or one of the two is 0.
+// rank, or if more results or copies are to be kept than the limits above, or one of the two is 0,
+// or if released < boot.
 // Fields that a kind does not use must have their default values.
 absl::Status CheckCall(const CallSpec& spec, int world);
 

@@ -96,6 +96,10 @@ absl::Status GroupCore::CheckPart(uint64_t number, int rank, const Part& part) c
   const CallSpec& spec = part.request.spec;
   absl::Status checked = part.request.refused;
   if (checked.ok()) checked = CheckCall(spec, list_->shape.world);
+  if (checked.ok() && spec.keep.released >= number) {
+    checked = absl::InvalidArgumentError(
+        absl::StrCat("it releases the results up to call ", spec.keep.released));
+  }
   if (checked.ok()) {
     const uint64_t bytes = InputBytes(spec, list_->shape.world, rank);
     if (part.request.input.size() == bytes) return absl::OkStatus();
@@ -315,7 +319,9 @@ void GroupCore::AskAgainAt(Instant now) {
 }
 
 GroupStatus GroupCore::status() const {
-  return {cursor_, ended_, settled_, calls_.size(), early_.size(), state_ == State::kRunning};
+  return {cursor_,         ended_,        settled_,
+          calls_.size(),   early_.size(), state_ == State::kRunning,
+          agreement_.round};
 }
 
 GroupHeader GroupCore::HeaderOf(GroupMessage kind, uint64_t call) const {

@@ -109,6 +109,8 @@ struct GroupDone {
   int members = 0;  // that took part
   std::shared_ptr<const GroupMemory> memory = {};
   std::shared_ptr<const void> input = {};
+  // Answers a GroupQuestion about progress: `number` is the last call before this member's first.
+  std::optional<KeepSpec> progress = {};
 };
 // A part of the result of a call that is still under way. Without `memory` all parts before are
 // void, since the call is taken again: then its parts are in other memory, and so is the result.
@@ -118,11 +120,19 @@ struct GroupPart {
   ByteRange part = {};
   std::shared_ptr<const GroupMemory> memory = {};
 };
-// A member takes part from now on: its first call has, or will have, this number.
+// A member takes part from now on: its first call has, or will have, this number. What the newest
+// call has said about results that are kept, if this is not the member's first life.
 struct GroupEntered {
   int rank = 0;
   uint64_t life = 0;
   uint64_t first = 0;
+  KeepSpec keep = {};
+};
+// All members have made a call that says that the results of the calls after `boot` up to
+// `released` are not needed any more.
+struct GroupRelease {
+  uint64_t boot = 0;
+  uint64_t released = 0;
 };
 // OnMemory answers, in another call.
 struct GroupAllocate {
@@ -145,7 +155,7 @@ struct GroupSettled {
 // An EndedCall comes before the GroupDones of the call; again under each new list of members until
 // the call is settled, since other nodes can be its holders then.
 using GroupEffect = std::variant<GroupSend, GroupDone, GroupPart, GroupEntered, GroupAllocate,
-                                 GroupGiveUp, GroupRunMore, GroupSettled, EndedCall>;
+                                 GroupGiveUp, GroupRunMore, GroupSettled, EndedCall, GroupRelease>;
 
 struct GroupCallRequest {
   GroupCallId id = 0;
@@ -167,6 +177,7 @@ struct GroupStatus {
   size_t kept_calls = 0;
   size_t early_messages = 0;
   bool running = false;
+  uint32_t round = 0;  // of the agreement on the list
 };
 
 class GroupCore {
@@ -338,6 +349,7 @@ class GroupCore {
   void EndCurrent();
   void EndAt(CallEnd end, const absl::Status& error);
   void Keep(uint64_t number, const NodeCall& call, bool again);
+  void Release(uint64_t number, const CallSpec& spec);
   void Leave();
   void Settle(uint64_t number);
   void OnData(int peer, const GroupHeader& header, absl::string_view payload);
@@ -382,6 +394,7 @@ class GroupCore {
   uint64_t cursor_ = 1;
   uint64_t ended_ = 0;
   uint64_t settled_ = 0;
+  NewestKeep newest_;  // of calls that are not in `calls_` any more, and of orders
   std::optional<Current> current_;
   CallResources resources_;
 

@@ -234,6 +234,7 @@ bool GroupCore::BeginRun() {
     current_->filled.push_back(request.filled);
     current_->keeps.push_back(request.keep);
   }
+  if (DefectActive(Defect::kResultsReleasedWhenCalled)) Release(cursor_, spec);
   Allocate();
   return current_.has_value() && current_->run != nullptr;
 }
@@ -421,6 +422,8 @@ void GroupCore::EndAt(CallEnd end, const absl::Status& error) {
   const auto call = calls_.find(cursor_);
   if (call != calls_.end()) {
     Keep(cursor_, call->second, again);
+    const bool ended = call->second.end == CallEnd::kResult || call->second.end == CallEnd::kSent;
+    if (ended && !again) Release(cursor_, call->second.spec);
     AnswerAll(cursor_, call->second, error);
   }
   Leave();
@@ -453,6 +456,14 @@ void GroupCore::Keep(uint64_t number, const NodeCall& call, bool again) {
   effects_.emplace_back(std::move(ended));
 }
 
+// A call in which every member gives something ends only after all members have made it, so what it
+// says holds for all of them. A member can make other calls long before the rest does.
+void GroupCore::Release(uint64_t number, const CallSpec& spec) {
+  if (spec.retain != kUntilReleased || spec.keep.released >= number) return;
+  if (!NeedsAll(spec.kind) && !DefectActive(Defect::kResultsReleasedByBroadcast)) return;
+  effects_.emplace_back(GroupRelease{spec.keep.boot, spec.keep.released});
+}
+
 void GroupCore::Leave() {
   current_.reset();
   orders_.erase(cursor_);
@@ -474,7 +485,12 @@ void GroupCore::Settle(uint64_t number) {
     for (const auto& [rank, member] : members_) {
       due |= member.last.has_value() && *member.last < at->first && member.first <= at->first;
     }
-    at = kept || due ? std::next(at) : calls_.erase(at);
+    if (kept || due) {
+      ++at;
+      continue;
+    }
+    if (end == CallEnd::kResult || end == CallEnd::kSent) newest_.Take(at->first, at->second.spec);
+    at = calls_.erase(at);
   }
 }
 

@@ -73,6 +73,7 @@ void GroupCore::EndMembers() {
   cursor_ = 1;
   ended_ = 0;
   settled_ = 0;
+  newest_ = {};
 }
 
 bool GroupCore::HasWaiting() const {
@@ -99,10 +100,15 @@ void GroupCore::Demand() {
   if (!report.fresh) {
     report.ended = ended_;
     report.first = first_;
+    report.newest = newest_;
     for (const auto& [number, call] : calls_) {
-      if (number <= settled_ || number > ended_) continue;
+      if (number > ended_) continue;
       // A next life has made a call that failed before: its record is a new one.
       if (call.end != CallEnd::kResult && call.end != CallEnd::kSent) continue;
+      if (number <= settled_) {
+        report.newest.Take(number, call.spec);
+        continue;
+      }
       if (report.calls.size() >= kMaxKeptCalls) break;
       report.calls.push_back({number, call.end, static_cast<uint32_t>(call.members), call.spec});
     }
@@ -144,6 +150,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
     cursor_ = order.ended + 1;
   }
   if (first_ == 0) first_ = cursor_;
+  if (order.newest.call > newest_.call) newest_ = order.newest;
   settled_ = std::max(settled_, std::min(order.ended, ended_));
   for (size_t i = 0; i < order.calls.size(); ++i) {
     const uint64_t number = order.ended + 1 + i;
@@ -178,7 +185,8 @@ void GroupCore::Resume(const ResumeOrder& order) {
     if (!live || member.last.has_value()) continue;
     member.last = member.life == 0 ? 0 : order.base;
     member.first = *member.last + 1;
-    effects_.emplace_back(GroupEntered{rank, member.life, member.first});
+    const KeepSpec keep = member.life == 0 ? KeepSpec{} : order.newest.keep;
+    effects_.emplace_back(GroupEntered{rank, member.life, member.first, keep});
     std::deque<GroupCallRequest> waiting = std::exchange(member.waiting, {});
     for (GroupCallRequest& request : waiting) Enter(rank, member, std::move(request));
   }

@@ -84,6 +84,19 @@ class Group {
       Deliver();
     }
   }
+  // The task's next life joins on the same node, which has started again.
+  void Return(int rank) {
+    Member& member = view_.members[static_cast<size_t>(rank)];
+    member.state = MemberState::kLive;
+    ++member.life;
+    ++view_.epoch.counter;
+    auto& core = cores_[static_cast<size_t>(rank)];
+    core = std::make_unique<GroupCore>(member.node, 7, "train/worker");
+    core->AddMember(rank, member.life);
+    Form();
+  }
+  // Of the last member that has entered.
+  const GroupEntered& entered() const { return entered_; }
   bool ended(GroupCallId id) const { return done_.contains(id); }
   const absl::Status& status(GroupCallId id) const { return done_.at(id).status; }
   const GroupDone& done(GroupCallId id) const { return done_.at(id); }
@@ -97,6 +110,11 @@ class Group {
     core(rank).SettleForLeave(rank, now_);
     Deliver();
     return settled(rank);
+  }
+  // The last call that each release of this member's node names.
+  std::vector<uint64_t> released(int rank) const {
+    const auto found = released_.find(view_.members[static_cast<size_t>(rank)].node.node);
+    return found == released_.end() ? std::vector<uint64_t>() : found->second;
   }
   bool settled(int rank) const {
     return settled_.contains(view_.members[static_cast<size_t>(rank)].node.node);
@@ -125,6 +143,10 @@ class Group {
     if (std::holds_alternative<GroupRunMore>(effect)) sender.Advance();
     if (std::holds_alternative<GroupGiveUp>(effect)) ++given_up_;
     if (std::holds_alternative<GroupSettled>(effect)) settled_.insert(from.node);
+    if (const auto* release = std::get_if<GroupRelease>(&effect)) {
+      released_[from.node].push_back(release->released);
+    }
+    if (const auto* entered = std::get_if<GroupEntered>(&effect)) entered_ = *entered;
     auto* send = std::get_if<GroupSend>(&effect);
     if (send == nullptr || cores_[send->to.key.node - 1] == nullptr) return;
     ++messages_;
@@ -140,7 +162,9 @@ class Group {
   GroupCallId next_id_ = 1;
   uint64_t messages_ = 0;
   uint64_t given_up_ = 0;
-  std::set<uint64_t> settled_;  // nodes
+  std::set<uint64_t> settled_;                          // nodes
+  std::map<uint64_t, std::vector<uint64_t>> released_;  // by node
+  GroupEntered entered_;
 };
 
 constexpr CallSpec kSum{.kind = CallKind::kAllReduce, .dtype = DType::kU8, .bytes = 8};
@@ -243,6 +267,74 @@ TEST(GroupCore, MembersThatDifferGetAnErrorThatNamesBothSides) {
   std::vector<GroupCallId> next;
   for (int rank = 0; rank < 3; ++rank) next.push_back(group.Call(rank, kSum));
   for (const GroupCallId id : next) EXPECT_THAT(group.status(id), testing::IsOk());
+}
+
+// The call with this number, after a checkpoint.
+CallSpec Says(CallSpec spec, KeepSpec keep) {
+  spec.on_loss = OnLoss::kWait;
+  spec.retain = kUntilReleased;
+  spec.copies = 2;
+  spec.keep = keep;
+  return spec;
+}
+
+TEST(GroupCore, ResultsAreReleasedWhenACallHasEndedThatAllMembersHaveMade) {
+  Group group(3);
+  group.Form();
+  for (int rank = 0; rank < 3; ++rank) group.Call(rank, Says(kSum, {}));
+  EXPECT_EQ(group.released(0), std::vector<uint64_t>{0});
+  // The root of a broadcast is ahead of the others.
+  const CallSpec broadcast =
+      Says({.kind = CallKind::kBroadcast, .bytes = 8}, {.released = 1, .mark = 1});
+  EXPECT_THAT(group.status(group.Call(0, broadcast)), testing::IsOk());
+  for (int rank = 1; rank < 3; ++rank) group.Call(rank, broadcast);
+  EXPECT_EQ(group.released(0).size(), 1u);
+  for (int rank = 0; rank < 2; ++rank) group.Call(rank, Says(kSum, {.released = 2, .mark = 2}));
+  EXPECT_EQ(group.released(0).size(), 1u);
+  group.Call(2, Says(kSum, {.released = 2, .mark = 2}));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(group.released(rank), (std::vector<uint64_t>{0, 2}));
+  }
+}
+
+TEST(GroupCore, ANextLifeHearsWhatTheNewestCallHasSaidThatHasEndedSomewhere) {
+  Group group(3);
+  group.Form();
+  for (int rank = 0; rank < 3; ++rank) group.Call(rank, Says(kSum, {.mark = 1}));
+  const KeepSpec keep{.boot = 1, .released = 1, .mark = 2};
+  // It ends at its root alone, and member 2 has not made it.
+  EXPECT_THAT(group.status(group.Call(0, Says({.kind = CallKind::kBroadcast, .bytes = 8}, keep))),
+              testing::IsOk());
+  group.Die(2);
+  group.Return(2);
+  EXPECT_EQ(group.entered().rank, 2);
+  EXPECT_EQ(group.entered().first, 3u);
+  EXPECT_EQ(group.entered().keep, keep);
+  // The node of the root ends, and so does what else it knows. The others know of the keep.
+  group.Die(0);
+  group.Return(0);
+  EXPECT_EQ(group.entered().rank, 0);
+  EXPECT_EQ(group.entered().keep, keep);
+}
+
+TEST(GroupCore, MembersThatReleaseOtherResultsOrThoseOfTheCallItselfGetAnError) {
+  for (const KeepSpec& wrong : {KeepSpec{.released = 1}, KeepSpec{.boot = 1}}) {
+    Group group(2);
+    group.Form();
+    const GroupCallId ids[] = {group.Call(0, Says(kSum, wrong)), group.Call(1, Says(kSum, wrong))};
+    for (const GroupCallId id : ids) {
+      EXPECT_THAT(group.status(id), testing::StatusIs(absl::StatusCode::kInvalidArgument));
+    }
+  }
+  Group group(2);
+  group.Form();
+  const GroupCallId ids[] = {group.Call(0, Says(kSum, {.mark = 1})),
+                             group.Call(1, Says(kSum, {.mark = 2}))};
+  for (const GroupCallId id : ids) {
+    EXPECT_THAT(group.status(id),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr("retain=until released (boot 0, released 0, mark 2)")));
+  }
 }
 
 TEST(GroupCore, EveryWayToDifferIsAnErrorThatNamesBothSides) {

@@ -302,6 +302,17 @@ TEST(CheckCall, NamesWhatIsWrong) {
   EXPECT_THAT(check({.kind = CallKind::kBroadcast, .bytes = kMaxGroupBytes}), testing::IsOk());
   EXPECT_EQ(check({.kind = CallKind::kAllReduce, .op = ReduceOp::kBitOr, .bytes = 8}).code(),
             absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      check({.kind = CallKind::kBarrier, .retain = kMaxRetainedCalls + 1, .copies = 1}).code(),
+      absl::StatusCode::kInvalidArgument);
+  CallSpec kept{.kind = CallKind::kBarrier, .retain = kUntilReleased, .copies = 1};
+  kept.keep = {.boot = 3, .released = 3, .mark = 1};
+  EXPECT_THAT(check(kept), testing::IsOk());
+  kept.keep.boot = 4;
+  EXPECT_THAT(check(kept), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    "Barrier: boot 4, released 3, mark 1 are no results to keep"));
+  kept = {.kind = CallKind::kBarrier, .retain = 1, .copies = 1, .keep = {.mark = 1}};
+  EXPECT_EQ(check(kept).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(GroupPlan, NoStepClearsMoreThanAPiece) {

@@ -70,6 +70,20 @@ ResumeOrder::Call Decide(const Found& found) {
   return call;
 }
 
+// Of the calls up to `last`: a member that enters makes the later ones after the state that it
+// restores.
+NewestKeep FindNewest(const std::vector<NodeReport>& reports, uint64_t last) {
+  NewestKeep newest;
+  for (const NodeReport& report : reports) {
+    if (report.newest.call > newest.call) newest = report.newest;
+    for (const NodeReport::Call& call : report.calls) {
+      const bool counts = call.number <= last && !DefectActive(Defect::kGroupOlderKeepTaken);
+      if (counts) newest.Take(call.number, call.spec);
+    }
+  }
+  return newest;
+}
+
 }  // namespace
 
 ResumeOrder DecideResume(const std::vector<NodeReport>& reports) {
@@ -94,6 +108,7 @@ ResumeOrder DecideResume(const std::vector<NodeReport>& reports) {
     }
     order.calls.push_back(std::move(call));
   }
+  order.newest = FindNewest(reports, order.base + 1);
   for (const NodeReport& report : reports) {
     order.firsts.push_back(report.fresh ? order.base + 1 : report.first);
   }

@@ -10,6 +10,11 @@
 //   ReduceScatter, AllToAll on one, else                      kFail: parts of two runs do not mix
 //   nowhere with a result                                     kRun
 //
+// A member that enters hears what the newest call has said about results that are kept until they
+// are released: of the calls that have ended on any node, up to the first one that the member
+// makes, if that one runs again. So what it hears is never older than what a node has freed, or a
+// member has got.
+//
 // Pure functions; any thread.
 #ifndef PHALANX_JOBS_GROUP_GROUP_RECOVERY_H_
 #define PHALANX_JOBS_GROUP_GROUP_RECOVERY_H_

@@ -1,4 +1,5 @@
 // Groups under faults, many seeds; and the seeded defects, each of which the same worlds detect.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -44,16 +45,23 @@ void RunSeeds(GroupWorldOptions options) {
     all.held += world.counts().held;
     all.vouched += world.counts().vouched;
     all.refused += world.counts().refused;
+    all.progresses += world.counts().progresses;
+    all.most_kept = std::max(all.most_kept, world.counts().most_kept);
   }
   std::cout << all.answers << " calls ended, " << all.deaths << " deaths, " << all.parts
             << " parts of results copied early, " << all.voids << " times in vain, " << all.given
             << " kept results given, " << all.lost << " lost, " << all.refused << " refused, "
             << all.fenced << " nodes were out of touch for too long, " << all.held
-            << " answers were held, " << all.vouched << " given without the shard\n";
+            << " answers were held, " << all.vouched << " given without the shard, "
+            << all.progresses << " times progress, at most " << all.most_kept
+            << " results kept at a node\n";
   EXPECT_EQ(all.held > 0, options.sleeps || options.cuts || options.away);
   EXPECT_TRUE(all.vouched > 0 || !(options.cuts || options.away));
   EXPECT_TRUE(all.parts > 0 || Seeds() == 1);
-  EXPECT_TRUE(all.given > 0 || !options.retained || Seeds() == 1);
+  EXPECT_TRUE(all.given > 0 || !options.retained || !options.deaths || Seeds() == 1);
+  EXPECT_TRUE(all.progresses > 0 || !options.until_released || !options.deaths || Seeds() == 1);
+  // However many rounds there are.
+  EXPECT_TRUE(all.most_kept < 40 || !options.until_released);
 }
 
 TEST(GroupSimulation, CallsEndWithTheSameResultOnAllMembers) { RunSeeds({.deaths = false}); }
@@ -106,6 +114,26 @@ TEST(GroupSimulation, ANextLifeGetsTheResultsOfTheCallsThatItHasMissed) {
   RunSeeds({.on_loss = OnLoss::kExclude, .fills_late = true, .retained = true});
   RunSeeds({.on_loss = OnLoss::kWait, .retained = true, .whole_hosts = true});
   RunSeeds({.on_loss = OnLoss::kExclude, .retained = true, .whole_hosts = true});
+}
+
+TEST(GroupSimulation, ANextLifeGetsAllResultsThatAreNotReleasedYet) {
+  const GroupWorldOptions released{.retained = true, .until_released = true, .calls = 20};
+  for (const OnLoss on_loss : {OnLoss::kWait, OnLoss::kExclude}) {
+    GroupWorldOptions options = released;
+    options.on_loss = on_loss;
+    RunSeeds(options);
+    options.replaced = true;
+    options.losses = true;
+    RunSeeds(options);
+    options.losses = false;
+    options.restarts = true;
+    options.whole_hosts = true;
+    RunSeeds(options);
+  }
+}
+
+TEST(GroupSimulation, ReleasedResultsTakeNoMemoryHoweverManyCallsThereAre) {
+  RunSeeds({.deaths = false, .retained = true, .until_released = true, .calls = 100});
 }
 
 TEST(GroupSimulation, QuestionsAboutACallThatCannotBeMadeAreAnswered) {
@@ -175,6 +203,9 @@ uint64_t SeedsUntilDetected(Defect defect) {
                 {.on_loss = OnLoss::kWait, .retained = true},
                 {.on_loss = OnLoss::kExclude, .retained = true, .whole_hosts = true},
                 {.on_loss = OnLoss::kWait, .replaced = true, .losses = true, .retained = true}};
+    }
+    if (defect >= Defect::kResultsReleasedByBroadcast && defect <= Defect::kGroupOlderKeepTaken) {
+      for (GroupWorldOptions& options : worlds) options.until_released = true;
     }
     for (const GroupWorldOptions& options : worlds) {
       if (!GroupWorld(seed, options).Run().empty()) return seed - first + 1;

@@ -8,6 +8,17 @@
 namespace phalanx::jobs {
 namespace {
 
+void Write(ByteWriter& out, const KeepSpec& keep) {
+  out.U64(keep.boot);
+  out.U64(keep.released);
+  out.U64(keep.mark);
+}
+
+void Write(ByteWriter& out, const NewestKeep& newest) {
+  out.U64(newest.call);
+  Write(out, newest.keep);
+}
+
 void Write(ByteWriter& out, const CallSpec& spec) {
   out.U8(static_cast<uint8_t>(spec.kind));
   out.U8(static_cast<uint8_t>(spec.op));
@@ -17,6 +28,7 @@ void Write(ByteWriter& out, const CallSpec& spec) {
   out.U32(spec.root);
   out.U32(spec.retain);
   out.U32(spec.copies);
+  Write(out, spec.keep);
 }
 
 // Reads an enumerator below `count`.
@@ -30,6 +42,28 @@ Enum ReadEnum(ByteReader& in, size_t count) {
   return static_cast<Enum>(value);
 }
 
+// Reads the number of a call.
+uint64_t ReadCall(ByteReader& in) {
+  const uint64_t number = in.U64();
+  if (number > kMaxCallNumber) in.Fail("no number of a call");
+  return number;
+}
+
+KeepSpec ReadKeep(ByteReader& in) {
+  KeepSpec keep;
+  keep.boot = ReadCall(in);
+  keep.released = ReadCall(in);
+  keep.mark = in.U64();
+  return keep;
+}
+
+NewestKeep ReadNewest(ByteReader& in) {
+  NewestKeep newest;
+  newest.call = ReadCall(in);
+  newest.keep = ReadKeep(in);
+  return newest;
+}
+
 CallSpec ReadSpec(ByteReader& in) {
   CallSpec spec;
   spec.kind = ReadEnum<CallKind>(in, kCallKinds);
@@ -40,6 +74,7 @@ CallSpec ReadSpec(ByteReader& in) {
   spec.root = in.U32();
   spec.retain = in.U32();
   spec.copies = in.U32();
+  spec.keep = ReadKeep(in);
   // Plans multiply the size by numbers of members, which must not overflow.
   if (spec.bytes > kMaxGroupBytes) in.Fail("too many bytes in a call");
   return spec;
@@ -54,17 +89,11 @@ uint32_t ReadCount(ByteReader& in, uint64_t limit) {
   return 0;
 }
 
-uint64_t ReadCall(ByteReader& in) {
-  const uint64_t number = in.U64();
-  if (number > kMaxCallNumber) in.Fail("no number of a call");
-  return number;
-}
-
 }  // namespace
 
 std::string EncodeHeader(const GroupHeader& header) {
   std::string bytes;
-  bytes.reserve(88);
+  bytes.reserve(112);
   ByteWriter out(bytes);
   out.U8(static_cast<uint8_t>(header.kind));
   out.U64(header.group);
@@ -110,6 +139,7 @@ std::string EncodeReport(const NodeReport& report) {
     out.U32(call.members);
     Write(out, call.spec);
   }
+  Write(out, report.newest);
   return bytes;
 }
 
@@ -133,6 +163,7 @@ absl::StatusOr<NodeReport> DecodeReport(absl::string_view bytes) {
     }
     report.calls.push_back(call);
   }
+  report.newest = ReadNewest(in);
   PHALANX_RETURN_IF_ERROR(in.Finish());
   return report;
 }
@@ -154,6 +185,7 @@ std::string EncodeOrder(const ResumeOrder& order) {
     out.Bytes(absl::string_view(call.why).substr(0, kMaxErrorBytes));
   }
   for (const uint64_t first : order.firsts) out.U64(first);
+  Write(out, order.newest);
   return bytes;
 }
 
@@ -186,6 +218,7 @@ absl::StatusOr<ResumeOrder> DecodeOrder(absl::string_view bytes, uint32_t nodes)
     call.why = std::string(in.Bytes(kMaxErrorBytes));
   }
   for (uint32_t node = 0; node < nodes && in.ok(); ++node) order.firsts.push_back(ReadCall(in));
+  order.newest = ReadNewest(in);
   PHALANX_RETURN_IF_ERROR(in.Finish());
   return order;
 }

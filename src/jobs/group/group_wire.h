@@ -103,6 +103,16 @@ enum class CallEnd : uint8_t {
 };
 inline constexpr uint8_t kCallEnds = 4;
 
+// What the newest call has said about results that are kept until they are released.
+struct NewestKeep {
+  uint64_t call = 0;  // 0: none has
+  KeepSpec keep;
+
+  void Take(uint64_t number, const CallSpec& spec) {
+    if (spec.retain == kUntilReleased && number > call) *this = {number, spec.keep};
+  }
+};
+
 // What a node says about its calls when the list of members has changed.
 struct NodeReport {
   // No member of the node has taken part before, and none is in its first life: such a member takes
@@ -120,6 +130,8 @@ struct NodeReport {
   // Of these, the calls that have not failed and may not be settled, ascending; at most
   // kMaxKeptCalls.
   std::vector<Call> calls;
+  // Of those before, and of earlier orders.
+  NewestKeep newest;
 };
 
 // What becomes of one call after a change of the list.
@@ -150,6 +162,8 @@ struct ResumeOrder {
   std::vector<Call> calls;
   // By node, the first call in which it takes part.
   std::vector<uint64_t> firsts;
+  // Of the calls up to base + 1 that have ended on any node.
+  NewestKeep newest;
 };
 
 // What a node knows of the result of a call that has ended there.

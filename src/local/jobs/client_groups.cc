@@ -44,17 +44,23 @@ absl::Status ClientGroups::Call(const jobs::LocalMember& member, const local::Gr
 
 absl::Status ClientGroups::AskResult(const jobs::LocalMember& member,
                                      const local::GroupResult& result, Instant deadline) {
+  return Ask(member, {.call = result.call, .deadline = deadline, .request = result.request});
+}
+
+absl::Status ClientGroups::AskProgress(const jobs::LocalMember& member,
+                                       const local::AskGroupProgress& ask, Instant deadline) {
+  return Ask(member, {.deadline = deadline, .request = ask.request, .progress = true});
+}
+
+absl::Status ClientGroups::Ask(const jobs::LocalMember& member, jobs::GroupQuestion question) {
   if (groups_ == nullptr) return absl::FailedPreconditionError("this node has no groups");
-  const jobs::GroupQuestion question{.rank = member.rank,
-                                     .life = member.life,
-                                     .call = result.call,
-                                     .deadline = deadline,
-                                     .request = result.request};
+  question.rank = member.rank;
+  question.life = member.life;
   // Before, because the answer can come inside the call.
-  questions_[result.request] = {member.job, member.role, member.rank, member.life};
+  questions_[question.request] = {member.job, member.role, member.rank, member.life};
   const absl::Status asked =
-      groups_->AskResult(member.job, member.role, question, DoneOf(result.request));
-  if (!asked.ok()) questions_.erase(result.request);
+      groups_->AskResult(member.job, member.role, question, DoneOf(question.request));
+  if (!asked.ok()) questions_.erase(question.request);
   return asked;
 }
 
@@ -139,6 +145,13 @@ void ClientGroups::OnPart(uint64_t request, const jobs::GroupPart& part) {
 void ClientGroups::OnDone(uint64_t request, const jobs::GroupDone& done) {
   questions_.erase(request);
   if (!done.status.ok()) return Fail(request, done.status, done.number);
+  if (done.progress.has_value()) {
+    return send_([answer = local::GroupProgress{request, done.number, *done.progress}](
+                     LocalOutbox::Batch& batch) {
+      batch.Add(answer);
+      return true;
+    });
+  }
   if (jobs::StoreGroupMemory::BlockOf(done) != nullptr) return AnswerMapped(request, done);
   // A large result that is in the input of an earlier life: the client must not see that buffer.
   if (!done.in_input && done.result.size() > local::kMaxInlineGroupBytes) {

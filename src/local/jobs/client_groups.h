@@ -70,6 +70,9 @@ class ClientGroups {
   // groups, and those of GroupService::AskResult.
   absl::Status AskResult(const jobs::LocalMember& member, const local::GroupResult& result,
                          Instant deadline);
+  // As AskResult; the answer is a GroupProgress.
+  absl::Status AskProgress(const jobs::LocalMember& member, const local::AskGroupProgress& ask,
+                           Instant deadline);
   // The question ends. Ignores other requests.
   void CancelResult(uint64_t request);
   // As Call; ResourceExhausted beyond local::kMaxGroupBuffers.
@@ -89,6 +92,7 @@ class ClientGroups {
 
   absl::StatusOr<jobs::GroupCallRequest> RequestFor(const jobs::LocalMember& member,
                                                     const local::GroupCall& call, Instant deadline);
+  absl::Status Ask(const jobs::LocalMember& member, jobs::GroupQuestion question);
   jobs::GroupService::CallDone DoneOf(uint64_t request);
   void OnDone(uint64_t request, const jobs::GroupDone& done);
   void OnPart(uint64_t request, const jobs::GroupPart& part);
@@ -119,7 +123,7 @@ class ClientGroups {
     std::shared_ptr<jobs::ByteRanges> there;
   };
   std::map<uint64_t, Filling> filling_;  // by request
-  // Questions for kept results that have no answer yet.
+  // Questions for kept results, or progress, that have no answer yet.
   struct Question {
     std::string job;
     std::string role;

@@ -64,6 +64,15 @@ absl::Status ClientJobs::On(const local::GroupResult& result) {
   return absl::OkStatus();
 }
 
+absl::Status ClientJobs::On(const local::AskGroupProgress& ask) {
+  const jobs::LocalMember* member = members_.Find(ask.member);
+  const absl::Status asked =
+      member == nullptr ? absl::FailedPreconditionError("the member is not in its job any more")
+                        : groups_.AskProgress(*member, ask, session_.deadline(ask.timeout));
+  if (!asked.ok()) session_.fail(ask.request, asked);
+  return absl::OkStatus();
+}
+
 absl::Status ClientJobs::On(const local::GroupBuffer& buffer) {
   const absl::Status asked = groups_.MakeBuffer(buffer, session_.deadline(buffer.timeout));
   if (!asked.ok()) session_.fail(buffer.request, asked);

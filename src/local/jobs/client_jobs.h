@@ -51,8 +51,9 @@ class ClientJobs {
   absl::Status On(const local::GroupBuffer& buffer);
   absl::Status On(const local::GroupFilled& filled) { return groups_.OnFilled(filled); }
   absl::Status On(const local::GroupResult& result);
+  absl::Status On(const local::AskGroupProgress& ask);
 
-  // A message that was not sent yet is not sent any more, and a question for a kept result ends.
+  // A message that was not sent yet is not sent any more, and a question about a group ends.
   // Ignores other requests.
   void Cancel(uint64_t request) {
     members_.messages().Cancel(request);

@@ -67,7 +67,7 @@ void GroupResults::OnEnded(const EndedCall& call) {
 }
 
 void GroupResults::OnEntered(const GroupEntered& entered) {
-  entered_[entered.rank] = {entered.life, entered.first};
+  entered_[entered.rank] = {entered.life, entered.first, entered.keep};
 }
 
 bool GroupResults::Knows(const GroupStatus& core) const {
@@ -143,6 +143,10 @@ bool GroupResults::BeginQuestions() {
     const bool room = missed_.contains(question.call) || missed_.size() < kMaxQuestions;
     if (!known) {
       left.push_back(question);
+    } else if (question.progress) {
+      effects_.emplace_back(GroupDone{.id = question.id,
+                                      .number = entered->second.first - 1,
+                                      .progress = entered->second.keep});
     } else if (const uint64_t last = std::max(entered->second.first - 1, core_.ended);
                question.call == 0 || question.call > last) {
       effects_.emplace_back(
@@ -339,8 +343,10 @@ absl::Status GroupResults::WhyNot(uint64_t call, const Missed& missed) const {
 }
 
 absl::Status GroupResults::WhyLate(const GroupQuestion& question) const {
-  std::string text = absl::StrCat("rank ", question.rank, " has asked for the result of ",
-                                  Title(question.call), ", which has not come by its deadline; ");
+  const std::string what = question.progress ? absl::StrCat("the progress of ", name_)
+                                             : absl::StrCat("the result of ", Title(question.call));
+  std::string text = absl::StrCat("rank ", question.rank, " has asked for ", what,
+                                  ", which has not come by its deadline; ");
   const auto missed = missed_.find(question.call);
   std::vector<uint32_t> silent;
   for (size_t i = 0; missed != missed_.end() && i < list_->nodes.size(); ++i) {

@@ -66,6 +66,8 @@ struct GroupQuestion {
   uint64_t call = 0;
   Instant deadline = Instant::Infinite();
   uint64_t request = 0;  // by which the member names it in Cancel
+  // It asks where the group was when the member entered it, and about no call.
+  bool progress = false;
 };
 
 class GroupResults {
@@ -79,6 +81,7 @@ class GroupResults {
   void OnList(std::shared_ptr<const GroupList> list);
   void OnEnded(const EndedCall& call);
   void OnEntered(const GroupEntered& entered);
+  void OnRelease(const GroupRelease& release) { kept_.Release(release.boot, release.released); }
   // After each turn of the core, when its effects were given to this.
   void Advance(const GroupStatus& core);
   // Whether the status is that of the last Advance.
@@ -87,10 +90,10 @@ class GroupResults {
   bool waits() const;
 
   // ---- members of this node
-  // A GroupDone follows, in a later call: OK with the result; OutOfRange if the call has not ended;
-  // NotFound if the result is not kept any more, InvalidArgument if calls of this kind never
-  // are, Aborted if the call has failed or this life of the member ends; DeadlineExceeded. Fails
-  // with ResourceExhausted beyond kMaxWaitingResults.
+  // A GroupDone follows, in a later call: OK with the result, or the progress; OutOfRange if the
+  // call has not ended; NotFound if the result is not kept any more, InvalidArgument if calls of
+  // this kind never are, Aborted if the call has failed or this life of the member ends;
+  // DeadlineExceeded. Fails with ResourceExhausted beyond kMaxWaitingResults.
   absl::Status Ask(const GroupQuestion& question);
   // The member does not want the answer any more: the question ends with Cancelled. Ignores unknown
   // ones.
@@ -116,6 +119,7 @@ class GroupResults {
 
   std::vector<GroupEffect> TakeEffects() { return std::exchange(effects_, {}); }
   size_t kept() const { return kept_.size(); }
+  bool Has(uint64_t call) const { return kept_.Find(call) != nullptr; }
 
  private:
   // A call whose result members of this node miss.
@@ -154,6 +158,7 @@ class GroupResults {
   struct Entered {
     uint64_t life = 0;
     uint64_t first = 0;
+    KeepSpec keep;
   };
 
   // ---- questions of members

@@ -334,6 +334,42 @@ TEST(GroupResults, AQuestionWaitsUntilTheMemberTakesPart) {
   EXPECT_FALSE(group.node(0).waits());
 }
 
+TEST(GroupResults, AMemberHearsWhereTheGroupWasWhenItEnteredIt) {
+  Results group(3);
+  group.End(1, 8, {1});
+  GroupQuestion question{.id = 100, .rank = 0, .progress = true};
+  ASSERT_THAT(group.node(0).Ask(question), testing::IsOk());
+  group.Deliver();
+  EXPECT_FALSE(group.ended(100));
+  EXPECT_TRUE(group.node(0).waits());
+  const KeepSpec keep{.boot = 1, .released = 3, .mark = 9};
+  group.node(0).OnEntered({.rank = 0, .life = 0, .first = 5, .keep = keep});
+  group.End(5, 8, {1});
+  group.Deliver();
+  ASSERT_TRUE(group.ended(100));
+  EXPECT_THAT(group.done(100).status, testing::IsOk());
+  EXPECT_EQ(group.done(100).number, 4u);
+  EXPECT_EQ(group.done(100).progress, keep);
+  // Later calls change nothing.
+  question.id = 101;
+  ASSERT_THAT(group.node(0).Ask(question), testing::IsOk());
+  group.Deliver();
+  EXPECT_EQ(group.done(101).number, 4u);
+}
+
+TEST(GroupResults, AQuestionAboutProgressEndsAtItsDeadline) {
+  Results group(3);
+  ASSERT_THAT(
+      group.node(0).Ask(
+          {.id = 100, .rank = 0, .deadline = Instant() + absl::Seconds(1), .progress = true}),
+      testing::IsOk());
+  group.node(0).Tick(Instant() + absl::Seconds(1));
+  group.Deliver();
+  EXPECT_THAT(group.done(100).status,
+              testing::StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                HasSubstr("rank 0 has asked for the progress of train/worker")));
+}
+
 TEST(GroupResults, AQuestionEndsAtItsDeadlineAndNamesTheSilentNodes) {
   Results group(3);
   group.End(1, 8, {2});

@@ -50,18 +50,26 @@ std::vector<int> HoldersOf(const GroupList& list, const std::vector<uint64_t>& f
 
 bool KeptBytes::Drop(uint64_t age) {
   const Entry entry = by_age_.at(age);
+  if (entry.owner->unreleased_.contains(entry.number)) ++dropped_;
   entry.owner->Drop(entry.number, entry.owner->results_.at(entry.number));
   return true;
 }
 
 void KeptResults::Add(const EndedCall& call) {
   Trim(call.number);
+  const bool until_released = call.spec.retain == kUntilReleased;
+  if (until_released && call.number > boot_ && call.number <= released_) return;
   const auto [at, added] = results_.try_emplace(call.number);
   Result& result = at->second;
   if (added) {
     // The limit bounds the calls that are known.
-    const uint32_t retain = std::min(call.spec.retain, kMaxRetainedCalls);
-    by_end_.insert({call.number + retain, call.number});
+    const uint32_t retain =
+        until_released ? kUntilReleased : std::min(call.spec.retain, kMaxRetainedCalls);
+    if (until_released) {
+      unreleased_.insert(call.number);
+    } else {
+      by_end_.insert({call.number + retain, call.number});
+    }
     result.members = call.members;
     result.why = call.why.substr(0, kMaxKeptErrorBytes);
     result.kept = call.failed                   ? Kept::kFailed
@@ -72,6 +80,26 @@ void KeptResults::Add(const EndedCall& call) {
     result.spec.retain = retain;
   }
   if (call.holds && result.kept == Kept::kElsewhere) Hold(call.number, result, call);
+  while (unreleased_.size() > kMaxUnreleasedCalls) {
+    ++bytes_->dropped_;
+    Forget(*unreleased_.begin());
+  }
+}
+
+void KeptResults::Release(uint64_t boot, uint64_t released) {
+  boot_ = boot;
+  released_ = std::max(released_, released);
+  if (DefectActive(Defect::kBootResultsReleased)) boot = 0;
+  for (auto at = unreleased_.upper_bound(boot); at != unreleased_.end() && *at <= released;) {
+    Forget(*at++);
+  }
+}
+
+void KeptResults::Forget(uint64_t number) {
+  const auto found = results_.find(number);
+  Drop(number, found->second);
+  results_.erase(found);
+  unreleased_.erase(number);
 }
 
 void KeptResults::Hold(uint64_t number, Result& result, const EndedCall& call) {
@@ -131,6 +159,9 @@ void KeptResults::Clear() {
   for (auto& [number, result] : results_) Drop(number, result);
   results_.clear();
   by_end_.clear();
+  unreleased_.clear();
+  boot_ = 0;
+  released_ = 0;
   copying_.reset();
 }
 

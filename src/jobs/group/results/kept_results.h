@@ -9,9 +9,9 @@
 //
 // A holder is a function of the call's number and of the list of members, so all nodes find the
 // same ones without a message. Every node has the result when the call ends, and the holders do not
-// drop it. The result of a call stays until spec.retain later calls have ended, unless the node has
-// no room: then the oldest results go first, those of all groups together. Copies that are lost
-// with their nodes are not made again.
+// drop it. The result of a call stays until spec.retain later calls have ended, or until it is
+// released, unless the node has no room: then the oldest results go first, those of all groups
+// together. Copies that are lost with their nodes are not made again.
 //
 // Pure. Owned by a GroupResults; one thread at a time.
 #ifndef PHALANX_JOBS_GROUP_RESULTS_KEPT_RESULTS_H_
@@ -59,6 +59,8 @@ class KeptBytes {
   uint64_t used() const { return used_; }
   // Those that take memory of the node.
   size_t node_results() const { return of_node_.size(); }
+  // Of results that were not released yet.
+  uint64_t dropped() const { return dropped_; }
   // Return false if there is none. The second one drops the oldest that takes memory of the node:
   // small ones are copies.
   bool DropOldest() { return !by_age_.empty() && Drop(by_age_.begin()->first); }
@@ -74,6 +76,7 @@ class KeptBytes {
   bool Drop(uint64_t age);
 
   uint64_t used_ = 0;
+  uint64_t dropped_ = 0;
   uint64_t next_age_ = 1;
   std::map<uint64_t, Entry> by_age_;
   std::set<uint64_t> of_node_;  // by age
@@ -114,8 +117,11 @@ class KeptResults {
   KeptResults(const KeptResults&) = delete;
   KeptResults& operator=(const KeptResults&) = delete;
 
-  // A call that was added before is kept if one of the two times says so.
+  // A call that was added before is kept if one of the two times says so. One that was released is
+  // not added.
   void Add(const EndedCall& call);
+  // Forgets the calls after `boot` up to `released` that are kept until then.
+  void Release(uint64_t boot, uint64_t released);
   // All calls are forgotten.
   void Clear();
   // Null if the call is not known.
@@ -144,12 +150,17 @@ class KeptResults {
 
   void Hold(uint64_t number, Result& result, const EndedCall& call);
   void Drop(uint64_t number, Result& result);
+  void Forget(uint64_t number);
 
   const std::shared_ptr<KeptBytes> bytes_;
-  // By number; at most kMaxRetainedCalls.
+  // By number; at most kMaxRetainedCalls, and kMaxUnreleasedCalls.
   std::map<uint64_t, Result> results_;
-  // The same calls, by the one whose end makes them needless.
+  // Each call is in one of the two. By the one whose end makes them needless.
   std::set<std::pair<uint64_t, uint64_t>> by_end_;
+  std::set<uint64_t> unreleased_;
+  // The newest Release.
+  uint64_t boot_ = 0;
+  uint64_t released_ = 0;
   std::set<uint64_t> to_copy_;
   std::optional<ToCopy> copying_;
 };

@@ -112,6 +112,51 @@ TEST_F(KeptResultsTest, TheLastResultsAreKept) {
   EXPECT_EQ(answer.last, 30u);
 }
 
+TEST_F(KeptResultsTest, AResultIsKeptUntilItIsReleased) {
+  EndedCall call = Ended(1, 100);
+  call.spec.retain = kUntilReleased;
+  for (call.number = 1; call.number <= 2000; ++call.number) results_.Add(call);
+  EXPECT_EQ(results_.size(), 2000u);
+  results_.Release(/*boot=*/3, /*released=*/1990);
+  EXPECT_EQ(results_.size(), 3u + 10u);
+  EXPECT_EQ(bytes_->used(), 1300u);
+  EXPECT_NE(results_.Find(3), nullptr);
+  EXPECT_EQ(results_.Find(4), nullptr);
+  EXPECT_NE(results_.Find(1991), nullptr);
+  EXPECT_EQ(bytes_->dropped(), 0u);
+  // It is ended again under another list.
+  call.number = 1990;
+  results_.Add(call);
+  EXPECT_EQ(results_.Find(1990), nullptr);
+  // Those that say a number of calls are not released so.
+  results_.Add(Ended(2001, 100));
+  results_.Release(3, 2001);
+  EXPECT_EQ(results_.size(), 4u);
+  results_.Trim(2011);
+  EXPECT_EQ(results_.size(), 3u);
+}
+
+TEST_F(KeptResultsTest, TheOldestGoIfTooManyAreNotReleased) {
+  EndedCall call{.spec = {.kind = CallKind::kBarrier, .retain = kUntilReleased, .copies = 2},
+                 .holds = true};
+  for (call.number = 1; call.number <= kMaxUnreleasedCalls + 2; ++call.number) results_.Add(call);
+  EXPECT_EQ(results_.size(), kMaxUnreleasedCalls);
+  EXPECT_EQ(results_.Find(2), nullptr);
+  EXPECT_NE(results_.Find(3), nullptr);
+  EXPECT_EQ(bytes_->dropped(), 2u);
+}
+
+TEST_F(KeptResultsTest, ThatResultsWereDroppedBeforeTheirReleaseIsCounted) {
+  bytes_->limit = 250;
+  EndedCall call = Ended(1, 100);
+  for (call.number = 1; call.number <= 5; ++call.number) results_.Add(call);
+  EXPECT_EQ(bytes_->dropped(), 0u);
+  call.spec.retain = kUntilReleased;
+  for (; call.number <= 8; ++call.number) results_.Add(call);
+  EXPECT_EQ(bytes_->dropped(), 1u);
+  EXPECT_EQ(results_.Find(6)->kept, Kept::kDropped);
+}
+
 TEST_F(KeptResultsTest, ANodeThatIsNoHolderKnowsOfTheCallWithoutItsBytes) {
   EndedCall call = Ended(1, 100);
   call.holds = false;

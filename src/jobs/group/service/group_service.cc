@@ -249,6 +249,7 @@ void GroupService::RunEffects(Group& group) {
   do {
     if (!RunEffectsOf(group, Part::kCore, std::move(effects))) return;
     group.results.Advance(group.core.status());
+    LogDropped(group);
     if (!RunEffectsOf(group, Part::kResults, group.results.TakeEffects())) return;
     AskForVouches(group);
     if (group.results.waits() || group.vouched.waits()) group.core.Agree();
@@ -270,6 +271,7 @@ bool GroupService::RunEffectsOf(Group& group, Part part, std::vector<GroupEffect
   for (const GroupEffect& effect : effects) {
     if (const auto* ended = std::get_if<EndedCall>(&effect)) group.results.OnEnded(*ended);
     if (const auto* entered = std::get_if<GroupEntered>(&effect)) group.results.OnEntered(*entered);
+    if (const auto* release = std::get_if<GroupRelease>(&effect)) group.results.OnRelease(*release);
   }
   // In the order in which they were made: messages of a pair stay in order.
   for (GroupEffect& effect : effects) {
@@ -415,6 +417,13 @@ void GroupService::AllocateFor(Group& group, Part part, const GroupAllocate& all
         }
         (*service)->RunEffects(*found);
       });
+}
+
+void GroupService::LogDropped(const Group& group) {
+  if (kept_->dropped() == 0 || std::exchange(logged_dropped_, true)) return;
+  PHALANX_LOG(WARNING) << "dropped a kept result that was not released: no room for more"
+                       << LogField("group", group.number) << LogField("limit_bytes", kept_->limit)
+                       << LogField("limit_calls", kMaxUnreleasedCalls);
 }
 
 void GroupService::ContinueLater(Group& group) {

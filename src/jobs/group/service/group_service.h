@@ -90,7 +90,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   // gone.
   void InputFilled(absl::string_view job, absl::string_view role);
 
-  // A member of this node asks for the kept result of a call that has ended. Errors, and what
+  // A member of this node asks for the kept result of a call that has ended, or for the group's
+  // progress. Errors, and what
   // `done` gets: as GroupResults::Ask.
   absl::Status AskResult(absl::string_view job, absl::string_view role, GroupQuestion question,
                          CallDone done);
@@ -189,6 +190,8 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   void GiveHeldOf(int shard);
   void AllocateFor(Group& group, Part part, const GroupAllocate& allocate);
   void ContinueLater(Group& group);
+  // Once in the life of the node.
+  void LogDropped(const Group& group);
   void Release(uint64_t group, Part part, const NodeKey& node, uint64_t bytes);
   void ArmTimer(Group& group);
   // Runs `task` in a later turn unless the service is gone.
@@ -212,6 +215,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   std::map<NodeKey, std::shared_ptr<const GroupMemory>> landings_;
   GroupCallId next_call_ = 1;
   GroupServiceStats stats_;
+  bool logged_dropped_ = false;
   // Expired when the service is gone.
   std::shared_ptr<GroupService*> alive_;
 };

@@ -51,6 +51,12 @@ GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
     if (options.whole_hosts) kept_.retain = 2 * static_cast<uint32_t>(options.calls);
     if (options.whole_hosts) kept_.copies = 2;
   }
+  if (options.until_released) {
+    kept_.two_generations = random_.Chance(0.5);
+    for (uint64_t call = 0; call <= static_cast<uint64_t>(options.calls);) {
+      kept_.checkpoints.push_back(call += 1 + random_.Below(4));
+    }
+  }
   if (options.differs) {
     differs_.at = 1 + random_.Below(static_cast<uint64_t>(options.calls));
     differs_.rank = static_cast<int>(random_.Below(static_cast<uint64_t>(world_)));
@@ -82,6 +88,7 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
   if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
   spec.retain = RetainOf(number);
   spec.copies = spec.retain == 0 ? 0 : kept_.copies;
+  if (spec.retain == kUntilReleased) spec.keep = KeepOf(number);
   if (number == differs_.at && rank == differs_.rank) {
     const CallSpec right = spec;
     spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
@@ -91,6 +98,7 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
     spec.bytes = kMaxGroupBytes + 8;
     spec.retain = right.retain;
     spec.copies = right.copies;
+    spec.keep = right.keep;
   }
   return spec;
 }
@@ -339,7 +347,10 @@ void GroupWorld::StepFill(Program& program) {
 void GroupWorld::StepProgram(Program& program) {
   if (!(program.alive || program.fenced) || !program.entered || program.leaving) return;
   if (!program.fills.empty() && random_.Chance(0.7)) return StepFill(program);
+  if (program.asks_progress) return AskProgress(program);
   if (!program.missed.empty()) return Ask(program);
+  // It goes on from the state that these lead to.
+  if (options_.until_released && program.asking > 0) return;
   const bool over =
       program.next > static_cast<uint64_t>(options_.calls) && program.outstanding == 0;
   if (over && options_.leaves && leaving_steps_ > 0) return Leave(program);
@@ -379,6 +390,9 @@ void GroupWorld::Drain(Node& node) {
         const auto first = kept_.firsts.try_emplace(node.key, entered->first).first;
         first->second = std::min(first->second, entered->first);
       }
+      if (const auto* release = std::get_if<GroupRelease>(&effect)) {
+        node.results->OnRelease(*release);
+      }
     }
     for (GroupEffect& effect : effects) OnEffect(node, effect, /*of_results=*/false);
     node.results->Advance(node.core->status());
@@ -410,7 +424,10 @@ void GroupWorld::OnEffect(Node& node, GroupEffect& effect, bool of_results) {
     if (program->entered && entered->first != 1) Violate("a first life begins late");
     program->next = program->entered ? program->next : entered->first;
     NoteGroup(*program, entered->first);
+    program->asks_progress = options_.until_released && !program->entered;
+    program->agreement = {node.list, node.core->status().round};
     program->entered = true;
+    if (options_.until_released) return;
     // Calls since a state that the member has kept elsewhere.
     if (!options_.retained) return;
     uint64_t number = options_.whole_hosts ? 0 : random_.Below(entered->first);
@@ -581,6 +598,7 @@ void GroupWorld::StepNode(Node& node) {
     node.results->OnList(list);
     node.vouched->OnList(list);
     node.held->OnView(node.view);
+    node.list = list->digest;
   } else if (!node.grants.empty() && random_.Chance(0.5)) {
     Node::Grant grant = std::move(node.grants.front());
     node.grants.erase(node.grants.begin());
@@ -775,6 +793,7 @@ std::vector<std::string> GroupWorld::Run() {
     CheckLate(number, results);
   }
   if (violations_.empty()) CheckKept();
+  if (violations_.empty() && options_.until_released) CheckReleased();
   return violations_;
 }
 

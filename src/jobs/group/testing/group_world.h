@@ -26,7 +26,10 @@
 //    dead, so that a new group has begun with call 1;
 //  - calls end while the shard is away, if nothing else happens but that links are lost;
 //  - a kept result is the one that the members got, and is there unless it is too old or as many
-//    hosts as there are copies have ended since.
+//    hosts as there are copies have ended since;
+//  - with `until_released` a next life gets the results of all calls that its progress names, which
+//    is that of all lives of one agreement, and not behind a call that a live member has got; what
+//    all members have released is freed (group_world_released.cc).
 #ifndef PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
 #define PHALANX_JOBS_GROUP_TESTING_GROUP_WORLD_H_
 
@@ -71,6 +74,9 @@ struct GroupWorldOptions {
   // Only whole hosts die, and more often. There are two or three, results have two copies, and next
   // lives ask for all of them.
   bool whole_hosts = false;
+  // With `retained`: results are kept until they are released. Members act as if they wrote
+  // checkpoints between calls; next lives ask for their progress, and for all that it names.
+  bool until_released = false;
   // Nodes sleep, also for longer than a lease.
   bool sleeps = false;
   // Nodes are cut off from the shard, also for longer than a lease.
@@ -97,6 +103,8 @@ class GroupWorld {
     uint64_t held = 0;     // answers that their members got later
     uint64_t vouched = 0;  // of these, without the shard
     uint64_t refused = 0;  // for lack of memory here
+    uint64_t progresses = 0;
+    size_t most_kept = 0;  // calls, at one node
   };
   const Counts& counts() const { return counts_; }
 
@@ -140,6 +148,9 @@ class GroupWorld {
     std::map<uint64_t, uint64_t> called;  // id to number
     std::deque<Fill> fills = {};
     std::deque<uint64_t> missed = {};  // calls for whose results it asks
+    size_t asking = 0;                 // for so many
+    bool asks_progress = false;
+    std::pair<uint64_t, uint32_t> agreement = {};  // in which it entered: the list, and the round
   };
   // What a node and the job's shard know of each other.
   struct Session {
@@ -160,6 +171,7 @@ class GroupWorld {
     std::unique_ptr<HeldAnswers> held = nullptr;
     Session session = {};
     GroupView view = {};  // the last one
+    uint64_t list = 0;    // its digest
     // Peers of which it has still to hear that the link was lost; nothing is sent to them before.
     std::set<NodeKey> lost = {};
     // Peers of which it has still to hear that they have started again.
@@ -208,6 +220,11 @@ class GroupWorld {
   void StepProgram(Program& program);
   void StepFill(Program& program);
   void Ask(Program& program);
+  void AskProgress(Program& program);
+  void OnProgress(Program& program, const GroupDone& done);
+  void CheckReleased();
+  // What the members say in this call, by the checkpoints of the script.
+  KeepSpec KeepOf(uint64_t number) const;
   void OnKept(const GroupDone& done);
   void CheckKept();
   // Whether the holders of a call's result may have ended.
@@ -298,7 +315,10 @@ class GroupWorld {
     std::map<NodeKey, uint64_t> firsts;          // by node, the first call of its members
     std::vector<std::pair<uint64_t, int>> lost;  // steps in which a node of a host was lost
     // By id, who asked, and for which call.
-    std::map<uint64_t, std::pair<Program*, uint64_t>> asked;
+    std::map<uint64_t, std::pair<Program*, uint64_t>> asked;  // call 0: for the progress
+    std::vector<uint64_t> checkpoints;  // each after this call; the first one after the boot calls
+    bool two_generations = false;       // the one before the last one is needed, too
+    std::map<std::pair<uint64_t, uint32_t>, GroupDone> progress;  // by agreement
     uint64_t steps = 0;
   } kept_;
   Counts counts_;

@@ -11,6 +11,7 @@ namespace phalanx::jobs::testing {
 uint32_t GroupWorld::RetainOf(uint64_t number) const {
   Random random(script_ ^ number);
   if (kept_.retain == 0 || random.Chance(0.05)) return 0;
+  if (options_.until_released) return kUntilReleased;
   return random.Chance(0.1) ? 1 : kept_.retain;
 }
 
@@ -20,6 +21,7 @@ void GroupWorld::Ask(Program& program) {
   Node& node = nodes_[static_cast<size_t>(program.node)];
   kept_.asked[next_id_] = {&program, number};
   ++program.outstanding;
+  ++program.asking;
   const absl::Status asked = node.results->Ask(
       {.id = next_id_++, .rank = program.rank, .life = program.life, .call = number});
   if (!asked.ok()) Violate(std::string(asked.message()));
@@ -28,6 +30,7 @@ void GroupWorld::Ask(Program& program) {
 
 void GroupWorld::TakeEnded(Node& node, const EndedCall& call) {
   node.results->OnEnded(call);
+  counts_.most_kept = std::max(counts_.most_kept, node.results->kept());
   std::set<int> hosts;
   for (const Member& member : node.view.members) {
     const auto first = kept_.firsts.find(member.node);
@@ -55,6 +58,8 @@ void GroupWorld::OnKept(const GroupDone& done) {
   const auto [program, number] = kept_.asked.at(done.id);
   if (program->alive || program->replaced) --program->outstanding;
   if (!program->alive) return;
+  --program->asking;
+  if (number == 0) return OnProgress(*program, done);
   const CallSpec spec = Spec(number, -1);
   const std::string title = absl::StrCat("the kept result of call ", number, " ", spec.ToString(),
                                          " at rank ", program->rank, ": ");
