@@ -198,8 +198,8 @@ class Group {
   Future<GroupProgress> Progress() const;
 
   // Of the calls of the group that have ended here: the number of the last one, from 1, and the
-  // members that took part in it. After Progress, the calls before this life count for the number. A member's next life goes on with the call after the last one
-  // that has ended.
+  // members that took part in it. After Progress, the calls before this life count for the number.
+  // A member's next life goes on with the call after the last one that has ended.
   uint64_t calls() const;
   int members_of_last_call() const;
 

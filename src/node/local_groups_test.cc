@@ -290,9 +290,9 @@ TEST_F(LocalGroupsTest, ANextLifeGoesOnFromTheCheckpointOfWhichTheCallsHaveSaid)
     groups_.clear();
     members_.clear();
     clients_.clear();
-    Make(3, 3, options);
+    Make(2, 4, options);
     EXPECT_EQ(groups_[1].Progress().Wait(kDeadline).value().ended, 0u);
-    std::vector<uint64_t> vectors[3];
+    std::vector<uint64_t> vectors[4];
     const auto call = [&](size_t rank, uint64_t number) {
       groups_[rank].Keep(KeepOf(number));
       vectors[rank].assign(count, (rank + 1) * number);
@@ -301,29 +301,29 @@ TEST_F(LocalGroupsTest, ANextLifeGoesOnFromTheCheckpointOfWhichTheCallsHaveSaid)
     for (uint64_t number = 1; number <= 6; ++number) {
       ForAll([&](size_t rank) { return call(rank, number); });
     }
-    std::vector<Future<Done>> calls{call(0, 7), call(1, 7)};
-    ASSERT_THAT(members_[2].Fail(), IsOk());
+    std::vector<Future<Done>> calls{call(0, 7), call(1, 7), call(2, 7)};
+    ASSERT_THAT(members_[3].Fail(), IsOk());
     JoinOptions join;
-    join.world = 3;
-    members_[2] = clients_[2]->Join("train", "worker2", join).value();
-    groups_[2] = Group(members_[2], options);
-    const GroupProgress progress = groups_[2].Progress().Wait(kDeadline).value();
+    join.world = 4;
+    members_[3] = clients_[3]->Join("train", "worker3", join).value();
+    groups_[3] = Group(members_[3], options);
+    const GroupProgress progress = groups_[3].Progress().Wait(kDeadline).value();
     EXPECT_EQ(progress.ended, 6u);
     EXPECT_EQ(progress.keep, KeepOf(6));
-    EXPECT_EQ(groups_[2].calls(), 6u);
+    EXPECT_EQ(groups_[3].calls(), 6u);
     for (const uint64_t number : {1, 2, 5, 6}) {
       std::vector<uint64_t> result(count);
-      ASSERT_THAT(groups_[2].Result(number, absl::MakeSpan(result)).Wait(kDeadline), IsOk());
-      EXPECT_EQ(result, std::vector<uint64_t>(count, 6 * number));
+      ASSERT_THAT(groups_[3].Result(number, absl::MakeSpan(result)).Wait(kDeadline), IsOk());
+      EXPECT_EQ(result, std::vector<uint64_t>(count, 10 * number));
     }
     for (const uint64_t number : {3, 4}) {
       std::vector<uint64_t> result(count);
-      EXPECT_EQ(groups_[2].Result(number, absl::MakeSpan(result)).Wait(kDeadline).status().code(),
+      EXPECT_EQ(groups_[3].Result(number, absl::MakeSpan(result)).Wait(kDeadline).status().code(),
                 absl::StatusCode::kNotFound);
     }
-    calls.push_back(call(2, 7));
+    calls.push_back(call(3, 7));
     for (const Future<Done>& each : calls) ASSERT_THAT(each.Wait(kDeadline), IsOk());
-    EXPECT_EQ(vectors[0], std::vector<uint64_t>(count, 6 * 7));
+    EXPECT_EQ(vectors[0], std::vector<uint64_t>(count, 10 * 7));
   }
 }
 

@@ -30,10 +30,10 @@ namespace phalanx::c {
 using Creating = std::shared_ptr<internal::CreateCall>;
 
 // A Create is not a Future: its result can be taken only once.
-using AnyCall = std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>,
-                             Future<Done>, Future<int>, Future<bool>, Future<ObjectStatus>,
-                             Future<BroadcastProgress>, Future<GroupProgress>,
-                             Future<std::vector<ObjectId>>, Creating>;
+using AnyCall =
+    std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>, Future<Done>,
+                 Future<int>, Future<bool>, Future<ObjectStatus>, Future<BroadcastProgress>,
+                 Future<GroupProgress>, Future<std::vector<ObjectId>>, Creating>;
 
 // Stores `status` as this thread's last error, unless it is OK, and returns its code.
 int Report(const absl::Status& status);

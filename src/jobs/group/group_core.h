@@ -306,6 +306,8 @@ class GroupCore {
   };
   struct Agreement {
     uint32_t round = 0;  // of the list
+    // Of calls that are not in `calls_` any more, and of orders of any list.
+    NewestKeep newest;
     // The calls from one to the other have failed on all nodes that are past them.
     uint64_t failed_from = 1;
     uint64_t failed_to = 0;
@@ -349,7 +351,6 @@ class GroupCore {
   void EndCurrent();
   void EndAt(CallEnd end, const absl::Status& error);
   void Keep(uint64_t number, const NodeCall& call, bool again);
-  void Release(uint64_t number, const CallSpec& spec);
   void Leave();
   void Settle(uint64_t number);
   void OnData(int peer, const GroupHeader& header, absl::string_view payload);
@@ -394,7 +395,6 @@ class GroupCore {
   uint64_t cursor_ = 1;
   uint64_t ended_ = 0;
   uint64_t settled_ = 0;
-  NewestKeep newest_;  // of calls that are not in `calls_` any more, and of orders
   std::optional<Current> current_;
   CallResources resources_;
 

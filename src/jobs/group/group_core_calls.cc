@@ -25,6 +25,13 @@ absl::Status CheckLosses(const GroupList& list, const CallSpec& spec, absl::stri
   return absl::UnavailableError(absl::StrCat(title, ": ", list.Name(list.ended), " has ended"));
 }
 
+// Whether what the call says holds for all members once it has ended: one in which every member
+// gives something ends only after all have made it. A member can make others long before the rest.
+bool Releases(uint64_t number, const CallSpec& spec) {
+  return spec.retain == kUntilReleased && spec.keep.released < number &&
+         (NeedsAll(spec.kind) || DefectActive(Defect::kResultsReleasedByBroadcast));
+}
+
 }  // namespace
 
 void GroupCore::Advance() {
@@ -234,7 +241,9 @@ bool GroupCore::BeginRun() {
     current_->filled.push_back(request.filled);
     current_->keeps.push_back(request.keep);
   }
-  if (DefectActive(Defect::kResultsReleasedWhenCalled)) Release(cursor_, spec);
+  if (DefectActive(Defect::kResultsReleasedWhenCalled) && Releases(cursor_, spec)) {
+    effects_.emplace_back(GroupRelease{spec.keep.boot, spec.keep.released});
+  }
   Allocate();
   return current_.has_value() && current_->run != nullptr;
 }
@@ -422,8 +431,6 @@ void GroupCore::EndAt(CallEnd end, const absl::Status& error) {
   const auto call = calls_.find(cursor_);
   if (call != calls_.end()) {
     Keep(cursor_, call->second, again);
-    const bool ended = call->second.end == CallEnd::kResult || call->second.end == CallEnd::kSent;
-    if (ended && !again) Release(cursor_, call->second.spec);
     AnswerAll(cursor_, call->second, error);
   }
   Leave();
@@ -453,15 +460,10 @@ void GroupCore::Keep(uint64_t number, const NodeCall& call, bool again) {
   ended.number = number;
   const std::vector<int> holders = HoldersOf(*list_, agreement_.firsts, ended.spec, number);
   ended.holds = std::find(holders.begin(), holders.end(), list_->self) != holders.end();
+  const bool releases = !again && !ended.failed && Releases(number, ended.spec);
+  const GroupRelease release{ended.spec.keep.boot, ended.spec.keep.released};
   effects_.emplace_back(std::move(ended));
-}
-
-// A call in which every member gives something ends only after all members have made it, so what it
-// says holds for all of them. A member can make other calls long before the rest does.
-void GroupCore::Release(uint64_t number, const CallSpec& spec) {
-  if (spec.retain != kUntilReleased || spec.keep.released >= number) return;
-  if (!NeedsAll(spec.kind) && !DefectActive(Defect::kResultsReleasedByBroadcast)) return;
-  effects_.emplace_back(GroupRelease{spec.keep.boot, spec.keep.released});
+  if (releases) effects_.emplace_back(release);
 }
 
 void GroupCore::Leave() {
@@ -489,7 +491,9 @@ void GroupCore::Settle(uint64_t number) {
       ++at;
       continue;
     }
-    if (end == CallEnd::kResult || end == CallEnd::kSent) newest_.Take(at->first, at->second.spec);
+    if (end == CallEnd::kResult || end == CallEnd::kSent) {
+      agreement_.newest.Take(at->first, at->second.spec);
+    }
     at = calls_.erase(at);
   }
 }

@@ -37,9 +37,11 @@ void GroupCore::EnterRound(uint32_t round) {
   }
   current_.reset();
   orders_.clear();
+  const NewestKeep newest = agreement_.newest;
   const Instant next_tick = agreement_.next_tick;
   agreement_ = Agreement();
   agreement_.round = round;
+  agreement_.newest = newest;
   agreement_.next_tick = next_tick;
   agreement_.reports.resize(list_->nodes.size());
   for (auto& [node, link] : links_) link.ready = 0;
@@ -73,7 +75,7 @@ void GroupCore::EndMembers() {
   cursor_ = 1;
   ended_ = 0;
   settled_ = 0;
-  newest_ = {};
+  agreement_.newest = {};
 }
 
 bool GroupCore::HasWaiting() const {
@@ -100,7 +102,7 @@ void GroupCore::Demand() {
   if (!report.fresh) {
     report.ended = ended_;
     report.first = first_;
-    report.newest = newest_;
+    report.newest = agreement_.newest;
     for (const auto& [number, call] : calls_) {
       if (number > ended_) continue;
       // A next life has made a call that failed before: its record is a new one.
@@ -150,7 +152,7 @@ void GroupCore::Resume(const ResumeOrder& order) {
     cursor_ = order.ended + 1;
   }
   if (first_ == 0) first_ = cursor_;
-  if (order.newest.call > newest_.call) newest_ = order.newest;
+  if (order.newest.call > agreement_.newest.call) agreement_.newest = order.newest;
   settled_ = std::max(settled_, std::min(order.ended, ended_));
   for (size_t i = 0; i < order.calls.size(); ++i) {
     const uint64_t number = order.ended + 1 + i;

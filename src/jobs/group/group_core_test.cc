@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/jobs/group/group_recovery.h"
 #include "src/jobs/group/testing/group_parts.h"
 
 namespace phalanx::jobs {
@@ -310,11 +311,31 @@ TEST(GroupCore, ANextLifeHearsWhatTheNewestCallHasSaidThatHasEndedSomewhere) {
   EXPECT_EQ(group.entered().rank, 2);
   EXPECT_EQ(group.entered().first, 3u);
   EXPECT_EQ(group.entered().keep, keep);
-  // The node of the root ends, and so does what else it knows. The others know of the keep.
+  // The node of the root ends. The others know what the call has said.
   group.Die(0);
   group.Return(0);
   EXPECT_EQ(group.entered().rank, 0);
   EXPECT_EQ(group.entered().keep, keep);
+}
+
+// Call 8 has ended on one node alone, and is made again: that node has freed what it releases. What
+// call 9 says comes after a state that the member has still to reach.
+TEST(DecideResume, AMemberThatMakesACallAgainHearsWhatThatCallSays) {
+  const CallSpec scatter = Says({.kind = CallKind::kReduceScatter, .bytes = 8}, {.released = 7});
+  const CallSpec broadcast = Says({.kind = CallKind::kBroadcast, .bytes = 8}, {.released = 8});
+  const NewestKeep seventh{7, {.released = 3}};
+  NodeReport ahead{.fresh = false, .ended = 9, .first = 1, .calls = {}, .newest = seventh};
+  ahead.calls.push_back({8, CallEnd::kResult, 2, scatter});
+  ahead.calls.push_back({9, CallEnd::kResult, 2, broadcast});
+  const NodeReport behind{.fresh = false, .ended = 7, .first = 1, .calls = {}, .newest = seventh};
+  ResumeOrder order = DecideResume({ahead, behind, NodeReport()});
+  EXPECT_EQ(order.base, 7u);
+  EXPECT_EQ(order.newest.call, 8u);
+  EXPECT_EQ(order.newest.keep, scatter.keep);
+  // Without that node nothing is known of it.
+  order = DecideResume({behind, NodeReport()});
+  EXPECT_EQ(order.newest.call, 7u);
+  EXPECT_EQ(DecideResume({NodeReport()}).newest.call, 0u);
 }
 
 TEST(GroupCore, MembersThatReleaseOtherResultsOrThoseOfTheCallItselfGetAnError) {

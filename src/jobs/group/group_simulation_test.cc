@@ -132,6 +132,20 @@ TEST(GroupSimulation, ANextLifeGetsAllResultsThatAreNotReleasedYet) {
   }
 }
 
+TEST(GroupSimulation, ANextLifeGetsWhatIsNotReleasedAlsoIfNodesAreOutOfTouch) {
+  RunSeeds({.on_loss = OnLoss::kExclude,
+            .retained = true,
+            .until_released = true,
+            .sleeps = true,
+            .cuts = true,
+            .calls = 20});
+  RunSeeds({.on_loss = OnLoss::kWait,
+            .retained = true,
+            .until_released = true,
+            .away = true,
+            .calls = 20});
+}
+
 TEST(GroupSimulation, ReleasedResultsTakeNoMemoryHoweverManyCallsThereAre) {
   RunSeeds({.deaths = false, .retained = true, .until_released = true, .calls = 100});
 }

@@ -52,10 +52,7 @@ GroupWorld::GroupWorld(uint64_t seed, GroupWorldOptions options)
     if (options.whole_hosts) kept_.copies = 2;
   }
   if (options.until_released) {
-    kept_.two_generations = random_.Chance(0.5);
-    for (uint64_t call = 0; call <= static_cast<uint64_t>(options.calls);) {
-      kept_.checkpoints.push_back(call += 1 + random_.Below(4));
-    }
+    kept_.checkpoints.Make(random_, static_cast<uint64_t>(options.calls));
   }
   if (options.differs) {
     differs_.at = 1 + random_.Below(static_cast<uint64_t>(options.calls));
@@ -88,7 +85,7 @@ CallSpec GroupWorld::Spec(uint64_t number, int rank) const {
   if (HasRoot(spec.kind)) spec.root = static_cast<uint32_t>(random.Below(uint64_t(world_)));
   spec.retain = RetainOf(number);
   spec.copies = spec.retain == 0 ? 0 : kept_.copies;
-  if (spec.retain == kUntilReleased) spec.keep = KeepOf(number);
+  if (spec.retain == kUntilReleased) spec.keep = kept_.checkpoints.Before(number);
   if (number == differs_.at && rank == differs_.rank) {
     const CallSpec right = spec;
     spec = {.kind = CallKind::kAllReduce, .dtype = DType::kU64, .bytes = 16};
@@ -347,8 +344,7 @@ void GroupWorld::StepFill(Program& program) {
 void GroupWorld::StepProgram(Program& program) {
   if (!(program.alive || program.fenced) || !program.entered || program.leaving) return;
   if (!program.fills.empty() && random_.Chance(0.7)) return StepFill(program);
-  if (program.asks_progress) return AskProgress(program);
-  if (!program.missed.empty()) return Ask(program);
+  if (program.asks_progress || !program.missed.empty()) return Ask(program);
   // It goes on from the state that these lead to.
   if (options_.until_released && program.asking > 0) return;
   const bool over =
@@ -793,7 +789,6 @@ std::vector<std::string> GroupWorld::Run() {
     CheckLate(number, results);
   }
   if (violations_.empty()) CheckKept();
-  if (violations_.empty() && options_.until_released) CheckReleased();
   return violations_;
 }
 

@@ -206,6 +206,16 @@ class GroupWorld {
     uint64_t group = 0;
   };
 
+  // Each is written after this call; the first one after the boot calls.
+  struct Checkpoints {
+    std::vector<uint64_t> after;
+    bool two_generations = false;  // the one before the last one is needed, too
+
+    void Make(Random& random, uint64_t calls);
+    // What the members say in this call.
+    KeepSpec Before(uint64_t number) const;
+  };
+
   CallSpec Spec(uint64_t number, int rank) const;
   uint32_t RetainOf(uint64_t number) const;
   std::shared_ptr<std::string> Input(const CallSpec& spec, uint64_t number, int rank) const;
@@ -220,11 +230,7 @@ class GroupWorld {
   void StepProgram(Program& program);
   void StepFill(Program& program);
   void Ask(Program& program);
-  void AskProgress(Program& program);
   void OnProgress(Program& program, const GroupDone& done);
-  void CheckReleased();
-  // What the members say in this call, by the checkpoints of the script.
-  KeepSpec KeepOf(uint64_t number) const;
   void OnKept(const GroupDone& done);
   void CheckKept();
   // Whether the holders of a call's result may have ended.
@@ -316,8 +322,7 @@ class GroupWorld {
     std::vector<std::pair<uint64_t, int>> lost;  // steps in which a node of a host was lost
     // By id, who asked, and for which call.
     std::map<uint64_t, std::pair<Program*, uint64_t>> asked;  // call 0: for the progress
-    std::vector<uint64_t> checkpoints;  // each after this call; the first one after the boot calls
-    bool two_generations = false;       // the one before the last one is needed, too
+    Checkpoints checkpoints;
     std::map<std::pair<uint64_t, uint32_t>, GroupDone> progress;  // by agreement
     uint64_t steps = 0;
   } kept_;

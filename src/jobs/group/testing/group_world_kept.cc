@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/jobs/group/testing/group_world.h"
@@ -16,14 +17,18 @@ uint32_t GroupWorld::RetainOf(uint64_t number) const {
 }
 
 void GroupWorld::Ask(Program& program) {
-  const uint64_t number = program.missed.front();
-  program.missed.pop_front();
+  const bool progress = std::exchange(program.asks_progress, false);
+  const uint64_t number = progress ? 0 : program.missed.front();
+  if (!progress) program.missed.pop_front();
   Node& node = nodes_[static_cast<size_t>(program.node)];
   kept_.asked[next_id_] = {&program, number};
   ++program.outstanding;
   ++program.asking;
-  const absl::Status asked = node.results->Ask(
-      {.id = next_id_++, .rank = program.rank, .life = program.life, .call = number});
+  const absl::Status asked = node.results->Ask({.id = next_id_++,
+                                                .rank = program.rank,
+                                                .life = program.life,
+                                                .call = number,
+                                                .progress = progress});
   if (!asked.ok()) Violate(std::string(asked.message()));
   Drain(node);
 }
@@ -99,7 +104,8 @@ void GroupWorld::OnKept(const GroupDone& done) {
 }
 
 // A call of which a node said that it has failed must have failed for a member that made it: that
-// one got an error, or had ended before its answer.
+// one got an error, or had ended before its answer. What a call has released that all members have
+// made is freed on all nodes on which it has ended with a result.
 void GroupWorld::CheckKept() {
   for (const auto& [number, text] : kept_.failed) {
     std::set<std::pair<int, uint64_t>> worked;
@@ -112,6 +118,21 @@ void GroupWorld::CheckKept() {
       failed |= made.number == number && !worked.contains(life);
     }
     if (!failed) Violate(text);
+  }
+  for (const auto& [number, results] : results_) {
+    const CallSpec spec = Spec(number, -1);
+    if (!NeedsAll(spec.kind) || spec.retain != kUntilReleased) continue;
+    for (const Result& result : results) {
+      const Program* program = Live(result.rank);
+      const bool live = program != nullptr && program->life == result.life;
+      if (!live || result.kept || !result.status.ok()) continue;
+      const Node& node = nodes_[static_cast<size_t>(program->node)];
+      for (uint64_t call = spec.keep.boot + 1; call <= spec.keep.released; ++call) {
+        if (!node.results->Has(call)) continue;
+        return Violate(absl::StrCat("call ", number, " has ended, and that of call ", call,
+                                    ", which it releases, is kept"));
+      }
+    }
   }
 }
 

@@ -9,25 +9,17 @@
 
 namespace phalanx::jobs::testing {
 
-KeepSpec GroupWorld::KeepOf(uint64_t number) const {
-  const std::vector<uint64_t>& all = kept_.checkpoints;
-  const auto next = std::lower_bound(all.begin(), all.end(), number);
-  if (next == all.begin()) return {};
-  const auto version = static_cast<size_t>(next - all.begin()) - 1;
-  const size_t needed = kept_.two_generations && version > 0 ? version - 1 : version;
-  return {.boot = all.front(), .released = all[needed], .mark = version};
+void GroupWorld::Checkpoints::Make(Random& random, uint64_t calls) {
+  two_generations = random.Chance(0.5);
+  for (uint64_t call = 0; call <= calls;) after.push_back(call += 1 + random.Below(4));
 }
 
-void GroupWorld::AskProgress(Program& program) {
-  program.asks_progress = false;
-  Node& node = nodes_[static_cast<size_t>(program.node)];
-  kept_.asked[next_id_] = {&program, 0};
-  ++program.outstanding;
-  ++program.asking;
-  const absl::Status asked = node.results->Ask(
-      {.id = next_id_++, .rank = program.rank, .life = program.life, .progress = true});
-  if (!asked.ok()) Violate(std::string(asked.message()));
-  Drain(node);
+KeepSpec GroupWorld::Checkpoints::Before(uint64_t number) const {
+  const auto next = std::lower_bound(after.begin(), after.end(), number);
+  if (next == after.begin()) return {};
+  const auto version = static_cast<size_t>(next - after.begin()) - 1;
+  const size_t needed = two_generations && version > 0 ? version - 1 : version;
+  return {.boot = after.front(), .released = after[needed], .mark = version};
 }
 
 void GroupWorld::OnProgress(Program& program, const GroupDone& done) {
@@ -46,11 +38,11 @@ void GroupWorld::OnProgress(Program& program, const GroupDone& done) {
                          ", released ", same.progress->released));
   }
   bool said = keep == KeepSpec{};
-  for (const auto& [number, step] : kept_.begun) said |= KeepOf(number) == keep;
+  for (const auto& [number, step] : kept_.begun) said |= kept_.checkpoints.Before(number) == keep;
   if (!said) Violate(text + ", as no call has said");
   for (uint64_t number = 1; number < program.next; ++number) {
     const bool says = Spec(number, -1).retain == kUntilReleased;
-    if (!says || KeepOf(number).mark <= keep.mark) continue;
+    if (!says || kept_.checkpoints.Before(number).mark <= keep.mark) continue;
     for (const Result& result : results_[number]) {
       const Program* got = Live(result.rank);
       const bool live = got != nullptr && got->life == result.life;
@@ -60,28 +52,6 @@ void GroupWorld::OnProgress(Program& program, const GroupDone& done) {
   }
   for (uint64_t number = 1; number < program.next; ++number) {
     if (number <= keep.boot || number > keep.released) program.missed.push_back(number);
-  }
-}
-
-// What the last call said that every member has made is freed on all nodes on which it has ended
-// with a result.
-void GroupWorld::CheckReleased() {
-  for (const Program& program : programs_) {
-    const Node& node = nodes_[static_cast<size_t>(program.node)];
-    if (!program.alive || node.core == nullptr) continue;
-    for (const auto& [number, results] : results_) {
-      const CallSpec spec = Spec(number, -1);
-      if (!NeedsAll(spec.kind) || spec.retain != kUntilReleased) continue;
-      for (const Result& result : results) {
-        const bool its = result.rank == program.rank && result.life == program.life;
-        if (!its || !result.status.ok() || result.kept) continue;
-        for (uint64_t call = spec.keep.boot + 1; call <= spec.keep.released; ++call) {
-          if (!node.results->Has(call)) continue;
-          return Violate(absl::StrCat("call ", number, " has ended, and that of call ", call,
-                                      ", which it releases, is kept"));
-        }
-      }
-    }
   }
 }
 
