@@ -260,7 +260,7 @@ TEST_F(KeptResultsTest, TheAnswerAboutACallThatFailedCanBeReadWhateverItWas) {
   call.why = std::string(1000, 'x');
   call.spec = {.kind = CallKind::kAllReduce,
                .bytes = kMaxGroupBytes + 1,
-               .retain = UINT32_MAX,
+               .retain = UINT32_MAX - 1,
                .copies = UINT32_MAX};
   results_.Add(call);
   const absl::StatusOr<ResultAnswer> answer = DecodeAnswer(EncodeAnswer(results_.AnswerOf(1)));
