@@ -35,11 +35,11 @@ void SessionCore::OnCallEnded(bool needs_all) {
 absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
   if (loaded_) return absl::FailedPreconditionError("Load was called before in this life");
   const SessionKeep& said = progress_.keep;
-  if (said.boot == 0 && !repeats()) return 0;
+  if (said.boot == 0) return 0;
   if (said.boot != calls_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "Load comes after call ", calls_, " of the group, and in the life before after call ",
-        said.boot == 0 ? progress_.ended : said.boot, said.boot == 0 ? " or later" : ""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Load comes after call ", calls_,
+                     " of the group, and in the life before after call ", said.boot));
   }
   if (DefectActive(Defect::kSessionLoadsOlder) && said.version > 1) return said.version - 1;
   return said.version;
@@ -59,11 +59,8 @@ void SessionCore::OnLoaded() {
 }
 
 absl::Status SessionCore::CheckCheckpoint() const {
-  if (!loaded_) return absl::FailedPreconditionError("Checkpoint comes before Load");
-  if (!repeats()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "Checkpoint comes after call ", calls_, " of the group, and in the life before after call ",
-      progress_.ended, " or later"));
+  if (loaded_) return absl::OkStatus();
+  return absl::FailedPreconditionError("Checkpoint comes before Load");
 }
 
 void SessionCore::OnCheckpoint() {

@@ -7,11 +7,14 @@
 //
 // Every rank makes the same calls of one group, so a number names the same call at all of them. The
 // first one agrees on the number of the run. Each call says the first call and the number of the
-// version in which it is made. A next life learns what the newest call has said, and the last call
-// that has ended:
+// version in which it is made. A next life learns what the newest call has said that the others
+// count, and the last call that has ended:
 //
 //   repeats the boot ──► loads that version's ──► repeats the calls ──► makes the next call, in
-//   calls                checkpoint               of the version        which the others wait
+//   calls                checkpoint               since then            which the others wait
+//
+// Calls of a later version can be among those that it repeats: it writes that checkpoint on its
+// way.
 //
 // 1. A call in which every rank gives something (not a Broadcast, whose receivers can be behind its
 //    root) ends after all ranks have made it, and so have passed the checkpoint before it.
@@ -45,8 +48,8 @@ struct SessionKeep {
   friend bool operator==(const SessionKeep&, const SessionKeep&) = default;
 };
 
-// What a life learns when it joins: the last call that has ended, and what the newest call has
-// said. Zeros if no call has.
+// What a life learns when it joins: the last call that has ended, and what the newest one has said
+// whose end frees results, or a later one. Zeros if no call has.
 struct SessionProgress {
   uint64_t ended = 0;
   SessionKeep keep = {};
@@ -77,8 +80,7 @@ class SessionCore {
   absl::StatusOr<uint64_t> VersionToLoad() const;
   // REQUIRES: VersionToLoad is OK.
   void OnLoaded();
-  // FailedPrecondition before Load. InvalidArgument: the life before has made more calls in this
-  // version.
+  // FailedPrecondition before Load.
   absl::Status CheckCheckpoint() const;
   // The checkpoint of the next version is there. REQUIRES: CheckCheckpoint is OK.
   void OnCheckpoint();

@@ -26,6 +26,7 @@ uint64_t InputOf(uint64_t state, size_t step, int rank) {
 SessionWorld::SessionWorld(uint64_t seed) : random_(seed) {
   nodes_ = 2 + static_cast<int>(random_.Below(3));
   lives_.resize(2 + random_.Below(3));
+  broadcasts_count_ = random_.Chance(0.5);
   fault_chance_ = 0.01 * static_cast<double>(1 + random_.Below(4));
   ended_.resize(static_cast<size_t>(nodes_));
   newest_.resize(static_cast<size_t>(nodes_));
@@ -216,7 +217,8 @@ void SessionWorld::Join(int rank) {
   for (size_t other = 0; other < ended_.size(); ++other) {
     if (newest_[other].call > learned.call) learned = newest_[other];
     for (const auto& [number, call] : ended_[other]) {
-      if (number <= newest && number > learned.call) learned = {number, call.keep};
+      const bool counts = broadcasts_count_ || call.kind != Kind::kBroadcast;
+      if (counts && number <= newest && number > learned.call) learned = {number, call.keep};
       if (number > progress.ended) continue;
       const auto [at, added] = here.try_emplace(number, call);
       at->second.kept |= call.kept;

@@ -7,8 +7,9 @@
 // The model of the group. A call in which every rank gives something ends after all ranks have made
 // it; a Broadcast after its root has. It ends on each node by itself. A node forgets the group
 // when no rank lives there, and frees the results that an ended call releases. A life that joins
-// learns the last call that has ended on any node, and its node gets all that is kept; except that
-// Broadcasts that have ended at their root alone can be made again. (Where the copies of results
+// learns the last call that has ended on any node, and what the newest of them has said, or the
+// newest one that was no Broadcast; and its node gets all that is kept. Except that Broadcasts that
+// have ended at their root alone can be made again. (Where the copies of results
 // are is not modelled: the nodes keep them on several hosts.)
 //
 // The model of checkpoints. An object is on the node of the life that has put it. A later life of
@@ -134,6 +135,7 @@ class SessionWorld {
   std::vector<Step> program_;
   int nodes_ = 0;
   double fault_chance_ = 0;
+  bool broadcasts_count_ = false;
   std::vector<std::optional<Life>> lives_;            // by rank
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
   std::vector<Newest> newest_;                        // by node
