@@ -172,7 +172,14 @@ namespace phalanx {
   X(kLinkSessionNotCompared, "link-session-not-compared")           \
   X(kMessageTwice, "message-twice")                                 \
   X(kMessageToOlderLife, "message-to-older-life")                   \
-  X(kMessageCreditLost, "message-credit-lost")
+  X(kMessageCreditLost, "message-credit-lost")                      \
+  /* Sessions: programs that go on from their checkpoints. */       \
+  X(kSessionRepeatsOneLess, "session-repeats-one-less")             \
+  X(kSessionLoadsOlder, "session-loads-older")                      \
+  X(kSessionFreesAtCheckpoint, "session-frees-at-checkpoint")       \
+  X(kSessionBroadcastFrees, "session-broadcast-frees")              \
+  X(kSessionReleasesItsVersion, "session-releases-its-version")     \
+  X(kSessionRunsShareNames, "session-runs-share-names")
 
 enum class Defect {
   kNone,

@@ -44,7 +44,7 @@ FUNCTIONS = "|".join(
     )
 )
 PUBLIC = re.compile(
-    rf"phx_\w+$|phalanx::(({FUNCTIONS})\(|(ObjectId|Buffer|WritableBuffer|ObjectStream|Client|Future<.*>)::~?\w+)"
+    rf"phx_\w+$|phalanx::(({FUNCTIONS})\(|(ObjectId|Buffer|WritableBuffer|ObjectStream|Client|spmd::Session|Future<.*>)::~?\w+)"
 )
 SOME_TARGETS = [
     f"@phalanx//{label}" for label in ("protos/phalanx/v1:types_proto", "src/common/ids:object_id", "src/cli:phalanx")
@@ -158,7 +158,8 @@ class SdkTest(unittest.TestCase):
         symbols = output("nm", "--dynamic", "--demangle", "--defined-only", str(library)).splitlines()
         exported = [line.split(maxsplit=2)[2] for line in symbols]
         self.assertEqual([name for name in exported if not PUBLIC.match(name)], [])
-        for each in ("phx_connect", "phalanx::Client::Connect", *(f"phalanx::{name}(" for name in FUNCTIONS.split("|"))):
+        names = ("phx_connect", "phalanx::Client::Connect", "phalanx::spmd::Session::Join")
+        for each in (*names, *(f"phalanx::{name}(" for name in FUNCTIONS.split("|"))):
             self.assertTrue(any(name.startswith(each) for name in exported), each)
 
     def test_the_library_needs_abseil_and_the_compilers_libraries_alone(self):

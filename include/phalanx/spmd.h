@@ -1,0 +1,218 @@
+// Sessions: programs of many ranks that survive the deaths of some. docs/jobs.md, "Sessions",
+// explains what a next life repeats.
+//
+//   auto session = phalanx::spmd::Session::Join(*client, {.world = 8}).value();
+//   MyModel model;                                      // has Save and Load
+//   session.Load(model).value();                        // 0: a new model; else the version
+//   while (session.version() < 100) {
+//     std::vector<float> sum(n);
+//     status = session.Allreduce(absl::MakeSpan(sum), ReduceOp::kSum, [&] { Compute(&sum); });
+//     if (!status.ok()) return status;
+//     model.Apply(sum);
+//     status = session.Checkpoint(model);
+//     if (!status.ok()) return status;
+//   }
+//   return session.Leave();
+//
+// All ranks run the same program: they make the same calls in the same order, and load and write
+// their checkpoints between the same calls. A rank whose process dies is started again (by `phalanx
+// launch --restarts`). It runs the program from the newest checkpoint after which a call has ended,
+// and is given the results of the calls since; the other ranks wait in the next call meanwhile. All
+// ranks get the same bits in every life.
+//
+// A session that has failed is over: a call returns the error with which another one has ended,
+// which names job, rank, version and seq. The process can end, and be started again. (Arguments
+// that are refused at once, and errors of Load and Checkpoint, do not end it.) No call exits the
+// process. If a call has failed on all ranks, it fails in later lives, too, until all members of
+// the job have ended.
+//
+// A Session belongs to its rank. There is no global state: the ranks can be threads of one process,
+// each with a Client of its own. One thread at a time; the calls, Load, Checkpoint and Leave return
+// FailedPrecondition while another one is under way, and in a child of fork.
+#ifndef PHALANX_SPMD_H_
+#define PHALANX_SPMD_H_
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "phalanx/client.h"
+#include "phalanx/elements.h"
+#include "phalanx/group.h"
+
+namespace phalanx::spmd {
+
+namespace internal {
+class SessionState;
+}  // namespace internal
+
+struct Options {
+  // Empty or 0: PHALANX_JOB, PHALANX_TASK, PHALANX_WORLD and PHALANX_ROLE, which `phalanx launch`
+  // sets; the role is "worker" if that is not set.
+  std::string job = {};
+  std::string task = {};
+  int world = 0;
+  std::string role = {};
+  // On so many hosts the result of each call is kept, 1 to 16; on all, if these are fewer. A host
+  // loses what it has when it ends, and when its last rank dies.
+  int result_copies = 2;
+  // How long a call waits for the other ranks: for those that are slow, and for the next lives of
+  // those that have died. Then it fails with DeadlineExceeded, which names them.
+  absl::Duration peer_timeout = absl::Minutes(5);
+};
+
+// Of this life. Calls are those of the group: Join makes one, Allgather and a Broadcast of a string
+// or a vector two each.
+struct Stats {
+  uint64_t repeated = 0;          // calls whose results were kept
+  uint64_t made = 0;              // calls with the other ranks
+  uint64_t prepared = 0;          // calls of `prepare`
+  uint64_t checkpoint_bytes = 0;  // written
+  // From Join to the first call with the other ranks, in a life after the first one.
+  absl::Duration recovery = absl::ZeroDuration();
+};
+
+// What a rank restores after its death. A std::string is one, too.
+template <typename M>
+concept Model = requires(M& model, const M& saved, absl::string_view bytes) {
+  { saved.Save() } -> std::convertible_to<std::string>;
+  { model.Load(bytes) } -> std::same_as<absl::Status>;
+};
+
+// Fills the vector of an Allreduce with this rank's input.
+using Prepare = std::function<void()>;
+
+class Session {
+ public:
+  // Joins the job as Client::Join does. In its first life it waits for all ranks, within
+  // peer_timeout; in a later one for the nodes, which agree on the calls that have ended. Errors:
+  // those of Client::Join, DeadlineExceeded (names the ranks that have not come).
+  static absl::StatusOr<Session> Join(Client& client, Options options = {});
+  // Without Leave, the other ranks see that this one has died, and wait for its next life.
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  int rank() const;
+  int world() const;
+  uint64_t life() const;
+  // The number of checkpoints so far, and of the calls since the last one. Before Load: 0, and the
+  // calls so far.
+  uint64_t version() const;
+  uint64_t seq() const;
+  Stats stats() const;
+
+  // ---- calls. Without elements or bytes they transfer nothing, and wait for nothing. Errors of
+  // all: InvalidArgument (arguments that are refused at once; or ranks that differ in a call, then
+  // on all of them; or a repeated call of another size), DeadlineExceeded (peer_timeout), NotFound
+  // (a result that this life has to repeat is not kept any more), Aborted (a next life of this rank
+  // has joined), ResourceExhausted, Unavailable.
+
+  // Every rank's span becomes the fold of all ranks' spans. `prepare`, if there is one, is called
+  // before that, once, but not if the result is kept: then no input is needed.
+  template <typename T>
+  absl::Status Allreduce(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
+                         const Prepare& prepare = nullptr) {
+    return Allreduce(DTypeOf<T>(), inout.data(), inout.size() * sizeof(T), op, prepare);
+  }
+  absl::Status Allreduce(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
+                         const Prepare& prepare = nullptr);
+  // Every rank's bytes become the root's. The size is the same for all.
+  absl::Status Broadcast(void* inout, uint64_t bytes, int root);
+  // The same for strings and vectors of plain data, whose sizes become the root's.
+  absl::Status Broadcast(std::string* inout, int root);
+  template <typename T>
+  absl::Status Broadcast(std::vector<T>* inout, int root);
+  // Returns the elements of all ranks in the order of ranks; any number of each. `offsets` becomes
+  // where each rank's elements begin, and the end of the last one's.
+  template <typename T>
+  absl::StatusOr<std::vector<T>> Allgather(absl::Span<const T> input,
+                                           std::vector<size_t>* offsets = nullptr);
+  // Ends when all ranks have called.
+  absl::Status Barrier();
+
+  // ---- checkpoints
+  // Called once in each life, before the first Checkpoint: restores the model as it was at the
+  // checkpoint from which this life goes on, and returns its version. 0: there is none, and the
+  // model is as it was. Calls before Load are repeated in every life, so their results are kept as
+  // long as the job lives. Waits up to peer_timeout for a rank with the checkpoint. After an error
+  // it can be called again.
+  template <Model M>
+  absl::StatusOr<uint64_t> Load(M& model) {
+    return LoadBytes([&model](absl::string_view bytes) { return model.Load(bytes); });
+  }
+  absl::StatusOr<uint64_t> Load(std::string& model) {
+    return LoadBytes([&model](absl::string_view bytes) {
+      model.assign(bytes.data(), bytes.size());
+      return absl::OkStatus();
+    });
+  }
+  // Writes the model, the same on all ranks, as that of the next version, on this rank's node. It
+  // waits for no other rank. Results before it and this rank's checkpoint before it are freed once
+  // all ranks have written theirs, which a later call shows. After an error the version is as it
+  // was, and it can be called again.
+  template <Model M>
+  absl::Status Checkpoint(const M& model) {
+    return CheckpointBytes(model.Save());
+  }
+  absl::Status Checkpoint(const std::string& model) { return CheckpointBytes(model); }
+
+  // Waits until all ranks have come here, leaves the job, and frees this rank's checkpoints.
+  absl::Status Leave();
+
+ private:
+  explicit Session(std::unique_ptr<internal::SessionState> state);
+
+  // `place` returns memory for so many bytes. Elements of the same size on all ranks.
+  using Place = absl::FunctionRef<void*(uint64_t bytes)>;
+  absl::Status BroadcastSized(uint64_t bytes, uint64_t element, int root, Place place);
+  // Returns the offsets in bytes.
+  absl::StatusOr<std::vector<uint64_t>> AllgatherSized(const void* input, uint64_t bytes,
+                                                       uint64_t element, Place place);
+  absl::StatusOr<uint64_t> LoadBytes(absl::FunctionRef<absl::Status(absl::string_view)> take);
+  absl::Status CheckpointBytes(absl::string_view bytes);
+
+  std::unique_ptr<internal::SessionState> state_;
+};
+
+template <typename T>
+absl::Status Session::Broadcast(std::vector<T>* inout, int root) {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
+  return BroadcastSized(inout->size() * sizeof(T), sizeof(T), root, [inout](uint64_t bytes) {
+    inout->resize(bytes / sizeof(T));
+    return static_cast<void*>(inout->data());
+  });
+}
+
+template <typename T>
+absl::StatusOr<std::vector<T>> Session::Allgather(absl::Span<const T> input,
+                                                  std::vector<size_t>* offsets) {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
+  std::vector<T> all;
+  absl::StatusOr<std::vector<uint64_t>> begins =
+      AllgatherSized(input.data(), input.size() * sizeof(T), sizeof(T), [&all](uint64_t bytes) {
+        all.resize(bytes / sizeof(T));
+        return static_cast<void*>(all.data());
+      });
+  if (!begins.ok()) return begins.status();
+  if (offsets != nullptr) {
+    offsets->clear();
+    for (const uint64_t begin : *begins) offsets->push_back(begin / sizeof(T));
+  }
+  return all;
+}
+
+}  // namespace phalanx::spmd
+
+#endif  // PHALANX_SPMD_H_

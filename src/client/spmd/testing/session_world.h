@@ -1,0 +1,152 @@
+// SessionWorld: the ranks of a session, each a SessionCore, beside a model of their group and of
+// their checkpoints, with faults. Testonly.
+//
+// The ranks run a random program of calls and checkpoints. At each step, one rank goes on, or ends,
+// or ends with its node; a next life begins on any node.
+//
+// The model of the group. A call in which every rank gives something ends after all ranks have made
+// it; a Broadcast after its root has. It ends on each node by itself. A node forgets the group
+// when no rank lives there, and frees the results that an ended call releases. A life that joins
+// learns the last call that has ended on any node, and what the newest of them has said, or the
+// newest one that was no Broadcast; and its node gets all that is kept. Except that Broadcasts that
+// have ended at their root alone can be made again. (Where the copies of results
+// are is not modelled: the nodes keep them on several hosts.)
+//
+// The model of checkpoints. An object is on the node of the life that has put it. A later life of
+// the rank that puts it again gets a copy on its own node; when that life has ended, the node can
+// drop the copy unless it is the last one. A node's copies end with it.
+//
+// If no rank is left that has loaded what the others need, all end: the job begins anew, with other
+// inputs, and what the earlier run has left is still there.
+//
+// Checked: results and states, also against a run without deaths; that a result which is repeated
+// is still kept, calls agree in what they say, and every run ends.
+//
+// Owned by a test. One thread.
+#ifndef PHALANX_CLIENT_SPMD_TESTING_SESSION_WORLD_H_
+#define PHALANX_CLIENT_SPMD_TESTING_SESSION_WORLD_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/client/spmd/session_core.h"
+#include "src/common/random.h"
+
+namespace phalanx::spmd::testing {
+
+class SessionWorld {
+ public:
+  struct Counts {
+    uint64_t deaths = 0;       // of ranks
+    uint64_t node_deaths = 0;  // with the ranks there
+    uint64_t repeated = 0;     // calls
+    uint64_t loads = 0;        // of checkpoints
+    uint64_t of_others = 0;    // of them, those of another rank
+    uint64_t waits = 0;        // steps in which no checkpoint was there yet
+    uint64_t behind = 0;       // joins that make an ended Broadcast again
+    uint64_t runs = 0;         // that began anew
+  };
+
+  explicit SessionWorld(uint64_t seed);
+  // Runs to the end of all ranks, and returns what was wrong.
+  std::vector<std::string> Run();
+  const Counts& counts() const { return counts_; }
+
+ private:
+  enum class Kind { kRun, kFold, kBroadcast, kLoad, kCheckpoint };
+  struct Step {
+    Kind kind;
+    int root = 0;
+  };
+  // What is done next in the step.
+  enum class Phase { kBegin, kInCall, kEnd };
+  // A checkpoint that is read: whose it is, and what is in it.
+  struct Found {
+    int rank = 0;
+    uint64_t state = 0;
+    size_t step = 0;
+  };
+  struct Life {
+    int node = 0;
+    uint64_t number = 0;  // of all lives
+    internal::SessionCore core;
+    uint64_t next_call = 1;  // as the group counts
+    size_t step = 0;
+    Phase phase = Phase::kBegin;
+    uint64_t run = 0;
+    uint64_t state = 0;
+    uint64_t input = 0;                    // of the call
+    std::vector<uint64_t> to_delete = {};  // versions
+    std::optional<Found> found = {};
+    std::set<std::string> held = {};  // objects whose copies on this node it holds
+  };
+  struct EndedCall {
+    Kind kind;
+    internal::SessionKeep keep;
+    uint64_t result = 0;
+    bool kept = true;
+    bool sent = false;  // a Broadcast that has ended for its root alone
+  };
+  // The newest call that a life which joined has heard of, and what it says.
+  struct Newest {
+    uint64_t call = 0;
+    internal::SessionKeep keep = {};
+  };
+  struct Object {
+    uint64_t state = 0;
+    size_t step = 0;  // that comes next
+    int home = 0;     // the node where it was put
+    std::set<int> nodes;
+  };
+
+  void DrawProgram();
+  // Of the run without deaths, before each step.
+  const std::vector<uint64_t>& Expected();
+
+  void Act();
+  void Fault();
+  void EndRank(int rank);
+  void EndNode(int node);
+  // Ends all ranks if what they need has ended.
+  void EndRunIfLost();
+  void Join(int rank);
+  uint64_t LastEnded() const;
+  bool OnlySent(uint64_t call) const;
+
+  void Advance(int rank);
+  void BeginCall(int rank);
+  void TryEndCall(int rank);
+  std::optional<uint64_t> ResultOf(int rank, const Step& step);
+  void EndCallAt(int node, uint64_t number, const EndedCall& call);
+  void TakeResult(int rank, uint64_t result);
+  void Put(int rank, uint64_t version, uint64_t state, size_t step);
+  void Load(int rank);
+  void EndLoad(int rank);
+  void Checkpoint(int rank);
+  void NextStep(int rank);
+  static std::string NameOf(int rank, uint64_t run, uint64_t version);
+  void Wrong(int rank, const std::string& what);
+
+  Random random_;
+  std::vector<Step> program_;
+  int nodes_ = 0;
+  double fault_chance_ = 0;
+  bool broadcasts_count_ = false;
+  std::vector<std::optional<Life>> lives_;            // by rank
+  std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
+  std::vector<Newest> newest_;                        // by node
+  std::map<std::string, Object> objects_;             // by name
+  uint64_t next_life_ = 1;
+  uint64_t run_ = 1;                                    // how often the job has begun
+  std::map<uint64_t, std::vector<uint64_t>> expected_;  // by run
+  std::vector<std::string> wrong_;
+  Counts counts_;
+};
+
+}  // namespace phalanx::spmd::testing
+
+#endif  // PHALANX_CLIENT_SPMD_TESTING_SESSION_WORLD_H_

@@ -1,0 +1,487 @@
+// Sessions whose ranks are threads with clients of real nodes. A rank that drops its session
+// without Leave has died.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "phalanx/client.h"
+#include "phalanx/spmd.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/node/local_cluster.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using spmd::Options;
+using spmd::Session;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::IsOkAndHolds;
+using testing::StatusIs;
+
+constexpr absl::Duration kDeadline = absl::Seconds(60);
+constexpr int kIterations = 3;
+constexpr size_t kCount = 1000;
+// Sums of them depend on their order.
+constexpr float kValues[] = {1e8f, 1, -1e8f};
+
+struct Weights {
+  std::string Save() const {
+    return std::string(reinterpret_cast<const char*>(values.data()), kCount * sizeof(float));
+  }
+  absl::Status Load(absl::string_view bytes) {
+    if (bytes.size() != kCount * sizeof(float)) return absl::DataLossError("another size");
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
+    return absl::OkStatus();
+  }
+  std::vector<float> values = std::vector<float>(kCount);
+};
+
+// A program with calls of every kind. Its points are numbered: before and after Load, and before
+// every call and checkpoint.
+class Program {
+ public:
+  // It dies at this point; 0: not.
+  explicit Program(int fatal_point) : fatal_point_(fatal_point) {}
+
+  // Returns true if it has come to its end.
+  bool Run(Session& session) {
+    if (Dies()) return false;
+    std::string boot(session.rank() == 1 ? 100 : 0, 'b');
+    EXPECT_THAT(session.Broadcast(&boot, 1), IsOk());
+    EXPECT_EQ(boot, std::string(100, 'b'));
+    if (Dies()) return false;
+    const absl::StatusOr<uint64_t> version = session.Load(model_);
+    EXPECT_THAT(version, IsOk());
+    // A life that begins behind a checkpoint has passed its points.
+    while (version.ok() && session.version() < kIterations) {
+      if (!Iterate(session)) return false;
+    }
+    if (Dies()) return false;
+    EXPECT_THAT(session.Leave(), IsOk());
+    return true;
+  }
+  const std::vector<float>& result() const { return model_.values; }
+  int points() const { return points_; }
+  int prepared() const { return prepared_; }
+
+ private:
+  bool Dies() { return ++points_ == fatal_point_; }
+
+  bool Iterate(Session& session) {
+    const auto version = static_cast<size_t>(session.version());
+    const auto rank = static_cast<size_t>(session.rank());
+    if (Dies()) return false;
+    std::vector<float> sum(kCount);
+    EXPECT_THAT(session.Allreduce(absl::MakeSpan(sum), ReduceOp::kSum,
+                                  [&] {
+                                    ++prepared_;
+                                    for (size_t i = 0; i < kCount; ++i) {
+                                      sum[i] = kValues[(i + rank + version) % 3] + model_.values[i];
+                                    }
+                                  }),
+                IsOk());
+    for (size_t i = 0; i < kCount; ++i) model_.values[i] += sum[i];
+    if (Dies()) return false;
+    const int root = static_cast<int>(version) % session.world();
+    std::vector<double> sent(static_cast<int>(rank) == root ? version + 5 : 0, 0.5);
+    EXPECT_THAT(session.Broadcast(&sent, root), IsOk());
+    EXPECT_EQ(sent, std::vector<double>(version + 5, 0.5));
+    if (Dies()) return false;
+    const std::vector<int64_t> mine(rank + version % 2, static_cast<int64_t>(rank));
+    std::vector<size_t> offsets;
+    const absl::StatusOr<std::vector<int64_t>> all =
+        session.Allgather(absl::MakeConstSpan(mine), &offsets);
+    EXPECT_THAT(all, IsOk());
+    EXPECT_EQ(offsets.size(), static_cast<size_t>(session.world()) + 1);
+    EXPECT_EQ(offsets.back(), all->size());
+    EXPECT_EQ(all->back(), session.world() - 1);
+    if (Dies()) return false;
+    EXPECT_THAT(session.Barrier(), IsOk());
+    EXPECT_EQ(session.seq(), 4u);
+    if (Dies()) return false;
+    EXPECT_THAT(session.Checkpoint(model_), IsOk());
+    EXPECT_EQ(session.seq(), 0u);
+    return true;
+  }
+
+  const int fatal_point_;
+  Weights model_;
+  int points_ = 0;
+  int prepared_ = 0;
+};
+
+class LocalSessionsTest : public ::testing::Test {
+ protected:
+  void Make(int nodes, int world) {
+    LocalClusterOptions options;
+    options.nodes = nodes;
+    // A result is kept on several hosts.
+    options.configure_node = [](int node, NodeConfig& config) {
+      config.node.labels["host"] = absl::StrCat("host", node);
+    };
+    absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(std::move(options));
+    ASSERT_THAT(cluster, IsOk());
+    cluster_ = *std::move(cluster);
+    world_ = world;
+  }
+  Options OptionsOf(int rank) const {
+    Options options;
+    options.job = job_;
+    options.task = absl::StrCat("worker", rank);
+    options.world = world_;
+    options.peer_timeout = peer_timeout_;
+    return options;
+  }
+  std::shared_ptr<Client> Connect(int node) const {
+    ClientOptions options;
+    options.address = cluster_->client_address(node);
+    return Client::Connect(options).value();
+  }
+  int NodeOf(int rank) const { return rank % cluster_->nodes(); }
+  absl::StatusOr<Session> Join(int rank) const {
+    return Session::Join(*Connect(NodeOf(rank)), OptionsOf(rank));
+  }
+  // Calls `body` with a session of each rank, in threads.
+  void ForAll(const std::function<void(Session&)>& body) const {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < world_; ++rank) {
+      ranks.emplace_back([this, rank, &body] {
+        absl::StatusOr<Session> session = Join(rank);
+        ASSERT_THAT(session, IsOk());
+        body(*session);
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+  // Runs the program on all ranks. The first lives of one rank die at these points, one each.
+  // Returns what the ranks have at the end.
+  std::vector<std::vector<float>> RunProgram(int victim, const std::vector<int>& fatal_points) {
+    std::vector<std::vector<float>> results(static_cast<size_t>(world_));
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < world_; ++rank) {
+      ranks.emplace_back([this, rank, victim, &fatal_points, &results] {
+        std::vector<int> lives = {0};
+        if (rank == victim) lives.insert(lives.begin(), fatal_points.begin(), fatal_points.end());
+        int prepared = 0;
+        for (const int fatal_point : lives) {
+          absl::StatusOr<Session> session = Join(rank);
+          ASSERT_THAT(session, IsOk());
+          Program program(fatal_point);
+          const bool over = program.Run(*session);
+          EXPECT_EQ(over, fatal_point == 0) << "rank " << rank << ", point " << fatal_point;
+          prepared += program.prepared();
+          EXPECT_EQ(session->stats().prepared, static_cast<uint64_t>(program.prepared()));
+          EXPECT_EQ(session->stats().repeated > 0, session->life() > 0);
+          EXPECT_EQ(session->stats().recovery > absl::ZeroDuration(), session->life() > 0 && over);
+          results[static_cast<size_t>(rank)] = program.result();
+          if (rank == victim) points_ = program.points();
+        }
+        // No input was given twice, and none that was not needed.
+        EXPECT_EQ(prepared, kIterations) << "rank " << rank;
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    return results;
+  }
+
+  std::unique_ptr<LocalCluster> cluster_;
+  std::string job_ = "train";
+  absl::Duration peer_timeout_ = kDeadline;
+  int world_ = 0;
+  int points_ = 0;  // of the last life of the victim of a program
+};
+
+TEST_F(LocalSessionsTest, CallsOfEveryKindWork) {
+  Make(2, 3);
+  ForAll([](Session& session) {
+    EXPECT_EQ(session.life(), 0u);
+    std::string model = "as it was";
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    EXPECT_EQ(model, "as it was");
+    std::vector<int64_t> sums(4, session.rank());
+    EXPECT_THAT(session.Allreduce(absl::MakeSpan(sums)), IsOk());
+    EXPECT_EQ(sums, std::vector<int64_t>(4, 3));
+    EXPECT_THAT(session.Allreduce(absl::MakeSpan(sums), ReduceOp::kBitOr), IsOk());
+    char text[6] = "-----";
+    if (session.rank() == 2) std::copy_n("hello", 6, text);
+    EXPECT_THAT(session.Broadcast(text, 6, 2), IsOk());
+    EXPECT_STREQ(text, "hello");
+    std::string empty = session.rank() == 0 ? "" : "not empty";
+    EXPECT_THAT(session.Broadcast(&empty, 0), IsOk());
+    EXPECT_EQ(empty, "");
+    // Of the same size, of other sizes, and none at all.
+    for (const auto& count :
+         {+[](int) { return 2; }, +[](int rank) { return 2 * rank; }, +[](int) { return 0; }}) {
+      std::vector<int32_t> mine(static_cast<size_t>(count(session.rank())), session.rank());
+      std::vector<int32_t> expected;
+      std::vector<size_t> begins = {0};
+      for (int rank = 0; rank < 3; ++rank) {
+        expected.insert(expected.end(), static_cast<size_t>(count(rank)), rank);
+        begins.push_back(expected.size());
+      }
+      std::vector<size_t> offsets;
+      EXPECT_THAT(session.Allgather(absl::MakeConstSpan(mine), &offsets), IsOkAndHolds(expected));
+      EXPECT_EQ(offsets, begins);
+    }
+    EXPECT_EQ(session.seq(), 7u);
+    EXPECT_THAT(session.Checkpoint(std::string("model")), IsOk());
+    EXPECT_EQ(session.version(), 1u);
+    EXPECT_EQ(session.stats().repeated, 0u);
+    EXPECT_EQ(session.stats().checkpoint_bytes, 5u);
+    EXPECT_EQ(session.stats().recovery, absl::ZeroDuration());
+    EXPECT_THAT(session.Leave(), IsOk());
+    EXPECT_THAT(session.Barrier(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("the rank has left")));
+  });
+}
+
+TEST_F(LocalSessionsTest, ARankThatDiesAnywhereEndsWithTheBitsOfARunWithoutDeaths) {
+  Make(2, 3);
+  job_ = "calm";
+  const std::vector<std::vector<float>> calm = RunProgram(0, {});
+  EXPECT_EQ(calm[1], calm[0]);
+  EXPECT_EQ(calm[2], calm[0]);
+  const int points = points_;
+  ASSERT_EQ(points, 2 + 5 * kIterations + 1);
+  for (int point = 1; point <= points; ++point) {
+    job_ = absl::StrCat("dies", point);
+    const std::vector<std::vector<float>> results = RunProgram(point % world_, {point});
+    for (const std::vector<float>& result : results) EXPECT_EQ(result, calm[0]) << point;
+  }
+  // The second life dies where it begins, and the third one within the calls that it repeats.
+  job_ = "often";
+  for (const std::vector<float>& result : RunProgram(1, {11, 2, 4})) EXPECT_EQ(result, calm[0]);
+}
+
+TEST_F(LocalSessionsTest, ARankWhoseNodeHasEndedLoadsTheCheckpointOfAnotherOne) {
+  Make(3, 3);
+  std::latch dead(1);
+  std::thread ranks([&] {
+    ForAll([&](Session& session) {
+      std::string model;
+      ASSERT_THAT(session.Load(model), IsOkAndHolds(0u));
+      int64_t sum = session.rank();
+      ASSERT_THAT(session.Allreduce(absl::MakeSpan(&sum, 1)), IsOk());
+      ASSERT_THAT(session.Checkpoint(absl::StrCat("sum ", sum)), IsOk());
+      ASSERT_THAT(session.Barrier(), IsOk());
+      if (session.rank() == 2) return;
+      dead.wait();
+      ASSERT_THAT(session.Barrier(), IsOk());
+      EXPECT_THAT(session.Leave(), IsOk());
+    });
+  });
+  // The first life of rank 2 ends with its thread; the node with what it has put.
+  const std::shared_ptr<Client> watcher = Connect(0);
+  const absl::StatusOr<Membership> other =
+      watcher->Join(job_, "watcher", {.world = 1, .role = "watcher"});
+  ASSERT_THAT(other, IsOk());
+  for (uint64_t change = 0;;) {
+    const std::vector<Member> members = other->Members("worker");
+    if (members.size() == 3 && members[2].state == MemberState::kDied) break;
+    absl::StatusOr<uint64_t> next = other->WaitForChange(change, kDeadline);
+    ASSERT_THAT(next, IsOk());
+    change = *next;
+  }
+  cluster_->KillNode(2);
+  absl::StatusOr<Session> session = Session::Join(*Connect(0), OptionsOf(2));
+  ASSERT_THAT(session, IsOk());
+  EXPECT_EQ(session->life(), 1u);
+  std::string model;
+  EXPECT_THAT(session->Load(model), IsOkAndHolds(1u));
+  EXPECT_EQ(model, "sum 3");
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_EQ(session->stats().repeated, 2u);
+  dead.count_down();
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_THAT(session->Leave(), IsOk());
+  ranks.join();
+}
+
+TEST_F(LocalSessionsTest, AJobThatBeginsAnewReadsNothingOfTheOneBefore) {
+  Make(1, 1);
+  for (int run = 0; run < 2; ++run) {
+    Session session = Join(0).value();
+    std::string model = "new";
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    EXPECT_EQ(model, "new");
+    EXPECT_THAT(session.Checkpoint(absl::StrCat("of run ", run)), IsOk());
+    EXPECT_THAT(session.Barrier(), IsOk());
+  }
+}
+
+TEST_F(LocalSessionsTest, OldCheckpointsAreFreed) {
+  Make(1, 2);
+  // Together more than the node has room for.
+  ForAll([](Session& session) {
+    std::string model(size_t{16} << 20, 'm');
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    for (int version = 1; version <= 20; ++version) {
+      ASSERT_THAT(session.Checkpoint(model), IsOk()) << version;
+      ASSERT_THAT(session.Barrier(), IsOk()) << version;
+    }
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+}
+
+TEST_F(LocalSessionsTest, ArgumentsThatAreWrongAreRefusedAtOnce) {
+  Make(1, 2);
+  ForAll([](Session& session) {
+    EXPECT_THAT(session.Checkpoint(std::string("early")),
+                StatusIs(absl::StatusCode::kFailedPrecondition));
+    std::string model;
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    EXPECT_THAT(session.Load(model), StatusIs(absl::StatusCode::kFailedPrecondition));
+    for (const int root : {-1, 2}) {
+      EXPECT_THAT(session.Broadcast(&model, root),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr(absl::StrCat("root ", root, " is no rank of a world of 2"))));
+      EXPECT_THAT(session.Broadcast(nullptr, 0, root),
+                  StatusIs(absl::StatusCode::kInvalidArgument));
+    }
+    float number = 1;
+    EXPECT_THAT(session.Allreduce(absl::MakeSpan(&number, 1), ReduceOp::kBitOr),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(session.Allreduce(DType::kF32, &number, 3, ReduceOp::kSum),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(session.seq(), 0u);
+    // Nothing is transferred, and prepared.
+    bool prepared = false;
+    EXPECT_THAT(session.Allreduce(absl::Span<float>(), ReduceOp::kSum, [&] { prepared = true; }),
+                IsOk());
+    EXPECT_FALSE(prepared);
+    EXPECT_THAT(session.Broadcast(nullptr, 0, 1), IsOk());
+    EXPECT_EQ(session.stats().made, 1u);
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+}
+
+TEST_F(LocalSessionsTest, RanksThatDifferInACallGetAnErrorThatNamesItAndTheirSessionsAreOver) {
+  Make(2, 2);
+  ForAll([](Session& session) {
+    std::string model;
+    EXPECT_THAT(session.Load(model), IsOk());
+    EXPECT_THAT(session.Checkpoint(model), IsOk());
+    EXPECT_THAT(session.Barrier(), IsOk());
+    std::vector<float> vector(session.rank() == 0 ? 2 : 3);
+    const absl::Status differs = session.Allreduce(absl::MakeSpan(vector));
+    EXPECT_THAT(differs,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(absl::StrCat("job train/worker, rank ", session.rank(),
+                                                      ", version 1, seq 1: Allreduce")),
+                               HasSubstr("8 bytes"), HasSubstr("12 bytes"))));
+    EXPECT_EQ(session.Barrier(), differs);
+    EXPECT_EQ(session.Checkpoint(model), differs);
+    EXPECT_EQ(session.Leave(), differs);
+  });
+}
+
+TEST_F(LocalSessionsTest, ElementsOfOtherSizesAreRefused) {
+  Make(1, 2);
+  ForAll([](Session& session) {
+    std::vector<float> floats(3);
+    std::vector<double> doubles(3);
+    const absl::Status status = session.rank() == 0
+                                    ? session.Allgather(absl::MakeConstSpan(floats)).status()
+                                    : session.Allgather(absl::MakeConstSpan(doubles)).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr("elements of "),
+                                       HasSubstr(absl::StrCat("at rank ", 1 - session.rank())))));
+  });
+}
+
+TEST_F(LocalSessionsTest, ARepeatedCallOfAnotherSizeIsRefused) {
+  Make(1, 2);
+  std::latch dead(1);
+  std::thread other([&] {
+    absl::StatusOr<Session> session = Join(0);
+    ASSERT_THAT(session, IsOk());
+    std::vector<float> four(4);
+    EXPECT_THAT(session->Allreduce(absl::MakeSpan(four)), IsOk());
+    dead.wait();
+  });
+  std::vector<float> four(4), five(5);
+  {
+    absl::StatusOr<Session> session = Join(1);
+    ASSERT_THAT(session, IsOk());
+    EXPECT_THAT(session->Allreduce(absl::MakeSpan(four)), IsOk());
+  }
+  absl::StatusOr<Session> session = Join(1);
+  ASSERT_THAT(session, IsOk());
+  EXPECT_THAT(session->Allreduce(absl::MakeSpan(five)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("version 0, seq 0"), HasSubstr("16 bytes, not 20"))));
+  dead.count_down();
+  other.join();
+}
+
+TEST_F(LocalSessionsTest, ASessionIsForOneThreadAtATime) {
+  Make(1, 1);
+  Session session = Join(0).value();
+  float number = 1;
+  absl::Status inside, beside;
+  EXPECT_THAT(session.Allreduce(absl::MakeSpan(&number, 1), ReduceOp::kSum,
+                                [&] {
+                                  inside = session.Barrier();
+                                  std::thread([&] { beside = session.Barrier(); }).join();
+                                }),
+              IsOk());
+  for (const absl::Status& status : {inside, beside}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("another call of the session is under way")));
+  }
+  EXPECT_THAT(session.Leave(), IsOk());
+}
+
+TEST_F(LocalSessionsTest, AChildOfForkCannotUseTheSession) {
+  Make(1, 1);
+  Session session = Join(0).value();
+  std::string model = "model";
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto fails = [](const absl::Status& status) {
+      return absl::IsFailedPrecondition(status);
+    };
+    const bool all_fail = fails(session.Load(model).status()) &&
+                          fails(session.Allreduce(absl::Span<float>())) &&
+                          fails(session.Barrier()) && fails(session.Leave());
+    _exit(all_fail ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_THAT(session.Load(model), IsOk());
+  EXPECT_THAT(session.Leave(), IsOk());
+}
+
+TEST_F(LocalSessionsTest, ACallNamesARankThatDoesNotCallInTime) {
+  Make(1, 2);
+  peer_timeout_ = absl::Seconds(2);
+  std::latch over(1);
+  ForAll([&](Session& session) {
+    if (session.rank() == 1) return over.wait();
+    EXPECT_THAT(session.Barrier(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                            HasSubstr("waiting for rank 1 (worker1)")));
+    over.count_down();
+  });
+}
+
+TEST_F(LocalSessionsTest, AJoinNamesTheRanksThatDoNotComeInTime) {
+  Make(1, 2);
+  peer_timeout_ = absl::Seconds(1);
+  EXPECT_THAT(Join(0).status(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("rank 1")));
+}
+
+}  // namespace
+}  // namespace phalanx::runtime

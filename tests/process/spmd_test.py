@@ -1,0 +1,163 @@
+"""Sessions whose ranks are processes: they are killed in calls, checkpoints and loads, and with their nodes."""
+
+import collections
+import os
+import re
+import signal
+import subprocess
+import threading
+import unittest
+
+from tests.process.harness import BINARY, DEADLINE_S, OK, ClusterTest, environment, tied
+
+RANK = os.path.abspath("tests/process/spmd_rank")
+NODES = 3
+WORLD = 6
+EACH = WORLD // NODES
+ITERATIONS = 4
+COUNT = 20_000
+LINE = re.compile(r"\[worker(\d+)\] (start|load|prepare|saved|end) (.*)$")
+# Calls of the group: the one of Join, the two of the first Broadcast, and those of an iteration.
+BOOT = 3
+ALLREDUCE, BROADCAST, SENT, SIZES, GATHER, BARRIER = range(1, 7)
+
+
+def call(iteration, which):
+    """The number of a call of the group in a first life."""
+    return BOOT + iteration * BARRIER + which
+
+
+class SpmdTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.cluster.start_shards()
+        for i, host in enumerate("abc"):
+            self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
+        self.cluster.wait_for_nodes(NODES)
+
+    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS):
+        """A launch on each node, with two ranks each."""
+        launches = []
+        for node in range(NODES):
+            command = [BINARY, "launch", f"-n{EACH}", f"--world={WORLD}", f"--first={node * EACH}", f"--job={job}"]
+            command += [f"--address={self.cluster.nodes[f'n{node}'].client_address}", f"--restarts={restarts}"]
+            command += [f"--fail={each}" for each in fail if int(each.split("@")[0]) // EACH == node]
+            launch = subprocess.Popen(
+                tied(*command, "--", RANK, str(iterations), str(COUNT), *deaths), env=environment(),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )
+            self.addCleanup(self.cluster.discard, launch)
+            launches.append(launch)
+        self.lines = collections.defaultdict(list)  # by rank, of all its lives
+        return launches
+
+    def take(self, line):
+        if match := LINE.match(line.rstrip("\n")):
+            self.lines[int(match[1])].append((match[2], match[3]))
+
+    def until(self, launch, rank, *what):
+        """Read the output of a launch until a rank has printed this line; return the process of the rank."""
+        while what not in self.lines[rank]:
+            line = launch.stdout.readline()
+            self.assertNotEqual(line, "", "the launch has ended")
+            self.take(line)
+        return int([text for word, text in self.lines[rank] if word == "start"][-1].split()[0])
+
+    def result(self, launches):
+        """Return the hash that all ranks have at the end."""
+        for launch in launches:
+            # A launch that hangs is killed, which ends its output.
+            watchdog = threading.Timer(DEADLINE_S, launch.kill)
+            watchdog.start()
+            out = launch.stdout.read()
+            status = launch.wait()
+            watchdog.cancel()
+            self.assertEqual(status, OK, out)
+            for line in out.splitlines():
+                self.take(line)
+        ends = {rank: [text.split()[0] for word, text in lines if word == "end"] for rank, lines in self.lines.items()}
+        self.assertEqual(sorted(ends), list(range(WORLD)))
+        (result,) = set(sum(ends.values(), []))
+        return result
+
+    def of(self, rank, wanted):
+        return [text for word, text in self.lines[rank] if word == wanted]
+
+    def lives(self, rank):
+        return [int(text.split()[1]) for text in self.of(rank, "start")]
+
+    def calm(self):
+        result = self.result(self.begin("calm"))
+        for rank in range(WORLD):
+            self.assertEqual(self.lives(rank), [0])
+            self.assertEqual(self.of(rank, "prepare"), [str(i) for i in range(ITERATIONS)])
+        return result
+
+    def test_a_rank_killed_in_any_call_has_the_bits_of_a_run_without_kills(self):
+        calm = self.calm()
+        numbers = [1, 2, 3] + [call(iteration, which) for iteration in (0, 2) for which in range(ALLREDUCE, BARRIER + 1)]
+        # Leave.
+        numbers.append(call(ITERATIONS, ALLREDUCE))
+        for number in numbers:
+            with self.subTest(call=number):
+                self.assertEqual(self.result(self.begin(f"call{number}", fail=[f"3@{number}"])), calm)
+                # The first life is killed before it prints its start if that is in Join.
+                self.assertEqual(self.lives(3), [1] if number == 1 else [0, 1])
+                # Only an input that the others still wait for is given again.
+                again = str((number - BOOT) // BARRIER) if (number - BOOT) % BARRIER == ALLREDUCE else None
+                prepared = collections.Counter(self.of(3, "prepare"))
+                self.assertEqual(prepared, {str(i): 2 if str(i) == again else 1 for i in range(ITERATIONS)})
+                self.assertEqual({text for rank in (0, 1, 2, 4, 5) for text in self.of(rank, "load")}, {"0"})
+
+    def test_the_root_of_a_broadcast_is_killed_in_it(self):
+        calm = self.calm()
+        for which in (BROADCAST, SENT):
+            # The roots take turns: rank 2 in the third iteration.
+            self.assertEqual(self.result(self.begin(f"root{which}", fail=[f"2@{call(2, which)}"])), calm)
+            self.assertEqual(self.of(2, "load"), ["0", "2"])
+
+    def test_ranks_are_killed_in_checkpoints_and_loads(self):
+        calm = self.calm()
+        for i, (deaths, loads) in enumerate((
+            (["save@2:4:0"], ["0", "2"]),
+            # The calls of version 2 have ended, those of version 3 have not begun; so below.
+            (["saved@3:4:0"], ["0", "2"]),
+            (["prepare@2:4:0", "load@0:4:1"], ["0", "1"]),
+            (["prepare@2:4:0", "loaded@1:4:1", "save@2:4:2"], ["0", "1", "2"]),
+            # Both ranks of a node, and one of another node twice.
+            (["save@1:4:0", "prepare@1:5:0", "saved@2:0:0", "load@0:0:1"], ["0", "1"]),
+        )):
+            with self.subTest(deaths=deaths):
+                self.assertEqual(self.result(self.begin(f"deaths{i}", *deaths)), calm)
+                self.assertEqual(self.of(4, "load"), loads)
+                for rank in range(WORLD):
+                    self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
+
+    def test_one_rank_is_killed_often(self):
+        calm = self.calm()
+        # The calls that a life makes are counted anew; those that it repeats are not made.
+        self.assertEqual(self.result(self.begin("often", fail=["1@4", "1@3", "1@1", "1@9"])), calm)
+        self.assertEqual(self.lives(1)[-1], 4)
+
+    def test_a_node_ends_with_its_ranks(self):
+        calm = self.result(self.begin("calm", iterations=200))
+        launches = self.begin("node", iterations=200)
+        self.until(launches[0], 0, "saved", "20")
+        self.cluster.nodes["n2"].kill()
+        self.cluster.start_node("n2", ["--label=host=c"])
+        self.assertEqual(self.result(launches), calm)
+        for rank in (4, 5):
+            # Its own checkpoint has ended with the node.
+            self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 19)
+
+    def test_ranks_are_killed_at_any_moment(self):
+        calm = self.result(self.begin("calm", iterations=200))
+        launches = self.begin("moments", iterations=200)
+        for step, rank in enumerate((0, 1, 1, 0, 1)):
+            os.kill(self.until(launches[0], rank, "saved", str(20 * (step + 1))), signal.SIGKILL)
+        self.assertEqual(self.result(launches), calm)
+        self.assertEqual((self.lives(0)[-1], self.lives(1)[-1]), (2, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
