@@ -723,6 +723,11 @@ def test_results_are_kept_until_they_are_released(client):
         for wrong in ({"boot": -1}, {"released": 1 << 63}, {"mark": 1 << 64}):
             with pytest.raises(exceptions.InvalidArgumentError, match="a number from 0 to"):
                 group.keep(**wrong)
+        group.keep(boot=1, released=2)
+        with pytest.raises(exceptions.InvalidArgumentError, match="released=1: it was 2"):
+            group.keep(released=1)
+        with pytest.raises(exceptions.InvalidArgumentError, match="until released"):
+            again.group().keep(released=1)
         group.keep(released=group.calls + 1)  # that of the next call itself
         for error in errors_of([*groups[:2], group], lambda g: g.barrier(wait=False)):
             assert "releases the results up to call 5" in str(error) or "differs" in str(error)

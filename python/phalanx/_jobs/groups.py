@@ -281,7 +281,9 @@ class Group:
                 f"on_loss={_arguments.shown(on_loss)}: 'fail', 'wait' or 'exclude' is expected"
             )
         seconds = _arguments.seconds_of(timeout)
-        calls = _UNTIL_RELEASED if retain == "until released" else _arguments.whole(retain, "retain", most=_MOST_KEPT)
+        calls = (
+            _UNTIL_RELEASED if retain == "until released" else _arguments.whole(retain, "retain", most=_MOST_KEPT)
+        )
         copies = _arguments.whole(retain_copies, "retain_copies", least=1, most=_MOST_COPIES)
         options = ffi.new("phx_group_options*", (_ON_LOSS.index(on_loss), nanos(seconds), calls, copies))
         self._connection = connection
@@ -291,8 +293,10 @@ class Group:
         self._rank = int(lib.phx_member_rank(member))
         self._world = int(lib.phx_member_world(member))
         self._on_loss = on_loss
+        self._until_released = calls == _UNTIL_RELEASED
         self._lock = threading.Lock()
         # Guarded by `_lock`.
+        self._keep = {"boot": 0, "released": 0, "mark": 0}
         self._under_way: deque[_Part] = deque()
         self._out_of_step: str | None = None
         self._scratch = buffers.Scratch()
@@ -510,11 +514,13 @@ class Group:
         part = _Part((lib.phx_group_result, self._ptr, number, *place), memories)
         return self._call("result", [(memories, lambda: part)], out, wait)
 
-    def keep(self, *, boot: int = 0, released: int = 0, mark: int = 0) -> None:
+    def keep(self, *, boot: int | None = None, released: int | None = None, mark: int | None = None) -> None:
         """Let the calls that follow say which results a member in its next life can still ask for.
 
         It needs a group with ``retain="until released"``. All members say the same in one call; the nodes free
         the others when a call that says so has ended that every member has made: any but broadcast and reduce.
+        A value that is left out stays as it is, at first 0; `boot` and `released` never fall. A next life begins with
+        those of `progress`.
 
         Parameters
         ----------
@@ -525,12 +531,24 @@ class Group:
             the call that says so, and not less than `boot`.
         mark
             The program's own, such as the number of the checkpoint after `released`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The group does not keep results until they are released, or a value is out of range.
         """
-        calls = [_arguments.whole(call, name, most=_MOST_NUMBER) for call, name in ((boot, "boot"), (released, "released"))]
-        keep = ffi.new("phx_group_keep*", (*calls, _arguments.whole(mark, "mark", most=_MOST_MARK)))
+        if not self._until_released:
+            raise exceptions.InvalidArgumentError('keep: needs a group with retain="until released"')
         self._check_process()
         with self._lock:
-            lib.phx_group_set_keep(self._ptr, keep)
+            keep, before = {}, self._keep
+            for name, value in (("boot", boot), ("released", released)):
+                keep[name] = before[name] if value is None else _arguments.whole(value, name, most=_MOST_NUMBER)
+                if keep[name] < before[name]:
+                    raise exceptions.InvalidArgumentError(f"{name}={value}: it was {before[name]}, and does not fall")
+            keep["mark"] = before["mark"] if mark is None else _arguments.whole(mark, "mark", most=_MOST_MARK)
+            self._keep = keep
+            lib.phx_group_set_keep(self._ptr, ffi.new("phx_group_keep*", keep))
 
     def progress(self) -> GroupProgress:
         """Return where the group was when this life of the member entered it.
