@@ -16,9 +16,9 @@
 //
 // All ranks run the same program: they make the same calls in the same order, and load and write
 // their checkpoints between the same calls. A rank whose process dies is started again (by `phalanx
-// launch --restarts`). It runs the program from the newest checkpoint after which a call has ended,
-// and is given the results of the calls since; the other ranks wait in the next call meanwhile. All
-// ranks get the same bits in every life.
+// launch --restarts`). It runs the program from the newest checkpoint that all ranks have written,
+// as a call after it shows, and is given the results of the calls since; the other ranks wait in
+// the next call meanwhile. All ranks get the same bits in every life.
 //
 // A session that has failed is over: a call returns the error with which another one has ended,
 // which names job, rank, version and seq. The process can end, and be started again. (Arguments
@@ -120,7 +120,8 @@ class Session {
   // has joined), ResourceExhausted, Unavailable.
 
   // Every rank's span becomes the fold of all ranks' spans. `prepare`, if there is one, is called
-  // before that, once, but not if the result is kept: then no input is needed.
+  // before that, once, but not if the result is kept: then no input is needed. So it must do
+  // nothing else. A span that is empty on one rank is empty on all.
   template <typename T>
   absl::Status Allreduce(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
                          const Prepare& prepare = nullptr) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "phalanx/spmd.h"
@@ -152,6 +153,22 @@ class LocalSessionsTest : public ::testing::Test {
   absl::StatusOr<Session> Join(int rank) const {
     return Session::Join(*Connect(NodeOf(rank)), OptionsOf(rank));
   }
+  // Until the others see that the rank has died.
+  void WaitForDeath(int rank) const {
+    const std::shared_ptr<Client> client = Connect(0);
+    const absl::StatusOr<Membership> watcher =
+        client->Join(job_, "watcher", {.world = 1, .role = "watcher"});
+    ASSERT_THAT(watcher, IsOk());
+    for (uint64_t change = 0;;) {
+      const std::vector<Member> members = watcher->Members("worker");
+      const auto at = static_cast<size_t>(rank);
+      if (members.size() > at && members[at].state == MemberState::kDied) break;
+      const absl::StatusOr<uint64_t> next = watcher->WaitForChange(change, kDeadline);
+      ASSERT_THAT(next, IsOk());
+      change = *next;
+    }
+    EXPECT_THAT(watcher->Leave(), IsOk());
+  }
   // Calls `body` with a session of each rank, in threads.
   void ForAll(const std::function<void(Session&)>& body) const {
     std::vector<std::thread> ranks;
@@ -282,17 +299,7 @@ TEST_F(LocalSessionsTest, ARankWhoseNodeHasEndedLoadsTheCheckpointOfAnotherOne) 
     });
   });
   // The first life of rank 2 ends with its thread; the node with what it has put.
-  const std::shared_ptr<Client> watcher = Connect(0);
-  const absl::StatusOr<Membership> other =
-      watcher->Join(job_, "watcher", {.world = 1, .role = "watcher"});
-  ASSERT_THAT(other, IsOk());
-  for (uint64_t change = 0;;) {
-    const std::vector<Member> members = other->Members("worker");
-    if (members.size() == 3 && members[2].state == MemberState::kDied) break;
-    absl::StatusOr<uint64_t> next = other->WaitForChange(change, kDeadline);
-    ASSERT_THAT(next, IsOk());
-    change = *next;
-  }
+  WaitForDeath(2);
   cluster_->KillNode(2);
   absl::StatusOr<Session> session = Session::Join(*Connect(0), OptionsOf(2));
   ASSERT_THAT(session, IsOk());
@@ -317,7 +324,21 @@ TEST_F(LocalSessionsTest, AJobThatBeginsAnewReadsNothingOfTheOneBefore) {
     EXPECT_EQ(model, "new");
     EXPECT_THAT(session.Checkpoint(absl::StrCat("of run ", run)), IsOk());
     EXPECT_THAT(session.Barrier(), IsOk());
+    // A next life that takes its place while it lives would go on with the run.
+    { const Session ends = std::move(session); }
+    WaitForDeath(0);
   }
+}
+
+TEST_F(LocalSessionsTest, AnImpossibleNumberOfCopiesIsRefusedBeforeTheRankJoins) {
+  Make(1, 1);
+  for (const int copies : {0, 17}) {
+    Options options = OptionsOf(0);
+    options.result_copies = copies;
+    EXPECT_THAT(Session::Join(*Connect(0), options).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("it is 1 to 16")));
+  }
+  EXPECT_EQ(Join(0).value().life(), 0u);
 }
 
 TEST_F(LocalSessionsTest, OldCheckpointsAreFreed) {
@@ -467,19 +488,22 @@ TEST_F(LocalSessionsTest, AChildOfForkCannotUseTheSession) {
 
 TEST_F(LocalSessionsTest, ACallNamesARankThatDoesNotCallInTime) {
   Make(1, 2);
-  peer_timeout_ = absl::Seconds(2);
-  std::latch over(1);
+  peer_timeout_ = absl::Seconds(5);
+  absl::Notification over;
   ForAll([&](Session& session) {
-    if (session.rank() == 1) return over.wait();
+    if (session.rank() == 1) {
+      over.WaitForNotificationWithTimeout(kDeadline);
+      return;
+    }
     EXPECT_THAT(session.Barrier(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                             HasSubstr("waiting for rank 1 (worker1)")));
-    over.count_down();
+    over.Notify();
   });
 }
 
 TEST_F(LocalSessionsTest, AJoinNamesTheRanksThatDoNotComeInTime) {
   Make(1, 2);
-  peer_timeout_ = absl::Seconds(1);
+  peer_timeout_ = absl::Seconds(5);
   EXPECT_THAT(Join(0).status(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("rank 1")));
 }
 

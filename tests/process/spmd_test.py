@@ -1,6 +1,7 @@
 """Sessions whose ranks are processes: they are killed in calls, checkpoints and loads, and with their nodes."""
 
 import collections
+import contextlib
 import os
 import re
 import signal
@@ -15,6 +16,8 @@ NODES = 3
 WORLD = 6
 EACH = WORLD // NODES
 ITERATIONS = 4
+# So many last for seconds after a kill.
+MANY = 600
 COUNT = 20_000
 LINE = re.compile(r"\[worker(\d+)\] (start|load|prepare|saved|end) (.*)$")
 # Calls of the group: the one of Join, the two of the first Broadcast, and those of an iteration.
@@ -49,29 +52,42 @@ class SpmdTest(ClusterTest):
             self.addCleanup(self.cluster.discard, launch)
             launches.append(launch)
         self.lines = collections.defaultdict(list)  # by rank, of all its lives
+        self.killed = collections.Counter()  # by rank
         return launches
 
     def take(self, line):
         if match := LINE.match(line.rstrip("\n")):
             self.lines[int(match[1])].append((match[2], match[3]))
 
-    def until(self, launch, rank, *what):
-        """Read the output of a launch until a rank has printed this line; return the process of the rank."""
-        while what not in self.lines[rank]:
-            line = launch.stdout.readline()
-            self.assertNotEqual(line, "", "the launch has ended")
-            self.take(line)
-        return int([text for word, text in self.lines[rank] if word == "start"][-1].split()[0])
+    @contextlib.contextmanager
+    def watched(self, launch):
+        """Kill a launch that hangs, which ends its output."""
+        watchdog = threading.Timer(DEADLINE_S, launch.kill)
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
+
+    def until(self, launch, rank, version):
+        """Read the output of a launch until a rank has this version in the life after its last kill; return its process."""
+        with self.watched(launch):
+            while True:
+                lines = self.lines[rank]
+                starts = [at for at, (word, _) in enumerate(lines) if word == "start"]
+                now = lines[starts[-1] :] if len(starts) > self.killed[rank] else []
+                if any(word in ("load", "saved") and int(text) >= version for word, text in now):
+                    return int(now[0][1].split()[0])
+                line = launch.stdout.readline()
+                self.assertNotEqual(line, "", "the launch has ended")
+                self.take(line)
 
     def result(self, launches):
         """Return the hash that all ranks have at the end."""
         for launch in launches:
-            # A launch that hangs is killed, which ends its output.
-            watchdog = threading.Timer(DEADLINE_S, launch.kill)
-            watchdog.start()
-            out = launch.stdout.read()
-            status = launch.wait()
-            watchdog.cancel()
+            with self.watched(launch):
+                out = launch.stdout.read()
+                status = launch.wait()
             self.assertEqual(status, OK, out)
             for line in out.splitlines():
                 self.take(line)
@@ -140,9 +156,10 @@ class SpmdTest(ClusterTest):
         self.assertEqual(self.lives(1)[-1], 4)
 
     def test_a_node_ends_with_its_ranks(self):
-        calm = self.result(self.begin("calm", iterations=200))
-        launches = self.begin("node", iterations=200)
-        self.until(launches[0], 0, "saved", "20")
+        calm = self.result(self.begin("calm", iterations=MANY))
+        # A rank that finds no node ends at once.
+        launches = self.begin("node", iterations=MANY, restarts=1000)
+        self.until(launches[0], 0, 20)
         self.cluster.nodes["n2"].kill()
         self.cluster.start_node("n2", ["--label=host=c"])
         self.assertEqual(self.result(launches), calm)
@@ -151,10 +168,11 @@ class SpmdTest(ClusterTest):
             self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 19)
 
     def test_ranks_are_killed_at_any_moment(self):
-        calm = self.result(self.begin("calm", iterations=200))
-        launches = self.begin("moments", iterations=200)
+        calm = self.result(self.begin("calm", iterations=MANY))
+        launches = self.begin("moments", iterations=MANY)
         for step, rank in enumerate((0, 1, 1, 0, 1)):
-            os.kill(self.until(launches[0], rank, "saved", str(20 * (step + 1))), signal.SIGKILL)
+            os.kill(self.until(launches[0], rank, 20 * (step + 1)), signal.SIGKILL)
+            self.killed[rank] += 1
         self.assertEqual(self.result(launches), calm)
         self.assertEqual((self.lives(0)[-1], self.lives(1)[-1]), (2, 3))
 

@@ -201,8 +201,8 @@ class GroupProgress:
     ended : int
         The last call that had ended. The member's first call is the next one.
     boot, released, mark : int
-        What the newest of the ended calls has said by `Group.keep`. If the member's first call has ended for
-        others, which make it again, it is what that call has said.
+        What the newest of the ended calls that all members have made (any but broadcast and reduce) has said by
+        `Group.keep`. If the member's first call has ended for others, which make it again, it can be that one.
     """
 
     __slots__ = ("boot", "ended", "mark", "released")

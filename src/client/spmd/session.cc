@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
@@ -12,6 +13,7 @@
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
+#include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd {
 namespace internal {
@@ -54,6 +56,9 @@ class SessionState {
   template <typename Body>
   absl::Status Run(const char* verb, Body body);
   absl::Status CheckRoot(int root) const;
+  // Of sizes that other ranks have sent, before memory is taken for them. An error ends the
+  // session.
+  absl::Status CheckBytes(uint64_t bytes);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
@@ -130,6 +135,8 @@ absl::Status SessionState::Run(const char* verb, Body body) {
     return absl::FailedPreconditionError(
         absl::StrCat(verb, ": another call of the session is under way"));
   }
+  // Also if a function of the program throws.
+  const absl::Cleanup free = [this] { used_.store(false, std::memory_order_release); };
   absl::Status status = over_;
   if (status.ok()) {
     // Also in a child of fork, in which nothing else may be called.
@@ -139,7 +146,6 @@ absl::Status SessionState::Run(const char* verb, Body body) {
     // The calls that follow return the error of the one that has failed.
     if (!status.ok() && !over_.ok()) over_ = status;
   }
-  used_.store(false, std::memory_order_release);
   return status;
 }
 
@@ -155,6 +161,12 @@ absl::Status SessionState::CheckRoot(int root) const {
   if (root >= 0 && root < member_.world()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("root ", root, " is no rank of a world of ", member_.world()));
+}
+
+absl::Status SessionState::CheckBytes(uint64_t bytes) {
+  if (bytes <= jobs::kMaxGroupBytes) return absl::OkStatus();
+  return End(absl::InvalidArgumentError(
+      absl::StrCat(bytes, " bytes; the limit is ", jobs::kMaxGroupBytes)));
 }
 
 absl::Status SessionState::Call(bool needs_all, void* output, uint64_t bytes, Make make,
@@ -247,7 +259,7 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
     if (found.has_value()) return *std::move(found);
     ranks.clear();
   }
-  // The newest call has ended at a rank whose node has ended, too. The others will write it.
+  // All ranks have written it: the directory may not know yet, or their nodes are out of reach.
   absl::StatusOr<std::vector<Client::Arrival>> first =
       client_->GetFirst(ids, 1, Patiently()).Wait();
   if (!first.ok()) {
@@ -293,8 +305,9 @@ void SessionState::Free() {
   }
 }
 
-// A rank that dies in the Barrier has its own checkpoint, and results that the nodes still keep for
-// it, so it comes here again. Only after that this rank's checkpoints go.
+// A rank that dies in the Barrier has its own checkpoint, unless its node ends as well, and results
+// that the nodes still keep for it, so it comes here again. Only after that this rank's checkpoints
+// go.
 absl::Status SessionState::Leave() {
   PHALANX_RETURN_IF_ERROR(
       Call(kNeedsAll, nullptr, 0, [](const Group& group) { return group.Barrier(); }));
@@ -315,6 +328,11 @@ absl::Status SessionState::Leave() {
 // ---------------------------------------------------------------------------- Session
 
 absl::StatusOr<Session> Session::Join(Client& client, Options options) {
+  constexpr int kMost = jobs::kMaxRetainedCopies;
+  if (options.result_copies < 1 || options.result_copies > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("result_copies is ", options.result_copies, "; it is 1 to ", kMost));
+  }
   JoinOptions join;
   join.world = options.world;
   join.role = options.role;
@@ -385,6 +403,7 @@ absl::Status Session::BroadcastSized(uint64_t bytes, uint64_t element, int root,
           absl::StrCat("elements of ", element, " bytes here, and of ", sizes.element,
                        " bytes at the root, rank ", root)));
     }
+    PHALANX_RETURN_IF_ERROR(state_->CheckBytes(sizes.bytes));
     void* const data = place(sizes.bytes);
     if (sizes.bytes > 0) {
       PHALANX_RETURN_IF_ERROR(state_->Call(
@@ -416,9 +435,11 @@ absl::StatusOr<std::vector<uint64_t>> Session::AllgatherSized(const void* input,
                                                     each.element, " bytes at rank ", rank)));
       }
       alike &= each.bytes == bytes;
+      PHALANX_RETURN_IF_ERROR(state_->CheckBytes(std::max(each.bytes, begins.back())));
       begins.push_back(begins.back() + each.bytes);
     }
     const uint64_t all = begins.back();
+    PHALANX_RETURN_IF_ERROR(state_->CheckBytes(all));
     char* const output = static_cast<char*>(place(all));
     if (all > 0 && alike) {
       PHALANX_RETURN_IF_ERROR(state_->Call(
