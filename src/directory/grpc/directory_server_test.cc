@@ -303,9 +303,12 @@ TEST(DirectoryServerTest, ThousandsOfMessagesTravelInBatches) {
 }
 
 TEST(DirectoryServerTest, ABrokenStreamIsResumed) {
-  Directory directory;
+  SessionConfig config = Config();
+  // The session outlives a busy machine's pauses.
+  config.lease = absl::Seconds(6);
+  Directory directory(config);
   const net::Address address = directory.server->address();
-  Node node(OverGrpc(address));
+  Node node(OverGrpc(address), config);
   ASSERT_TRUE(node.WaitConnected());
   // gRPC's streams end with their server, but the shard's sessions do not.
   directory.StopListening();
