@@ -49,7 +49,7 @@ struct SessionKeep {
 };
 
 // What a life learns when it joins: the last call that has ended, and what the newest one has said
-// whose end frees results, or a later one. Zeros if no call has.
+// whose end frees results. Zeros if no call has.
 struct SessionProgress {
   uint64_t ended = 0;
   SessionKeep keep = {};

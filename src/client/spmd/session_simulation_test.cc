@@ -41,13 +41,12 @@ TEST(SessionSimulation, AllRanksEndWithTheStateOfARunWithoutDeaths) {
     all.repeated += counts.repeated;
     all.loads += counts.loads;
     all.of_others += counts.of_others;
-    all.waits += counts.waits;
     all.behind += counts.behind;
     all.runs += counts.runs;
   }
   std::cout << all.deaths << " deaths, " << all.node_deaths << " of nodes, " << all.repeated
             << " calls repeated, " << all.loads << " checkpoints loaded, " << all.of_others
-            << " of them of other ranks, " << all.waits << " waits for one, " << all.behind
+            << " of them of other ranks, " << all.behind
             << " joins before a Broadcast that had ended, " << all.runs << " runs began anew\n";
   if (Seeds() == 1) return;
   for (const uint64_t count : {all.repeated, all.loads, all.of_others, all.behind, all.runs}) {

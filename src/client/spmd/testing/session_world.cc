@@ -26,7 +26,6 @@ uint64_t InputOf(uint64_t state, size_t step, int rank) {
 SessionWorld::SessionWorld(uint64_t seed) : random_(seed) {
   nodes_ = 2 + static_cast<int>(random_.Below(3));
   lives_.resize(2 + random_.Below(3));
-  broadcasts_count_ = random_.Chance(0.5);
   fault_chance_ = 0.01 * static_cast<double>(1 + random_.Below(4));
   ended_.resize(static_cast<size_t>(nodes_));
   newest_.resize(static_cast<size_t>(nodes_));
@@ -206,9 +205,8 @@ void SessionWorld::Join(int rank) {
   }
   internal::SessionProgress progress;
   progress.ended = LastEnded();
-  uint64_t newest = progress.ended;
   while (OnlySent(progress.ended) && random_.Chance(0.5)) {
-    newest = progress.ended--;
+    --progress.ended;
     ++counts_.behind;
   }
   const int node = static_cast<int>(random_.Below(static_cast<uint64_t>(nodes_)));
@@ -217,8 +215,7 @@ void SessionWorld::Join(int rank) {
   for (size_t other = 0; other < ended_.size(); ++other) {
     if (newest_[other].call > learned.call) learned = newest_[other];
     for (const auto& [number, call] : ended_[other]) {
-      const bool counts = broadcasts_count_ || call.kind != Kind::kBroadcast;
-      if (counts && number <= newest && number > learned.call) learned = {number, call.keep};
+      if (call.kind != Kind::kBroadcast && number > learned.call) learned = {number, call.keep};
       if (number > progress.ended) continue;
       const auto [at, added] = here.try_emplace(number, call);
       at->second.kept |= call.kept;
@@ -366,15 +363,15 @@ void SessionWorld::Load(int rank) {
   const absl::StatusOr<uint64_t> version = life.core.VersionToLoad();
   if (!version.ok()) return Wrong(rank, std::string(version.status().message()));
   const int world = static_cast<int>(lives_.size());
-  for (int i = 0; i<world&& * version> 0 && !life.found.has_value(); ++i) {
+  const int asked = *version > 0 ? world : 0;
+  for (int i = 0; i < asked && !life.found.has_value(); ++i) {
     const int other = (rank + i) % world;
     const auto at = objects_.find(NameOf(other, life.run, *version));
     if (at == objects_.end()) continue;
     life.found = {other, at->second.state, at->second.step};
   }
-  if (*version > 0 && !life.found.has_value()) {
-    ++counts_.waits;
-    return;
+  if (asked > 0 && !life.found.has_value()) {
+    return Wrong(rank, absl::StrCat("no rank has its checkpoint of version ", *version));
   }
   life.phase = Phase::kEnd;
 }

@@ -7,10 +7,10 @@
 // The model of the group. A call in which every rank gives something ends after all ranks have made
 // it; a Broadcast after its root has. It ends on each node by itself. A node forgets the group
 // when no rank lives there, and frees the results that an ended call releases. A life that joins
-// learns the last call that has ended on any node, and what the newest of them has said, or the
-// newest one that was no Broadcast; and its node gets all that is kept. Except that Broadcasts that
-// have ended at their root alone can be made again. (Where the copies of results
-// are is not modelled: the nodes keep them on several hosts.)
+// learns the last call that has ended on any node, and what the newest of them has said that was no
+// Broadcast; and its node gets all that is kept. Except that Broadcasts that have ended at their
+// root alone can be made again. (Where the copies of results are is not modelled: the nodes keep
+// them on several hosts.)
 //
 // The model of checkpoints. An object is on the node of the life that has put it. A later life of
 // the rank that puts it again gets a copy on its own node; when that life has ended, the node can
@@ -20,7 +20,8 @@
 // inputs, and what the earlier run has left is still there.
 //
 // Checked: results and states, also against a run without deaths; that a result which is repeated
-// is still kept, calls agree in what they say, and every run ends.
+// is still kept, and a checkpoint that is loaded still there; that calls agree in what they say,
+// and every run ends.
 //
 // Owned by a test. One thread.
 #ifndef PHALANX_CLIENT_SPMD_TESTING_SESSION_WORLD_H_
@@ -46,7 +47,6 @@ class SessionWorld {
     uint64_t repeated = 0;     // calls
     uint64_t loads = 0;        // of checkpoints
     uint64_t of_others = 0;    // of them, those of another rank
-    uint64_t waits = 0;        // steps in which no checkpoint was there yet
     uint64_t behind = 0;       // joins that make an ended Broadcast again
     uint64_t runs = 0;         // that began anew
   };
@@ -135,7 +135,6 @@ class SessionWorld {
   std::vector<Step> program_;
   int nodes_ = 0;
   double fault_chance_ = 0;
-  bool broadcasts_count_ = false;
   std::vector<std::optional<Life>> lives_;            // by rank
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
   std::vector<Newest> newest_;                        // by node
