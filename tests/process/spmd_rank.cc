@@ -8,11 +8,13 @@
 // it), `save` and `saved` (within Checkpoint, and after it), `prepare` (within Allreduce). Prints
 // "start PID LIFE", "load VERSION", "prepare VERSION" for each input of an Allreduce, "saved
 // VERSION", and "end HASH REPEATED", of the model. Ends with 0; 2 and "ERROR ..." if a call fails.
+// SPMD_PEER_TIMEOUT=10s: instead of 60 s.
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -45,7 +47,10 @@ class Rank {
     absl::StatusOr<std::shared_ptr<phalanx::Client>> client = phalanx::Client::Connect();
     if (!client.ok()) return client.status();
     phalanx::spmd::Options options;
-    options.peer_timeout = absl::Seconds(60);
+    const char* timeout = std::getenv("SPMD_PEER_TIMEOUT");
+    if (timeout == nullptr || !absl::ParseDuration(timeout, &options.peer_timeout)) {
+      options.peer_timeout = absl::Seconds(60);
+    }
     absl::StatusOr<Session> session = Session::Join(**client, options);
     if (!session.ok()) return session.status();
     session_ = &*session;

@@ -38,7 +38,7 @@ class SpmdTest(ClusterTest):
             self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
         self.cluster.wait_for_nodes(NODES)
 
-    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS):
+    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS, peer_timeout="60s"):
         """A launch on each node, with two ranks each."""
         launches = []
         for node in range(NODES):
@@ -46,7 +46,8 @@ class SpmdTest(ClusterTest):
             command += [f"--address={self.cluster.nodes[f'n{node}'].client_address}", f"--restarts={restarts}"]
             command += [f"--fail={each}" for each in fail if int(each.split("@")[0]) // EACH == node]
             launch = subprocess.Popen(
-                tied(*command, "--", RANK, str(iterations), str(COUNT), *deaths), env=environment(),
+                tied(*command, "--", RANK, str(iterations), str(COUNT), *deaths),
+                env={**environment(), "SPMD_PEER_TIMEOUT": peer_timeout},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )
             self.addCleanup(self.cluster.discard, launch)
@@ -175,6 +176,56 @@ class SpmdTest(ClusterTest):
             self.killed[rank] += 1
         self.assertEqual(self.result(launches), calm)
         self.assertEqual((self.lives(0)[-1], self.lives(1)[-1]), (2, 3))
+
+    def test_the_directory_restarts(self):
+        calm = self.result(self.begin("calm", iterations=MANY))
+        launches = self.begin("directory", iterations=MANY)
+        self.until(launches[0], 0, 20)
+        self.cluster.shards[0].kill()
+        # Calls and checkpoints need no directory.
+        self.until(launches[0], 0, 60)
+        # A next life does.
+        os.kill(self.until(launches[0], 1, 60), signal.SIGKILL)
+        self.killed[1] += 1
+        self.cluster.restart_shard(0)
+        self.until(launches[0], 1, 80)
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        self.assertEqual(self.result(launches), calm)
+        self.assertEqual(self.lives(1), [0, 1])
+        self.assertGreaterEqual(int(self.of(1, "load")[-1]), 59)
+
+    def test_a_directory_that_stays_away_is_named_by_all_ranks(self):
+        launches = self.begin("away", iterations=1_000_000, restarts=2, peer_timeout="5s")
+        self.until(launches[0], 0, 20)
+        self.cluster.shards[0].kill()
+        os.kill(self.until(launches[0], 1, 40), signal.SIGKILL)
+        for node, launch in enumerate(launches):
+            with self.watched(launch):
+                out = launch.stdout.read()
+                self.assertNotEqual(launch.wait(), OK)
+            # The waits of the living ranks, and the next life of the one that was killed.
+            for rank in range(node * EACH, node * EACH + EACH):
+                self.assertRegex(out, rf"\[worker{rank}\] ERROR DEADLINE_EXCEEDED: .*shard 0 of the directory")
+        # All members have ended by then: the job begins anew.
+        self.cluster.restart_shard(0)
+        self.result(self.begin("away"))
+
+    def test_all_ranks_but_one_are_killed_and_nothing_is_left(self):
+        calm = self.calm()
+        # The links between the nodes stay.
+        descriptors = {name: self.descriptors(node) for name, node in self.cluster.nodes.items()}
+        deaths = [f"{point}@2:{rank}:0" for rank, point in enumerate(("prepare", "save", "saved", "prepare", "save"))]
+        self.assertEqual(self.result(self.begin("one", *deaths)), calm)
+        for rank in range(WORLD - 1):
+            self.assertEqual(self.lives(rank), [0, 1])
+        self.assertEqual(self.lives(WORLD - 1), [0])
+        left = self.cluster.run("ls", "--json", node="n0").strip()
+        self.assertEqual(left, "")
+        self.assertEqual({name: self.descriptors(node) for name, node in self.cluster.nodes.items()}, descriptors)
+
+    def descriptors(self, node):
+        return len(os.listdir(f"/proc/{node.pid}/fd"))
 
 
 if __name__ == "__main__":

@@ -345,7 +345,12 @@ bool GroupService::Confirmed(const Group& group) const {
   return leases_.Confirmed(group.shard, control_.ReadClock());
 }
 
-void GroupService::Answer(Group& group, const GroupDone& done) {
+void GroupService::Answer(Group& group, GroupDone done) {
+  if (absl::IsDeadlineExceeded(done.status) && !Confirmed(group)) {
+    done.status = absl::DeadlineExceededError(
+        absl::StrCat(done.status.message(), "; this node is out of touch with shard ", group.shard,
+                     " of the directory, without which no member can join"));
+  }
   const auto found = group.calls.find(done.id);
   if (found == group.calls.end()) return;
   if (!HeldAnswers::Waits(done.status) || (group.held.empty() && Confirmed(group))) {

@@ -182,7 +182,7 @@ class GroupService final : public GroupObserver, public net::LinkReceiver {
   void SendTo(Group& group, Part part, GroupSend& send);
   bool Confirmed(const Group& group) const;
   // Ends the call, or holds its answer until the node is confirmed, or the others vouch for it.
-  void Answer(Group& group, const GroupDone& done);
+  void Answer(Group& group, GroupDone done);
   void AskForVouches(Group& group);
   void EndCall(Group& group, const GroupDone& done);
   // Returns false if a caller that was answered has left the group.
