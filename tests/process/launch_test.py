@@ -121,6 +121,18 @@ class LaunchTest(LaunchCase):
         )
         self.assertEqual(err, "")
 
+    def test_tasks_have_the_variables_of_rabit(self):
+        outer = {"DMLC_TASK_ID": "9", "DMLC_ROLE": "server", "DMLC_TRACKER_URI": "10.0.0.1", "DMLC_TRACKER_PORT": "9091"}
+        script = "env | grep ^DMLC_ | sort; [ $PHALANX_LIFE = 1 ]"
+        flags = ("-n1", "--world=4", "--first=2", "--job=j", "--restarts=1", "--no-prefix")
+        out, _ = self.shell(script, *flags, variables=outer)
+        lives = [
+            f"DMLC_NUM_ATTEMPT={life} DMLC_NUM_SERVER=0 DMLC_NUM_WORKER=4 DMLC_ROLE=worker DMLC_TASK_ID=2" for life in (0, 1)
+        ]
+        self.assertEqual(" ".join(out.split()), " ".join(lives))
+        out, _ = self.shell("echo ${DMLC_ROLE-none}", "--role=ps", "--no-prefix", variables=outer)
+        self.assertEqual(out, "none\n")
+
     def test_a_job_without_a_name_gets_a_new_one(self):
         names = set()
         for _ in range(2):

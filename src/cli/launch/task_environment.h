@@ -1,5 +1,6 @@
 // The environment of a task's process: that of the launch, but for the variables that say which
-// task it is. Those of an outer launch do not reach it.
+// task it is. Those of an outer launch, or of another launcher of Rabit's programs, do not reach
+// it.
 //
 // A core: strings in, strings out.
 #ifndef PHALANX_CLI_LAUNCH_TASK_ENVIRONMENT_H_
@@ -12,7 +13,7 @@
 
 namespace phalanx::runtime {
 
-// The role of a launch that names none.
+// The role whose tasks are workers for programs of Rabit, too.
 inline constexpr char kWorkerRole[] = "worker";
 
 struct TaskVariables {
