@@ -1,6 +1,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 
@@ -13,6 +14,9 @@ constexpr char kNameSpace[] = "phalanx.spmd";
 constexpr int kAskedRanks = 64;
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
+
+using ::phalanx::internal::Access;
+using ::phalanx::internal::DeathPoint;
 
 }  // namespace
 
@@ -96,6 +100,7 @@ absl::StatusOr<uint64_t> SessionState::Load(
       PHALANX_RETURN_IF_ERROR(Store(version, found.bytes.view()));
     }
   }
+  Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
   core_->OnLoaded();
   seq_ = 0;
   return version;
@@ -105,6 +110,7 @@ absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
   PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, bytes));
   stats_.checkpoint_bytes += bytes.size();
+  Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint();
   seq_ = 0;
   return absl::OkStatus();
@@ -122,6 +128,7 @@ void SessionState::Free() {
 // that the nodes still keep for it, so it comes here again. Only after that this rank's checkpoints
 // go.
 absl::Status SessionState::Leave() {
+  Access::DieIfDeclared(member_, DeathPoint::Kind::kLeave);
   PHALANX_RETURN_IF_ERROR(
       Call({kNeedsAll}, nullptr, 0, [](const Group& group) { return group.Barrier(); }));
   PHALANX_RETURN_IF_ERROR(End(member_.Leave()));
