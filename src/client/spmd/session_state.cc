@@ -18,7 +18,8 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {}
+      patience_(options.peer_timeout),
+      has_folds_(member_.life() > 0) {}
 
 // The number of the run is that of the first call's result, so all lives of all ranks have the same
 // one as long as any of them knows of the group.
@@ -57,11 +58,26 @@ absl::Status SessionState::CheckBytes(uint64_t bytes) {
 }
 
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
-  const uint64_t number = core_->next_call();
-  const bool repeats = core_->repeats();
-  if (repeats) {
+  const MadeCall call = MakeCall(info, output, bytes, make);
+  const absl::Status ended = call.future.Wait().status();
+  // Those before it.
+  PHALANX_RETURN_IF_ERROR(EndAsync(0));
+  PHALANX_RETURN_IF_ERROR(End(ended));
+  if (!call.repeats && group_.calls() != call.number) {
+    return End(absl::InternalError(
+        absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
+  }
+  OnCallEnded(call.number, info.needs_all);
+  within_ = true;
+  return absl::OkStatus();
+}
+
+SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output, uint64_t bytes,
+                                              Make make) {
+  MadeCall call{core_->next_call(), core_->repeats(), {}};
+  if (call.repeats) {
     ++stats_.repeated;
-    PHALANX_RETURN_IF_ERROR(End(group_.Result(number, output, bytes).Wait().status()));
+    call.future = group_.Result(call.number, output, bytes);
   } else {
     if (info.prepare != nullptr && *info.prepare != nullptr) {
       (*info.prepare)();
@@ -71,15 +87,37 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
     ++stats_.made;
-    PHALANX_RETURN_IF_ERROR(End(make(group_).Wait().status()));
-    if (group_.calls() != number) {
-      return End(absl::InternalError(
-          absl::StrCat("call ", number, " was call ", group_.calls(), " of the group")));
-    }
+    call.future = make(group_);
   }
-  core_->OnCallEnded(info.needs_all);
+  core_->OnCallMade();
+  return call;
+}
+
+void SessionState::OnCallEnded(uint64_t number, bool needs_all) {
+  core_->OnCallEnded(needs_all);
   Free();
-  return absl::OkStatus();
+  if (needs_all) EndFolds(number);
+}
+
+void SessionState::CountCall() {
+  ++seq_;
+  within_ = false;
+}
+
+// The number of the run makes it the job's and the role's.
+Scope SessionState::ScopeOfFolds(uint64_t call) const {
+  return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run_, absl::kZeroPad16)), call};
+}
+
+Scope SessionState::BeginFold(uint64_t call) {
+  has_folds_ = true;
+  return ScopeOfFolds(call);
+}
+
+void SessionState::EndFolds(uint64_t call) {
+  if (member_.rank() != 0 || !has_folds_) return;
+  has_folds_ = false;
+  folds_end_ = client_->EndScope(ScopeOfFolds(call - 1), patience_);
 }
 
 absl::Status SessionState::End(absl::Status why) {
