@@ -56,6 +56,11 @@ absl::Status SessionState::CheckBytes(uint64_t bytes) {
       absl::StrCat(bytes, " bytes; the limit is ", jobs::kMaxGroupBytes)));
 }
 
+absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
+  if (place != nullptr || bytes == 0) return absl::OkStatus();
+  return End(absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes")));
+}
+
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
   const uint64_t number = core_->next_call();
   const bool repeats = core_->repeats();
