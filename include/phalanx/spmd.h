@@ -163,14 +163,17 @@ class Session {
   Future<Done> AllreduceAsync(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
                               const Prepare& prepare = nullptr, absl::string_view name = {});
   // With a function of the program: fold(T& into, const T& from), associative; `into` is of lower
-  // ranks than `from`. It is called in this thread, along a tree of the ranks.
+  // ranks than `from`. It is called in this thread, for the vectors of all ranks if they have
+  // 256 KiB together, and else along a tree of the ranks. After an error, `inout` can be the fold
+  // of some ranks' vectors. If `fold` throws along the tree, the session of this rank is over, and
+  // the others wait for its next life.
   template <typename T, typename F>
   absl::Status AllreduceBy(absl::Span<T> inout, F fold, const Prepare& prepare = nullptr,
                            absl::string_view name = {});
   absl::Status AllreduceBy(void* inout, uint64_t bytes, uint64_t element, FoldElements fold,
                            const Prepare& prepare = nullptr, absl::string_view name = {});
-  // The same for values of any size: fold(M& into, const M& from). After an error `inout` can be
-  // the fold of some ranks' values.
+  // The same for values of any size: fold(M& into, const M& from). An error of Load or of ModelFold
+  // is that of the call on all ranks.
   template <Model M, typename F>
   absl::Status AllreduceModel(M& inout, F fold, const Prepare& prepare = nullptr,
                               absl::string_view name = {});

@@ -131,6 +131,7 @@ absl::Status SessionState::Leave() {
   for (const uint64_t version : core_->TakeRest()) {
     deletions.push_back(client_->Delete(IdOf(member_.rank(), version), kDeletePatience));
   }
+  folds_end_.Wait(kDeletePatience).IgnoreError();
   // The objects of a life that has found none of its own are not there.
   for (const Future<Done>& deletion : deletions) deletion.Wait(kDeletePatience).IgnoreError();
   return absl::OkStatus();

@@ -18,7 +18,8 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {}
+      patience_(options.peer_timeout),
+      has_folds_(member_.life() > 0) {}
 
 // The number of the run is that of the first call's result, so all lives of all ranks have the same
 // one as long as any of them knows of the group.
@@ -83,8 +84,31 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     }
   }
   core_->OnCallEnded(info.needs_all);
+  within_ = true;
   Free();
+  if (info.needs_all) EndFolds(number);
   return absl::OkStatus();
+}
+
+void SessionState::CountCall() {
+  ++seq_;
+  within_ = false;
+}
+
+// The number of the run makes it the job's and the role's.
+Scope SessionState::ScopeOfFolds(uint64_t call) const {
+  return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run_, absl::kZeroPad16)), call};
+}
+
+Scope SessionState::BeginFold(uint64_t call) {
+  has_folds_ = true;
+  return ScopeOfFolds(call);
+}
+
+void SessionState::EndFolds(uint64_t call) {
+  if (member_.rank() != 0 || !has_folds_) return;
+  has_folds_ = false;
+  folds_end_ = client_->EndScope(ScopeOfFolds(call - 1), patience_);
 }
 
 absl::Status SessionState::End(absl::Status why) {

@@ -57,7 +57,19 @@ class SessionState {
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
   absl::Status Call(const CallInfo& info, void* output, uint64_t bytes, Make make);
   absl::Status End(absl::Status why);
-  void CountCall() { ++seq_; }
+  // The call of the session has ended: no part of it follows.
+  void CountCall();
+  void CountPrepared() { ++stats_.prepared; }
+
+  // ---- folds with functions of the program
+  // The number of the next call of the group, and whether its result is kept.
+  uint64_t next_call() const { return core_->next_call(); }
+  bool repeats() const { return core_->repeats(); }
+  Client& client() const { return *client_; }
+  absl::Duration patience() const { return patience_; }
+  // The scope of the objects of a fold whose result this call has. Rank 0 ends it once all ranks
+  // have ended the call.
+  Scope BeginFold(uint64_t call);
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
@@ -84,6 +96,9 @@ class SessionState {
   // This rank's checkpoint is on its node when this returns.
   absl::Status Store(uint64_t version, absl::string_view bytes);
   void Free();
+  // All ranks have made this call, so they have ended those before it.
+  void EndFolds(uint64_t call);
+  Scope ScopeOfFolds(uint64_t call) const;
 
   const Instant began_;
   const std::shared_ptr<Client> client_;
@@ -96,6 +111,10 @@ class SessionState {
   bool recovers_ = false;            // until the first call with the other ranks
   uint64_t run_ = 0;
   uint64_t seq_ = 0;
+  bool within_ = false;  // a part of a call has ended, and others can follow
+  // Objects of folds can be there, of this life or an earlier one.
+  bool has_folds_ = false;
+  Future<Done> folds_end_;
   Stats stats_;
   absl::Status over_;  // not OK once the session is over
   // Checkpoints of this rank, by version, that an earlier life has put, perhaps on another node:
@@ -109,8 +128,15 @@ absl::Status SessionState::Run(const char* verb, Body body) {
     return absl::FailedPreconditionError(
         absl::StrCat(verb, ": another call of the session is under way"));
   }
-  // Also if a function of the program throws.
-  const absl::Cleanup free = [this] { used_.store(false, std::memory_order_release); };
+  bool thrown = true;
+  within_ = false;
+  // Also if a function of the program throws. The other ranks go on with the next part of the call.
+  const absl::Cleanup free = [&] {
+    if (thrown && within_) {
+      over_ = Explain(verb, absl::AbortedError("a function of the program has thrown"));
+    }
+    used_.store(false, std::memory_order_release);
+  };
   absl::Status status = over_;
   if (status.ok()) {
     // Also in a child of fork, in which nothing else may be called.
@@ -120,6 +146,7 @@ absl::Status SessionState::Run(const char* verb, Body body) {
     // The calls that follow return the error of the one that has failed.
     if (!status.ok() && !over_.ok()) over_ = status;
   }
+  thrown = false;
   return status;
 }
 
