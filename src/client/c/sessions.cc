@@ -39,6 +39,13 @@ phalanx::spmd::Prepare PrepareOf(phx_prepare prepare, void* argument) {
   };
 }
 
+std::string Saved(phx_save save, void* argument) {
+  const void* bytes = nullptr;
+  uint64_t size = 0;
+  if (save(argument, &bytes, &size) != 0) throw Refusal{};
+  return std::string(View(bytes, size));
+}
+
 // No exception leaves a function of this interface. Returns the status of `body`.
 template <typename Body>
 absl::Status Contained(Body body) {
@@ -98,6 +105,37 @@ int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t
     return session->session.Allreduce(static_cast<phalanx::DType>(dtype), inout, bytes,
                                       static_cast<phalanx::ReduceOp>(op),
                                       PrepareOf(prepare, argument), Name(name));
+  }));
+}
+
+int phx_session_allreduce_by(phx_session* session, void* inout, uint64_t bytes, uint64_t element,
+                             phx_fold fold, void* fold_argument, phx_prepare prepare,
+                             void* argument, const char* name) {
+  return Report(Contained([&] {
+    return session->session.AllreduceBy(
+        inout, bytes, element,
+        [&](void* into, const void* from, uint64_t count) {
+          if (fold(fold_argument, into, from, count) != 0) throw Refusal{};
+        },
+        PrepareOf(prepare, argument), Name(name));
+  }));
+}
+
+int phx_session_allreduce_model(phx_session* session, phx_save save, phx_take add, phx_take load,
+                                void* fold_argument, phx_prepare prepare, void* argument,
+                                const char* name) {
+  const auto taker = [fold_argument](phx_take take) {
+    return [take, fold_argument](absl::string_view bytes) {
+      const bool taken = take(fold_argument, bytes.data(), bytes.size()) == 0;
+      return taken ? absl::OkStatus() : RefusalStatus();
+    };
+  };
+  const auto saves = [&] { return Saved(save, fold_argument); };
+  const auto adds = taker(add);
+  const auto loads = taker(load);
+  return Report(Contained([&] {
+    return session->session.AllreduceModel({.save = saves, .add = adds, .load = loads},
+                                           PrepareOf(prepare, argument), Name(name));
   }));
 }
 

@@ -122,7 +122,113 @@ static int Take(void* argument, const void* bytes, uint64_t size, const void* lo
   return 0;
 }
 
+/* Joins strings: the fold of models of any sizes, in the order of ranks. */
+typedef struct {
+  char text[100];
+  int refuses;
+} Word;
+
+static int SaveWord(void* argument, const void** bytes, uint64_t* size) {
+  Word* const word = argument;
+  *bytes = word->text;
+  *size = strlen(word->text);
+  return word->refuses;
+}
+
+static int AddWord(void* argument, const void* bytes, uint64_t size) {
+  Word* const word = argument;
+  strncat(word->text, bytes, size);
+  return 0;
+}
+
+static int LoadWord(void* argument, const void* bytes, uint64_t size) {
+  Word* const word = argument;
+  word->text[0] = 0;
+  return AddWord(word, bytes, size);
+}
+
+static int RefuseWord(void* argument, const void* bytes, uint64_t size) {
+  (void)argument;
+  (void)bytes;
+  (void)size;
+  return 1;
+}
+
+/* The fold of functions f(x) = ax + b, each an element (a, b): the order of ranks shows. */
+static int Compose(void* argument, void* into, const void* from, uint64_t count) {
+  int64_t* const f = into;
+  const int64_t* const g = from;
+  *(uint64_t*)argument += count;
+  for (uint64_t i = 0; i < 2 * count; i += 2) {
+    f[i + 1] = f[i] * g[i + 1] + f[i + 1];
+    f[i] *= g[i];
+  }
+  return 0;
+}
+
+static int Refuse(void* argument, void* into, const void* from, uint64_t count) {
+  (void)into;
+  (void)from;
+  (void)count;
+  *(int*)argument += 1;
+  return 1;
+}
+
 /* ---- bodies */
+
+/* Folds of the program, small ones and along a tree. */
+static int Folds(phx_session* session) {
+  const int rank = phx_session_rank(session);
+  for (uint64_t count = 1; count <= kLarge; count *= kLarge) {
+    int64_t* const functions = malloc(2 * count * sizeof(int64_t));
+    for (uint64_t i = 0; i < 2 * count; i += 2) {
+      functions[i] = 2 + rank;
+      functions[i + 1] = 5 + rank;
+    }
+    uint64_t folded = 0;
+    CHECK(phx_session_allreduce_by(session, functions, 2 * count * sizeof(int64_t),
+                                   2 * sizeof(int64_t), Compose, &folded, NULL, NULL, NULL) == 0);
+    for (uint64_t i = 0; i < 2 * count; i += 2) {
+      CHECK(functions[i] == 6 && functions[i + 1] == 2 * 6 + 5);
+    }
+    CHECK(folded == (count == 1 || rank == 0 ? count : 0));
+    free(functions);
+  }
+  Word word = {"", 0};
+  strcpy(word.text, rank == 0 ? "to" : "gether");
+  CHECK(phx_session_allreduce_model(session, SaveWord, AddWord, LoadWord, &word, NULL, NULL,
+                                    NULL) == 0);
+  CHECK(strcmp(word.text, "together") == 0);
+  /* Without a value there is no call, and it can be made. */
+  word.refuses = 1;
+  CHECK(phx_session_allreduce_model(session, SaveWord, AddWord, LoadWord, &word, NULL, NULL,
+                                    NULL) == kCancelled);
+  CHECK(phx_session_seq(session) == 3);
+  word.refuses = 0;
+  CHECK(phx_session_allreduce_model(session, SaveWord, RefuseWord, LoadWord, &word, NULL, NULL,
+                                    NULL) == kCancelled);
+  CHECK(phx_session_barrier(session, NULL) == kCancelled);
+  return 1;
+}
+
+/* A fold that fails ends its rank's session; the others wait for the next life of the rank. */
+static int FailingFold(phx_session* session) {
+  int64_t* const vector = calloc(kLarge, sizeof(int64_t));
+  uint64_t folded = 0;
+  int refusals = 0;
+  const int fails = phx_session_rank(session) == 0 && phx_session_life(session) == 0;
+  const int code = phx_session_allreduce_by(
+      session, vector, kLarge * sizeof(int64_t), 2 * sizeof(int64_t), fails ? Refuse : Compose,
+      fails ? (void*)&refusals : (void*)&folded, NULL, NULL, NULL);
+  free(vector);
+  CHECK(code == (fails ? kCancelled : 0) && refusals == fails);
+  if (fails) {
+    CHECK(phx_session_barrier(session, NULL) != 0);
+    return 0;
+  }
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
 
 /* Every call, once. */
 static int Calls(phx_session* session) {
@@ -262,6 +368,8 @@ int main(void) {
   const char* const address = phx_client_address(client);
   RunJob(address, "calls", Calls);
   RunJob(address, "survives", Survives);
+  RunJob(address, "folds", Folds);
+  RunJob(address, "fails", FailingFold);
   RunJob(address, "refused", Refusals);
   WrongOptions(client);
   Forked(client);
