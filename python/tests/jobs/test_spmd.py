@@ -339,6 +339,95 @@ def test_functions_run_in_the_main_thread(alone):
     assert alone.allreduce(prepare=prepare, shape=2, dtype="f8").tolist() == [1, 1]
 
 
+# ---- own functions
+
+
+def join_words(into, other):
+    return into + other
+
+
+def test_own_functions_fold_in_the_order_of_ranks(client):
+    def body(session):
+        rank = session.rank
+        assert session.allreduce("abc"[rank], join_words) == "abc"
+        # Products of matrices: their order shows, and they are no fold of elements.
+        matrix = np.array([[1.0, rank + 1], [0, 1]]) if rank % 2 else np.array([[1.0, 0], [rank + 1, 1]])
+        kept = matrix.copy()
+        product = session.allreduce(matrix, lambda a, b: a @ b)
+        assert (matrix == kept).all()
+        # Larger than what is gathered: along a tree. The function changes `into`.
+        large = {rank: np.full(100_000, rank, np.float32), "sum": np.full(100_000, VALUES[rank])}
+
+        def merge(into, other):
+            into["sum"] += other.pop("sum")
+            into.update(other)
+            return into
+
+        merged = session.allreduce(large, merge)
+        assert sorted(map(str, merged)) == ["0", "1", "2", "sum"] and (large["sum"] == VALUES[rank]).all()
+        out = np.zeros(2, np.float32)
+        assert session.allreduce(VALUES[rank : rank + 1].repeat(2), lambda a, b: a + b, out=out) is out
+        assert out.tolist() == [0, 0]  # (1e8 + 1) - 1e8
+        assert session.seq == 4
+        return product, merged["sum"]
+
+    products, sums = zip(*run(client, "own", body))
+    expected = np.array([[1.0, 0], [1, 1]]) @ np.array([[1.0, 2], [0, 1]]) @ np.array([[1.0, 0], [3, 1]])
+    assert (same(products) == expected).all()
+    assert (same(sums) == (VALUES[0] + VALUES[1]) + VALUES[2]).all()
+
+
+def test_own_functions_of_one_rank(alone):
+    given = [1, 2]
+    result = alone.allreduce(given, join_words)
+    assert result == given and result is not given
+    assert alone.allreduce(op=join_words, prepare=lambda: {"a": 1}) == {"a": 1}
+    assert alone.stats.prepared == 1
+    for call, words in (
+        (lambda: alone.allreduce(op=join_words), "give a value"),
+        (lambda: alone.allreduce(1, join_words, prepare=lambda: 1), "give a value"),
+        (lambda: alone.allreduce(1, join_words, shape=3), "for ops that have a name"),
+    ):
+        with pytest.raises(exceptions.InvalidArgumentError, match=words):
+            call()
+
+
+class Mine(Exception):
+    pass
+
+
+@pytest.mark.parametrize("count", [1, 500_000])
+def test_an_own_function_that_raises_fails_the_call(client, count):
+    """Where it has raised, its exception is raised."""
+
+    def body(session):
+        def fold(into, other):
+            raise Mine(session.rank)
+
+        with pytest.raises((Mine, exceptions.CallCancelledError)) as caught:
+            session.allreduce(bytes(count), fold)
+        with pytest.raises(exceptions.CallCancelledError):
+            session.barrier()
+        session._left = True
+        return type(caught.value) is Mine
+
+    raised = run(client, f"fold raises {count}", body)
+    # Small values are folded by every rank.
+    assert raised == [True] * WORLD if count == 1 else raised[0]
+
+
+def test_a_value_that_cannot_be_pickled_leaves_the_call_to_be_made(client):
+    def body(session):
+        with pytest.raises(TypeError, match="pickle"):
+            session.allreduce(threading.Lock(), join_words)
+        with pytest.raises(Mine):
+            session.allreduce(op=join_words, prepare=lambda: (_ for _ in ()).throw(Mine))
+        assert session.seq == 0
+        return session.allreduce(op=join_words, prepare=lambda: [session.rank])
+
+    assert run(client, "unpicklable", body) == [[0, 1, 2]] * WORLD
+
+
 # ---- deaths
 
 
@@ -567,9 +656,15 @@ with phalanx.spmd.join("fork", "worker0", world=1) as session:
 
 
 _LAUNCHED = """
-import hashlib, sys
+import hashlib, os, signal, sys
 import numpy as np
 import phalanx.spmd
+
+def fold(into, other):
+    # Rank 0 folds along the tree, when the others have given their arrays.
+    if sys.argv[1] == "in-fold" and session.life == 0 and session.version == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return into + other
 
 VALUES = np.array([1e8, 1, -1e8], np.float32)
 with phalanx.spmd.join() as session:
@@ -581,6 +676,7 @@ with phalanx.spmd.join() as session:
         at = np.arange(len(model)) + session.rank + session.version
         model += session.allreduce(prepare=lambda: VALUES[at % 3], out=np.empty_like(model))
         model[0] += len(session.allgather(np.ones(session.rank)))
+        model += session.allreduce(model + VALUES[session.rank], fold)
         session.checkpoint(model)
     seeds = session.allgather(int(seed))
     assert len(set(seeds)) == 1
@@ -588,9 +684,9 @@ with phalanx.spmd.join() as session:
 """
 
 
-def launched(*flags):
+def launched(*flags, kill="none"):
     """Run the program on three ranks, and return the lines of all lives that have come to the end, sorted."""
-    command = [_native.EXECUTABLE, "launch", "-n3", *flags, "--", sys.executable, "-c", _LAUNCHED]
+    command = [_native.EXECUTABLE, "launch", "-n3", *flags, "--", sys.executable, "-c", _LAUNCHED, kill]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
     where = os.path.dirname(os.path.dirname(phalanx.__file__))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
@@ -607,3 +703,6 @@ def test_processes_that_are_killed_end_with_the_bits_of_a_run_without_kills():
     killed = launched("--restarts=4", "--fail=0@3", "--fail=1@4", "--fail=2@10", "--fail=2@1")
     assert {line[3] for line in killed} == {result}
     assert [line[1] for line in killed] == ["1", "1", "2"]
+    killed = launched("--restarts=1", kill="in-fold")
+    assert {line[3] for line in killed} == {result}
+    assert [line[1] for line in killed] == ["1", "0", "0"]
