@@ -518,5 +518,166 @@ TEST_F(LocalSessionCallsTest, ARankThatDoesNotFoldInTimeIsNamedOnAllRanks) {
   }
 }
 
+// ---------------------------------------------------------------------------- calls under way
+
+TEST_F(LocalSessionCallsTest, CallsUnderWayEndInOrderAndBesideOthers) {
+  Make(2, 3);
+  ForAll([](Session& session) {
+    std::string model;
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    const int rank = session.rank();
+    // Small ones and large ones, more than can be under way.
+    constexpr size_t kCalls = 600;
+    std::vector<std::vector<int64_t>> sums;
+    std::vector<Future<Done>> futures;
+    std::vector<size_t> order;
+    for (size_t i = 0; i < kCalls; ++i) sums.emplace_back(i % 100 == 0 ? 50'000 : 3);
+    for (size_t i = 0; i < kCalls; ++i) {
+      std::vector<int64_t>& sum = sums[i];
+      futures.push_back(session.AllreduceAsync(absl::MakeSpan(sum), ReduceOp::kSum, [&] {
+        std::fill(sum.begin(), sum.end(), static_cast<int64_t>(i) + rank);
+      }));
+      futures.back().OnReady([&order, i](const absl::StatusOr<Done>&) { order.push_back(i); });
+      EXPECT_EQ(session.seq(), i + 1);
+    }
+    int64_t ranks = rank;
+    EXPECT_THAT(session.Allreduce(absl::MakeSpan(&ranks, 1)), IsOk());
+    EXPECT_EQ(ranks, 3);
+    for (size_t i = 0; i < kCalls; ++i) {
+      EXPECT_TRUE(futures[i].ready()) << i;
+      EXPECT_THAT(futures[i].Wait(), IsOk()) << i;
+      EXPECT_EQ(sums[i], std::vector<int64_t>(sums[i].size(), static_cast<int64_t>(3 * i) + 3))
+          << i;
+    }
+    ASSERT_EQ(order.size(), kCalls);
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+    EXPECT_EQ(session.stats().made, kCalls + 2);
+    EXPECT_EQ(session.stats().prepared, kCalls);
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+}
+
+TEST_F(LocalSessionCallsTest, CheckpointAndLeaveWaitForCallsUnderWayAndAnyThreadCan) {
+  Make(2, 2);
+  ForAll([](Session& session) {
+    std::string model;
+    std::vector<float> boot(1000, 1), first(100'000, 1), second(100'000, 2);
+    const Future<Done> before = session.AllreduceAsync(absl::MakeSpan(boot));
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    EXPECT_TRUE(before.ready());
+    const Future<Done> future = session.AllreduceAsync(absl::MakeSpan(first));
+    std::thread other([&] {
+      EXPECT_THAT(future.Wait(kDeadline), IsOk());
+      EXPECT_EQ(first, std::vector<float>(100'000, 2));
+    });
+    EXPECT_THAT(session.Checkpoint(model), IsOk());
+    EXPECT_TRUE(future.ready());
+    EXPECT_EQ(session.seq(), 0u);
+    const Future<Done> last = session.AllreduceAsync(absl::MakeSpan(second));
+    EXPECT_EQ(session.seq(), 1u);
+    EXPECT_THAT(session.Leave(), IsOk());
+    EXPECT_TRUE(last.ready());
+    EXPECT_EQ(second, std::vector<float>(100'000, 4));
+    other.join();
+    EXPECT_THAT(session.AllreduceAsync(absl::MakeSpan(second)).Wait(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("the rank has left")));
+  });
+}
+
+// Its next life repeats those that have ended, and makes the others.
+TEST_F(LocalSessionCallsTest, ARankThatDiesWithCallsUnderWayEndsWithTheResults) {
+  Make(2, 3);
+  constexpr size_t kCalls = 20;
+  std::vector<std::vector<uint64_t>> results(3);
+  ForAllRanks([&](int rank) {
+    for (int life = rank == 1 ? 0 : 3; life < 4; ++life) {
+      std::vector<std::vector<uint64_t>> sums(kCalls, std::vector<uint64_t>(30'000));
+      std::vector<Future<Done>> futures;
+      absl::StatusOr<Session> session = Join(rank);
+      ASSERT_THAT(session, IsOk());
+      // The lives before the last one make more and more calls, and await the first ones.
+      const size_t calls = life < 3 ? 5 * (static_cast<size_t>(life) + 1) : kCalls;
+      for (size_t i = 0; i < calls; ++i) {
+        std::vector<uint64_t>& sum = sums[i];
+        futures.push_back(session->AllreduceAsync(absl::MakeSpan(sum), ReduceOp::kSum, [&] {
+          for (size_t j = 0; j < sum.size(); ++j) sum[j] = i + j + static_cast<size_t>(rank);
+        }));
+      }
+      if (life < 3) {
+        EXPECT_THAT(futures[calls / 2].Wait(), IsOk());
+        { const Session ends = *std::move(session); }
+        for (const Future<Done>& future : futures) {
+          EXPECT_THAT(future.Wait(), AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted),
+                                           StatusIs(absl::StatusCode::kFailedPrecondition)));
+        }
+        continue;
+      }
+      EXPECT_THAT(session->Barrier(), IsOk());
+      for (size_t i = 0; i < kCalls; ++i) {
+        EXPECT_THAT(futures[i].Wait(), IsOk()) << i;
+        EXPECT_EQ(sums[i][7], 3 * (i + 7) + 3) << i;
+      }
+      EXPECT_EQ(session->stats().repeated > 0, rank == 1);
+      results[static_cast<size_t>(rank)] = sums.back();
+      EXPECT_THAT(session->Leave(), IsOk());
+    }
+  });
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+TEST_F(LocalSessionCallsTest, AnErrorOfACallUnderWayEndsTheLaterOnes) {
+  Make(1, 2);
+  ForAll([](Session& session) {
+    std::vector<float> first(10), second(session.rank() == 0 ? 2 : 3), third(10);
+    std::vector<Future<Done>> futures;
+    for (std::vector<float>* vector : {&first, &second, &third}) {
+      futures.push_back(session.AllreduceAsync(absl::MakeSpan(*vector)));
+    }
+    EXPECT_THAT(futures[0].Wait(), IsOk());
+    const absl::Status differs = futures[1].Wait().status();
+    EXPECT_THAT(differs,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(absl::StrCat("job train/worker, rank ", session.rank(),
+                                                      ", version 0, seq 1: AllreduceAsync")),
+                               HasSubstr("8 bytes"), HasSubstr("12 bytes"))));
+    EXPECT_EQ(futures[2].Wait().status(), differs);
+    EXPECT_EQ(session.Barrier(), differs);
+    EXPECT_EQ(session.AllreduceAsync(absl::MakeSpan(third)).Wait().status(), differs);
+    EXPECT_EQ(session.Leave(), differs);
+  });
+}
+
+TEST_F(LocalSessionCallsTest, ACallUnderWayThatIsCancelledEndsTheSession) {
+  Make(1, 2);
+  std::latch cancelled(1);
+  ForAll([&](Session& session) {
+    std::vector<float> vector(10);
+    if (session.rank() == 1) return cancelled.wait();
+    const Future<Done> future = session.AllreduceAsync(absl::MakeSpan(vector));
+    future.Cancel();
+    EXPECT_THAT(future.Wait(), StatusIs(absl::StatusCode::kCancelled));
+    EXPECT_THAT(session.Barrier(), StatusIs(absl::StatusCode::kCancelled));
+    cancelled.count_down();
+  });
+}
+
+TEST_F(LocalSessionCallsTest, ArgumentsOfACallUnderWayThatAreWrongEndNothing) {
+  Make(1, 2);
+  ForAll([](Session& session) {
+    float number = 1;
+    EXPECT_THAT(session.AllreduceAsync(absl::MakeSpan(&number, 1), ReduceOp::kBitOr).Wait(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("seq 0: AllreduceAsync")));
+    EXPECT_THAT(session.AllreduceAsync(DType::kF32, &number, 3, ReduceOp::kSum).Wait(),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(session.seq(), 0u);
+    const Future<Done> none = session.AllreduceAsync(absl::Span<float>());
+    EXPECT_TRUE(none.ready());
+    EXPECT_THAT(none.Wait(), IsOk());
+    EXPECT_EQ(session.seq(), 1u);
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+}
+
 }  // namespace
 }  // namespace phalanx::runtime

@@ -174,7 +174,7 @@ absl::Status Session::Barrier(absl::string_view name) {
 
 absl::StatusOr<uint64_t> Session::LoadBytes(Take take) {
   uint64_t version = 0;
-  const absl::Status status = state_->Run("Load", [&]() -> absl::Status {
+  const absl::Status status = state_->RunAlone("Load", [&]() -> absl::Status {
     PHALANX_ASSIGN_OR_RETURN(version, state_->Load(take));
     return absl::OkStatus();
   });
@@ -183,11 +183,11 @@ absl::StatusOr<uint64_t> Session::LoadBytes(Take take) {
 }
 
 absl::Status Session::CheckpointBytes(absl::string_view bytes) {
-  return state_->Run("Checkpoint", [&] { return state_->Checkpoint(bytes); });
+  return state_->RunAlone("Checkpoint", [&] { return state_->Checkpoint(bytes); });
 }
 
 absl::Status Session::Leave() {
-  return state_->Run("Leave", [&] { return state_->Leave(); });
+  return state_->RunAlone("Leave", [&] { return state_->Leave(); });
 }
 
 }  // namespace phalanx::spmd

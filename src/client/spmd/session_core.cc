@@ -27,6 +27,7 @@ SessionKeep SessionCore::keep() const {
 
 void SessionCore::OnCallEnded(bool needs_all) {
   ++calls_;
+  made_ = std::max(made_, calls_);
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
   if (needs_all && version_ > 0) FreeUntil(version_ - 1);
 }
@@ -51,6 +52,7 @@ void SessionCore::OnLoaded() {
     calls_ = progress_.keep.released;
     version_ = progress_.keep.version;
   }
+  made_ = calls_;
   released_ = calls_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion.

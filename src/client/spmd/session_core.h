@@ -66,19 +66,22 @@ class SessionCore {
 
   // ---- calls of the group
   // The number of the next one, from 1.
-  uint64_t next_call() const { return calls_ + 1; }
+  uint64_t next_call() const { return made_ + 1; }
   // Whether it has ended, so that its result is taken instead.
   bool repeats() const;
   // What it says.
   SessionKeep keep() const;
-  // It has a result here. `needs_all`: every rank gives something in it.
+  // It is made, and others can be before it has ended.
+  void OnCallMade() { ++made_; }
+  // The first one that has not ended has a result here; it need not have been made before.
+  // `needs_all`: every rank gives something in it.
   void OnCallEnded(bool needs_all);
 
   // ---- versions
   // What Load is to read; 0: nothing. FailedPrecondition: it was called before. InvalidArgument:
   // the life before has made another number of calls before it.
   absl::StatusOr<uint64_t> VersionToLoad() const;
-  // REQUIRES: VersionToLoad is OK.
+  // REQUIRES: VersionToLoad is OK; so here and below: all calls have ended that were made.
   void OnLoaded();
   // FailedPrecondition before Load.
   absl::Status CheckCheckpoint() const;
@@ -95,7 +98,9 @@ class SessionCore {
   void FreeUntil(uint64_t version);
 
   const SessionProgress progress_;
-  uint64_t calls_ = 0;  // that have ended here, or before the version that was loaded
+  // That have ended here, or before the version that was loaded; and that were made.
+  uint64_t calls_ = 0;
+  uint64_t made_ = 0;
   bool loaded_ = false;
   uint64_t boot_ = 0;      // calls before Load
   uint64_t released_ = 0;  // calls before this version

@@ -44,6 +44,24 @@ TEST(SessionCore, AFirstLifeMakesAllCallsAndLoadsNothing) {
   EXPECT_EQ(core.next_call(), 3u);
 }
 
+TEST(SessionCore, CallsThatAreUnderWayHaveNumbers) {
+  SessionCore core({.ended = 3, .keep = {}});
+  core.OnCallMade();
+  core.OnCallMade();
+  EXPECT_EQ(core.next_call(), 3u);
+  EXPECT_TRUE(core.repeats());
+  core.OnCallMade();
+  EXPECT_FALSE(core.repeats());
+  core.OnCallMade();
+  EndCalls(core, 4);
+  EXPECT_EQ(core.next_call(), 5u);
+  core.OnLoaded();
+  EXPECT_EQ(core.keep(), (SessionKeep{4, 4, 0}));
+  core.OnCallMade();
+  EXPECT_EQ(core.keep(), (SessionKeep{4, 4, 0}));
+  EXPECT_EQ(core.next_call(), 6u);
+}
+
 TEST(SessionCore, ACallSaysTheBootCallsAndWhereItsVersionBegan) {
   SessionCore core({});
   EXPECT_EQ(core.keep(), SessionKeep());

@@ -63,11 +63,26 @@ absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
 }
 
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
-  const uint64_t number = core_->next_call();
-  const bool repeats = core_->repeats();
-  if (repeats) {
+  const MadeCall call = MakeCall(info, output, bytes, make);
+  const absl::Status ended = call.future.Wait().status();
+  // Those before it.
+  PHALANX_RETURN_IF_ERROR(EndAsync(0));
+  PHALANX_RETURN_IF_ERROR(End(ended));
+  if (!call.repeats && group_.calls() != call.number) {
+    return End(absl::InternalError(
+        absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
+  }
+  OnCallEnded(call.number, info.needs_all);
+  within_ = true;
+  return absl::OkStatus();
+}
+
+SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output, uint64_t bytes,
+                                              Make make) {
+  MadeCall call{core_->next_call(), core_->repeats(), {}};
+  if (call.repeats) {
     ++stats_.repeated;
-    PHALANX_RETURN_IF_ERROR(End(group_.Result(number, output, bytes).Wait().status()));
+    call.future = group_.Result(call.number, output, bytes);
   } else {
     if (info.prepare != nullptr && *info.prepare != nullptr) {
       (*info.prepare)();
@@ -77,17 +92,16 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
     ++stats_.made;
-    PHALANX_RETURN_IF_ERROR(End(make(group_).Wait().status()));
-    if (group_.calls() != number) {
-      return End(absl::InternalError(
-          absl::StrCat("call ", number, " was call ", group_.calls(), " of the group")));
-    }
+    call.future = make(group_);
   }
-  core_->OnCallEnded(info.needs_all);
-  within_ = true;
+  core_->OnCallMade();
+  return call;
+}
+
+void SessionState::OnCallEnded(uint64_t number, bool needs_all) {
+  core_->OnCallEnded(needs_all);
   Free();
-  if (info.needs_all) EndFolds(number);
-  return absl::OkStatus();
+  if (needs_all) EndFolds(number);
 }
 
 void SessionState::CountCall() {

@@ -22,6 +22,7 @@
 #include "phalanx/group.h"
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
+#include "src/client/spmd/async_calls.h"
 #include "src/client/spmd/session_core.h"
 #include "src/common/time/clock.h"
 
@@ -39,6 +40,8 @@ struct CallInfo {
 class SessionState {
  public:
   SessionState(std::shared_ptr<Client> client, Membership member, const Options& options);
+  // If calls are under way, the others see at once that this rank has died.
+  ~SessionState();
 
   absl::Status Begin();
 
@@ -46,6 +49,9 @@ class SessionState {
   // Calls `body` unless the session is over or used by another thread, and explains its error.
   template <typename Body>
   absl::Status Run(const char* verb, Body body);
+  // The same when no call is under way any more.
+  template <typename Body>
+  absl::Status RunAlone(const char* verb, Body body);
   absl::Status CheckRoot(int root) const;
   // Of sizes that other ranks have sent, before memory is taken for them. An error ends the
   // session.
@@ -56,6 +62,9 @@ class SessionState {
   // An error ends the session.
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
   absl::Status Call(const CallInfo& info, void* output, uint64_t bytes, Make make);
+  // The same without waiting for it. Waits for earlier ones if there are too many.
+  absl::StatusOr<Future<Done>> CallAsync(const char* verb, const CallInfo& info, void* output,
+                                         uint64_t bytes, Make make);
   absl::Status End(absl::Status why);
   // The call of the session has ended: no part of it follows.
   void CountCall();
@@ -87,6 +96,17 @@ class SessionState {
     bool own = false;
   };
 
+  struct MadeCall {
+    uint64_t number = 0;
+    bool repeats = false;
+    Future<Done> future;
+  };
+
+  MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
+  void OnCallEnded(uint64_t number, bool needs_all);
+  // Takes in the calls that have ended. Waits until at most so many are under way.
+  absl::Status EndAsync(size_t left);
+
   absl::Status Explain(const char* verb, const absl::Status& why) const;
   ObjectId IdOf(int rank, uint64_t version) const;
   GetOptions Patiently() const;
@@ -111,7 +131,8 @@ class SessionState {
   bool recovers_ = false;            // until the first call with the other ranks
   uint64_t run_ = 0;
   uint64_t seq_ = 0;
-  bool within_ = false;  // a part of a call has ended, and others can follow
+  std::shared_ptr<AsyncCalls> async_;  // from the first one on
+  bool within_ = false;                // a part of a call has ended, and others can follow
   // Objects of folds can be there, of this life or an earlier one.
   bool has_folds_ = false;
   Future<Done> folds_end_;
@@ -141,13 +162,27 @@ absl::Status SessionState::Run(const char* verb, Body body) {
   if (status.ok()) {
     // Also in a child of fork, in which nothing else may be called.
     status = member_.status();
+    if (status.ok()) status = EndAsync(SIZE_MAX);
     if (status.ok()) status = body();
-    status = Explain(verb, status);
+    // An error of a call that was under way is explained.
+    if (status.ok() || async_ == nullptr || status != async_->over()) {
+      status = Explain(verb, status);
+    } else {
+      over_ = status;
+    }
     // The calls that follow return the error of the one that has failed.
     if (!status.ok() && !over_.ok()) over_ = status;
   }
   thrown = false;
   return status;
+}
+
+template <typename Body>
+absl::Status SessionState::RunAlone(const char* verb, Body body) {
+  return Run(verb, [this, &body] {
+    const absl::Status status = EndAsync(0);
+    return status.ok() ? body() : status;
+  });
 }
 
 }  // namespace phalanx::spmd::internal
