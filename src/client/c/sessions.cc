@@ -11,6 +11,7 @@
 #include "src/client/c/handles.h"
 
 using phalanx::c::DurationOf;
+using phalanx::c::Handle;
 using phalanx::c::Report;
 using phalanx::spmd::Session;
 
@@ -106,6 +107,20 @@ int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t
                                       static_cast<phalanx::ReduceOp>(op),
                                       PrepareOf(prepare, argument), Name(name));
   }));
+}
+
+phx_call* phx_session_allreduce_async(phx_session* session, int dtype, void* inout, uint64_t bytes,
+                                      int op, phx_prepare prepare, void* argument,
+                                      const char* name) {
+  phalanx::Future<phalanx::Done> call;
+  const absl::Status status = Contained([&]() -> absl::Status {
+    call = session->session.AllreduceAsync(static_cast<phalanx::DType>(dtype), inout, bytes,
+                                           static_cast<phalanx::ReduceOp>(op),
+                                           PrepareOf(prepare, argument), Name(name));
+    // One that was not made, above all.
+    return call.ready() ? call.Wait().status() : absl::OkStatus();
+  });
+  return Report(status) == 0 ? Handle(std::move(call)) : nullptr;
 }
 
 int phx_session_allreduce_by(phx_session* session, void* inout, uint64_t bytes, uint64_t element,

@@ -176,6 +176,35 @@ static int Refuse(void* argument, void* into, const void* from, uint64_t count) 
 
 /* ---- bodies */
 
+/* Calls that are under way together. */
+static int Together(phx_session* session) {
+  enum { kCalls = 20 };
+  static int64_t values[kRanks][kCalls][2];
+  const int rank = phx_session_rank(session);
+  phx_call* calls[kCalls];
+  for (int i = 0; i < kCalls; ++i) {
+    Input input = {values[rank][i], i + rank, 0, i == 7};
+    do {
+      calls[i] = phx_session_allreduce_async(session, PHX_I64, values[rank][i],
+                                             sizeof(values[0][0]), PHX_SUM, Fill, &input, NULL);
+      CHECK(calls[i] != NULL || (i == 7 && phx_error_code() == kCancelled));
+    } while (calls[i] == NULL);
+  }
+  CHECK(phx_session_allreduce_async(session, PHX_I64, values, 8, PHX_SUM + 99, NULL, NULL, NULL) ==
+        NULL);
+  CHECK(phx_error_code() == 3 && phx_session_seq(session) == kCalls);
+  CHECK(phx_session_barrier(session, NULL) == 0);
+  for (int i = kCalls - 1; i >= 0; --i) {
+    CHECK(phx_wait(calls[i], 0) == 0);
+    CHECK(values[rank][i][0] == 2 * i + 1 && values[rank][i][1] == 10 * (2 * i + 1));
+    phx_call_free(calls[i]);
+  }
+  CHECK(phx_session_leave(session) == 0);
+  calls[0] = phx_session_allreduce_async(session, PHX_I64, values, 8, PHX_SUM, NULL, NULL, NULL);
+  CHECK(calls[0] == NULL && phx_error_code() == kOver);
+  return 1;
+}
+
 /* Folds of the program, small ones and along a tree. */
 static int Folds(phx_session* session) {
   const int rank = phx_session_rank(session);
@@ -368,6 +397,7 @@ int main(void) {
   const char* const address = phx_client_address(client);
   RunJob(address, "calls", Calls);
   RunJob(address, "survives", Survives);
+  RunJob(address, "together", Together);
   RunJob(address, "folds", Folds);
   RunJob(address, "fails", FailingFold);
   RunJob(address, "refused", Refusals);
