@@ -5,6 +5,7 @@ sum shows in its bits."""
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import hashlib
 import os
@@ -426,6 +427,110 @@ def test_a_value_that_cannot_be_pickled_leaves_the_call_to_be_made(client):
         return session.allreduce(op=join_words, prepare=lambda: [session.rank])
 
     assert run(client, "unpicklable", body) == [[0, 1, 2]] * WORLD
+
+
+# ---- asynchronous calls
+
+
+def test_calls_are_under_way_together(client):
+    def body(session):
+        rank, given = session.rank, [np.full(count, session.rank + i) for i, count in enumerate([1, 50_000] * 10)]
+        calls = [session.allreduce_async(array) for array in given]
+        scalar = session.allreduce_async(np.float64(rank))
+        out = np.zeros(2)
+        filled = session.allreduce_async(prepare=lambda: np.full(2, rank + 0.5), out=out)
+        for i in reversed(range(20)):
+            assert (calls[i].wait(LIMIT_S) == 3 * i + 3).all() and calls[i].done
+            assert (given[i] == rank + i).all()
+        assert filled.wait() is out and out.tolist() == [4.5, 4.5]
+        assert type(scalar.wait()) is np.float64 and scalar.wait() == 3
+        assert repr(scalar) == "<phalanx.spmd.SessionCall: ended>"
+        assert session.allreduce_async(np.zeros(0)).wait().shape == (0,)
+        assert session.seq == 23 and session.stats.prepared == 1
+        # Nothing keeps the handle.
+        session.allreduce_async(np.full(100_000, rank))
+        session.load()
+        session.checkpoint(None)
+        return session.allreduce_async(np.ones(2)).wait().tolist()
+
+    assert run(client, "async", body) == [[3, 3]] * WORLD
+
+
+def test_calls_are_awaited(client):
+    def body(session):
+        async def main():
+            calls = [session.allreduce_async(np.full(50_000, session.rank + i)) for i in range(5)]
+            return [float((await call)[0]) for call in calls]
+
+        return asyncio.run(main())
+
+    assert run(client, "awaited", body) == [[3, 6, 9, 12, 15]] * WORLD
+
+
+def test_wrong_asynchronous_calls_are_refused_at_once(alone):
+    for call, kind, words in (
+        (lambda: alone.allreduce_async([1.0]), TypeError, "allreduce_async: a NumPy array"),
+        (lambda: alone.allreduce_async(np.ones(3), join_words), ValueError, "no op of reductions"),
+        (lambda: alone.allreduce_async(np.ones(3), "bit-or"), ValueError, "bit-or"),
+        (lambda: alone.allreduce_async(prepare=lambda: None, shape=2, dtype="f8"), TypeError, "returned None"),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+    assert alone.seq == 0 and alone.allreduce_async(np.ones(2)).wait().tolist() == [1, 1]
+
+
+def test_an_error_of_an_asynchronous_call_ends_the_session(client):
+    def body(session):
+        right = session.allreduce_async(np.ones(2))
+        wrong = session.allreduce_async(np.ones(2 + session.rank))
+        assert right.wait().tolist() == [2, 2]
+        with pytest.raises(exceptions.InvalidArgumentError, match="16 bytes"):
+            wrong.wait()
+        with pytest.raises(exceptions.InvalidArgumentError, match="16 bytes"):
+            session.barrier()
+        session._left = True
+        return True
+
+    assert run(client, "async error", body, 2) == [True] * 2
+
+
+def test_a_wait_can_end_before_its_call(client):
+    def body(session):
+        if session.rank == 1:
+            waited.wait(LIMIT_S)
+        call = session.allreduce_async(np.ones(2))
+        if session.rank == 0:
+            with pytest.raises(exceptions.GetTimeoutError, match="not there within 0.01 s"):
+                call.wait(0.01)
+            assert not call.done and "under way" in repr(call)
+            waited.set()
+        return call.wait(LIMIT_S).tolist()
+
+    waited = threading.Event()
+    assert run(client, "wait ends", body, 2) == [[2, 2]] * 2
+
+
+def test_a_rank_that_dies_among_asynchronous_calls_repeats_them(client):
+    def body(session):
+        session.load()
+        prepared = []
+
+        def prepare(i):
+            prepared.append(i)
+            return np.full(30_000, VALUES[(session.rank + i) % 3])
+
+        calls = [
+            session.allreduce_async(prepare=lambda i=i: prepare(i), shape=30_000, dtype="f4") for i in range(10)
+        ]
+        if session.rank == 1 and session.life == 0:
+            # Its own part of the calls can be with the others, or not.
+            raise Died
+        sums = [call.wait() for call in calls]
+        assert len(prepared) == session.stats.prepared <= 10
+        session.barrier()
+        return np.concatenate(sums)
+
+    same(run(client, "async deaths", body))
 
 
 # ---- deaths
