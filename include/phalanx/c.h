@@ -547,6 +547,7 @@ void phx_session_stats_of(const phx_session* session, phx_session_stats* stats);
 /* `prepare` can be NULL, and so can `name`. */
 int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t bytes, int op,
                           phx_prepare prepare, void* argument, const char* name);
+/* NULL: the call was not made, or has failed already. */
 phx_call* phx_session_allreduce_async(phx_session* session, int dtype, void* inout, uint64_t bytes,
                                       int op, phx_prepare prepare, void* argument,
                                       const char* name);

@@ -185,7 +185,8 @@ class Session {
   absl::Status Broadcast(std::string* inout, int root, absl::string_view name = {});
   template <typename T>
   absl::Status Broadcast(std::vector<T>* inout, int root, absl::string_view name = {});
-  // `place` returns memory for so many bytes; at the root, that of its own bytes.
+  // `place` returns memory for so many bytes; at the root, that of its own bytes. Null:
+  // ResourceExhausted, and the session is over.
   using Place = absl::FunctionRef<void*(uint64_t bytes)>;
   absl::Status BroadcastSized(uint64_t bytes, uint64_t element, int root, Place place,
                               absl::string_view name = {});

@@ -102,6 +102,7 @@ absl::Status Session::BroadcastSized(uint64_t bytes, uint64_t element, int root,
     }
     PHALANX_RETURN_IF_ERROR(state_->CheckBytes(sizes.bytes));
     void* const data = place(sizes.bytes);
+    PHALANX_RETURN_IF_ERROR(state_->CheckPlace(data, sizes.bytes));
     if (sizes.bytes > 0) {
       PHALANX_RETURN_IF_ERROR(state_->Call(
           {internal::kNeedsRoot, name}, data, sizes.bytes,
@@ -140,6 +141,7 @@ absl::StatusOr<std::vector<uint64_t>> Session::AllgatherSized(const void* input,
     const uint64_t all = begins.back();
     PHALANX_RETURN_IF_ERROR(state_->CheckBytes(all));
     char* const output = static_cast<char*>(place(all));
+    PHALANX_RETURN_IF_ERROR(state_->CheckPlace(output, all));
     if (all > 0 && alike) {
       PHALANX_RETURN_IF_ERROR(state_->Call(
           {internal::kNeedsAll, name}, output, all,
@@ -147,9 +149,10 @@ absl::StatusOr<std::vector<uint64_t>> Session::AllgatherSized(const void* input,
     } else if (all > 0) {
       PHALANX_RETURN_IF_ERROR(
           state_->Call({internal::kNeedsAll, name}, output, all, [&](const Group& group) {
-            if (bytes > 0) {
-              std::memcpy(output + begins[static_cast<size_t>(rank())], input, bytes);
-            }
+            const uint64_t begin = begins[static_cast<size_t>(rank())];
+            std::memset(output, 0, begin);
+            if (bytes > 0) std::memcpy(output + begin, input, bytes);
+            std::memset(output + begin + bytes, 0, all - begin - bytes);
             return group.AllReduce(DType::kU8, output, all, ReduceOp::kBitOr);
           }));
     }

@@ -57,6 +57,11 @@ absl::Status SessionState::CheckBytes(uint64_t bytes) {
       absl::StrCat(bytes, " bytes; the limit is ", jobs::kMaxGroupBytes)));
 }
 
+absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
+  if (place != nullptr || bytes == 0) return absl::OkStatus();
+  return End(absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes")));
+}
+
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
   const MadeCall call = MakeCall(info, output, bytes, make);
   const absl::Status ended = call.future.Wait().status();

@@ -56,6 +56,8 @@ class SessionState {
   // Of sizes that other ranks have sent, before memory is taken for them. An error ends the
   // session.
   absl::Status CheckBytes(uint64_t bytes);
+  // Of memory for the result. The same.
+  absl::Status CheckPlace(const void* place, uint64_t bytes);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
