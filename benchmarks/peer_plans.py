@@ -118,6 +118,8 @@ ALGORITHMS = {
         "gather": [],
         "allgather": [Algorithm("ring")],
     }),
+    # No others: it chooses between a tree and a ring by the number of elements.
+    "rabit": {"broadcast": [], "allreduce": [], "group_broadcast": [], "group_allreduce": [], "group_barrier": []},
     # No groups. Its object store has one way to move an object; these are the ways in which tasks can use it.
     "ray": {
         "broadcast": [Algorithm("waves")],

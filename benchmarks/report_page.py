@@ -17,7 +17,7 @@ CONDITIONS = {
     "order": "{} order", "subset": "any {} sources", "absent": "{} of them never put",
 }
 
-PEERS = {"openmpi": "Open MPI", "gloo": "Gloo"}
+PEERS = {"openmpi": "Open MPI", "gloo": "Gloo", "rabit": "Rabit"}
 
 
 @dataclasses.dataclass

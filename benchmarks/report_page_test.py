@@ -31,13 +31,16 @@ class ReportPageTest(unittest.TestCase):
 
     def test_ours_stands_beside_the_peers_of_the_same_hosts(self):
         page = self.page({"ours.json": [record()],
-                          "peers.json": [peer(median=0.02), peer(choice="best", median=0.004), peer("gloo", median=3)]})
+                          "peers.json": [peer(median=0.02), peer(choice="best", median=0.004), peer("gloo", median=3),
+                                         peer("rabit", median=4)]})
         self.assertIn("## broadcast, 8 ranks, links of 1gbit\n", page)
-        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default | limit |\n|---|---|---|---|---|---|\n"
+        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default | Rabit, default | limit |\n"
+                      "|---|---|---|---|---|---|---|\n"
                       "| 1 KiB | 2.000 (1.000, 4.000) | 20.0 (10.0, 40.0) | 4.000 (2.000, 8.000) pipeline/32KiB "
-                      "| 3000 (1500, 6000) | 1.000 |\n", page)
-        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default |\n|---|---|---|---|---|\n"
-                      "| 1 KiB | 2.00 | 20.00 | 4.00 | 3000.00 |\n", page)
+                      "| 3000 (1500, 6000) | 4000 (2000, 8000) | 1.000 |\n", page)
+        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default | Rabit, default |\n"
+                      "|---|---|---|---|---|---|\n"
+                      "| 1 KiB | 2.00 | 20.00 | 4.00 | 3000.00 | 4000.00 |\n", page)
 
     def test_sizes_stand_in_order_and_what_was_not_measured_is_empty(self):
         page = self.page({"a.json": [record(size_bytes=1 << 20), record()], "b.json": [peer()]})
