@@ -53,6 +53,13 @@ class PeerPlansTest(unittest.TestCase):
         self.assertEqual(told, [("broadcast", "default", "default"), ("broadcast", "best", "linear"),
                                 ("reduce", "default", "default")])
 
+    def test_the_turns_of_an_algorithm_are_one_record(self):
+        turns = [dict(record("default", 0), each_s=[3, 1]), dict(record("chain", 0), each_s=[8]),
+                 dict(record("default", 0, verified=False), each_s=[9])]
+        default, chain = peer_plans.merge_turns(turns)
+        self.assertEqual((default["algorithm"], default["median_s"], default["runs"], default["verified"]), ("default", 3, 3, False))
+        self.assertEqual((chain["algorithm"], chain["min_s"]), ("chain", 8))
+
     def test_wrong_bytes_are_told_where_nothing_better_is_there(self):
         self.assertFalse(peer_plans.choose([record("default", 3, verified=False)])[0]["verified"])
 

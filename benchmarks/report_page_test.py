@@ -64,6 +64,13 @@ class ReportPageTest(unittest.TestCase):
                          ["Phalanx", "Phalanx, Gets waiting", "Phalanx, Put included", "Phalanx, killing 1@0.5",
                           "Phalanx, 4 clients each"])
 
+    def test_the_calls_of_a_session_stand_beside_those_of_groups_and_peers(self):
+        loaded = [record(op="job_allreduce"), record(op="group_allreduce"), record(op="job_kill_rank", model="32MiB")]
+        allreduce, kill = report_page.sections({"a.json": loaded, "peers.json": [peer("rabit", op="group_allreduce")]})
+        self.assertEqual((allreduce.op, list(allreduce.series)),
+                         ("group_allreduce", ["Phalanx, session", "Phalanx", "Rabit, default"]))
+        self.assertEqual((kill.op, list(kill.series)), ("job_kill_rank", ["Phalanx, a model of 32MiB"]))
+
     def test_the_same_series_of_two_files_is_named_after_them(self):
         section = self.only({"x/before.json": [record(), record(size_bytes=2 * KIB)], "after.json": [record()],
                              "peers.json": [peer()]})
