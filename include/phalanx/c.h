@@ -412,6 +412,10 @@ const char* phx_message_role(const phx_message* message);
 int phx_message_rank(const phx_message* message);
 uint64_t phx_message_life(const phx_message* message);
 void phx_message_free(phx_message* message);
+/* Prints `size` bytes of text, and a newline if it has none at its end, on the standard output of
+ * the `phalanx launch` that has started this process, without the task's name in front, or on this
+ * process's own (Membership::Print). Unavailable (14): the launch has ended. */
+int phx_member_print(const phx_member* member, const char* text, size_t size);
 /* The others see that the task left; with `failed`, that it died. */
 int phx_member_leave(phx_member* member, int failed);
 /* A member that has not left dies. */
@@ -487,6 +491,91 @@ uint64_t phx_group_calls(const phx_group* group);
 int phx_group_members_of_last_call(const phx_group* group);
 /* The calls of the group can be used and freed later. */
 void phx_group_free(phx_group* group);
+
+/* ---- sessions: docs/jobs.md, spmd.h */
+
+/* One rank of a program that survives the deaths of some of its ranks. One thread at a time. After
+ * an error of a call the session is over, except where spmd.h says otherwise. */
+typedef struct phx_session phx_session;
+
+typedef struct {
+  const char* job; /* NULL or "": PHALANX_JOB; likewise the task, and the role ("worker") */
+  const char* task;
+  const char* role;
+  int world;                  /* 0: PHALANX_WORLD */
+  int result_copies;          /* 0: 2 */
+  int local_copies;           /* 0: 2 */
+  int64_t peer_timeout;       /* of each wait for the other ranks */
+  const char* checkpoint_dir; /* NULL or "": PHALANX_CHECKPOINT_DIR, else none */
+} phx_session_options;
+
+/* Functions of the program. They are called in the thread of the call. One that returns an int
+ * returns 0, or else the call ends with Cancelled (1); a call whose `prepare` does so is not made,
+ * and can be repeated. */
+typedef int (*phx_prepare)(void* argument);
+/* into[i] becomes the fold of into[i], of lower ranks, and from[i]. */
+typedef int (*phx_fold)(void* argument, void* into, const void* from, uint64_t count);
+/* Returns memory for so many bytes, or NULL. */
+typedef void* (*phx_place)(void* argument, uint64_t bytes);
+/* The bytes are valid until the next function of the program is called. */
+typedef int (*phx_save)(void* argument, const void** bytes, uint64_t* size);
+typedef int (*phx_take)(void* argument, const void* bytes, uint64_t size);
+/* `local` is NULL without local models. */
+typedef int (*phx_take_both)(void* argument, const void* bytes, uint64_t size, const void* local,
+                             uint64_t local_size);
+
+phx_session* phx_session_join(phx_client* client, const phx_session_options* options);
+int phx_session_rank(const phx_session* session);
+int phx_session_world(const phx_session* session);
+uint64_t phx_session_life(const phx_session* session);
+uint64_t phx_session_version(const phx_session* session);
+uint64_t phx_session_seq(const phx_session* session);
+
+typedef struct {
+  uint64_t repeated;
+  uint64_t made;
+  uint64_t prepared;
+  uint64_t checkpoint_bytes;
+  int64_t recovery; /* nanoseconds */
+} phx_session_stats;
+void phx_session_stats_of(const phx_session* session, phx_session_stats* stats);
+
+/* `prepare` can be NULL, and so can `name`. */
+int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t bytes, int op,
+                          phx_prepare prepare, void* argument, const char* name);
+phx_call* phx_session_allreduce_async(phx_session* session, int dtype, void* inout, uint64_t bytes,
+                                      int op, phx_prepare prepare, void* argument,
+                                      const char* name);
+int phx_session_allreduce_by(phx_session* session, void* inout, uint64_t bytes, uint64_t element,
+                             phx_fold fold, void* fold_argument, phx_prepare prepare,
+                             void* argument, const char* name);
+/* ModelFold of spmd.h: `save` returns this rank's value, `add` folds one of higher ranks into it,
+ * and it becomes the result by `load`. */
+int phx_session_allreduce_model(phx_session* session, phx_save save, phx_take add, phx_take load,
+                                void* fold_argument, phx_prepare prepare, void* argument,
+                                const char* name);
+int phx_session_broadcast(phx_session* session, void* inout, uint64_t bytes, int root,
+                          const char* name);
+/* `bytes` are the root's; `place` is called at the root as well, and returns where they are. */
+int phx_session_broadcast_sized(phx_session* session, uint64_t bytes, uint64_t element, int root,
+                                phx_place place, void* argument, const char* name);
+/* Any number of elements of each rank. offsets[r] is where those of rank r begin, in bytes, and
+ * offsets[world] their end; NULL: not wanted. */
+int phx_session_allgather(phx_session* session, const void* input, uint64_t bytes, uint64_t element,
+                          phx_place place, void* argument, uint64_t* offsets, const char* name);
+int phx_session_barrier(phx_session* session, const char* name);
+/* `take` is called if `version` becomes greater than 0. */
+int phx_session_load(phx_session* session, int with_local, phx_take_both take, void* argument,
+                     uint64_t* version);
+/* `local` is NULL without local models; one of no bytes is not NULL. */
+int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t size,
+                           const void* local, uint64_t local_size);
+/* `save` and its argument are used until the next checkpoint or phx_session_leave has ended. */
+int phx_session_lazy_checkpoint(phx_session* session, phx_save save, void* argument);
+int phx_session_print(phx_session* session, const char* text, size_t size);
+int phx_session_leave(phx_session* session);
+/* A session that has not left dies. */
+void phx_session_free(phx_session* session);
 
 /* ---- end ---- */
 #pragma GCC visibility pop

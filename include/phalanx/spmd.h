@@ -39,6 +39,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -67,9 +68,16 @@ struct Options {
   // On so many hosts the result of each call is kept, 1 to 16; on all, if these are fewer. A host
   // loses what it has when it ends, and when its last rank dies.
   int result_copies = 2;
+  // On so many hosts other than the rank's each local model is kept, 1 to 15; on all, if these are
+  // fewer.
+  int local_copies = 2;
   // How long a call waits for the other ranks: for those that are slow, and for the next lives of
   // those that have died. Then it fails with DeadlineExceeded, which names them.
   absl::Duration peer_timeout = absl::Minutes(5);
+  // If it is not empty, checkpoints are written into this directory as well, and a job whose ranks
+  // have all died goes on from there. Each rank reads what it has written itself, and global models
+  // of any rank whose files it sees. Empty: PHALANX_CHECKPOINT_DIR, else none.
+  std::string checkpoint_dir = {};
 };
 
 // Of this life. Calls are those of the group: Join makes one, Allgather and a Broadcast of a string
@@ -85,13 +93,25 @@ struct Stats {
 
 // What a rank restores after its death. A std::string is one, too.
 template <typename M>
-concept Model = requires(M& model, const M& saved, absl::string_view bytes) {
+concept Model = std::is_same_v<M, std::string> ||
+    requires(M& model, const M& saved, absl::string_view bytes) {
   { saved.Save() } -> std::convertible_to<std::string>;
   { model.Load(bytes) } -> std::same_as<absl::Status>;
 };
 
 // Fills the vector of an Allreduce with this rank's input.
 using Prepare = std::function<void()>;
+
+// into[i] becomes the fold of into[i] and from[i], elements of one type: into[i] is of lower ranks.
+// Both are aligned as by malloc.
+using FoldElements = absl::FunctionRef<void(void* into, const void* from, uint64_t count)>;
+// What AllreduceModel folds: this rank's value.
+struct ModelFold {
+  absl::FunctionRef<std::string()> save;
+  // The value becomes the fold of itself and another one, of higher ranks.
+  absl::FunctionRef<absl::Status(absl::string_view bytes)> add;
+  absl::FunctionRef<absl::Status(absl::string_view bytes)> load;
+};
 
 class Session {
  public:
@@ -122,26 +142,63 @@ class Session {
   // Every rank's span becomes the fold of all ranks' spans. `prepare`, if there is one, is called
   // before that, once, but not if the result is kept: then no input is needed. So it must do
   // nothing else. A span that is empty on one rank is empty on all.
+  //
+  // `name`, here and below, is for calls before Load: a next life that makes them in another order,
+  // or leaves some out, gets the result of the call with this name. All ranks give the same name.
+  // The names of one life differ. It has no effect after Load.
   template <typename T>
   absl::Status Allreduce(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
-                         const Prepare& prepare = nullptr) {
-    return Allreduce(DTypeOf<T>(), inout.data(), inout.size() * sizeof(T), op, prepare);
+                         const Prepare& prepare = nullptr, absl::string_view name = {}) {
+    return Allreduce(DTypeOf<T>(), inout.data(), inout.size() * sizeof(T), op, prepare, name);
   }
   absl::Status Allreduce(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
-                         const Prepare& prepare = nullptr);
-  // Every rank's bytes become the root's. The size is the same for all.
-  absl::Status Broadcast(void* inout, uint64_t bytes, int root);
-  // The same for strings and vectors of plain data, whose sizes become the root's.
-  absl::Status Broadcast(std::string* inout, int root);
+                         const Prepare& prepare = nullptr, absl::string_view name = {});
+  // Returns when the call is made: the result comes to `inout` when the future has one. Other calls
+  // can be made meanwhile. Checkpoint and Leave wait for all of them. An error ends the session.
   template <typename T>
-  absl::Status Broadcast(std::vector<T>* inout, int root);
+  Future<Done> AllreduceAsync(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
+                              const Prepare& prepare = nullptr, absl::string_view name = {}) {
+    return AllreduceAsync(DTypeOf<T>(), inout.data(), inout.size() * sizeof(T), op, prepare, name);
+  }
+  Future<Done> AllreduceAsync(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
+                              const Prepare& prepare = nullptr, absl::string_view name = {});
+  // With a function of the program: fold(T& into, const T& from), associative; `into` is of lower
+  // ranks than `from`. It is called in this thread, along a tree of the ranks.
+  template <typename T, typename F>
+  absl::Status AllreduceBy(absl::Span<T> inout, F fold, const Prepare& prepare = nullptr,
+                           absl::string_view name = {});
+  absl::Status AllreduceBy(void* inout, uint64_t bytes, uint64_t element, FoldElements fold,
+                           const Prepare& prepare = nullptr, absl::string_view name = {});
+  // The same for values of any size: fold(M& into, const M& from). After an error `inout` can be
+  // the fold of some ranks' values.
+  template <Model M, typename F>
+  absl::Status AllreduceModel(M& inout, F fold, const Prepare& prepare = nullptr,
+                              absl::string_view name = {});
+  absl::Status AllreduceModel(const ModelFold& fold, const Prepare& prepare = nullptr,
+                              absl::string_view name = {});
+  // Every rank's bytes become the root's. The size is the same for all.
+  absl::Status Broadcast(void* inout, uint64_t bytes, int root, absl::string_view name = {});
+  // The same for strings and vectors of plain data, whose sizes become the root's.
+  absl::Status Broadcast(std::string* inout, int root, absl::string_view name = {});
+  template <typename T>
+  absl::Status Broadcast(std::vector<T>* inout, int root, absl::string_view name = {});
+  // `place` returns memory for so many bytes; at the root, that of its own bytes. Null:
+  // ResourceExhausted, and the session is over.
+  using Place = absl::FunctionRef<void*(uint64_t bytes)>;
+  absl::Status BroadcastSized(uint64_t bytes, uint64_t element, int root, Place place,
+                              absl::string_view name = {});
   // Returns the elements of all ranks in the order of ranks; any number of each. `offsets` becomes
   // where each rank's elements begin, and the end of the last one's.
   template <typename T>
   absl::StatusOr<std::vector<T>> Allgather(absl::Span<const T> input,
-                                           std::vector<size_t>* offsets = nullptr);
+                                           std::vector<size_t>* offsets = nullptr,
+                                           absl::string_view name = {});
+  // The same for elements of so many bytes. Returns the offsets in bytes.
+  absl::StatusOr<std::vector<uint64_t>> AllgatherSized(const void* input, uint64_t bytes,
+                                                       uint64_t element, Place place,
+                                                       absl::string_view name = {});
   // Ends when all ranks have called.
-  absl::Status Barrier();
+  absl::Status Barrier(absl::string_view name = {});
 
   // ---- checkpoints
   // Called once in each life, before the first Checkpoint: restores the model as it was at the
@@ -151,23 +208,53 @@ class Session {
   // it can be called again.
   template <Model M>
   absl::StatusOr<uint64_t> Load(M& model) {
-    return LoadBytes([&model](absl::string_view bytes) { return model.Load(bytes); });
+    return LoadBytes([&model](absl::string_view bytes) { return LoadModel(model, bytes); });
   }
-  absl::StatusOr<uint64_t> Load(std::string& model) {
-    return LoadBytes([&model](absl::string_view bytes) {
-      model.assign(bytes.data(), bytes.size());
-      return absl::OkStatus();
+  // With local models, which differ from rank to rank: restores both of one version, the newest of
+  // which this rank's local model is there. A program has local models in all of its versions or in
+  // none, on all ranks.
+  template <Model M, Model L>
+  absl::StatusOr<uint64_t> Load(M& model, L& local) {
+    return LoadBytes([&model, &local](absl::string_view bytes, absl::string_view local_bytes) {
+      const absl::Status status = LoadModel(model, bytes);
+      return status.ok() ? LoadModel(local, local_bytes) : status;
     });
   }
+  using Take = absl::FunctionRef<absl::Status(absl::string_view bytes)>;
+  absl::StatusOr<uint64_t> LoadBytes(Take take);
+  using TakeBoth =
+      absl::FunctionRef<absl::Status(absl::string_view bytes, absl::string_view local)>;
+  absl::StatusOr<uint64_t> LoadBytes(TakeBoth take);
   // Writes the model, the same on all ranks, as that of the next version, on this rank's node. It
   // waits for no other rank. Results before it and this rank's checkpoint before it are freed once
   // all ranks have written theirs, which a later call shows. After an error the version is as it
   // was, and it can be called again.
   template <Model M>
   absl::Status Checkpoint(const M& model) {
-    return CheckpointBytes(model.Save());
+    return CheckpointBytes(SaveModel(model));
   }
-  absl::Status Checkpoint(const std::string& model) { return CheckpointBytes(model); }
+  // Writes the local model, too, on this rank's node, and begins to copy it to other hosts
+  // (`local_copies`); the next Checkpoint waits for these copies, up to peer_timeout. The two
+  // newest versions are kept: a rank that dies with its node goes on from the newest one that has
+  // copies. Results are kept for one version more than without local models.
+  template <Model M, Model L>
+  absl::Status Checkpoint(const M& model, const L& local) {
+    return CheckpointBytes(SaveModel(model), SaveModel(local));
+  }
+  absl::Status CheckpointBytes(absl::string_view bytes);
+  absl::Status CheckpointBytes(absl::string_view bytes, absl::string_view local);
+  // Writes nothing: the model is saved within a call of this version, in this thread, if a rank has
+  // died and needs it, and not otherwise. So the model stays as it is until the last call before
+  // the next checkpoint or Leave has ended, and its memory until then, too. Without a call in which
+  // every rank gives something since the checkpoint before it, it is written as by Checkpoint.
+  template <Model M>
+  absl::Status LazyCheckpoint(const M& model) {
+    return LazyCheckpointBytes([&model] { return std::string(SaveModel(model)); });
+  }
+  absl::Status LazyCheckpointBytes(std::function<std::string()> save);
+
+  // Prints the text at the launch (Membership::Print).
+  absl::Status Print(absl::string_view text);
 
   // Waits until all ranks have come here, leaves the job, and frees this rank's checkpoints.
   absl::Status Leave();
@@ -175,37 +262,82 @@ class Session {
  private:
   explicit Session(std::unique_ptr<internal::SessionState> state);
 
-  // `place` returns memory for so many bytes. Elements of the same size on all ranks.
-  using Place = absl::FunctionRef<void*(uint64_t bytes)>;
-  absl::Status BroadcastSized(uint64_t bytes, uint64_t element, int root, Place place);
-  // Returns the offsets in bytes.
-  absl::StatusOr<std::vector<uint64_t>> AllgatherSized(const void* input, uint64_t bytes,
-                                                       uint64_t element, Place place);
-  absl::StatusOr<uint64_t> LoadBytes(absl::FunctionRef<absl::Status(absl::string_view)> take);
-  absl::Status CheckpointBytes(absl::string_view bytes);
+  template <typename M>
+  static absl::Status LoadModel(M& model, absl::string_view bytes) {
+    if constexpr (std::is_same_v<M, std::string>) {
+      model.assign(bytes.data(), bytes.size());
+      return absl::OkStatus();
+    } else {
+      return model.Load(bytes);
+    }
+  }
+  template <typename M>
+  static decltype(auto) SaveModel(const M& model) {
+    if constexpr (std::is_same_v<M, std::string>) {
+      return (model);
+    } else {
+      return model.Save();
+    }
+  }
 
   std::unique_ptr<internal::SessionState> state_;
 };
 
+template <typename T, typename F>
+absl::Status Session::AllreduceBy(absl::Span<T> inout, F fold, const Prepare& prepare,
+                                  absl::string_view name) {
+  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignof(std::max_align_t));
+  return AllreduceBy(
+      inout.data(), inout.size() * sizeof(T), sizeof(T),
+      [&fold](void* into, const void* from, uint64_t count) {
+        for (uint64_t i = 0; i < count; ++i) {
+          fold(static_cast<T*>(into)[i], static_cast<const T*>(from)[i]);
+        }
+      },
+      prepare, name);
+}
+
+template <Model M, typename F>
+absl::Status Session::AllreduceModel(M& inout, F fold, const Prepare& prepare,
+                                     absl::string_view name) {
+  return AllreduceModel(
+      ModelFold{.save = [&inout] { return std::string(SaveModel(inout)); },
+                .add =
+                    [&inout, &fold](absl::string_view bytes) {
+                      M from;
+                      absl::Status status = LoadModel(from, bytes);
+                      if (status.ok()) fold(inout, std::as_const(from));
+                      return status;
+                    },
+                .load = [&inout](absl::string_view bytes) { return LoadModel(inout, bytes); }},
+      prepare, name);
+}
+
 template <typename T>
-absl::Status Session::Broadcast(std::vector<T>* inout, int root) {
+absl::Status Session::Broadcast(std::vector<T>* inout, int root, absl::string_view name) {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
-  return BroadcastSized(inout->size() * sizeof(T), sizeof(T), root, [inout](uint64_t bytes) {
-    inout->resize(bytes / sizeof(T));
-    return static_cast<void*>(inout->data());
-  });
+  return BroadcastSized(
+      inout->size() * sizeof(T), sizeof(T), root,
+      [inout](uint64_t bytes) {
+        inout->resize(bytes / sizeof(T));
+        return static_cast<void*>(inout->data());
+      },
+      name);
 }
 
 template <typename T>
 absl::StatusOr<std::vector<T>> Session::Allgather(absl::Span<const T> input,
-                                                  std::vector<size_t>* offsets) {
+                                                  std::vector<size_t>* offsets,
+                                                  absl::string_view name) {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
   std::vector<T> all;
-  absl::StatusOr<std::vector<uint64_t>> begins =
-      AllgatherSized(input.data(), input.size() * sizeof(T), sizeof(T), [&all](uint64_t bytes) {
+  absl::StatusOr<std::vector<uint64_t>> begins = AllgatherSized(
+      input.data(), input.size() * sizeof(T), sizeof(T),
+      [&all](uint64_t bytes) {
         all.resize(bytes / sizeof(T));
         return static_cast<void*>(all.data());
-      });
+      },
+      name);
   if (!begins.ok()) return begins.status();
   if (offsets != nullptr) {
     offsets->clear();

@@ -11,24 +11,10 @@ import subprocess
 import sys
 import time
 import unittest
-import unittest.mock
 
-from tests.process.harness import (
-    BINARY,
-    DEADLINE_S,
-    ERROR,
-    OK,
-    TIMED_OUT,
-    UNAVAILABLE,
-    USAGE,
-    ClusterTest,
-    environment,
-    tied,
-    wait_for_end,
-)
+from tests.process.harness import BINARY, DEADLINE_S, ERROR, OK, TIMED_OUT, UNAVAILABLE, USAGE, wait_for_end
+from tests.process.launches import NO_CLUSTER, LaunchCase
 
-SCHEDULERS = ("SLURM_", "JOB_COMPLETION_")
-NO_CLUSTER = "--address=unix:/nonexistent"  # for tasks that need none
 PRINT_PLACE = 'echo "$PHALANX_TASK of $PHALANX_WORLD"'
 
 # Prints lines of all lengths, in writes that do not end with them, on both streams.
@@ -85,30 +71,7 @@ def ends_of(pids):
         wait_for_end(int(pid))
 
 
-class LaunchTest(ClusterTest):
-    def setUp(self):
-        super().setUp()
-        # Private clusters make their folders there, and some of them are killed.
-        patch = unittest.mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.cluster.folder)
-        patch.start()
-        self.addCleanup(patch.stop)
-
-    def begin(self, *arguments, variables=None, **popen):
-        kept = {key: value for key, value in environment().items() if not key.startswith(SCHEDULERS)}
-        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        launch = subprocess.Popen(
-            tied(BINARY, "launch", *arguments), env={**kept, **(variables or {})}, **{**settings, **popen}
-        )
-        self.addCleanup(self.cluster.discard, launch)
-        return launch
-
-    def launch(self, *arguments, expect=OK, **settings):
-        """Run a launch to its end, and return its output and its errors."""
-        launch = self.begin(*arguments, **settings)
-        out, err = launch.communicate(timeout=DEADLINE_S)
-        self.assertEqual(launch.returncode, expect, (arguments, out, err))
-        return out, err
-
+class LaunchTest(LaunchCase):
     def shell(self, script, *flags, **settings):
         return self.launch(NO_CLUSTER, *flags, "--", "sh", "-c", script, **settings)
 
@@ -117,11 +80,6 @@ class LaunchTest(ClusterTest):
 
     def read_lines(self, launch, count):
         return [launch.stdout.readline().rstrip("\n") for _ in range(count)]
-
-    def fifo(self, name="fifo"):
-        path = self.cluster.path(name)
-        os.mkfifo(path)
-        return path
 
     # ---- declared deaths
 
@@ -162,6 +120,18 @@ class LaunchTest(ClusterTest):
             sorted(out.splitlines()), [f"j ps{i} ps 3 0 unix:/nonexistent none" for i in range(3)]
         )
         self.assertEqual(err, "")
+
+    def test_tasks_have_the_variables_of_rabit(self):
+        outer = {"DMLC_TASK_ID": "9", "DMLC_ROLE": "server", "DMLC_TRACKER_URI": "10.0.0.1", "DMLC_TRACKER_PORT": "9091"}
+        script = "env | grep ^DMLC_ | sort; [ $PHALANX_LIFE = 1 ]"
+        flags = ("-n1", "--world=4", "--first=2", "--job=j", "--restarts=1", "--no-prefix")
+        out, _ = self.shell(script, *flags, variables=outer)
+        lives = [
+            f"DMLC_NUM_ATTEMPT={life} DMLC_NUM_SERVER=0 DMLC_NUM_WORKER=4 DMLC_ROLE=worker DMLC_TASK_ID=2" for life in (0, 1)
+        ]
+        self.assertEqual(" ".join(out.split()), " ".join(lives))
+        out, _ = self.shell("echo ${DMLC_ROLE-none}", "--role=ps", "--no-prefix", variables=outer)
+        self.assertEqual(out, "none\n")
 
     def test_a_job_without_a_name_gets_a_new_one(self):
         names = set()

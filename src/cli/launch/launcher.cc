@@ -24,6 +24,9 @@ namespace phalanx::runtime {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
+// What a task has printed before its end is passed on before its end is reported, behind what other
+// tasks have. More than a socket holds (net.unix.max_dgram_qlen); of a larger one the rest follows.
+constexpr int kMostPrintsAtEnd = 1024;
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool SameFile(int a, int b) {
@@ -81,6 +84,9 @@ absl::Status Launcher::Prepare() {
   if (!SameFile(STDOUT_FILENO, STDERR_FILENO)) {
     PHALANX_ASSIGN_OR_RETURN(outputs_[1], OpenOutput(1));
   }
+  PHALANX_ASSIGN_OR_RETURN(prints_, PrintSocket::Open());
+  PHALANX_ASSIGN_OR_RETURN(print_watcher_, loop_.Watch(prints_->fd()));
+  print_watcher_->OnReadable([this] { OnPrint(); });
   RunAfter(options_.timeout, [this] { OnTimeout(); });
   return absl::OkStatus();
 }
@@ -94,27 +100,17 @@ absl::StatusOr<std::shared_ptr<OutputQueue>> Launcher::OpenOutput(int stream) {
 
 std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   const std::optional<uint64_t> death = plan_.death(index);
-  std::vector<std::string> set = {
-      absl::StrCat("PHALANX_JOB=", options_.job),
-      absl::StrCat("PHALANX_TASK=", tasks_[index].name),
-      absl::StrCat("PHALANX_ROLE=", options_.role),
-      absl::StrCat("PHALANX_WORLD=", options_.world),
-      absl::StrCat("PHALANX_LIFE=", plan_.life(index)),
-      absl::StrCat("PHALANX_ADDRESS=", options_.address),
-      absl::StrCat("PHALANX_FAIL=", death ? absl::StrCat(*death) : ""),
-      absl::StrCat("PHALANX_FAIL_MARK=", death ? PathOf(tasks_[index].mark) : ""),
-  };
-  const size_t own = set.size();
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const absl::string_view text = *entry;
-    const absl::string_view name = text.substr(0, text.find('=') + 1);
-    const bool replaced = std::any_of(set.begin(), set.begin() + static_cast<ptrdiff_t>(own),
-                                      [name](const std::string& variable) {
-                                        return !name.empty() && absl::StartsWith(variable, name);
-                                      });
-    if (!replaced) set.emplace_back(text);
-  }
-  return set;
+  TaskVariables task;
+  task.job = options_.job;
+  task.role = options_.role;
+  task.number = NumberOf(index);
+  task.world = options_.world;
+  task.life = plan_.life(index);
+  task.address = options_.address;
+  task.print = prints_->name();
+  if (death) task.fail = absl::StrCat(*death);
+  if (death) task.fail_mark = PathOf(tasks_[index].mark);
+  return TaskEnvironment(task, environ);
 }
 
 void Launcher::Start(size_t index) {
@@ -130,7 +126,7 @@ void Launcher::Start(size_t index) {
 
 absl::Status Launcher::TryToStart(size_t index) {
   Task& task = tasks_[index];
-  task.name = absl::StrCat(options_.role, options_.first + static_cast<int>(index));
+  task.name = TaskName(options_.role, NumberOf(index));
   PHALANX_RETURN_IF_ERROR(MakeMark(index));
   PHALANX_ASSIGN_OR_RETURN(task.process,
                            ChildProcess::Start(options_.command, EnvironmentOf(index)));
@@ -193,9 +189,32 @@ void Launcher::PassRest(Task& task, int stream) {
   output.watcher.reset();
 }
 
+void Launcher::OnPrint() {
+  print_held_ = outputs_[0]->full();
+  if (print_held_) return;
+  PassPrint();
+  print_watcher_->OnReadable([this] { OnPrint(); });
+}
+
+bool Launcher::PassPrint() {
+  const bool knew = prints_->stranger().has_value();
+  const std::optional<absl::string_view> text = prints_->Take();
+  if (!text) return false;
+  if (!text->empty()) {
+    const bool ends = text->back() == '\n';
+    outputs_[0]->Append([&](std::string* out) { absl::StrAppend(out, *text, ends ? "" : "\n"); });
+  } else if (!knew && prints_->stranger()) {
+    // Once: another user must not fill the output.
+    Report(absl::StrCat("dropping what processes of user ", *prints_->stranger(), " print"));
+  }
+  return true;
+}
+
 void Launcher::OnEnd(size_t index) {
   Task& task = tasks_[index];
   const ChildProcess::End end = task.process->Reap();
+  for (int i = 0; i < kMostPrintsAtEnd && PassPrint(); ++i) {
+  }
   for (const int stream : {0, 1}) PassRest(task, stream);
   task.end.reset();
   task.process.reset();
@@ -235,15 +254,21 @@ void Launcher::StartHeld() {
 }
 
 void Launcher::OnRoom(int stream) {
+  // What tasks print has the last slot.
   const size_t streams = 2 * tasks_.size();
+  const size_t slots = streams + 1;
   const size_t begin = next_[stream];
-  for (size_t i = 0; i < streams && !outputs_[stream]->full(); ++i) {
-    const size_t slot = (begin + i) % streams;
+  for (size_t i = 0; i < slots && !outputs_[stream]->full(); ++i) {
+    const size_t slot = (begin + i) % slots;
+    if (slot == streams) {
+      if (outputs_[0] == outputs_[stream] && print_held_) OnPrint();
+      continue;
+    }
     Task& task = tasks_[slot / 2];
     const int each = static_cast<int>(slot % 2);
     if (outputs_[each] != outputs_[stream] || !task.streams[each].held) continue;
     if (task.streams[each].watcher != nullptr) OnOutput(task, each);
-    next_[stream] = (slot + 1) % streams;
+    next_[stream] = (slot + 1) % slots;
   }
   StartHeld();
   EndIfDone();

@@ -21,6 +21,7 @@
 #include "phalanx/client.h"
 #include "phalanx/group.h"
 #include "phalanx/job.h"
+#include "phalanx/spmd.h"
 #include "src/client/access.h"
 #include "src/client/connection/call.h"
 #include "src/client/writer_state.h"
@@ -83,6 +84,9 @@ struct phx_group {
 };
 struct phx_message {
   phalanx::Message message;
+};
+struct phx_session {
+  phalanx::spmd::Session session;
 };
 
 struct phx_stream {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/client.h"
 #include "src/client/jobs/member_call.h"
+#include "src/client/socket/launch_print.h"
 #include "src/client/verb.h"
 #include "src/common/ids/job_ids.h"
 #include "src/common/status_macros.h"
@@ -90,7 +91,8 @@ absl::StatusOr<Membership> Client::Join(std::string job, std::string task, JoinO
   PHALANX_ASSIGN_OR_RETURN(internal::FatalCall fatal_call, FatalCallOf(task));
   const auto state =
       std::make_shared<internal::MembershipState>(std::make_shared<internal::MemberCall>(
-          connection_, std::move(job), std::move(role), std::move(task), std::move(fatal_call)));
+          connection_, std::move(job), std::move(role), std::move(task), std::move(fatal_call),
+          Or("", internal::kPrintVariable)));
   PHALANX_RETURN_IF_ERROR(state->call->Begin(options));
   return Membership(state);
 }
@@ -134,6 +136,7 @@ absl::StatusOr<Message> Membership::Receive(absl::Duration timeout) const {
   return state_->call->Receive(timeout);
 }
 
+absl::Status Membership::Print(absl::string_view text) const { return state_->call->Print(text); }
 absl::Status Membership::Leave() const { return state_->call->Leave(/*failed=*/false); }
 absl::Status Membership::Fail() const { return state_->call->Leave(/*failed=*/true); }
 
@@ -380,6 +383,12 @@ Message MemberCall::TakeMessage() {
                                           arrived.stream, std::exchange(held.cost, 0)});
   }
   return std::move(message);
+}
+
+absl::Status MemberCall::Print(absl::string_view text) const {
+  const absl::Status process = connection().CheckProcess();
+  if (!process.ok() || text.empty()) return process;
+  return print_.empty() ? PrintHere(text) : PrintAtLaunch(print_, text, kPrintPatience);
 }
 
 absl::Status MemberCall::Leave(bool failed) {

@@ -29,6 +29,9 @@ namespace phalanx::internal {
 // more (jobs::kMaxOutstandingCalls), and refuses what exceeds that without a number.
 inline constexpr size_t kMaxGroupCallsUnderWay = 512;
 
+// How long Print waits for the launch.
+inline constexpr absl::Duration kPrintPatience = absl::Minutes(1);
+
 // The call of a group in which this process is killed (`phalanx launch --fail`).
 struct FatalCall {
   uint64_t number = 0;  // from 1; 0: none
@@ -39,12 +42,13 @@ struct FatalCall {
 class MemberCall final : public Call {
  public:
   MemberCall(std::shared_ptr<Connection> connection, std::string job, std::string role,
-             std::string task, FatalCall fatal_call)
+             std::string task, FatalCall fatal_call, std::string print)
       : Call(std::move(connection), "Join", ObjectId()),
         job_(std::move(job)),
         role_(std::move(role)),
         task_(std::move(task)),
-        fatal_call_(std::move(fatal_call)) {}
+        fatal_call_(std::move(fatal_call)),
+        print_(std::move(print)) {}
 
   // Lock held.
   void OnAnswer(uint64_t request, const local::Answer& answer) override;
@@ -60,6 +64,7 @@ class MemberCall final : public Call {
   void SetCallback(absl::AnyInvocable<void(const Member&)> callback);
   Future<Done> SendTo(int rank, absl::string_view bytes, SendOptions options);
   absl::StatusOr<Message> Receive(absl::Duration timeout);
+  absl::Status Print(absl::string_view text) const;
   absl::Status Leave(bool failed);
   // Lock held. The calls of its group that the member makes.
   void BeginGroupCall();
@@ -107,6 +112,8 @@ class MemberCall final : public Call {
   const std::string role_;
   const std::string task_;
   const FatalCall fatal_call_;
+  // The socket of the launch for what this process prints; empty: there is no launch.
+  const std::string print_;
   // Constant once the Join has ended.
   int world_ = 0;
   int rank_ = 0;

@@ -1,0 +1,156 @@
+// Sessions: programs of many ranks that survive the deaths of some.
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "phalanx/spmd.h"
+#include "src/client/c/handles.h"
+
+using phalanx::c::DurationOf;
+using phalanx::c::Report;
+using phalanx::spmd::Session;
+
+namespace {
+
+// Leaves a call of the session whose function of the program has failed.
+struct Refusal {};
+
+absl::Status RefusalStatus() {
+  return absl::CancelledError("a function of the program has failed");
+}
+
+std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+absl::string_view Name(const char* name) { return name == nullptr ? absl::string_view() : name; }
+
+absl::string_view View(const void* bytes, uint64_t size) {
+  return absl::string_view(static_cast<const char*>(bytes), size);
+}
+
+// A null function stays one: the session does not call it then.
+phalanx::spmd::Prepare PrepareOf(phx_prepare prepare, void* argument) {
+  if (prepare == nullptr) return nullptr;
+  return [prepare, argument] {
+    if (prepare(argument) != 0) throw Refusal{};
+  };
+}
+
+// No exception leaves a function of this interface. Returns the status of `body`.
+template <typename Body>
+absl::Status Contained(Body body) {
+  try {
+    return body();
+  } catch (const Refusal&) {
+    return RefusalStatus();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the process has no memory");
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+phalanx::spmd::Options OptionsOf(const phx_session_options* given) {
+  phalanx::spmd::Options to;
+  if (given == nullptr) return to;
+  to.job = Text(given->job);
+  to.task = Text(given->task);
+  to.role = Text(given->role);
+  to.world = given->world;
+  if (given->result_copies != 0) to.result_copies = given->result_copies;
+  if (given->local_copies != 0) to.local_copies = given->local_copies;
+  to.peer_timeout = DurationOf(given->peer_timeout);
+  to.checkpoint_dir = Text(given->checkpoint_dir);
+  return to;
+}
+
+}  // namespace
+
+phx_session* phx_session_join(phx_client* client, const phx_session_options* options) {
+  phx_session* joined = nullptr;
+  const absl::Status status = Contained([&]() -> absl::Status {
+    absl::StatusOr<Session> session = Session::Join(*client->client, OptionsOf(options));
+    if (session.ok()) joined = new phx_session{*std::move(session)};
+    return session.status();
+  });
+  Report(status);
+  return joined;
+}
+
+int phx_session_rank(const phx_session* session) { return session->session.rank(); }
+int phx_session_world(const phx_session* session) { return session->session.world(); }
+uint64_t phx_session_life(const phx_session* session) { return session->session.life(); }
+uint64_t phx_session_version(const phx_session* session) { return session->session.version(); }
+uint64_t phx_session_seq(const phx_session* session) { return session->session.seq(); }
+
+void phx_session_stats_of(const phx_session* session, phx_session_stats* stats) {
+  const phalanx::spmd::Stats from = session->session.stats();
+  *stats = {from.repeated, from.made, from.prepared, from.checkpoint_bytes,
+            absl::ToInt64Nanoseconds(from.recovery)};
+}
+
+int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t bytes, int op,
+                          phx_prepare prepare, void* argument, const char* name) {
+  return Report(Contained([&] {
+    return session->session.Allreduce(static_cast<phalanx::DType>(dtype), inout, bytes,
+                                      static_cast<phalanx::ReduceOp>(op),
+                                      PrepareOf(prepare, argument), Name(name));
+  }));
+}
+
+int phx_session_broadcast(phx_session* session, void* inout, uint64_t bytes, int root,
+                          const char* name) {
+  return Report(
+      Contained([&] { return session->session.Broadcast(inout, bytes, root, Name(name)); }));
+}
+
+int phx_session_broadcast_sized(phx_session* session, uint64_t bytes, uint64_t element, int root,
+                                phx_place place, void* argument, const char* name) {
+  return Report(Contained([&] {
+    return session->session.BroadcastSized(
+        bytes, element, root, [&](uint64_t size) { return place(argument, size); }, Name(name));
+  }));
+}
+
+int phx_session_allgather(phx_session* session, const void* input, uint64_t bytes, uint64_t element,
+                          phx_place place, void* argument, uint64_t* offsets, const char* name) {
+  return Report(Contained([&]() -> absl::Status {
+    const absl::StatusOr<std::vector<uint64_t>> begins = session->session.AllgatherSized(
+        input, bytes, element, [&](uint64_t size) { return place(argument, size); }, Name(name));
+    if (begins.ok() && offsets != nullptr) std::copy(begins->begin(), begins->end(), offsets);
+    return begins.status();
+  }));
+}
+
+int phx_session_barrier(phx_session* session, const char* name) {
+  return Report(Contained([&] { return session->session.Barrier(Name(name)); }));
+}
+
+int phx_session_load(phx_session* session, int with_local, phx_take_both take, void* argument,
+                     uint64_t* version) {
+  if (with_local != 0) return Report(absl::UnimplementedError("local models"));
+  return Report(Contained([&]() -> absl::Status {
+    const absl::StatusOr<uint64_t> loaded =
+        session->session.LoadBytes([&](absl::string_view bytes) {
+          const bool taken = take(argument, bytes.data(), bytes.size(), nullptr, 0) == 0;
+          return taken ? absl::OkStatus() : RefusalStatus();
+        });
+    if (loaded.ok()) *version = *loaded;
+    return loaded.status();
+  }));
+}
+
+int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t size,
+                           const void* local, uint64_t /*local_size*/) {
+  if (local != nullptr) return Report(absl::UnimplementedError("local models"));
+  return Report(Contained([&] { return session->session.CheckpointBytes(View(bytes, size)); }));
+}
+
+int phx_session_leave(phx_session* session) {
+  return Report(Contained([&] { return session->session.Leave(); }));
+}
+
+void phx_session_free(phx_session* session) { delete session; }

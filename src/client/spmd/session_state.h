@@ -1,0 +1,128 @@
+// SessionState: what a Session of include/phalanx/spmd.h has. session_state.cc has the calls, and
+// session_checkpoints.cc what a rank loads and writes.
+#ifndef PHALANX_CLIENT_SPMD_SESSION_STATE_H_
+#define PHALANX_CLIENT_SPMD_SESSION_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "phalanx/client.h"
+#include "phalanx/group.h"
+#include "phalanx/job.h"
+#include "phalanx/spmd.h"
+#include "src/client/spmd/session_core.h"
+#include "src/common/time/clock.h"
+
+namespace phalanx::spmd::internal {
+
+inline constexpr bool kNeedsAll = true;
+inline constexpr bool kNeedsRoot = false;
+
+struct CallInfo {
+  bool needs_all = kNeedsRoot;
+  absl::string_view name = {};
+  const Prepare* prepare = nullptr;  // can be a null function
+};
+
+class SessionState {
+ public:
+  SessionState(std::shared_ptr<Client> client, Membership member, const Options& options);
+
+  absl::Status Begin();
+
+  // ---- verbs
+  // Calls `body` unless the session is over or used by another thread, and explains its error.
+  template <typename Body>
+  absl::Status Run(const char* verb, Body body);
+  absl::Status CheckRoot(int root) const;
+  // Of sizes that other ranks have sent, before memory is taken for them. An error ends the
+  // session.
+  absl::Status CheckBytes(uint64_t bytes);
+  // Of memory for the result. The same.
+  absl::Status CheckPlace(const void* place, uint64_t bytes);
+  // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
+  // An error ends the session.
+  using Make = absl::FunctionRef<Future<Done>(const Group&)>;
+  absl::Status Call(const CallInfo& info, void* output, uint64_t bytes, Make make);
+  absl::Status End(absl::Status why);
+  void CountCall() { ++seq_; }
+
+  // ---- checkpoints
+  absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
+  absl::Status Checkpoint(absl::string_view bytes);
+  absl::Status Leave();
+
+  const Membership& member() const { return member_; }
+  uint64_t version() const { return core_->version(); }
+  uint64_t seq() const { return seq_; }
+  const Stats& stats() const { return stats_; }
+
+ private:
+  struct Found {
+    Buffer bytes;
+    bool own = false;
+  };
+
+  absl::Status Explain(const char* verb, const absl::Status& why) const;
+  ObjectId IdOf(int rank, uint64_t version) const;
+  GetOptions Patiently() const;
+  absl::StatusOr<Found> Find(uint64_t version);
+  // The first of these ranks that has one; nothing if none has.
+  std::optional<Found> FindAmong(const std::vector<int>& ranks, uint64_t version);
+  // This rank's checkpoint is on its node when this returns.
+  absl::Status Store(uint64_t version, absl::string_view bytes);
+  void Free();
+
+  const Instant began_;
+  const std::shared_ptr<Client> client_;
+  const Membership member_;
+  Group group_;
+  const absl::Duration patience_;
+
+  std::atomic<bool> used_ = false;
+  std::optional<SessionCore> core_;  // from Begin on
+  bool recovers_ = false;            // until the first call with the other ranks
+  uint64_t run_ = 0;
+  uint64_t seq_ = 0;
+  Stats stats_;
+  absl::Status over_;  // not OK once the session is over
+  // Checkpoints of this rank, by version, that an earlier life has put, perhaps on another node:
+  // this node's copies stay as long as these.
+  std::map<uint64_t, Buffer> held_;
+};
+
+template <typename Body>
+absl::Status SessionState::Run(const char* verb, Body body) {
+  if (used_.exchange(true, std::memory_order_acquire)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(verb, ": another call of the session is under way"));
+  }
+  // Also if a function of the program throws.
+  const absl::Cleanup free = [this] { used_.store(false, std::memory_order_release); };
+  absl::Status status = over_;
+  if (status.ok()) {
+    // Also in a child of fork, in which nothing else may be called.
+    status = member_.status();
+    if (status.ok()) status = body();
+    status = Explain(verb, status);
+    // The calls that follow return the error of the one that has failed.
+    if (!status.ok() && !over_.ok()) over_ = status;
+  }
+  return status;
+}
+
+}  // namespace phalanx::spmd::internal
+
+#endif  // PHALANX_CLIENT_SPMD_SESSION_STATE_H_
