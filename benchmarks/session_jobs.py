@@ -211,10 +211,12 @@ def is_flat(samples):
     return max(samples[WARM_SAMPLES:]) <= max(samples[:WARM_SAMPLES]) + SLACK_BYTES
 
 
-def _status(cluster, arguments):
+def _shard_status(cluster, arguments):
+    """Objects and tombstones of the first shard."""
     command = [arguments.binary, "status", "--json", "--directory", ",".join(cluster.shards), "--secret-file", str(cluster.secret)]
     asked = cluster.hosts.popen(0, command, stdout=subprocess.PIPE, text=True)
-    return json.loads(asked.communicate()[0])
+    (shard, *_) = json.loads(asked.communicate()[0])["shards"]
+    return {"objects": shard["objects"], "tombstones": shard["tombstones"]}
 
 
 def measure_rounds(cluster, arguments):
@@ -236,6 +238,8 @@ def measure_rounds(cluster, arguments):
                 pids["ranks"] = [process.pid for process in job.processes]
                 for name, those in pids.items():
                     memory.setdefault(name, []).append(max(map(own_bytes, those)))
+                if sample == SAMPLES - 1:
+                    running = _shard_status(cluster, arguments)
             ends = [job.wait_for(rank, lambda word, _, version: word == "saved" and version >= rounds // ROUNDS_OF_A_VERSION)
                     for rank in range(job.world)]
             begins = [job.wait_for(rank, lambda word, *_: word == "loaded") for rank in range(job.world)]
@@ -243,10 +247,9 @@ def measure_rounds(cluster, arguments):
                 process.wait(PATIENCE_S)
             job.check()
         seconds = (max(at for _, at, _ in ends) - min(at for _, at, _ in begins)) / 1e9 / rounds
-        (shard, *_) = _status(cluster, arguments)["shards"]
         record = _record("job_rounds", job.world, size, [seconds], [{}], model)
-        record.update(calls=rounds, memory_bytes=memory, tombstones=shard["tombstones"], objects=shard["objects"])
-        record["flat"] = all(map(is_flat, memory.values()))
+        record.update(calls=rounds, memory_bytes=memory, while_it_runs=running, at_the_end=_shard_status(cluster, arguments))
+        record["flat"] = all(map(is_flat, memory.values())) and running["tombstones"] == 0
         records.append(record)
     return records
 
@@ -258,7 +261,8 @@ def lines_of(record):
     if "memory_bytes" in record:
         for name, samples in record["memory_bytes"].items():
             yield f"    {name:10} KiB " + " ".join(f"{each >> 10:6}" for each in samples) + ("" if is_flat(samples) else "  GROWS")
-        yield f"    at the end {record['objects']} objects and {record['tombstones']} tombstones"
+        for when, shard in (("after nine tenths", record["while_it_runs"]), ("at the end", record["at_the_end"])):
+            yield f"    {when} {shard['objects']} objects and {shard['tombstones']} tombstones"
 
 
 def add_arguments(parser: argparse.ArgumentParser):

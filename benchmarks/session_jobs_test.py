@@ -58,11 +58,13 @@ class SessionJobsTest(unittest.TestCase):
 
     def test_the_table_names_the_process_that_grows(self):
         samples = [1 << 20] * session_jobs.WARM_SAMPLES
-        record = {"memory_bytes": {"node0": samples + [1 << 20], "node1": samples + [2 << 20]}, "objects": 3, "tombstones": 0}
-        node0, node1, end = session_jobs.lines_of(record)
+        record = {"memory_bytes": {"node0": samples + [1 << 20], "node1": samples + [2 << 20]},
+                  "while_it_runs": {"objects": 3, "tombstones": 0}, "at_the_end": {"objects": 0, "tombstones": 4}}
+        node0, node1, running, end = session_jobs.lines_of(record)
         self.assertNotIn("GROWS", node0)
         self.assertTrue(node1.endswith("1024   2048  GROWS"), node1)
-        self.assertEqual(end.strip(), "at the end 3 objects and 0 tombstones")
+        self.assertEqual(running.strip(), "after nine tenths 3 objects and 0 tombstones")
+        self.assertEqual(end.strip(), "at the end 0 objects and 4 tombstones")
 
     def test_this_process_has_memory_of_its_own(self):
         self.assertGreater(session_jobs.own_bytes("self"), 0)
