@@ -1,6 +1,7 @@
 """Daemons on the hosts of a benchmark: a directory, and one node per host."""
 
 import contextlib
+import json
 import pathlib
 import secrets
 import signal
@@ -52,6 +53,8 @@ class Cluster:
         for host in range(self.hosts.count):
             address = self.hosts.address(host) + (":0" if loopback else f":{NODE_PORT}")
             labels = ["--label", f"zone=z{self.hosts.zone(host)}"] if self.hosts.zones > 1 else []
+            if loopback:  # nodes of one address count as one host, which keeps one copy of a result
+                labels += ["--label", f"host=h{host}"]
             self._start(host, f"node{host}", ["node", "--directory", ",".join(self.shards), "--name", f"node{host}",
                                               "--listen", address, "--socket", self.socket(host)]
                         + labels + self.arguments.node_flags.split())
@@ -72,6 +75,17 @@ class Cluster:
 
     def pids(self):
         return [daemon.pid for daemon in self.daemons]
+
+    def named_pids(self):
+        """The process ids of the daemons, by name."""
+        names = [f"directory{index}" for index in range(len(self.shards))] + [f"node{host}" for host in range(self.hosts.count)]
+        return dict(zip(names, self.pids()))
+
+    def kill_node(self, host):
+        """Returns the instant of the kill."""
+        killed = time.monotonic_ns()
+        self.daemons[len(self.shards) + host].kill()
+        return killed
 
     def wait_until_it_decides(self):
         """Waits until the directory would report the copies of a killed node as lost at once."""
@@ -96,3 +110,38 @@ class Cluster:
                 break
             time.sleep(0.01)
         raise SystemExit(f"node {host} did not come up; see its log (--logs DIR keeps it)")
+
+
+class PrivateCluster:
+    """A directory and a node in one process, as programs start them for themselves. REQUIRES: one host, without a namespace."""
+
+    def __init__(self, hosts, arguments, folder):
+        self.hosts, self.arguments, self.folder = hosts, arguments, pathlib.Path(folder)
+        self.daemon = None
+        self.shards = []
+
+    def __enter__(self):
+        with open(self.folder / "up.log", "w") as log:
+            self.daemon = subprocess.Popen([self.arguments.binary, "up", "--json"] + self.arguments.node_flags.split(),
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        line = self.daemon.stdout.readline()
+        if not line:
+            self.__exit__()
+            raise SystemExit(f"the private cluster did not come up: {(self.folder / 'up.log').read_text()}")
+        place = json.loads(line)
+        self.address, self.secret, self.shards = place["socket"], pathlib.Path(place["secret_file"]), [place["directory"]]
+        return self
+
+    def __exit__(self, *_):
+        # Not SIGKILL: it removes its folder.
+        self.daemon.terminate()
+        self.daemon.communicate()
+
+    def socket(self, _):
+        return self.address.removeprefix("unix:")
+
+    def pids(self):
+        return [self.daemon.pid]
+
+    def named_pids(self):
+        return {"cluster": self.daemon.pid}

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from benchmarks import ray_package, records
+from benchmarks import rabit_package, ray_package, records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The size of each of Ray's object stores.
@@ -25,6 +25,7 @@ COMPILERS = {
     "sockets": ("g++", []),
     "open_mpi": ("mpicxx", ["-DOMPI_SKIP_MPICXX"]),
     "gloo": ("g++", ["-lgloo"]),
+    "rabit": ("g++", []),
 }
 # The same as kMeetingBytes and kMaxWorld in trial.h.
 MEETING_BYTES = 64 << 10
@@ -39,6 +40,9 @@ def compile_program(name):
     if shutil.which(compiler) is None:
         raise records.BadInput(f"{compiler} is missing; scripts/setup and benchmarks/peers --setup install it (as root)")
     command = [compiler, "-std=c++20", "-O2", "-Wall", "-Wextra", f"-I{ROOT}"]
+    if name == "rabit":
+        includes, flags = rabit_package.flags()
+        command += includes
     sources = [PROGRAMS / "trial.cc", PROGRAMS / f"{name}.cc"]
     digest = hashlib.sha256(repr((command, flags)).encode())
     for source in sources + [PROGRAMS / "trial.h"]:
@@ -89,12 +93,21 @@ class Launch:
                 "--meeting", str(self.folder / "meeting"), "--output", str(self.folder / "records"),
                 "--store", str(self.folder / "store")]
 
-    def start(self, command):
+    def start(self, command, output=None):
         with open(self.folder / "errors", "a") as errors:
             # Ctrl-C must reach only this program, which ends the others itself. Separate sessions would do that too, but Linux
             # gives every session an equal share of a busy machine, and peers would get more of it than Phalanx.
-            self.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output or errors, stderr=errors,
                                                    process_group=0, env=dict(os.environ, TMPDIR=str(self.folder))))
+
+    def start_and_read(self, command):
+        """Returns the first line that the process prints."""
+        self.start(command, subprocess.PIPE)
+        with self.processes[-1].stdout as output:
+            line = output.readline()
+        if not line:
+            raise SystemExit(f"{shlex.join(command)} failed\n{self.errors()}")
+        return line.decode().strip()
 
     def wait(self, first_alone=False):
         """Waits until all ranks (or the first) have ended, or one has failed while others wait. Returns rank 0's records."""
@@ -134,6 +147,18 @@ def launch_ranks(hosts, program, plan):
     with Launch(hosts, program, plan) as launch:
         for rank in range(hosts.count):
             launch.start(hosts.command_at(rank, [program, "--rank", str(rank)] + launch.flags()))
+        return launch.wait()
+
+
+def launch_rabit(hosts, program, plan):
+    """Starts Rabit's own tracker on the first host, and one process per host, which find each other through it."""
+    with Launch(hosts, program, plan) as launch:
+        tracker = launch.folder / "tracker.py"
+        tracker.write_text(rabit_package.tracker_program(hosts.address(0), hosts.count))
+        port = launch.start_and_read(hosts.command_at(0, [sys.executable, str(tracker)]))
+        for rank in range(hosts.count):
+            place = [f"DMLC_TRACKER_URI={hosts.address(0)}", f"DMLC_TRACKER_PORT={port}", f"DMLC_TASK_ID={rank}"]
+            launch.start(hosts.command_at(rank, ["env", *place, program, "--rank", str(rank)] + launch.flags()))
         return launch.wait()
 
 

@@ -6,11 +6,15 @@ few times and gives up on slow ones; then a measuring plan runs the default and,
 
 import dataclasses
 
-from benchmarks.records import BadInput, format_size
+from benchmarks.records import BadInput, format_size, summarize
 
 # With "group_" the op is called again and again within a run, as in benchmarks/run.
 OPS = ("broadcast", "reduce", "allreduce", "gather", "allgather", "group_broadcast", "group_reduce", "group_allreduce",
        "group_barrier")
+
+# Those of benchmarks/run that can be measured beside them.
+OURS = ("broadcast", "reduce", "allreduce", "gather", "group_broadcast", "group_reduce", "group_allreduce", "group_barrier",
+        "job_allreduce")
 
 # Ops for which bare sockets have a shape.
 SHAPES = ("broadcast", "reduce", "gather", "group_broadcast", "group_reduce")
@@ -118,6 +122,8 @@ ALGORITHMS = {
         "gather": [],
         "allgather": [Algorithm("ring")],
     }),
+    # No others: it chooses between a tree and a ring by the number of elements.
+    "rabit": {"broadcast": [], "allreduce": [], "group_broadcast": [], "group_allreduce": [], "group_barrier": []},
     # No groups. Its object store has one way to move an object; these are the ways in which tasks can use it.
     "ray": {
         "broadcast": [Algorithm("waves")],
@@ -197,6 +203,16 @@ def measuring_plan(peer, ops, sizes, chosen, warmup, runs, calls=0):
             lines += [_line(op, algorithm, size, warmup, runs, calls) for algorithm in candidates(peer, op, size)
                       if algorithm.name in chosen.get((op, size), ())]
     return lines
+
+
+def merge_turns(measured):
+    """Merges the records of several turns by op, size and algorithm."""
+    merged = {}
+    for record in measured:
+        found = merged.setdefault((record["op"], record["size_bytes"], record["algorithm"]), dict(record, each_s=[]))
+        found["each_s"] = found["each_s"] + record["each_s"]
+        found["verified"] = found["verified"] and record["verified"]
+    return [summarize(record) for record in merged.values()]
 
 
 def choose(measured):

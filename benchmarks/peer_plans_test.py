@@ -14,9 +14,10 @@ def record(algorithm, median, op="broadcast", size=KIB, verified=True):
 
 class PeerPlansTest(unittest.TestCase):
     def test_every_algorithm_of_an_op_has_a_name_of_its_own_without_blanks(self):
+        lacking = {"ray": {op for op in peer_plans.OPS if op.startswith("group_")},
+                   "rabit": {"reduce", "gather", "allgather", "group_reduce"}}
         for peer, ops in peer_plans.ALGORITHMS.items():
-            expected = {op for op in peer_plans.OPS if not (peer == "ray" and op.startswith("group_"))}
-            self.assertEqual(set(ops), expected, peer)
+            self.assertEqual(set(ops), set(peer_plans.OPS) - lacking.get(peer, set()), peer)
             for algorithms in ops.values():
                 names = [algorithm.name for algorithm in algorithms] + [peer_plans.DEFAULT]
                 self.assertEqual(len(names), len(set(names)), names)
@@ -52,6 +53,13 @@ class PeerPlansTest(unittest.TestCase):
         self.assertEqual(told, [("broadcast", "default", "default"), ("broadcast", "best", "linear"),
                                 ("reduce", "default", "default")])
 
+    def test_the_turns_of_an_algorithm_are_one_record(self):
+        turns = [dict(record("default", 0), each_s=[3, 1]), dict(record("chain", 0), each_s=[8]),
+                 dict(record("default", 0, verified=False), each_s=[9])]
+        default, chain = peer_plans.merge_turns(turns)
+        self.assertEqual((default["algorithm"], default["median_s"], default["runs"], default["verified"]), ("default", 3, 3, False))
+        self.assertEqual((chain["algorithm"], chain["min_s"]), ("chain", 8))
+
     def test_wrong_bytes_are_told_where_nothing_better_is_there(self):
         self.assertFalse(peer_plans.choose([record("default", 3, verified=False)])[0]["verified"])
 
@@ -77,8 +85,16 @@ class PeerPlansTest(unittest.TestCase):
 
     def test_an_op_that_a_peer_lacks_is_named(self):
         peer_plans.check_ops(["gloo", "openmpi"], peer_plans.OPS)
+        peer_plans.check_ops(["rabit"], ["broadcast", "group_allreduce", "group_barrier"])
         with self.assertRaisesRegex(records.BadInput, "ray has no group_barrier"):
             peer_plans.check_ops(["gloo", "ray"], ["allreduce", "group_barrier"])
+        with self.assertRaisesRegex(records.BadInput, "rabit has no gather"):
+            peer_plans.check_ops(["rabit"], ["allreduce", "gather"])
+
+    def test_rabit_is_measured_as_it_comes(self):
+        self.assertEqual(peer_plans.scouting_plan("rabit", ["group_allreduce"], [8], 3), [])
+        plan = peer_plans.measuring_plan("rabit", ["group_allreduce"], [8], {}, 2, 10)
+        self.assertEqual(plan, ["group_allreduce default 8 1000 2 10 0 -"])
 
     def test_an_unknown_name_is_named_beside_the_known_ones(self):
         self.assertEqual(peer_plans.parse_names("reduce,broadcast,reduce", peer_plans.OPS, "op"), ["reduce", "broadcast"])

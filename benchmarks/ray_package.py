@@ -19,10 +19,14 @@ def environment():
     return cache_folder() / WHEELS[0].replace("==", "-")
 
 
+def is_set_up():
+    return (environment() / "bin/ray").exists()
+
+
 def set_up():
-    place = environment()
-    if (place / "bin/ray").exists():
+    if is_set_up():
         return
+    place = environment()
     cache_folder().mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
     subprocess.run([str(place / "bin/pip"), "install", "--quiet"] + WHEELS, check=True)

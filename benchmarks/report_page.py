@@ -14,10 +14,14 @@ CONDITIONS = {
     "waiting": "Gets waiting", "with_put": "Put included", "stagger": "staggered by {}", "kill": "killing {}",
     "stop": "stopping {}", "kill_member": "killing a member after {}",
     "beside": "beside {}", "clients": "{} clients each", "dtype": "{}", "reduce_op": "{}",
-    "order": "{} order", "subset": "any {} sources", "absent": "{} of them never put",
+    "order": "{} order", "subset": "any {} sources", "absent": "{} of them never put", "private": "private cluster",
+    "model": "a model of {}",
 }
 
-PEERS = {"openmpi": "Open MPI", "gloo": "Gloo"}
+# Ops that do the same work as one of the peers, and the name of their series beside it.
+SAME_WORK = {"job_allreduce": ("group_allreduce", "Phalanx, session")}
+
+PEERS = {"openmpi": "Open MPI", "gloo": "Gloo", "rabit": "Rabit"}
 
 
 @dataclasses.dataclass
@@ -59,7 +63,7 @@ def series_name(record):
     if "peer" in record:
         name = f"{PEERS.get(record['peer'], record['peer'])}, {record.get('choice', record.get('algorithm', ''))}"
     else:
-        name = "Phalanx"
+        _, name = SAME_WORK.get(record["op"], ("", "Phalanx"))
     conditions = {key: record[key] for key in CONDITIONS if record.get(key)}
     if conditions.get("clients") == 1:
         del conditions["clients"]
@@ -71,7 +75,8 @@ def sections(files):
     found, homes = {}, {}
     for path, loaded in files.items():
         for record in loaded:
-            place = (record["op"], record["world"], record.get("rate") or "", record.get("zones") or 1,
+            op, _ = SAME_WORK.get(record["op"], (record["op"], ""))
+            place = (op, record["world"], record.get("rate") or "", record.get("zones") or 1,
                      record.get("zone_rate") or "")
             homes.setdefault((place, series_name(record), record["size_bytes"]), []).append(path)
             found.setdefault(place, []).append((path, record))

@@ -31,13 +31,16 @@ class ReportPageTest(unittest.TestCase):
 
     def test_ours_stands_beside_the_peers_of_the_same_hosts(self):
         page = self.page({"ours.json": [record()],
-                          "peers.json": [peer(median=0.02), peer(choice="best", median=0.004), peer("gloo", median=3)]})
+                          "peers.json": [peer(median=0.02), peer(choice="best", median=0.004), peer("gloo", median=3),
+                                         peer("rabit", median=4)]})
         self.assertIn("## broadcast, 8 ranks, links of 1gbit\n", page)
-        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default | limit |\n|---|---|---|---|---|---|\n"
+        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default | Rabit, default | limit |\n"
+                      "|---|---|---|---|---|---|---|\n"
                       "| 1 KiB | 2.000 (1.000, 4.000) | 20.0 (10.0, 40.0) | 4.000 (2.000, 8.000) pipeline/32KiB "
-                      "| 3000 (1500, 6000) | 1.000 |\n", page)
-        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default |\n|---|---|---|---|---|\n"
-                      "| 1 KiB | 2.00 | 20.00 | 4.00 | 3000.00 |\n", page)
+                      "| 3000 (1500, 6000) | 4000 (2000, 8000) | 1.000 |\n", page)
+        self.assertIn("| size | Phalanx | Open MPI, default | Open MPI, best | Gloo, default | Rabit, default |\n"
+                      "|---|---|---|---|---|---|\n"
+                      "| 1 KiB | 2.00 | 20.00 | 4.00 | 3000.00 | 4000.00 |\n", page)
 
     def test_sizes_stand_in_order_and_what_was_not_measured_is_empty(self):
         page = self.page({"a.json": [record(size_bytes=1 << 20), record()], "b.json": [peer()]})
@@ -60,6 +63,13 @@ class ReportPageTest(unittest.TestCase):
         self.assertEqual(list(self.only({"a.json": loaded}).series),
                          ["Phalanx", "Phalanx, Gets waiting", "Phalanx, Put included", "Phalanx, killing 1@0.5",
                           "Phalanx, 4 clients each"])
+
+    def test_the_calls_of_a_session_stand_beside_those_of_groups_and_peers(self):
+        loaded = [record(op="job_allreduce"), record(op="group_allreduce"), record(op="job_kill_rank", model="32MiB")]
+        allreduce, kill = report_page.sections({"a.json": loaded, "peers.json": [peer("rabit", op="group_allreduce")]})
+        self.assertEqual((allreduce.op, list(allreduce.series)),
+                         ("group_allreduce", ["Phalanx, session", "Phalanx", "Rabit, default"]))
+        self.assertEqual((kill.op, list(kill.series)), ("job_kill_rank", ["Phalanx, a model of 32MiB"]))
 
     def test_the_same_series_of_two_files_is_named_after_them(self):
         section = self.only({"x/before.json": [record(), record(size_bytes=2 * KIB)], "after.json": [record()],

@@ -43,6 +43,14 @@ class CollectivesTest(ClusterTest):
     def test_no_rank_leaves_a_barrier_before_all_have_come(self):
         self.check("group_barrier", sizes="0")
 
+    def test_calls_of_sessions(self):
+        self.check("job_allreduce", "--calls=3", sizes="8,1KiB,262148")
+        self.check("job_allreduce", "--calls=2", "--dtype=i64", "--op=max", sizes="8,64KiB")
+
+    def test_a_next_life_reads_the_checkpoint_of_each_run(self):
+        # So many runs that every rank has its turn.
+        self.check("job_checkpoint", "--runs=4", sizes="1,1MiB")
+
     def test_small_calls_are_repeated_a_thousand_times_and_large_ones_less(self):
         records = self.cluster.bench("group_broadcast", sizes="8,8MiB")
         self.assertEqual([record["calls"] for record in records], [1000, 4])

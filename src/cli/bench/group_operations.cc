@@ -1,11 +1,8 @@
-// Operations of groups: the ranks are the members of a job, and make a number of calls one after
-// the other. Every call has memory of its own, so that every result of a run can be verified after
-// its clock has stopped.
+// Operations of groups: the ranks are the members of a job.
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,111 +11,37 @@
 
 #include "absl/strings/str_cat.h"
 #include "phalanx/group.h"
+#include "src/cli/bench/calls_operation.h"
 #include "src/cli/bench/element_pattern.h"
-#include "src/cli/bench/operation_base.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime::bench {
 namespace {
 
-// Small calls need many repetitions to average out the clock, and a large one is long enough alone.
-constexpr uint64_t kBytesOfARun = 32 << 20;
-constexpr uint64_t kMaxCalls = 1000;
-
 // The members meet in the first Prepare, and leave when the operation is destroyed.
-class GroupOperation : public Base {
+class GroupOperation : public CallsOperation {
  public:
-  GroupOperation(const BenchOptions& options, std::shared_ptr<Client> client)
-      : Base(options, std::move(client)),
-        elements_{options.reduction.dtype, options.reduction.op} {}
+  using CallsOperation::CallsOperation;
   ~GroupOperation() override {
     if (member_.has_value()) member_->Leave().IgnoreError();
   }
 
-  int calls(const Run& run) const override {
-    if (options_.calls > 0) return options_.calls;
-    const uint64_t size = std::max<uint64_t>(run.size, 1);
-    return static_cast<int>(std::clamp<uint64_t>(kBytesOfARun / size, 1, kMaxCalls));
-  }
-  uint64_t bytes_moved(const Run& run) const override {
-    return static_cast<uint64_t>(calls_ended(run)) * bytes_of_call(run);
-  }
-
-  absl::Status Prepare(const Run& run) override {
-    PHALANX_RETURN_IF_ERROR(JoinOnce());
-    input_.resize(InputBytes(run) * static_cast<uint64_t>(calls(run)));
-    output_.assign(OutputBytes(run) * static_cast<uint64_t>(calls(run)), '\0');
-    for (int call = 0; call < calls(run); ++call) Fill(run, call);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
-    SleepUntilNanos(start_nanos);
-    for (int call = 0; call < calls(run); ++call) {
-      PHALANX_RETURN_IF_ERROR(Call(run, call).Wait(options_.timeout).status());
-    }
-    return SecondsSince(start_nanos) / calls(run);
-  }
-
-  absl::StatusOr<bool> Verify(const Run& run) override {
-    for (int call = 0; call < calls(run); ++call) {
-      if (!IsRight(run, call)) return false;
-    }
-    return true;
-  }
-
-  absl::Status Clean(const Run&) override { return absl::OkStatus(); }
-
  protected:
-  virtual uint64_t bytes_of_call(const Run& run) const = 0;
-  virtual int calls_ended(const Run& run) const { return calls(run); }
-  // The sizes of this rank's memory in a call. Calls that work in place have no output.
-  virtual uint64_t InputBytes(const Run& run) const { return run.size; }
-  virtual uint64_t OutputBytes(const Run&) const { return 0; }
-  virtual void Fill(const Run& run, int call) = 0;
   virtual Future<Done> Call(const Run& run, int call) = 0;
-  virtual bool IsRight(const Run& run, int call) const = 0;
-
   const Group& group() const { return *group_; }
-  uint64_t world() const { return static_cast<uint64_t>(options_.world); }
-  static uint64_t Seed(const Run& run, int call) { return run.seed + static_cast<uint64_t>(call); }
-  absl::Span<char> Input(const Run& run, int call) {
-    return {input_.data() + static_cast<uint64_t>(call) * InputBytes(run), InputBytes(run)};
-  }
-  absl::string_view InputView(const Run& run, int call) const {
-    return {input_.data() + static_cast<uint64_t>(call) * InputBytes(run), InputBytes(run)};
-  }
-  absl::Span<char> Output(const Run& run, int call) {
-    return {output_.data() + static_cast<uint64_t>(call) * OutputBytes(run), OutputBytes(run)};
-  }
-  absl::string_view OutputView(const Run& run, int call) const {
-    return {output_.data() + static_cast<uint64_t>(call) * OutputBytes(run), OutputBytes(run)};
-  }
-  // A rank's part of a call whose members have equal parts: a world-th of the size, rounded up to
-  // whole elements.
-  uint64_t PartBytes(const Run& run, uint64_t element) const {
-    return (run.size + world() * element - 1) / (world() * element) * element;
-  }
-  std::vector<int> AllRanks() const {
-    std::vector<int> ranks(world());
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-  }
-
-  const Elements elements_;
 
  private:
-  absl::Status JoinOnce() {
+  absl::Status MakeCall(const Run& run, int call) final {
+    return Call(run, call).Wait(options_.timeout).status();
+  }
+
+  absl::Status Begin() final {
     if (group_.has_value()) return absl::OkStatus();
-    // Sessions can have names that a job cannot have.
-    const std::string job =
-        absl::StrCat("bench-", ObjectId::FromName(options_.session, "job").hex().substr(0, 16));
     JoinOptions join;
     join.world = options_.world;
     join.rank = options_.rank;
     join.timeout = options_.timeout;
-    PHALANX_ASSIGN_OR_RETURN(member_,
-                             client_->Join(job, absl::StrCat("rank", options_.rank), join));
+    PHALANX_ASSIGN_OR_RETURN(member_, client_->Join(JobName(), TaskName(), join));
     PHALANX_RETURN_IF_ERROR(member_->WaitForWorld(options_.timeout));
     GroupOptions options;
     options.timeout = options_.timeout;
@@ -129,8 +52,6 @@ class GroupOperation : public Base {
 
   std::optional<Membership> member_;
   std::optional<Group> group_;
-  std::vector<char> input_;
-  std::vector<char> output_;
 };
 
 // In place. With --kill-member the last rank's process ends at its instant, and the result is the

@@ -18,7 +18,7 @@ const std::vector<std::string> kTogether = {
     "allreduce",       "reduce_scatter",       "roundtrip",
     "group_allreduce", "group_reduce",         "group_broadcast",
     "group_allgather", "group_reduce_scatter", "group_all_to_all",
-    "group_barrier"};
+    "group_barrier",   "job_allreduce",        "job_checkpoint"};
 const std::vector<std::string> kAlone = {"put",       "put_turns", "get", "put_get",
                                          "directory", "puts",      "gets"};
 
@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& opt
   if (operation == nullptr) operation = MakeLocalOperation(options, client);
   if (operation == nullptr) operation = MakeReducingOperation(options, client);
   if (operation == nullptr) operation = MakeGroupOperation(options, client);
+  if (operation == nullptr) operation = MakeSessionOperation(options, client);
   if (operation != nullptr) return operation;
   return absl::InvalidArgumentError(absl::StrCat("unknown operation '", options.op,
                                                  "'; the operations are ",

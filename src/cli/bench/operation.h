@@ -38,9 +38,19 @@ struct Run {
 class Operation {
  public:
   // The bare work that is measured in the same run: the same transfers over bare sockets
-  // (raw_links.h), or kCopy: copying the bytes into warm shared memory, the lower bound of a local
-  // Put.
-  enum class Shape { kNone, kChain, kStar, kFoldingChain, kRing, kFoldingRing, kRingTwice, kCopy };
+  // (raw_links.h); kCopy: copying the bytes into warm shared memory, the lower bound of a local
+  // Put; kSaveAndCopy: making a string of the bytes on all ranks, and copying it into warm memory.
+  enum class Shape {
+    kNone,
+    kChain,
+    kStar,
+    kFoldingChain,
+    kRing,
+    kFoldingRing,
+    kRingTwice,
+    kCopy,
+    kSaveAndCopy
+  };
 
   virtual ~Operation() = default;
   virtual Shape shape() const = 0;

@@ -67,6 +67,8 @@ std::unique_ptr<Operation> MakeLocalOperation(const BenchOptions& options,
                                               std::shared_ptr<Client> client);
 std::unique_ptr<Operation> MakeGroupOperation(const BenchOptions& options,
                                               std::shared_ptr<Client> client);
+std::unique_ptr<Operation> MakeSessionOperation(const BenchOptions& options,
+                                                std::shared_ptr<Client> client);
 std::unique_ptr<Operation> MakeReducingOperation(const BenchOptions& options,
                                                  std::shared_ptr<Client> client);
 

@@ -42,14 +42,16 @@ struct Faults {
 struct BenchOptions {
   // broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce, reduce_scatter,
   // roundtrip, put, put_turns, get, put_get, directory, puts, gets, group_allreduce, group_reduce,
-  // group_broadcast, group_allgather, group_reduce_scatter, group_all_to_all, group_barrier
+  // group_broadcast, group_allgather, group_reduce_scatter, group_all_to_all, group_barrier,
+  // job_allreduce, job_checkpoint
   std::string op;
   int world = 1;
   int rank = 0;
   std::vector<uint64_t> sizes = {1024, 1 << 20, 32 << 20};
   int runs = 10;
   int warmup = 2;
-  // Calls in a run of a group's operation, one after the other; 0: 32 MiB of them, at most 1,000.
+  // Calls in a run of an operation of a group, or of job_allreduce, one after the other; 0: 32 MiB
+  // of them, at most 1,000.
   int calls = 0;
   // The name of the session: the same for all ranks, and different for every benchmark of a
   // cluster.
@@ -85,8 +87,8 @@ struct BenchRecord {
   double min_s = 0;
   double max_s = 0;
   // Medians of the same size over bare warm sockets: one pair of ranks, and the op's whole shape.
-  // For a local Put: copying into shared memory with new pages, and into warm memory. 0: not
-  // measured.
+  // For a local Put: copying into shared memory with new pages, and into warm memory. For a
+  // checkpoint: making the string, and that with one copy. 0: not measured.
   double limit_s = 0;
   double shape_limit_s = 0;
   bool verified = false;

@@ -45,10 +45,11 @@ class BenchCommand : public Command {
     flags.Argument("--sizes", "Sizes of objects", ByteSizeList(&options_.sizes));
     flags.Argument("--runs", "Counted runs of each size", Integer(&options_.runs, 1, 1000000));
     flags.Argument("--warmup", "Uncounted runs before", Integer(&options_.warmup, 0, 1000));
-    flags.Argument("--calls",
-                   "Calls in a run of a group's operation, one after the other; 0: 32 MiB of them, "
-                   "at most 1000",
-                   Integer(&options_.calls, 0, 1000000));
+    flags.Argument(
+        "--calls",
+        "Calls in a run of a group's operation or job_allreduce, one after the other; 0: "
+        "32 MiB of them, at most 1000",
+        Integer(&options_.calls, 0, 1000000));
     flags.Argument("--session", "Name of the session, new for each benchmark",
                    Text(&options_.session, "NAME"));
     flags.Argument("--raw-host", "This host's address for the bare sockets that measure the limit",

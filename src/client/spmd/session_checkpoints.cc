@@ -25,6 +25,12 @@ ObjectId SessionState::IdOf(int rank, uint64_t version) const {
                      CheckpointName(member_.job(), member_.role(), run_, rank, version));
 }
 
+Scope SessionState::ScopeOf(uint64_t version) const {
+  const std::string of_run = absl::StrCat(member_.job(), "/", member_.role(), "/", absl::Hex(run_));
+  // The names of a job and a role can be longer than that of a scope.
+  return {absl::StrCat(kNameSpace, "/", ObjectId::FromName(kNameSpace, of_run).hex()), version};
+}
+
 GetOptions SessionState::Patiently() const {
   GetOptions options;
   options.timeout = patience_;
@@ -34,6 +40,7 @@ GetOptions SessionState::Patiently() const {
 absl::Status SessionState::Store(uint64_t version, absl::string_view bytes) {
   const ObjectId id = IdOf(member_.rank(), version);
   PutOptions options;
+  options.scope = ScopeOf(version);
   options.timeout = patience_;
   // Only an earlier life can have put it.
   options.wait_for_adoption = member_.life() > 0;
@@ -116,12 +123,12 @@ absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+// No rank needs what this one needs no more, so one of them frees it for all, with those before it:
+// a next life of rank 0 ends the scope again. A scope leaves no tombstones.
 void SessionState::Free() {
-  for (const uint64_t version : core_->TakeFreed()) {
-    held_.erase(version);
-    // A next life deletes it again.
-    client_->Delete(IdOf(member_.rank(), version));
-  }
+  const std::vector<uint64_t> freed = core_->TakeFreed();
+  for (const uint64_t version : freed) held_.erase(version);
+  if (!freed.empty() && member_.rank() == 0) client_->EndScope(ScopeOf(freed.back()));
 }
 
 // A rank that dies in the Barrier has its own checkpoint, unless its node ends as well, and results

@@ -29,7 +29,9 @@ void SessionCore::OnCallEnded(bool needs_all) {
   ++calls_;
   made_ = std::max(made_, calls_);
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
-  if (needs_all && version_ > 0) FreeUntil(version_ - 1);
+  if (!needs_all) return;
+  if (known_ > 0) FreeUntil(known_ - 1);
+  known_ = version_;
 }
 
 // The first call of the run is made before Load, so a call after Load says boot > 0.
@@ -54,6 +56,7 @@ void SessionCore::OnLoaded() {
   }
   made_ = calls_;
   released_ = calls_;
+  known_ = version_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion.
   oldest_ = version_ > 1 ? version_ - 1 : 1;

@@ -18,10 +18,12 @@
 //
 // 1. A call in which every rank gives something (not a Broadcast, whose receivers can be behind its
 //    root) ends after all ranks have made it, and so have passed the checkpoint before it.
-// 2. So the end of such a call of version v frees, at the nodes, the results before version v, and
-//    at this rank its checkpoint of version v - 1. Nothing else frees them: a life that has learned
-//    of version v - 1 and has not loaded it takes part in no such call.
-// 3. A rank's checkpoint is its own. Another rank's of the same version replaces it whole.
+// 2. So the end of such a call of version v frees, at the nodes, the results before version v. A
+//    life that has learned of version v - 1 and has not loaded it takes part in no such call.
+// 3. The end of the next such call frees the checkpoints of version v - 1, of all ranks: now all
+//    have a result of the one before, so every life that begins from now on learns of version v at
+//    least. (If the first one has ended for one rank alone, and its node ends, no other knows.)
+// 4. A rank's checkpoint is its own. Another rank's of the same version replaces it whole.
 //
 // Pure: no thread, clock or socket. Owned by a Session, or by a test. One thread at a time.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_CORE_H_
@@ -89,7 +91,7 @@ class SessionCore {
   void OnCheckpoint();
   uint64_t version() const { return version_; }
 
-  // Versions whose checkpoints this rank needs no more; each is returned once.
+  // Versions whose checkpoints no rank needs any more, in their order; each is returned once.
   std::vector<uint64_t> TakeFreed() { return std::exchange(freed_, {}); }
   // The other ones, when the session is over for all ranks.
   std::vector<uint64_t> TakeRest();
@@ -105,6 +107,7 @@ class SessionCore {
   uint64_t boot_ = 0;      // calls before Load
   uint64_t released_ = 0;  // calls before this version
   uint64_t version_ = 0;
+  uint64_t known_ = 0;   // the version of the last call that needs all and has ended here
   uint64_t oldest_ = 1;  // the first version whose checkpoint can be there
   std::vector<uint64_t> freed_;
 };

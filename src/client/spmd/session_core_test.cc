@@ -78,11 +78,16 @@ TEST(SessionCore, ACallSaysTheBootCallsAndWhereItsVersionBegan) {
   EXPECT_EQ(core.keep(), (SessionKeep{2, 6, 2}));
 }
 
-TEST(SessionCore, ACheckpointIsFreedAfterACallOfTheNextVersionThatNeedsAll) {
+TEST(SessionCore, ACheckpointIsFreedAfterTwoCallsOfTheNextVersionThatNeedAll) {
   SessionCore core = InVersionOne();
   EndCalls(core, 1);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
   core.OnCheckpoint();
+  EXPECT_THAT(core.TakeFreed(), IsEmpty());
+  core.OnCallEnded(kBroadcast);
+  EXPECT_THAT(core.TakeFreed(), IsEmpty());
+  // It can have ended for this rank alone, whose node can end now.
+  core.OnCallEnded(kNeedsAll);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
   core.OnCallEnded(kBroadcast);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
@@ -92,11 +97,21 @@ TEST(SessionCore, ACheckpointIsFreedAfterACallOfTheNextVersionThatNeedsAll) {
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
 }
 
+TEST(SessionCore, TheSecondCallThatNeedsAllCanBeOfALaterVersion) {
+  SessionCore core = InVersionOne();
+  for (uint64_t version = 2; version < 6; ++version) {
+    core.OnCheckpoint();
+    core.OnCallEnded(kNeedsAll);
+    const std::vector<uint64_t> freed = core.TakeFreed();
+    EXPECT_EQ(freed, version == 2 ? std::vector<uint64_t>{} : std::vector<uint64_t>{version - 2});
+  }
+}
+
 TEST(SessionCore, SeveralCheckpointsWithoutACallBetweenThemAreFreedTogether) {
   SessionCore core = InVersionOne();
   core.OnCheckpoint();
   core.OnCheckpoint();
-  EndCalls(core, 1);
+  EndCalls(core, 2);
   EXPECT_THAT(core.TakeFreed(), ElementsAre(1, 2));
   EXPECT_THAT(core.TakeRest(), ElementsAre(3));
 }

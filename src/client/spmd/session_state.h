@@ -109,6 +109,8 @@ class SessionState {
 
   absl::Status Explain(const char* verb, const absl::Status& why) const;
   ObjectId IdOf(int rank, uint64_t version) const;
+  // Of the checkpoints of all ranks.
+  Scope ScopeOf(uint64_t version) const;
   GetOptions Patiently() const;
   absl::StatusOr<Found> Find(uint64_t version);
   // The first of these ranks that has one; nothing if none has.

@@ -233,9 +233,9 @@ void SessionWorld::Join(int rank) {
 
 void SessionWorld::Advance(int rank) {
   Life& life = *lives_[static_cast<size_t>(rank)];
-  // Deletions are not awaited: a life can end before them.
+  // The end of a scope is not awaited: a life can end before it.
   if (!life.to_delete.empty() && random_.Chance(0.5)) {
-    objects_.erase(NameOf(rank, life.run, life.to_delete.back()));
+    EndScope(life.run, life.to_delete.back());
     life.to_delete.pop_back();
     return;
   }
@@ -255,7 +255,8 @@ void SessionWorld::NextStep(int rank) {
   Life& life = *lives_[static_cast<size_t>(rank)];
   ++life.step;
   life.phase = Phase::kBegin;
-  for (const uint64_t version : life.core.TakeFreed()) life.to_delete.push_back(version);
+  const std::vector<uint64_t> freed = life.core.TakeFreed();
+  if (rank == 0) life.to_delete.insert(life.to_delete.end(), freed.begin(), freed.end());
   if (life.state != Expected()[life.step]) Wrong(rank, "another state than without deaths");
 }
 
@@ -350,8 +351,20 @@ std::string SessionWorld::NameOf(int rank, uint64_t run, uint64_t version) {
   return internal::CheckpointName("job", "worker", run, rank, version);
 }
 
+void SessionWorld::EndScope(uint64_t run, uint64_t version) {
+  uint64_t& ended = ended_scopes_[run];
+  for (; ended < version; ++ended) {
+    for (int rank = 0; rank < static_cast<int>(lives_.size()); ++rank) {
+      objects_.erase(NameOf(rank, run, ended + 1));
+    }
+  }
+}
+
 void SessionWorld::Put(int rank, uint64_t version, uint64_t state, size_t step) {
   Life& life = *lives_[static_cast<size_t>(rank)];
+  if (version <= ended_scopes_[life.run]) {
+    return Wrong(rank, absl::StrCat("version ", version, " is put when its scope has ended"));
+  }
   const std::string name = NameOf(rank, life.run, version);
   Object& object = objects_.try_emplace(name, Object{state, step, life.node, {}}).first->second;
   object.nodes.insert(life.node);

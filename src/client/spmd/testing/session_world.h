@@ -14,7 +14,8 @@
 //
 // The model of checkpoints. An object is on the node of the life that has put it. A later life of
 // the rank that puts it again gets a copy on its own node; when that life has ended, the node can
-// drop the copy unless it is the last one. A node's copies end with it.
+// drop the copy unless it is the last one. A node's copies end with it. What rank 0 needs no more
+// is freed for all ranks, and is not put again.
 //
 // If no rank is left that has loaded what the others need, all end: the job begins anew, with other
 // inputs, and what the earlier run has left is still there.
@@ -80,7 +81,7 @@ class SessionWorld {
     uint64_t run = 0;
     uint64_t state = 0;
     uint64_t input = 0;                    // of the call
-    std::vector<uint64_t> to_delete = {};  // versions
+    std::vector<uint64_t> to_delete = {};  // versions, at rank 0
     std::optional<Found> found = {};
     std::set<std::string> held = {};  // objects whose copies on this node it holds
   };
@@ -123,6 +124,8 @@ class SessionWorld {
   std::optional<uint64_t> ResultOf(int rank, const Step& step);
   void EndCallAt(int node, uint64_t number, const EndedCall& call);
   void TakeResult(int rank, uint64_t result);
+  // Frees the checkpoints of all ranks, of this version and of those before it.
+  void EndScope(uint64_t run, uint64_t version);
   void Put(int rank, uint64_t version, uint64_t state, size_t step);
   void Load(int rank);
   void EndLoad(int rank);
@@ -139,6 +142,7 @@ class SessionWorld {
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
   std::vector<Newest> newest_;                        // by node
   std::map<std::string, Object> objects_;             // by name
+  std::map<uint64_t, uint64_t> ended_scopes_;         // by run, the version
   uint64_t next_life_ = 1;
   uint64_t run_ = 1;                                    // how often the job has begun
   std::map<uint64_t, std::vector<uint64_t>> expected_;  // by run
