@@ -1,8 +1,13 @@
 """Deaths on order (`phalanx launch --fail`, `mock=`) at every point where the library makes them."""
 
+import array
 import collections
 import os
 import re
+import signal
+import socket
+import struct
+import threading
 import unittest
 
 from tests.process.harness import BINARY, DEADLINE_S, ERROR, OK
@@ -18,6 +23,74 @@ ALLREDUCE = 4
 # The Broadcast of the sizes of a vector, which has 16 bytes at its root, rank 0; the vector has 12 bytes.
 SIZES = 5
 PER_ITERATION = 6
+
+
+# Kinds of messages of a client: a call of a group, and more of the input of one.
+GROUP_CALL, GROUP_FILLED = 50, 52
+
+
+class Tap:
+    """A socket in front of a node's, which keeps what its clients send, by connection."""
+
+    def __init__(self, path, node):
+        self.node = node
+        self.sent = []
+        self.pumps = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return  # closed
+            node = socket.socket(socket.AF_UNIX)
+            node.connect(self.node)
+            self.sent.append(bytearray())
+            for ends in ((client, node, self.sent[-1]), (node, client, bytearray())):
+                pump = threading.Thread(target=self.pump, args=ends, daemon=True)
+                pump.start()
+                self.pumps.append(pump)
+
+    def pump(self, source, target, kept):
+        try:
+            while True:
+                data, fds, _, _ = socket.recv_fds(source, 1 << 16, 8)
+                if not data:
+                    break
+                kept += data
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+                size = target.sendmsg([data], rights)
+                for fd in fds:
+                    os.close(fd)
+                target.sendall(data[size:])
+        except OSError:
+            pass  # The other end is gone.
+        for end in (source, target):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def last_input(self, connection):
+        """Of the input of a client's last call, return its size, what is in the message, and what is in the node's memory."""
+        self.pumps[2 * connection].join(DEADLINE_S)
+        data, at = bytes(self.sent[connection]), 0
+        call, filled = b"", 0
+        while at + 4 <= len(data):
+            (length,) = struct.unpack_from("<I", data, at)
+            frame = data[at + 4 : at + 4 + length]
+            at += 4 + length
+            if frame[0] == GROUP_CALL:
+                call, filled = frame, 0
+            elif frame[0] == GROUP_FILLED and frame[1:9] == call[1:9]:
+                filled += struct.unpack_from("<Q", frame, 17)[0]
+        # The end of a call: the size of an input in a buffer, the bytes of one in the message, and where the first part is.
+        size, inline, _, first = struct.unpack("<QIQQ", call[-28:])
+        return size, inline, first + filled
 
 
 class DeathsTest(LaunchCase):
@@ -70,6 +143,21 @@ class DeathsTest(LaunchCase):
                     lines, result, errors = self.session(count, death)
                     self.assertEqual((result, self.lives(lines, 1)), (calm, [0, 1]))
                     self.assertEqual(errors.count("worker1 ended by signal 9 (Killed): starting it again (life 1"), 1, errors)
+
+    def test_the_node_has_just_the_bytes_that_the_death_names(self):
+        node = next(iter(self.cluster.nodes.values())).client_address.removeprefix("unix:")
+        for count, at in ((1000, (0, 1, 3999)), (30_000, (65_537,)), (200_000, (0, 131_072, 400_001, 799_999))):
+            for byte in at:
+                with self.subTest(count=count, byte=byte):
+                    self.jobs += 1
+                    tap = Tap(self.cluster.path(f"tap{self.jobs}"), node)
+                    self.launch(
+                        f"--job=job{self.jobs}", f"--fail=0@{ALLREDUCE}:put:{byte}",
+                        f"--address=unix:{self.cluster.path(f'tap{self.jobs}')}", "--", RANK, str(ITERATIONS), str(count),
+                        expect=128 + signal.SIGKILL,
+                    )
+                    tap.listener.close()
+                    self.assertEqual(tap.last_input(0), (4 * count, 0, byte))
 
     def test_an_input_that_is_given_before_that_byte_leaves_the_death_unmade(self):
         for death in (f"1@{ALLREDUCE}:put:4000", f"1@{SIZES}:put:0", "1@1000:put:0"):

@@ -24,9 +24,6 @@ namespace phalanx::runtime {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
-// What a task has printed before its end is passed on before its end is reported, behind what other
-// tasks have. More than a socket holds (net.unix.max_dgram_qlen); of a larger one the rest follows.
-constexpr int kMostPrintsAtEnd = 1024;
 constexpr size_t kMaxMarkBytes = 256;
 constexpr int kKilled = 128 + SIGKILL;
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -218,7 +215,8 @@ bool Launcher::PassPrint() {
 void Launcher::OnEnd(size_t index) {
   Task& task = tasks_[index];
   const ChildProcess::End end = task.process->Reap();
-  for (int i = 0; i < kMostPrintsAtEnd && PassPrint(); ++i) {
+  // What it has printed is among those that wait now. Other tasks can add to them without end.
+  for (int i = prints_->most_waiting(); i > 0 && PassPrint(); --i) {
   }
   for (const int stream : {0, 1}) PassRest(task, stream);
   task.end.reset();
