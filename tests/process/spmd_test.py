@@ -176,6 +176,12 @@ class SpmdTest(ClusterTest):
         self.assertEqual(self.result(launches), calm)
         self.assertEqual((self.lives(0)[-1], self.lives(1)[-1]), (2, 3))
 
+    def test_checkpoints_that_are_freed_leave_no_tombstones(self):
+        self.result(self.begin("long", iterations=20))
+        (shard,) = self.cluster.ask("status")["shards"]
+        # Each rank deletes its last ones when it leaves.
+        self.assertLessEqual(shard["tombstones"], 3 * WORLD)
+
 
 if __name__ == "__main__":
     unittest.main()
