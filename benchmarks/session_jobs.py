@@ -164,7 +164,10 @@ def measure_rank_kills(cluster, arguments, size, work, rng):
 
 
 def measure_node_kill(cluster, run, size, work, rng):
-    """Kills a node and its ranks, and starts these at the next node. Not the first host: it has the directory."""
+    """Kills a node and its ranks, and starts these at the node before it, where no rank is whose checkpoint they would take first.
+
+    Not on the first host, which has the directory.
+    """
     hosts = cluster.hosts.count
     host = 1 + run % (hosts - 1)
     with SessionJob(cluster, f"kill-{size}", work) as job:
@@ -172,7 +175,7 @@ def measure_node_kill(cluster, run, size, work, rng):
             job.wait_for(rank, _has_call(CALLS_BETWEEN_KILLS))
         time.sleep(rng.uniform(0, KILL_WITHIN_S))
         victims = [rank for rank in range(job.world) if rank % hosts == host]
-        seconds, phases, _ = measure_recovery(job, victims, [(host + 1) % hosts] * len(victims), lambda: cluster.kill_node(host))
+        seconds, phases, _ = measure_recovery(job, victims, [host - 1] * len(victims), lambda: cluster.kill_node(host))
     return seconds, phases
 
 

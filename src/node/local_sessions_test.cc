@@ -290,7 +290,9 @@ TEST_F(LocalSessionsTest, ARankWhoseNodeHasEndedLoadsTheCheckpointOfAnotherOne) 
       ASSERT_THAT(session.Load(model), IsOkAndHolds(0u));
       int64_t sum = session.rank();
       ASSERT_THAT(session.Allreduce(absl::MakeSpan(&sum, 1)), IsOk());
-      ASSERT_THAT(session.Checkpoint(absl::StrCat("sum ", sum)), IsOk());
+      // They differ, so that the next life shows which one it has loaded.
+      ASSERT_THAT(session.Checkpoint(absl::StrCat("sum ", sum, " of rank ", session.rank())),
+                  IsOk());
       ASSERT_THAT(session.Barrier(), IsOk());
       if (session.rank() == 2) return;
       dead.wait();
@@ -301,12 +303,13 @@ TEST_F(LocalSessionsTest, ARankWhoseNodeHasEndedLoadsTheCheckpointOfAnotherOne) 
   // The first life of rank 2 ends with its thread; the node with what it has put.
   WaitForDeath(2);
   cluster_->KillNode(2);
-  absl::StatusOr<Session> session = Session::Join(*Connect(0), OptionsOf(2));
+  absl::StatusOr<Session> session = Session::Join(*Connect(1), OptionsOf(2));
   ASSERT_THAT(session, IsOk());
   EXPECT_EQ(session->life(), 1u);
   std::string model;
   EXPECT_THAT(session->Load(model), IsOkAndHolds(1u));
-  EXPECT_EQ(model, "sum 3");
+  // That of rank 0 would have to travel.
+  EXPECT_EQ(model, "sum 3 of rank 1");
   EXPECT_THAT(session->Barrier(), IsOk());
   EXPECT_EQ(session->stats().repeated, 2u);
   dead.count_down();

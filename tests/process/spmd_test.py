@@ -227,6 +227,12 @@ class SpmdTest(ClusterTest):
     def descriptors(self, node):
         return len(os.listdir(f"/proc/{node.pid}/fd"))
 
+    def test_checkpoints_that_are_freed_leave_no_tombstones(self):
+        self.result(self.begin("long", iterations=20))
+        (shard,) = self.cluster.ask("status")["shards"]
+        # Each rank deletes its last ones when it leaves.
+        self.assertLessEqual(shard["tombstones"], 3 * WORLD)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -69,13 +69,30 @@ std::optional<SessionState::Found> SessionState::FindAmong(const std::vector<int
   return std::nullopt;
 }
 
+std::vector<int> SessionState::NearestRanks() const {
+  const int world = member_.world();
+  const std::string node = client_->node_name();
+  const std::vector<Member> members = member_.Members();
+  std::vector<int> nearest;
+  std::vector<int> others;
+  for (int i = 0; i < world; ++i) {
+    const int rank = (member_.rank() + i) % world;
+    const auto at = static_cast<size_t>(rank);
+    const bool near = i == 0 || (at < members.size() && members[at].node == node);
+    (near ? nearest : others).push_back(rank);
+  }
+  nearest.insert(nearest.end(), others.begin(), others.end());
+  return nearest;
+}
+
 // Its own checkpoint, or else the first one of another rank.
 absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
   const int world = member_.world();
+  const std::vector<int> nearest = NearestRanks();
   std::vector<ObjectId> ids;
   std::vector<int> ranks;
   for (int i = 0; i < world; ++i) {
-    const int rank = (member_.rank() + i) % world;
+    const int rank = nearest[static_cast<size_t>(i)];
     ids.push_back(IdOf(rank, version));
     ranks.push_back(rank);
     if (i > 0 && i + 1 < world && static_cast<int>(ranks.size()) < kAskedRanks) continue;

@@ -112,6 +112,9 @@ class SessionState {
   // Of the checkpoints of all ranks.
   Scope ScopeOf(uint64_t version) const;
   GetOptions Patiently() const;
+  // All ranks: this one, then those on its node, whose checkpoints need not travel, then the
+  // others.
+  std::vector<int> NearestRanks() const;
   absl::StatusOr<Found> Find(uint64_t version);
   // The first of these ranks that has one; nothing if none has.
   std::optional<Found> FindAmong(const std::vector<int>& ranks, uint64_t version);
