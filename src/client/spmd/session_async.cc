@@ -40,6 +40,7 @@ constexpr size_t kMaxAsyncCalls = 256;
 
 absl::StatusOr<Future<Done>> SessionState::CallAsync(const char* verb, const CallInfo& info,
                                                      void* output, uint64_t bytes, Make make) {
+  PHALANX_RETURN_IF_ERROR(BeginPart(info.name));
   PHALANX_RETURN_IF_ERROR(EndAsync(kMaxAsyncCalls - 1));
   if (async_ == nullptr) {
     async_ = std::make_shared<AsyncCalls>(phalanx::internal::Access::ConnectionOf(*client_));

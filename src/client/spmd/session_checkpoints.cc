@@ -85,6 +85,11 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
 
 absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
+  if (!core_->loaded()) {
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record,
+                             core_->boot_calls().BeginLoad());
+    if (record.has_value()) PHALANX_RETURN_IF_ERROR(MakeRecord(*record));
+  }
   PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad());
   if (version > 0) {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));

@@ -1,11 +1,14 @@
 #include "src/client/spmd/session_core.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 
 namespace phalanx::spmd::internal {
+namespace {
+
+constexpr uint64_t kNamedBit = uint64_t{1} << 63;
+
+}  // namespace
 
 std::string CheckpointName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
                            uint64_t version) {
@@ -14,20 +17,40 @@ std::string CheckpointName(absl::string_view job, absl::string_view role, uint64
                       version);
 }
 
+uint64_t SessionKeep::mark() const {
+  if (boot == 0) return names;
+  return names == 0 ? version : version | kNamedBit;
+}
+
+SessionKeep SessionKeep::Of(uint64_t boot, uint64_t released, uint64_t mark) {
+  if (boot == 0) return {.names = mark};
+  return {boot, released, mark & ~kNamedBit, mark / kNamedBit};
+}
+
 bool SessionCore::repeats() const {
   if (DefectActive(Defect::kSessionRepeatsOneLess)) return next_call() < progress_.ended;
   return next_call() <= progress_.ended;
 }
 
 SessionKeep SessionCore::keep() const {
-  if (!loaded_) return {};
-  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, calls_, version_};
-  return {boot_, released_, version_};
+  if (!loaded_) return {.names = boot_calls_.mark()};
+  const uint64_t names = boot_calls_.named() ? 1 : 0;
+  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, made_, version_, names};
+  return {boot_, released_, version_, names};
+}
+
+void SessionCore::OnCallMade() {
+  ++under_way_;
+  if (loaded_) {
+    ++made_;
+  } else {
+    boot_calls_.OnMade();
+  }
 }
 
 void SessionCore::OnCallEnded(bool needs_all) {
-  ++calls_;
-  made_ = std::max(made_, calls_);
+  if (under_way_ == 0) OnCallMade();
+  --under_way_;
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
   if (needs_all && version_ > 0) FreeUntil(version_ - 1);
 }
@@ -37,9 +60,9 @@ absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
   if (loaded_) return absl::FailedPreconditionError("Load was called before in this life");
   const SessionKeep& said = progress_.keep;
   if (said.boot == 0) return 0;
-  if (said.boot != calls_) {
+  if (said.boot != boot_calls_.last()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Load comes after call ", calls_,
+        absl::StrCat("Load comes after call ", boot_calls_.last(),
                      " of the group, and in the life before after call ", said.boot));
   }
   if (DefectActive(Defect::kSessionLoadsOlder) && said.version > 1) return said.version - 1;
@@ -47,13 +70,13 @@ absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
 }
 
 void SessionCore::OnLoaded() {
-  boot_ = calls_;
+  boot_ = boot_calls_.last();
+  made_ = boot_;
   if (progress_.keep.boot > 0) {
-    calls_ = progress_.keep.released;
+    made_ = progress_.keep.released;
     version_ = progress_.keep.version;
   }
-  made_ = calls_;
-  released_ = calls_;
+  released_ = made_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion.
   oldest_ = version_ > 1 ? version_ - 1 : 1;
@@ -67,7 +90,7 @@ absl::Status SessionCore::CheckCheckpoint() const {
 
 void SessionCore::OnCheckpoint() {
   ++version_;
-  released_ = calls_;
+  released_ = made_;
   if (DefectActive(Defect::kSessionFreesAtCheckpoint)) FreeUntil(version_ - 1);
 }
 

@@ -345,6 +345,7 @@ absl::Status Session::AllreduceBy(void* inout, uint64_t bytes, uint64_t element,
                                                      "; the limit is ", jobs::kMaxGroupBytes));
     }
     if (bytes > 0) {
+      PHALANX_RETURN_IF_ERROR(state_->BeginCall(name));
       return VectorFold(*state_, prepare, name, inout, {bytes, element}, fold).Run();
     }
     state_->CountCall();
@@ -354,8 +355,10 @@ absl::Status Session::AllreduceBy(void* inout, uint64_t bytes, uint64_t element,
 
 absl::Status Session::AllreduceModel(const ModelFold& fold, const Prepare& prepare,
                                      absl::string_view name) {
-  return state_->Run("AllreduceModel",
-                     [&] { return ValueFold(*state_, prepare, name, fold).Run(); });
+  return state_->Run("AllreduceModel", [&]() -> absl::Status {
+    PHALANX_RETURN_IF_ERROR(state_->BeginCall(name));
+    return ValueFold(*state_, prepare, name, fold).Run();
+  });
 }
 
 }  // namespace phalanx::spmd

@@ -56,6 +56,10 @@ class SessionState {
   // Of sizes that other ranks have sent, before memory is taken for them. An error ends the
   // session.
   absl::Status CheckBytes(uint64_t bytes);
+  // A call of the program begins: before Load, under its name. Calls of the group do so, too, and
+  // those within one call of the program have one name. An error does not end the session unless
+  // the ranks differ.
+  absl::Status BeginCall(absl::string_view name);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
@@ -100,6 +104,12 @@ class SessionState {
     Future<Done> future;
   };
 
+  // Before Load: calls that name the next ones.
+  absl::Status MakeRecord(NameRecord record);
+  absl::Status ReadRecords();
+
+  absl::Status BeginPart(absl::string_view name);
+  absl::Status CallGroup(const CallInfo& info, void* output, uint64_t bytes, Make make);
   MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
   void OnCallEnded(uint64_t number, bool needs_all);
   // Takes in the calls that have ended. Waits until at most so many are under way.
