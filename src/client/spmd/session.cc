@@ -183,6 +183,10 @@ absl::Status Session::CheckpointBytes(absl::string_view bytes) {
   return state_->Run("Checkpoint", [&] { return state_->Checkpoint(bytes); });
 }
 
+absl::Status Session::LazyCheckpointBytes(std::function<std::string()> save) {
+  return state_->Run("LazyCheckpoint", [&] { return state_->LazyCheckpoint(std::move(save)); });
+}
+
 absl::Status Session::Leave() {
   return state_->Run("Leave", [&] { return state_->Leave(); });
 }

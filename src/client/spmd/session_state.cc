@@ -28,6 +28,7 @@ absl::Status SessionState::Begin() {
   const GroupKeep& said = progress.keep;
   core_.emplace(SessionProgress{progress.ended, {said.boot, said.released, said.mark}});
   recovers_ = progress.ended > 0;
+  SeeMembers();
   return Run("Join", [this] {
     run_ = SystemRandom64();
     return Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
@@ -59,9 +60,11 @@ absl::Status SessionState::CheckBytes(uint64_t bytes) {
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
   const uint64_t number = core_->next_call();
   const bool repeats = core_->repeats();
+  uint64_t losses = 0;
+  SaveIfNeeded();
   if (repeats) {
     ++stats_.repeated;
-    PHALANX_RETURN_IF_ERROR(End(group_.Result(number, output, bytes).Wait().status()));
+    PHALANX_RETURN_IF_ERROR(End(Await(group_.Result(number, output, bytes))));
   } else {
     if (info.prepare != nullptr && *info.prepare != nullptr) {
       (*info.prepare)();
@@ -71,13 +74,15 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
     ++stats_.made;
-    PHALANX_RETURN_IF_ERROR(End(make(group_).Wait().status()));
+    losses = core_->SeenLosses(SeeMembers());
+    PHALANX_RETURN_IF_ERROR(End(Await(make(group_))));
     if (group_.calls() != number) {
       return End(absl::InternalError(
           absl::StrCat("call ", number, " was call ", group_.calls(), " of the group")));
     }
   }
-  core_->OnCallEnded(info.needs_all);
+  SaveIfNeeded();
+  core_->OnCallEnded(info.needs_all, losses);
   Free();
   return absl::OkStatus();
 }
