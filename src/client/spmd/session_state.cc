@@ -37,6 +37,7 @@ absl::Status SessionState::Begin() {
   core_.emplace(
       SessionProgress{progress.ended, SessionKeep::Of(said.boot, said.released, said.mark)});
   recovers_ = progress.ended > 0;
+  SeeMembers();
   return Run("Join", [this]() -> absl::Status {
     run_ = SystemRandom64();
     PHALANX_RETURN_IF_ERROR(Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
@@ -116,8 +117,9 @@ absl::Status SessionState::BeginPart(absl::string_view name) {
 
 absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_t bytes,
                                      Make make) {
+  SaveIfNeeded();
   const MadeCall call = MakeCall(info, output, bytes, make);
-  const absl::Status ended = call.future.Wait().status();
+  const absl::Status ended = Await(call.future);
   // Those before it.
   PHALANX_RETURN_IF_ERROR(EndAsync(0));
   PHALANX_RETURN_IF_ERROR(End(ended));
@@ -125,14 +127,14 @@ absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_
     return End(absl::InternalError(
         absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
   }
-  OnCallEnded(call.number, info.needs_all);
+  OnCallEnded({call.number, call.losses}, info.needs_all);
   within_ = true;
   return absl::OkStatus();
 }
 
 SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output, uint64_t bytes,
                                               Make make) {
-  MadeCall call{core_->next_call(), core_->repeats(), {}};
+  MadeCall call{core_->next_call(), core_->repeats(), 0, {}};
   if (call.repeats) {
     ++stats_.repeated;
     call.future = group_.Result(call.number, output, bytes);
@@ -145,16 +147,18 @@ SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.mark()});
     ++stats_.made;
+    call.losses = core_->SeenLosses(SeeMembers());
     call.future = make(group_);
   }
   core_->OnCallMade();
   return call;
 }
 
-void SessionState::OnCallEnded(uint64_t number, bool needs_all) {
-  core_->OnCallEnded(needs_all);
+void SessionState::OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all) {
+  SaveIfNeeded();
+  core_->OnCallEnded(needs_all, call.losses);
   Free();
-  if (needs_all) EndFolds(number);
+  if (needs_all) EndFolds(call.number);
 }
 
 void SessionState::CountCall() {
