@@ -133,6 +133,18 @@ class Membership {
   // Waits for the next message of any member, and takes it. DeadlineExceeded; else as status(), but
   // messages from before the end are returned first.
   absl::StatusOr<Message> Receive(absl::Duration timeout) const;
+  // Prints the text as it is, once, on the standard output of the `phalanx launch` that has started
+  // this process or one of its parents; without a launch on this process's own. A newline is added
+  // if the text has none at its end. No line of others comes into one of its lines; lines of more
+  // than 64 KiB are cut, and texts of other tasks can come between the parts of a text of more than
+  // 64 KiB. Texts of a task keep their order, and are printed also if the task dies then. Waits
+  // while the launch's own output is full. Errors:
+  //     Unavailable          the launch has ended, or is in another network namespace
+  //     DeadlineExceeded     it has taken nothing for a minute
+  //     ResourceExhausted    no descriptor is left for it
+  //     FailedPrecondition   in a child of fork
+  // A launch of another user drops the text.
+  absl::Status Print(absl::string_view text) const;
   // The task is a member no longer, and the others see that it left. Returns status() from before.
   absl::Status Leave() const;
   // The same, but the others see that it died.

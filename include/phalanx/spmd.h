@@ -257,7 +257,8 @@ class Session {
   }
   absl::Status LazyCheckpointBytes(std::function<std::string()> save);
 
-  // Prints the text at the launch (Membership::Print).
+  // Prints the text at the launch (Membership::Print). A next life prints again what comes between
+  // calls that it repeats.
   absl::Status Print(absl::string_view text);
 
   // Waits until all ranks have come here, leaves the job, and frees this rank's checkpoints.

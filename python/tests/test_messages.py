@@ -1,15 +1,18 @@
-"""Messages between the members of a job."""
+"""Messages between the members of a job, and what members print."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
 import phalanx
-from phalanx import exceptions
+from phalanx import _native, exceptions
 
 
 @pytest.fixture
@@ -117,3 +120,58 @@ def test_many_threads_receive_each_message_once(pair):
     for thread in threads:
         thread.join()
     assert sorted(taken) == [bytes([i]) for i in range(100)]
+
+
+# ---- texts for the output of the launch
+
+_PRINTS = """
+import os, subprocess, sys
+import phalanx
+
+with phalanx.join() as member:
+    if len(sys.argv) > 1:
+        member.print(f"child of {member.task}")
+    else:
+        print("of the task", flush=True)
+        for i in range(50):
+            member.print(f"{member.task} {i}")
+        member.print("two\\nlines\\n")
+        member.print("")
+        # With a shell between, and no descriptor of the task's. The child joins as a next life.
+        member.leave()
+        subprocess.run(["sh", "-c", '"$@"', "sh", sys.executable, __file__, "again"], check=True)
+"""
+
+
+def test_texts_are_printed_by_the_launch(tmp_path):
+    program = tmp_path / "prints.py"
+    program.write_text(_PRINTS)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+    where = os.path.dirname(os.path.dirname(phalanx.__file__))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
+    command = [_native.EXECUTABLE, "launch", "-n2", "--", sys.executable, str(program)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = ended.stdout.splitlines()
+    for task in ("worker0", "worker1"):
+        printed = [line for line in lines if line.startswith(task)]
+        assert printed == [f"{task} {i}" for i in range(50)]
+        assert lines.count(f"child of {task}") == 1
+        assert lines.count(f"[{task}] of the task") == 1
+    assert (lines.count("two"), lines.count("lines"), len(lines)) == (2, 2, 108)
+
+
+def test_without_a_launch_texts_go_to_the_own_output(pair, capfd):
+    print("first")
+    pair[0].print("second")
+    pair[1].print("third\n")
+    assert capfd.readouterr().out.splitlines()[-3:] == ["first", "second", "third"]
+
+
+def test_a_launch_that_has_ended_prints_nothing(client, monkeypatch):
+    monkeypatch.setenv("PHALANX_PRINT", "@phalanx-no-such-launch")
+    with phalanx.join("printing", "worker0", world=1) as member:
+        with pytest.raises(exceptions.DisconnectedError, match="the launch has ended"):
+            member.print("late")
+        with pytest.raises(TypeError):
+            member.print(b"bytes")  # type: ignore[arg-type]

@@ -1,13 +1,20 @@
 """The operations that another user of the host is refused. Runs outside Bazel's sandbox, which has only one user."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import unittest
 
-from tests.process.harness import BINARY, DEADLINE_S, ID_A, ClusterTest, environment
+from tests.process.harness import BINARY, DEADLINE_S, ID_A, OK, ClusterTest, environment
+from tests.process.launches import NO_CLUSTER, LaunchCase
 
 OTHER_USER = 65534
+# Sends a text to the socket of a launch.
+SENDER = """
+import socket, sys
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), "\\0" + sys.argv[1][1:])
+"""
 
 
 class OtherUserTest(ClusterTest):
@@ -49,6 +56,22 @@ class OtherUserTest(ClusterTest):
         self.assertIn("PERMISSION_DENIED", process.stderr)
         # The cluster still works for its own user.
         self.cluster.put("n0", self.cluster.make_file("file", 1000), ID_A)
+
+
+class OtherUserPrintTest(LaunchCase):
+    def test_a_launch_drops_what_another_user_prints(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can start a process of another user")
+        fifo = self.fifo()
+        launch = self.begin(NO_CLUSTER, "--no-prefix", "--", "sh", "-c", f"echo $PHALANX_PRINT; read line < {fifo}")
+        name = launch.stdout.readline().strip()
+        self.assertTrue(name.startswith("@"), name)
+        for user, text in ((OTHER_USER, "theirs\n"), (None, "ours\n"), (OTHER_USER, "theirs again\n")):
+            subprocess.run(["/usr/bin/python3", "-c", SENDER, name, text], user=user, check=True, timeout=DEADLINE_S, cwd="/")
+        pathlib.Path(fifo).write_text("end\n")
+        out, err = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual((launch.returncode, out), (OK, "ours\n"))
+        self.assertEqual(err, f"phalanx launch: dropping what processes of user {OTHER_USER} print\n")
 
 
 if __name__ == "__main__":

@@ -24,10 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
-    from typing import Any, Literal
+    from typing import Any, Literal, TypeVar
 
     from phalanx._connection import Connection
     from phalanx._typing import OnLoss
+
+    _T = TypeVar("_T")
 
 _STATES = ("absent", "live", "died", "left")
 _ABORTED, _EXISTS, _UNAVAILABLE, _LOST = 10, 6, 14, 15
@@ -378,6 +380,32 @@ class Member:
         """
         return Group(self._connection, self._ptr, on_loss, timeout, retain, retain_copies)
 
+    def print(self, text: str) -> None:
+        """Print a text once on the output of the `phalanx launch` that has started this task.
+
+        It comes as it is, without the task's name in front, and with a newline if it has none at its end.
+        Without a launch it goes to this process's standard output. Texts of a task keep their order, and
+        are printed also if the task dies then. Lines of more than 64 KiB are cut, and texts of other tasks
+        can come between the parts of a text of more than 64 KiB. Waits while the launch's own output is full.
+
+        Raises
+        ------
+        DisconnectedError
+            The launch has ended, or is in another network namespace.
+        GetTimeoutError
+            The launch has taken nothing for a minute.
+        """
+        self._check_process()
+        data = _arguments.utf8(text, "text")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # The library writes behind what Python has written.
+
+        def call() -> None:
+            if code := lib.phx_member_print(self._ptr, data, len(data)):
+                raise _error(code, self._connection.address)
+
+        _aside(call, "phalanx-print")
+
     def leave(self) -> None:
         """Leave the job: the others see that this task left. Does nothing if the member has ended."""
         self._check_process()
@@ -472,21 +500,32 @@ def join(
     options.rank = -1 if rank is None else _arguments.whole(rank, "rank")
     options.timeout = nanos(_arguments.seconds_of(timeout))
     job_text, task_text = spelled(job, "job"), spelled(task, "task")
-    outcome: list[Any] = []
 
-    def call() -> None:
+    def call() -> Member:
         ptr = lib.phx_join(connection._ptr, job_text, task_text, options)
         if ptr == ffi.NULL:
-            outcome.append(_error(lib.phx_error_code(), connection.address))
-        else:
-            outcome.append(Member(connection, ptr))
+            raise _error(lib.phx_error_code(), connection.address)
+        return Member(connection, ptr)
 
-    # A thread, so that an interrupt need not wait for the directory. A member without a handle dies.
-    worker = threading.Thread(target=call, name="phalanx-join", daemon=True)
+    # A member without a handle dies.
+    return _aside(call, "phalanx-join")
+
+
+def _aside(call: Callable[[], _T], name: str) -> _T:
+    """Return what `call` does, on a thread: an interrupt need not wait for it, and it goes on then."""
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    worker = threading.Thread(target=run, name=name, daemon=True)
     worker.start()
     while worker.is_alive():
         worker.join(_SLICE_S)
-    (result,) = outcome
-    if isinstance(result, Member):
-        return result
-    raise result
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/command.h"
 #include "src/client/connection/embedded.h"
@@ -24,6 +24,8 @@ namespace phalanx::runtime {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kMaxMarkBytes = 256;
+constexpr int kKilled = 128 + SIGKILL;
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool SameFile(int a, int b) {
@@ -46,16 +48,20 @@ std::string PathOf(const net::UniqueFd& fd) {
   return absl::StrCat("/proc/", getpid(), "/fd/", fd.get());
 }
 
-bool IsEmpty(const net::UniqueFd& fd) {
-  struct stat file;
-  return !fd.valid() || fstat(fd.get(), &file) != 0 || file.st_size == 0;
+// What a life has written into its mark.
+std::string ReadMark(const net::UniqueFd& mark) {
+  char text[kMaxMarkBytes];
+  const ssize_t size = mark.valid() ? pread(mark.get(), text, sizeof(text), 0) : 0;
+  const absl::string_view written(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  return std::string(absl::StripAsciiWhitespace(written));
 }
 
 }  // namespace
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)),
-      plan_(static_cast<size_t>(options_.tasks), options_.restarts, options_.deaths),
+      plan_(static_cast<size_t>(options_.tasks), options_.restarts),
+      deaths_(options_.deaths),
       tasks_(static_cast<size_t>(options_.tasks)) {}
 
 absl::Status Launcher::Run() {
@@ -81,6 +87,9 @@ absl::Status Launcher::Prepare() {
   if (!SameFile(STDOUT_FILENO, STDERR_FILENO)) {
     PHALANX_ASSIGN_OR_RETURN(outputs_[1], OpenOutput(1));
   }
+  PHALANX_ASSIGN_OR_RETURN(prints_, PrintSocket::Open());
+  PHALANX_ASSIGN_OR_RETURN(print_watcher_, loop_.Watch(prints_->fd()));
+  print_watcher_->OnReadable([this] { OnPrint(); });
   RunAfter(options_.timeout, [this] { OnTimeout(); });
   return absl::OkStatus();
 }
@@ -93,28 +102,17 @@ absl::StatusOr<std::shared_ptr<OutputQueue>> Launcher::OpenOutput(int stream) {
 }
 
 std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
-  const std::optional<uint64_t> death = plan_.death(index);
-  std::vector<std::string> set = {
-      absl::StrCat("PHALANX_JOB=", options_.job),
-      absl::StrCat("PHALANX_TASK=", tasks_[index].name),
-      absl::StrCat("PHALANX_ROLE=", options_.role),
-      absl::StrCat("PHALANX_WORLD=", options_.world),
-      absl::StrCat("PHALANX_LIFE=", plan_.life(index)),
-      absl::StrCat("PHALANX_ADDRESS=", options_.address),
-      absl::StrCat("PHALANX_FAIL=", death ? absl::StrCat(*death) : ""),
-      absl::StrCat("PHALANX_FAIL_MARK=", death ? PathOf(tasks_[index].mark) : ""),
-  };
-  const size_t own = set.size();
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const absl::string_view text = *entry;
-    const absl::string_view name = text.substr(0, text.find('=') + 1);
-    const bool replaced = std::any_of(set.begin(), set.begin() + static_cast<ptrdiff_t>(own),
-                                      [name](const std::string& variable) {
-                                        return !name.empty() && absl::StartsWith(variable, name);
-                                      });
-    if (!replaced) set.emplace_back(text);
-  }
-  return set;
+  TaskVariables task;
+  task.job = options_.job;
+  task.role = options_.role;
+  task.number = NumberOf(index);
+  task.world = options_.world;
+  task.life = plan_.life(index);
+  task.address = options_.address;
+  task.print = prints_->name();
+  task.fail = deaths_.PointOf(index, task.life);
+  if (tasks_[index].mark.valid()) task.fail_mark = PathOf(tasks_[index].mark);
+  return TaskEnvironment(task, environ);
 }
 
 void Launcher::Start(size_t index) {
@@ -130,7 +128,7 @@ void Launcher::Start(size_t index) {
 
 absl::Status Launcher::TryToStart(size_t index) {
   Task& task = tasks_[index];
-  task.name = absl::StrCat(options_.role, options_.first + static_cast<int>(index));
+  task.name = TaskName(options_.role, NumberOf(index));
   PHALANX_RETURN_IF_ERROR(MakeMark(index));
   PHALANX_ASSIGN_OR_RETURN(task.process,
                            ChildProcess::Start(options_.command, EnvironmentOf(index)));
@@ -150,7 +148,7 @@ absl::Status Launcher::TryToStart(size_t index) {
 absl::Status Launcher::MakeMark(size_t index) {
   net::UniqueFd& mark = tasks_[index].mark;
   mark.Close();
-  if (!plan_.death(index)) return absl::OkStatus();
+  if (!deaths_.Has(index, plan_.life(index))) return absl::OkStatus();
   mark = net::UniqueFd(memfd_create("phalanx-fail", MFD_CLOEXEC));
   if (mark.valid()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -193,9 +191,33 @@ void Launcher::PassRest(Task& task, int stream) {
   output.watcher.reset();
 }
 
+void Launcher::OnPrint() {
+  print_held_ = outputs_[0]->full();
+  if (print_held_) return;
+  PassPrint();
+  print_watcher_->OnReadable([this] { OnPrint(); });
+}
+
+bool Launcher::PassPrint() {
+  const bool knew = prints_->stranger().has_value();
+  const std::optional<absl::string_view> text = prints_->Take();
+  if (!text) return false;
+  if (!text->empty()) {
+    const bool ends = text->back() == '\n';
+    outputs_[0]->Append([&](std::string* out) { absl::StrAppend(out, *text, ends ? "" : "\n"); });
+  } else if (!knew && prints_->stranger()) {
+    // Once: another user must not fill the output.
+    Report(absl::StrCat("dropping what processes of user ", *prints_->stranger(), " print"));
+  }
+  return true;
+}
+
 void Launcher::OnEnd(size_t index) {
   Task& task = tasks_[index];
   const ChildProcess::End end = task.process->Reap();
+  // What it has printed is among those that wait now. Other tasks can add to them without end.
+  for (int i = prints_->most_waiting(); i > 0 && PassPrint(); --i) {
+  }
   for (const int stream : {0, 1}) PassRest(task, stream);
   task.end.reset();
   task.process.reset();
@@ -203,20 +225,23 @@ void Launcher::OnEnd(size_t index) {
   if (end.exit_code() != 0 && options_.private_cluster && !internal::EmbeddedRuns()) {
     Stop(absl::UnavailableError("the private cluster has ended"), SIGTERM);
   }
-  std::string text = absl::StrCat(task.name, " ", EndText(end));
-  const bool declared = !IsEmpty(task.mark);
-  if (plan_.MissedDeath(index, end.exit_code(), declared)) {
-    absl::StrAppend(&text, " instead of being killed in its call ", *plan_.death(index),
-                    " of a group (--fail, life ", plan_.life(index), ")");
+  const std::string text = absl::StrCat(task.name, " ", EndText(end));
+  std::optional<std::string> missed;
+  // Tasks that the launch stops miss no death.
+  if (!plan_.stopping()) {
+    // A SIGKILL alone can have come from the kernel, when memory was short.
+    const std::string mark = end.exit_code() == kKilled ? ReadMark(task.mark) : "";
+    deaths_.Ended(index, plan_.life(index), text, mark);
+    if (options_.deaths_must_be_made) missed = deaths_.Missed(index, plan_.life(index));
   }
-  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), declared);
+  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), missed.has_value());
   if (next == LaunchPlan::Next::kStart) {
     task.held = true;
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),
                         ", restarts left: ", plan_.restarts_left(), ")"));
     StartHeld();
   } else if (next == LaunchPlan::Next::kStop) {
-    reason_ = absl::AbortedError(text);
+    reason_ = absl::AbortedError(missed.value_or(text));
     EndAll(SIGTERM);
     // All output is still passed on: it can have the cause.
     RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
@@ -235,15 +260,21 @@ void Launcher::StartHeld() {
 }
 
 void Launcher::OnRoom(int stream) {
+  // What tasks print has the last slot.
   const size_t streams = 2 * tasks_.size();
+  const size_t slots = streams + 1;
   const size_t begin = next_[stream];
-  for (size_t i = 0; i < streams && !outputs_[stream]->full(); ++i) {
-    const size_t slot = (begin + i) % streams;
+  for (size_t i = 0; i < slots && !outputs_[stream]->full(); ++i) {
+    const size_t slot = (begin + i) % slots;
+    if (slot == streams) {
+      if (outputs_[0] == outputs_[stream] && print_held_) OnPrint();
+      continue;
+    }
     Task& task = tasks_[slot / 2];
     const int each = static_cast<int>(slot % 2);
     if (outputs_[each] != outputs_[stream] || !task.streams[each].held) continue;
     if (task.streams[each].watcher != nullptr) OnOutput(task, each);
-    next_[stream] = (slot + 1) % streams;
+    next_[stream] = (slot + 1) % slots;
   }
   StartHeld();
   EndIfDone();
@@ -322,8 +353,24 @@ void Launcher::SkipStalledError() {
 }
 
 void Launcher::EndIfDone() {
-  const bool written = outputs_[0]->empty() && outputs_[1]->empty();
-  if (plan_.finished() && (written || abandoned_)) loop_.Stop();
+  const auto done = [this] {
+    const bool written = outputs_[0]->empty() && outputs_[1]->empty();
+    return plan_.finished() && (written || abandoned_);
+  };
+  if (done() && !plan_.stopping()) JudgeDeaths();
+  if (done()) loop_.Stop();
+}
+
+void Launcher::JudgeDeaths() {
+  const std::vector<std::string> unmade = deaths_.TakeUnmade();
+  const bool fails = options_.deaths_must_be_made && !unmade.empty();
+  // The only one is the error with which the launch ends.
+  if (fails && unmade.size() == 1) return Stop(absl::AbortedError(unmade[0]), SIGTERM);
+  for (const std::string& line : unmade) Report(line);
+  if (fails) {
+    Stop(absl::AbortedError(absl::StrCat(unmade.size(), " declared deaths were not made")),
+         SIGTERM);
+  }
 }
 
 void Launcher::Report(const std::string& text) {

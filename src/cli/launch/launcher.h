@@ -1,8 +1,10 @@
 // Runs the tasks of one `phalanx launch`: starts and restarts their processes, passes on their
 // output and the launch's signals, and ends with all of them.
 //
-//  LaunchPlan ──► Launcher ──► Task ──► ChildProcess         what to do, and the process
-//                    │           └────► LinePrefixer (2)     its output as lines
+//  LaunchPlan, DeclaredDeaths                                what to do
+//      └────────► Launcher ──► Task ──► ChildProcess         the process
+//                    │  │        └────► LinePrefixer (2)     its output as lines
+//                    │  └── PrintSocket     │                what it prints at the launch
 //                    └── OutputQueue (1 or 2) ◄──┘           standard output and error
 //
 // One loop on main's thread, which is the only thread of the process.
@@ -17,9 +19,12 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/cli/launch/child_process.h"
+#include "src/cli/launch/declared_deaths.h"
 #include "src/cli/launch/launch_plan.h"
 #include "src/cli/launch/line_prefixer.h"
 #include "src/cli/launch/output_queue.h"
+#include "src/cli/launch/print_socket.h"
+#include "src/cli/launch/task_environment.h"
 #include "src/net/loop/event_loop.h"
 #include "src/net/tcp/unique_fd.h"
 #include "src/node/host/process_signals.h"
@@ -34,13 +39,15 @@ struct LaunchOptions {
   int first = 0;
   int world = 1;
   std::string job;
-  std::string role = "worker";
+  std::string role = kWorkerRole;
   // The node of the tasks.
   std::string address;
   // It is that of this process's private cluster (EmbeddedAddress).
   bool private_cluster = false;
   int restarts = 0;
   DeclaredDeaths deaths = {};
+  // A declared death that is not made fails the launch. Otherwise it is reported at the end.
+  bool deaths_must_be_made = true;
   absl::Duration grace = absl::Seconds(5);
   absl::Duration timeout = absl::InfiniteDuration();
   bool prefix = true;
@@ -72,7 +79,7 @@ class Launcher {
     // Null: not started, or ended.
     std::unique_ptr<ChildProcess> process;
     std::unique_ptr<net::FdWatcher> end;
-    // Of a life with a declared death: a file of the memory into which it writes before it dies.
+    // Of a life with a declared death: a file of the memory into which it writes which one it dies.
     net::UniqueFd mark;
     // Started when the output has room.
     bool held = false;
@@ -82,10 +89,14 @@ class Launcher {
   absl::Status Prepare();
   absl::StatusOr<std::shared_ptr<OutputQueue>> OpenOutput(int stream);
   std::vector<std::string> EnvironmentOf(size_t index) const;
+  // Of the task in the job.
+  int NumberOf(size_t index) const { return options_.first + static_cast<int>(index); }
 
   void Start(size_t index);
   absl::Status TryToStart(size_t index);
   absl::Status MakeMark(size_t index);
+  // All tasks have ended by themselves: reports the declared deaths that were not made.
+  void JudgeDeaths();
   // Starts tasks again that OnEnd has held back.
   void StartHeld();
   void OnEnd(size_t index);
@@ -94,6 +105,9 @@ class Launcher {
   ssize_t Read(Task& task, int stream, size_t most);
   // Passes on what the pipe holds, and closes the stream.
   void PassRest(Task& task, int stream);
+  void OnPrint();
+  // Passes on the next text that a task has printed at the launch. Returns false if none waits.
+  bool PassPrint();
   // Reads on from the tasks, each in its turn.
   void OnRoom(int stream);
   void OnSignal(int number);
@@ -118,6 +132,7 @@ class Launcher {
 
   const LaunchOptions options_;
   LaunchPlan plan_;
+  DeclaredDeaths deaths_;
   // Why the launch stops; OK: it does not.
   absl::Status reason_;
   // Output that is not written yet is dropped when no task runs.
@@ -126,6 +141,10 @@ class Launcher {
   std::unique_ptr<ProcessSignals> signals_;
   // The same queue twice if both are one file.
   std::shared_ptr<OutputQueue> outputs_[2];
+  std::unique_ptr<PrintSocket> prints_;
+  std::unique_ptr<net::FdWatcher> print_watcher_;
+  // Not read, because the output is full.
+  bool print_held_ = false;
   // Which stream of all tasks' (2 * task + stream) each output reads first when it has room.
   size_t next_[2] = {0, 0};
   std::vector<Task> tasks_;

@@ -217,14 +217,31 @@ static void Released(phx_client* client) {
   Leave();
 }
 
+/* Without a launch a member prints on the standard output of its process. */
+static void Printed(void) {
+  int ends[2];
+  char text[16] = {0};
+  const int out = dup(STDOUT_FILENO);
+  CHECK(out >= 0 && pipe(ends) == 0 && dup2(ends[1], STDOUT_FILENO) == STDOUT_FILENO);
+  CHECK(phx_member_print(members[0], "one\ntwoX", 7) == 0);
+  CHECK(phx_member_print(members[1], "", 0) == 0);
+  CHECK(phx_member_print(members[1], "three\n", 6) == 0);
+  CHECK(dup2(out, STDOUT_FILENO) == STDOUT_FILENO && close(out) == 0 && close(ends[1]) == 0);
+  CHECK(read(ends[0], text, sizeof(text)) == 14 && strcmp(text, "one\ntwo\nthree\n") == 0);
+  CHECK(close(ends[0]) == 0);
+}
+
 /* In a child of fork calls end with FailedPrecondition. */
 static void Forked(void) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
     phx_call* const call = phx_group_barrier(groups[0]);
-    _exit(call != NULL && phx_wait(call, kPatience) == 9 && phx_group_calls(groups[0]) == 0 ? 0
-                                                                                            : 1);
+    const int printed = phx_member_print(members[0], "child", 5);
+    _exit(call != NULL && phx_wait(call, kPatience) == 9 && phx_group_calls(groups[0]) == 0 &&
+                  printed == 9
+              ? 0
+              : 1);
   }
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -258,6 +275,7 @@ int main(void) {
   Parts(kLarge);
   CHECK(phx_group_calls(groups[0]) == 12 && phx_group_members_of_last_call(groups[1]) == kMembers);
   Kept();
+  Printed();
   Forked();
   Refusals();
   Cancelled();

@@ -109,6 +109,14 @@ int phx_message_rank(const phx_message* message) { return message->message.rank;
 uint64_t phx_message_life(const phx_message* message) { return message->message.life; }
 void phx_message_free(phx_message* message) { delete message; }
 
+int phx_member_print(const phx_member* member, const char* text, size_t size) {
+  return Report(member->member.Print({text, size}));
+}
+
+void phx_member_die(const phx_member* member, const char* death) {
+  phalanx::internal::Access::Die(member->member, death);
+}
+
 int phx_member_leave(phx_member* member, int failed) {
   return Report(failed != 0 ? member->member.Fail() : member->member.Leave());
 }

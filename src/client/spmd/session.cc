@@ -188,6 +188,10 @@ absl::Status Session::LazyCheckpointBytes(std::function<std::string()> save) {
                           [&] { return state_->LazyCheckpoint(std::move(save)); });
 }
 
+absl::Status Session::Print(absl::string_view text) {
+  return state_->Run("Print", [&] { return state_->member().Print(text); });
+}
+
 absl::Status Session::Leave() {
   return state_->RunAlone("Leave", [&] { return state_->Leave(); });
 }

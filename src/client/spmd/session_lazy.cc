@@ -2,6 +2,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "phalanx/member_state.h"
+#include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 
@@ -19,6 +20,8 @@ absl::Status SessionState::LazyCheckpoint(std::function<std::string()> save) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
   if (save == nullptr) return absl::InvalidArgumentError("no function that saves the model");
   if (!core_->CanBeLazy()) return Checkpoint(save());
+  phalanx::internal::Access::DieIfDeclared(member_,
+                                           phalanx::internal::DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/true);
   lazy_ = {};
   lazy_.save = std::move(save);

@@ -1,0 +1,94 @@
+#include "src/cli/launch/task_environment.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+
+constexpr const char* kNone[] = {nullptr};
+
+TaskVariables Third() {
+  TaskVariables task;
+  task.job = "train";
+  task.role = "worker";
+  task.number = 3;
+  task.world = 8;
+  task.life = 2;
+  task.address = "unix:/run/node.sock";
+  task.print = "@socket";
+  task.fail = "57";
+  task.fail_mark = "/proc/1/fd/9";
+  return task;
+}
+
+std::vector<std::string> Dmlc(const std::vector<std::string>& variables) {
+  std::vector<std::string> found;
+  for (const std::string& variable : variables) {
+    if (absl::StartsWith(variable, "DMLC_")) found.push_back(variable);
+  }
+  return found;
+}
+
+TEST(TaskEnvironmentTest, SaysWhichTaskItIs) {
+  EXPECT_THAT(
+      TaskEnvironment(Third(), kNone),
+      ElementsAre("PHALANX_JOB=train", "PHALANX_TASK=worker3", "PHALANX_ROLE=worker",
+                  "PHALANX_WORLD=8", "PHALANX_LIFE=2", "PHALANX_ADDRESS=unix:/run/node.sock",
+                  "PHALANX_PRINT=@socket", "PHALANX_FAIL=57", "PHALANX_FAIL_MARK=/proc/1/fd/9",
+                  "DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2",
+                  "DMLC_ROLE=worker"));
+}
+
+TEST(TaskEnvironmentTest, VariablesOfAnOuterLaunchAreReplaced) {
+  const char* const outer[] = {"PHALANX_LIFE=9",     "PATH=/bin",
+                               "PHALANX_FAIL=1",     "DMLC_TASK_ID=77",
+                               "DMLC_ROLE=server",   "DMLC_NUM_SERVER=4",
+                               "PHALANX_PRINT=@x",   "DMLC_NUM_WORKER=1",
+                               "DMLC_NUM_ATTEMPT=5", nullptr};
+  const std::vector<std::string> variables = TaskEnvironment(Third(), outer);
+  EXPECT_EQ(variables.size(), TaskEnvironment(Third(), kNone).size() + 1);
+  EXPECT_EQ(variables.back(), "PATH=/bin");
+  EXPECT_THAT(variables, Contains("DMLC_ROLE=worker"));
+}
+
+TEST(TaskEnvironmentTest, NoTrackerIsInherited) {
+  const char* const outer[] = {"DMLC_TRACKER_URI=10.0.0.1", "DMLC_TRACKER_PORT=9091",
+                               "DMLC_INTERFACE=eth0", nullptr};
+  EXPECT_THAT(Dmlc(TaskEnvironment(Third(), outer)),
+              ElementsAre("DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=0",
+                          "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=worker", "DMLC_INTERFACE=eth0"));
+}
+
+TEST(TaskEnvironmentTest, OnlyWorkersAreWorkersOfRabit) {
+  TaskVariables task = Third();
+  task.role = "ps";
+  const char* const outer[] = {"DMLC_ROLE=worker", nullptr};
+  const std::vector<std::string> variables = TaskEnvironment(task, outer);
+  EXPECT_THAT(Dmlc(variables), ElementsAre("DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8",
+                                           "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2"));
+  EXPECT_THAT(variables, Contains("PHALANX_TASK=ps3"));
+}
+
+TEST(TaskEnvironmentTest, NamesThatOnlyBeginAlikeStay) {
+  const char* const outer[] = {"PHALANX_JOBS=many",
+                               "PHALANX_CAPACITY=1GiB",
+                               "PHALANX_LIF=1",
+                               "without a value",
+                               "=odd",
+                               nullptr};
+  const std::vector<std::string> variables = TaskEnvironment(Third(), outer);
+  for (int i = 0; outer[i] != nullptr; ++i) EXPECT_THAT(variables, Contains(outer[i]));
+  EXPECT_THAT(variables, Not(Contains("PHALANX_JOB=many")));
+}
+
+}  // namespace
+}  // namespace phalanx::runtime
