@@ -2,10 +2,17 @@
 
 #include <algorithm>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "src/common/defects.h"
 
 namespace phalanx::spmd::internal {
+namespace {
+
+constexpr uint64_t kNamedBit = uint64_t{1} << 63;
+
+}  // namespace
 
 std::string CheckpointName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
                            uint64_t version) {
@@ -14,24 +21,56 @@ std::string CheckpointName(absl::string_view job, absl::string_view role, uint64
                       version);
 }
 
+uint64_t SessionKeep::mark() const {
+  if (boot == 0) return names;
+  return names == 0 ? version : version | kNamedBit;
+}
+
+SessionKeep SessionKeep::Of(uint64_t boot, uint64_t released, uint64_t mark) {
+  if (boot == 0) return {.names = mark};
+  return {boot, released, mark & ~kNamedBit, mark / kNamedBit};
+}
+
+std::string CheckpointMetadata(uint64_t base) { return absl::StrCat("after call ", base); }
+
+absl::StatusOr<uint64_t> BaseOf(absl::string_view metadata) {
+  uint64_t base = 0;
+  if (absl::ConsumePrefix(&metadata, "after call ") && absl::SimpleAtoi(metadata, &base)) {
+    return base;
+  }
+  return absl::DataLossError("an object that is no checkpoint has its name");
+}
+
 bool SessionCore::repeats() const {
   if (DefectActive(Defect::kSessionRepeatsOneLess)) return next_call() < progress_.ended;
   return next_call() <= progress_.ended;
 }
 
 SessionKeep SessionCore::keep() const {
-  if (!loaded_) return {};
-  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, calls_, version_};
-  return {boot_, released_, version_};
+  if (!loaded_) return {.names = boot_calls_.mark()};
+  const uint64_t names = boot_calls_.named() ? 1 : 0;
+  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, made_, version_, names};
+  return {boot_, released_, version_, names};
 }
 
-void SessionCore::OnCallEnded(bool needs_all) {
-  ++calls_;
-  made_ = std::max(made_, calls_);
+void SessionCore::OnCallMade() {
+  ++under_way_;
+  if (loaded_) {
+    ++made_;
+  } else {
+    boot_calls_.OnMade();
+  }
+}
+
+void SessionCore::OnCallEnded(bool needs_all, uint64_t losses) {
+  if (under_way_ == 0) OnCallMade();
+  --under_way_;
+  if (needs_all) {
+    can_be_lazy_ = true;
+    past_losses_ = std::max(past_losses_, losses);
+  }
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
-  if (!needs_all) return;
-  if (known_ > 0) FreeUntil(known_ - 1);
-  known_ = version_;
+  if (needs_all && version_ > 0) FreeUntil(version_ - 1);
 }
 
 // The first call of the run is made before Load, so a call after Load says boot > 0.
@@ -39,27 +78,37 @@ absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
   if (loaded_) return absl::FailedPreconditionError("Load was called before in this life");
   const SessionKeep& said = progress_.keep;
   if (said.boot == 0) return 0;
-  if (said.boot != calls_) {
+  if (said.boot != boot_calls_.last()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Load comes after call ", calls_,
+        absl::StrCat("Load comes after call ", boot_calls_.last(),
                      " of the group, and in the life before after call ", said.boot));
   }
   if (DefectActive(Defect::kSessionLoadsOlder) && said.version > 1) return said.version - 1;
   return said.version;
 }
 
-void SessionCore::OnLoaded() {
-  boot_ = calls_;
-  if (progress_.keep.boot > 0) {
-    calls_ = progress_.keep.released;
-    version_ = progress_.keep.version;
+bool SessionCore::CanLoad(uint64_t version, uint64_t base) const {
+  const SessionKeep& said = progress_.keep;
+  if (version == said.version) return base == said.released;
+  if (DefectActive(Defect::kSessionLoadsOlder) && version + 1 == said.version) return true;
+  if (version < said.version || version >= said.version + kLoadableVersions) return false;
+  if (DefectActive(Defect::kSessionLoadsUnended)) return true;
+  return base >= said.released && base <= progress_.ended;
+}
+
+void SessionCore::OnLoaded(uint64_t version, uint64_t base) {
+  const SessionKeep& said = progress_.keep;
+  boot_ = boot_calls_.last();
+  made_ = boot_;
+  if (said.boot > 0) {
+    made_ = version == 0 || DefectActive(Defect::kSessionKeepsOldReleased) ? said.released : base;
+    version_ = version;
   }
-  made_ = calls_;
-  released_ = calls_;
-  known_ = version_;
+  released_ = made_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion.
-  oldest_ = version_ > 1 ? version_ - 1 : 1;
+  oldest_ = said.version > 1 ? said.version - 1 : 1;
+  can_be_lazy_ = false;
   loaded_ = true;
 }
 
@@ -68,10 +117,18 @@ absl::Status SessionCore::CheckCheckpoint() const {
   return absl::FailedPreconditionError("Checkpoint comes before Load");
 }
 
-void SessionCore::OnCheckpoint() {
+void SessionCore::OnCheckpoint(bool lazy) {
   ++version_;
-  released_ = calls_;
+  released_ = made_;
+  can_be_lazy_ = DefectActive(Defect::kSessionLazyTwice);
+  if (!DefectActive(Defect::kSessionLazySavedLate)) unsaved_.reset();
+  if (lazy && !unsaved_.has_value()) unsaved_ = version_;
+  if (DefectActive(Defect::kSessionLazyDeathForgotten)) past_losses_ = losses_;
   if (DefectActive(Defect::kSessionFreesAtCheckpoint)) FreeUntil(version_ - 1);
+}
+
+std::optional<uint64_t> SessionCore::ToSave() const {
+  return losses_ > past_losses_ ? unsaved_ : std::nullopt;
 }
 
 void SessionCore::FreeUntil(uint64_t version) {

@@ -1,13 +1,16 @@
 // SessionState: what a Session of include/phalanx/spmd.h has. session_state.cc has the calls, and
-// session_checkpoints.cc what a rank loads and writes.
+// session_checkpoints.cc what a rank loads and writes; session_lazy.cc when it saves the model of a
+// lazy checkpoint.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +61,10 @@ class SessionState {
   absl::Status CheckBytes(uint64_t bytes);
   // Of memory for the result. The same.
   absl::Status CheckPlace(const void* place, uint64_t bytes);
+  // A call of the program begins: before Load, under its name. Calls of the group do so, too, and
+  // those within one call of the program have one name. An error does not end the session unless
+  // the ranks differ.
+  absl::Status BeginCall(absl::string_view name);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
@@ -79,10 +86,14 @@ class SessionState {
   // The scope of the objects of a fold whose result this call has. Rank 0 ends it once all ranks
   // have ended the call.
   Scope BeginFold(uint64_t call);
+  // While the rank waits within a call: saves the model of a lazy checkpoint if a member may need
+  // it. Returns whether it is to be called again soon.
+  bool Look();
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
   absl::Status Checkpoint(absl::string_view bytes);
+  absl::Status LazyCheckpoint(std::function<std::string()> save);
   absl::Status Leave();
 
   const Membership& member() const { return member_; }
@@ -91,39 +102,78 @@ class SessionState {
   const Stats& stats() const { return stats_; }
 
  private:
+  // A rank's checkpoint.
+  struct Place {
+    int rank = 0;
+    uint64_t version = 0;
+  };
   struct Found {
     Buffer bytes;
-    bool own = false;
+    Place at;
+    uint64_t base = 0;
+  };
+  // What this rank has seen of the members.
+  struct Seen {
+    struct Rank {
+      bool joined = false;
+      bool live = false;
+      uint64_t life = 0;
+    };
+    uint64_t change = 0;
+    bool all_live = false;
+    std::vector<Rank> ranks;
+  };
+  struct Lazy {
+    std::function<std::string()> save;
+    absl::Status failed;  // to be saved
   };
 
   struct MadeCall {
     uint64_t number = 0;
     bool repeats = false;
+    uint64_t losses = 0;  // that were seen as it was made
     Future<Done> future;
   };
 
+  // Before Load: calls that name the next ones.
+  absl::Status MakeRecord(NameRecord record);
+  absl::Status ReadRecords();
+
+  absl::Status BeginPart(absl::string_view name);
+  absl::Status CallGroup(const CallInfo& info, void* output, uint64_t bytes, Make make);
   MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
-  void OnCallEnded(uint64_t number, bool needs_all);
+  void OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all);
   // Takes in the calls that have ended. Waits until at most so many are under way.
   absl::Status EndAsync(size_t left);
 
   absl::Status Explain(const char* verb, const absl::Status& why) const;
-  ObjectId IdOf(int rank, uint64_t version) const;
-  // Of the checkpoints of all ranks.
-  Scope ScopeOf(uint64_t version) const;
+  ObjectId IdOf(const Place& place) const;
   GetOptions Patiently() const;
-  // All ranks: this one, then those on its node, whose checkpoints need not travel, then the
-  // others.
-  std::vector<int> NearestRanks() const;
+  // A checkpoint that this life can load, instead of that of this version.
   absl::StatusOr<Found> Find(uint64_t version);
-  // The first of these ranks that has one; nothing if none has.
-  std::optional<Found> FindAmong(const std::vector<int>& ranks, uint64_t version);
+  // The first one of these that is there; nothing if none is.
+  std::optional<Found> FindAmong(const std::vector<Place>& places);
+  std::optional<Found> Loadable(Buffer bytes, const Place& place) const;
   // This rank's checkpoint is on its node when this returns.
-  absl::Status Store(uint64_t version, absl::string_view bytes);
+  absl::Status Store(uint64_t version, uint64_t base, absl::string_view bytes,
+                     absl::Duration timeout);
+  // Whether this rank, in any life, can have written it.
+  bool MayBeThere(uint64_t version) const;
   void Free();
   // All ranks have made this call, so they have ended those before it.
   void EndFolds(uint64_t call);
   Scope ScopeOfFolds(uint64_t call) const;
+
+  // ---- lazy checkpoints
+  // Takes in what the node has reported of members. Returns whether all live.
+  bool SeeMembers();
+  // Within a call: saves the model if a member may need it. If the program throws, the session is
+  // over.
+  void SaveIfNeeded();
+  // Saves the model of a lazy checkpoint.
+  absl::Status SaveLazy();
+  // Waits for a call, and saves the model meanwhile if a member may need it.
+  absl::Status Await(const Future<Done>& call);
 
   const Instant began_;
   const std::shared_ptr<Client> client_;
@@ -146,6 +196,9 @@ class SessionState {
   // Checkpoints of this rank, by version, that an earlier life has put, perhaps on another node:
   // this node's copies stay as long as these.
   std::map<uint64_t, Buffer> held_;
+  std::set<uint64_t> stored_;  // versions that this life has put
+  Seen seen_;
+  Lazy lazy_;
 };
 
 template <typename Body>
@@ -158,7 +211,7 @@ absl::Status SessionState::Run(const char* verb, Body body) {
   within_ = false;
   // Also if a function of the program throws. The other ranks go on with the next part of the call.
   const absl::Cleanup free = [&] {
-    if (thrown && within_) {
+    if (thrown && within_ && over_.ok()) {
       over_ = Explain(verb, absl::AbortedError("a function of the program has thrown"));
     }
     used_.store(false, std::memory_order_release);
