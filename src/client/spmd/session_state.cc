@@ -18,7 +18,9 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {}
+      patience_(options.peer_timeout) {
+  locals_.copies = options.local_copies + 1;
+}
 
 // The number of the run is that of the first call's result, so all lives of all ranks have the same
 // one as long as any of them knows of the group.
@@ -26,7 +28,8 @@ absl::Status SessionState::Begin() {
   if (member_.life() == 0) PHALANX_RETURN_IF_ERROR(member_.WaitForWorld(patience_));
   PHALANX_ASSIGN_OR_RETURN(const GroupProgress progress, group_.Progress().Wait());
   const GroupKeep& said = progress.keep;
-  core_.emplace(SessionProgress{progress.ended, {said.boot, said.released, said.mark}});
+  core_.emplace(
+      SessionProgress{progress.ended, SessionKeep::Of(said.boot, said.released, said.mark)});
   recovers_ = progress.ended > 0;
   SeeMembers();
   return Run("Join", [this] {
@@ -72,10 +75,10 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     }
     if (std::exchange(recovers_, false)) stats_.recovery = MonotonicNow() - began_;
     const SessionKeep keep = core_->keep();
-    group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
+    group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.mark()});
     ++stats_.made;
     losses = core_->SeenLosses(SeeMembers());
-    PHALANX_RETURN_IF_ERROR(End(Await(make(group_))));
+    PHALANX_RETURN_IF_ERROR(End(ExplainKind(Await(make(group_)))));
     if (group_.calls() != number) {
       return End(absl::InternalError(
           absl::StrCat("call ", number, " was call ", group_.calls(), " of the group")));
@@ -85,6 +88,14 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
   core_->OnCallEnded(info.needs_all, losses);
   Free();
   return absl::OkStatus();
+}
+
+// If they are with local models on some ranks alone, the calls' marks differ.
+absl::Status SessionState::ExplainKind(const absl::Status& why) const {
+  if (!absl::IsInvalidArgument(why) || !core_->loaded()) return why;
+  return absl::InvalidArgumentError(absl::StrCat(why.message(), "; checkpoints of this rank are ",
+                                                 core_->local() ? "with" : "without",
+                                                 " local models"));
 }
 
 absl::Status SessionState::End(absl::Status why) {
