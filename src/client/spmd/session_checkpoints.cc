@@ -13,10 +13,6 @@ namespace {
 using ::phalanx::internal::Access;
 using ::phalanx::internal::DeathPoint;
 
-// Names of checkpoints are in this namespace.
-constexpr char kNameSpace[] = "phalanx.spmd";
-// Of how many ranks it is asked at a time whether they have a checkpoint.
-constexpr int kAskedRanks = 64;
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
 
@@ -27,26 +23,37 @@ ObjectId SessionState::IdOf(const Place& place) const {
       kNameSpace, CheckpointName(member_.job(), member_.role(), run_, place.rank, place.version));
 }
 
+Scope SessionState::ScopeOf(uint64_t version) const {
+  const std::string of_run = absl::StrCat(member_.job(), "/", member_.role(), "/", absl::Hex(run_));
+  // The names of a job and a role can be longer than that of a scope.
+  return {absl::StrCat(kNameSpace, "/", ObjectId::FromName(kNameSpace, of_run).hex()), version};
+}
+
 GetOptions SessionState::Patiently() const {
   GetOptions options;
   options.timeout = patience_;
   return options;
 }
 
-absl::Status SessionState::Store(uint64_t version, uint64_t base, absl::string_view bytes,
-                                 absl::Duration timeout) {
-  const ObjectId id = IdOf({member_.rank(), version});
-  PutOptions options;
+absl::Status SessionState::Put(const ObjectId& id, PutOptions options, uint64_t base,
+                               absl::string_view bytes, Buffer& held) {
   options.metadata = CheckpointMetadata(base);
-  options.timeout = timeout;
   // Only an earlier life can have put it.
   options.wait_for_adoption = member_.life() > 0;
-  stored_.insert(version);
   const absl::StatusOr<PutResult> put = client_->Put(id, bytes, options).Wait();
   const bool there = put.ok() ? put->already_existed : absl::IsAlreadyExists(put.status());
   if (!there) return put.status();
-  PHALANX_ASSIGN_OR_RETURN(held_[version], client_->Get(id, Patiently()).Wait());
+  PHALANX_ASSIGN_OR_RETURN(held, client_->Get(id, Patiently()).Wait());
   return absl::OkStatus();
+}
+
+absl::Status SessionState::Store(uint64_t version, uint64_t base, absl::string_view bytes,
+                                 absl::Duration timeout) {
+  PutOptions options;
+  options.scope = ScopeOf(version);
+  options.timeout = timeout;
+  written_.versions.insert(version);
+  return Put(IdOf({member_.rank(), version}), options, base, bytes, written_.held[version]);
 }
 
 std::optional<SessionState::Found> SessionState::Loadable(Buffer bytes, const Place& place) const {
@@ -64,6 +71,7 @@ std::optional<SessionState::Found> SessionState::FindAmong(const std::vector<Pla
     const absl::StatusOr<bool> has = there[i].Wait();
     if (!has.ok() || !*has) continue;
     // Its node can end now.
+    options.scope = ScopeOf(places[i].version);
     absl::StatusOr<Buffer> bytes = client_->Get(IdOf(places[i]), options).Wait();
     std::optional<Found> found;
     if (bytes.ok()) found = Loadable(*std::move(bytes), places[i]);
@@ -72,11 +80,28 @@ std::optional<SessionState::Found> SessionState::FindAmong(const std::vector<Pla
   return std::nullopt;
 }
 
+std::vector<int> SessionState::NearestRanks() const {
+  const int world = member_.world();
+  const std::string node = client_->node_name();
+  const std::vector<Member> members = member_.Members();
+  std::vector<int> nearest;
+  std::vector<int> others;
+  for (int i = 0; i < world; ++i) {
+    const int rank = (member_.rank() + i) % world;
+    const auto at = static_cast<size_t>(rank);
+    const bool near = i == 0 || (at < members.size() && members[at].node == node);
+    (near ? nearest : others).push_back(rank);
+  }
+  nearest.insert(nearest.end(), others.begin(), others.end());
+  return nearest;
+}
+
 // Its own checkpoint, or else the first one of another rank; of this version before those of later
 // ones, which ranks have that have passed a lazy one.
 absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
   const Instant deadline = MonotonicNow() + patience_;
   const int world = member_.world();
+  const std::vector<int> nearest = NearestRanks();
   std::vector<Place> places;
   std::vector<ObjectId> ids;
   for (int begin = 0, end = 1; begin < world;
@@ -84,7 +109,7 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
     std::vector<Place> asked;
     for (uint64_t later = 0; later < kLoadableVersions; ++later) {
       for (int i = begin; i < end; ++i) {
-        asked.push_back({(member_.rank() + i) % world, version + later});
+        asked.push_back({nearest[static_cast<size_t>(i)], version + later});
       }
     }
     std::optional<Found> found = FindAmong(asked);
@@ -114,33 +139,35 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
 
 absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
-  if (!core_->loaded()) {
-    PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record,
-                             core_->boot_calls().BeginLoad());
-    if (record.has_value()) PHALANX_RETURN_IF_ERROR(MakeRecord(*record));
-  }
-  PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad());
+  PHALANX_RETURN_IF_ERROR(BeginLoad());
+  PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad(/*local=*/false));
   if (version == 0) {
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
-    core_->OnLoaded(0, 0);
+    core_->OnLoaded(0, 0, /*local=*/false);
   } else {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));
     PHALANX_RETURN_IF_ERROR(take(found.bytes.view()));
     // What another rank has is deleted when that rank needs it no more.
     if (found.at.rank == member_.rank()) {
-      held_[found.at.version] = std::move(found.bytes);
+      written_.held[found.at.version] = std::move(found.bytes);
     } else {
       PHALANX_RETURN_IF_ERROR(Store(found.at.version, found.base, found.bytes.view(), patience_));
     }
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
-    core_->OnLoaded(found.at.version, found.base);
+    core_->OnLoaded(found.at.version, found.base, /*local=*/false);
   }
   seq_ = 0;
   return core_->version();
 }
 
+absl::Status SessionState::BeginLoad() {
+  if (core_->loaded()) return absl::OkStatus();
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().BeginLoad());
+  return record.has_value() ? MakeRecord(*record) : absl::OkStatus();
+}
+
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
-  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
+  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
@@ -151,16 +178,32 @@ absl::Status SessionState::Checkpoint(absl::string_view bytes) {
 }
 
 bool SessionState::MayBeThere(uint64_t version) const {
-  return member_.life() > 0 || stored_.contains(version);
+  return member_.life() > 0 || written_.versions.contains(version);
 }
 
+void SessionState::Delete(uint64_t version, std::vector<Future<Done>>& deletions) {
+  if (!MayBeThere(version)) return;
+  deletions.push_back(client_->Delete(IdOf({member_.rank(), version}), kDeletePatience));
+  if (core_->local()) deletions.push_back(client_->Delete(LocalIdOf(version), kDeletePatience));
+}
+
+// No rank needs what this one needs no more, so rank 0 frees it for all, with all that was before:
+// its next life ends the scope again. A scope leaves no tombstones. One request at a time, since
+// each goes to all nodes. While all checkpoints are lazy and no member dies, nothing is there.
 void SessionState::Free() {
-  for (const uint64_t version : core_->TakeFreed()) {
-    held_.erase(version);
-    // A next life deletes it again.
-    if (MayBeThere(version)) client_->Delete(IdOf({member_.rank(), version}));
-    stored_.erase(version);
+  const std::vector<uint64_t> freed = core_->TakeFreed();
+  bool any = core_->AnyLoss();
+  for (const uint64_t version : freed) {
+    any |= MayBeThere(version);
+    written_.held.erase(version);
+    locals_.held.erase(version);
+    if (version == locals_.before) locals_.of_before = {};
+    written_.versions.erase(version);
   }
+  if (any && !freed.empty() && member_.rank() == 0) freeing_.wanted = freed.back();
+  if (freeing_.wanted == freeing_.asked || (freeing_.asked > 0 && !freeing_.end.ready())) return;
+  freeing_.asked = freeing_.wanted;
+  freeing_.end = client_->EndScope(ScopeOf(freeing_.asked), patience_);
 }
 
 // A rank that dies in the Barrier has its own checkpoint, unless its node ends as well, and results
@@ -172,15 +215,15 @@ absl::Status SessionState::Leave() {
       Call({kNeedsAll}, nullptr, 0, [](const Group& group) { return group.Barrier(); }));
   PHALANX_RETURN_IF_ERROR(End(member_.Leave()));
   over_ = Explain("Leave", absl::FailedPreconditionError("the rank has left"));
-  held_.clear();
-  std::vector<Future<Done>> deletions;
-  for (const uint64_t version : core_->TakeRest()) {
-    if (!MayBeThere(version)) continue;
-    deletions.push_back(client_->Delete(IdOf({member_.rank(), version}), kDeletePatience));
-  }
-  folds_end_.Wait(kDeletePatience).IgnoreError();
+  written_.held.clear();
+  locals_ = {};
+  std::vector<Future<Done>> ends;
+  if (freeing_.wanted > 0)
+    ends.push_back(client_->EndScope(ScopeOf(freeing_.wanted), kDeletePatience));
+  for (const uint64_t version : core_->TakeRest()) Delete(version, ends);
+  ends.push_back(folds_.end);
   // The objects of a life that has found none of its own are not there.
-  for (const Future<Done>& deletion : deletions) deletion.Wait(kDeletePatience).IgnoreError();
+  for (const Future<Done>& end : ends) end.Wait(kDeletePatience).IgnoreError();
   return absl::OkStatus();
 }
 

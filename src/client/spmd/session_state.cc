@@ -25,8 +25,10 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout),
-      has_folds_(member_.life() > 0) {}
+      patience_(options.peer_timeout) {
+  folds_.any = member_.life() > 0;
+  locals_.copies = options.local_copies + 1;
+}
 
 // The number of the run is that of the first call's result, so all lives of all ranks have the same
 // one as long as any of them knows of the group.
@@ -124,7 +126,7 @@ absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_
                                      Make make) {
   SaveIfNeeded();
   const MadeCall call = MakeCall(info, output, bytes, make);
-  const absl::Status ended = Await(call.future);
+  const absl::Status ended = ExplainKind(Await(call.future));
   // Those before it.
   PHALANX_RETURN_IF_ERROR(EndAsync(0));
   PHALANX_RETURN_IF_ERROR(End(ended));
@@ -177,14 +179,22 @@ Scope SessionState::ScopeOfFolds(uint64_t call) const {
 }
 
 Scope SessionState::BeginFold(uint64_t call) {
-  has_folds_ = true;
+  folds_.any = true;
   return ScopeOfFolds(call);
 }
 
 void SessionState::EndFolds(uint64_t call) {
-  if (member_.rank() != 0 || !has_folds_) return;
-  has_folds_ = false;
-  folds_end_ = client_->EndScope(ScopeOfFolds(call - 1), patience_);
+  if (member_.rank() != 0 || !folds_.any) return;
+  folds_.any = false;
+  folds_.end = client_->EndScope(ScopeOfFolds(call - 1), patience_);
+}
+
+// If they are with local models on some ranks alone, the calls' marks differ.
+absl::Status SessionState::ExplainKind(const absl::Status& why) const {
+  if (!absl::IsInvalidArgument(why) || !core_->loaded()) return why;
+  return absl::InvalidArgumentError(absl::StrCat(why.message(), "; checkpoints of this rank are ",
+                                                 core_->local() ? "with" : "without",
+                                                 " local models"));
 }
 
 absl::Status SessionState::End(absl::Status why) {
