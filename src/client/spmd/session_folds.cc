@@ -134,14 +134,17 @@ absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& va
     return tree.Climb(value);
   };
   Outcome outcome;
+  absl::Status mine;
   if (!state_.repeats()) {
-    // Another rank's error comes from rank 0, unless an earlier life has put its fold.
-    const absl::Status status = climb();
-    outcome = OutcomeOf(status, input().bytes);
+    mine = climb();
+    outcome = OutcomeOf(mine, input().bytes);
   }
-  PHALANX_RETURN_IF_ERROR(state_.Call(
+  const absl::Status sent = state_.Call(
       {kNeedsRoot, name_}, &outcome, sizeof(outcome),
-      [&](const Group& group) { return group.Broadcast(0, &outcome, sizeof(outcome)); }));
+      [&](const Group& group) { return group.Broadcast(0, &outcome, sizeof(outcome)); });
+  // Rank 0 has this rank's error, unless an earlier life has put its fold.
+  if (absl::IsDeadlineExceeded(sent) && !mine.ok()) return state_.End(mine);
+  if (!sent.ok()) return sent;
   if (outcome.code != 0) return state_.End(StatusOf(outcome));
   PHALANX_RETURN_IF_ERROR(state_.CheckBytes(outcome.bytes));
   const bool sends = state_.member().rank() == 0 && outcome.bytes > 0 && !state_.repeats();
