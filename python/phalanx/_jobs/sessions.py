@@ -10,6 +10,7 @@ ClosedError.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
@@ -288,8 +289,10 @@ class Session:
         self._call(lib.phx_session_barrier, _name(name))
 
     def print(self, msg: object) -> None:
-        """Print a text where `phalanx launch` runs."""
+        """Print a text once at the launch, as `Member.print` does; any other value as its `str`."""
         text = _arguments.utf8(str(msg), "msg")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # The library writes behind what Python has written.
         self._call(lib.phx_session_print, text, len(text))
 
     # ---- checkpoints

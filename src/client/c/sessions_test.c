@@ -291,6 +291,7 @@ static int Calls(phx_session* session) {
   CHECK(phx_session_seq(session) == 5 && phx_session_version(session) == 0);
   CHECK(phx_session_checkpoint(session, "model", 5, NULL, 0) == 0);
   CHECK(phx_session_seq(session) == 0 && phx_session_version(session) == 1);
+  CHECK(phx_session_print(session, "printed", 7) == 0);
   phx_session_stats stats;
   phx_session_stats_of(session, &stats);
   CHECK(stats.repeated == 0 && stats.made == 7 && stats.prepared == 0);

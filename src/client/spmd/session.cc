@@ -186,6 +186,10 @@ absl::Status Session::CheckpointBytes(absl::string_view bytes) {
   return state_->RunAlone("Checkpoint", [&] { return state_->Checkpoint(bytes); });
 }
 
+absl::Status Session::Print(absl::string_view text) {
+  return state_->Run("Print", [&] { return state_->member().Print(text); });
+}
+
 absl::Status Session::Leave() {
   return state_->RunAlone("Leave", [&] { return state_->Leave(); });
 }
