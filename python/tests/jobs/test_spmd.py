@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from sessions_support import LIMIT_S, VALUES, WORLD, Died, run, same
 
 import phalanx.spmd
 from phalanx import exceptions
+from phalanx._jobs.session_calls import Functions
 
 
 @pytest.fixture
@@ -150,6 +153,29 @@ def test_wrong_arguments_are_refused_at_once(alone):
             call()
         assert alone.seq == 0
     assert alone.allreduce(three).tolist() == [1, 1, 1]
+
+
+def test_results_end_with_their_last_reference(alone):
+    """Nothing large waits for the collector of cycles."""
+    calls = (
+        lambda: alone.allreduce(np.ones(1000)),
+        lambda: alone.allreduce(prepare=lambda: np.ones(1000), shape=1000, dtype="f8"),
+        lambda: alone.allreduce(np.ones(1000), lambda a, b: a + b),
+        lambda: alone.allreduce_async(np.ones(1000)).wait(),
+        lambda: alone.broadcast(np.ones(1000)),
+        lambda: alone.allgather(np.ones(1000))[0],
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        for call in calls:
+            ref = weakref.ref(call())
+            alone.barrier()  # the worker has let go of the call before it
+            assert ref() is None
+        # They have the memory of results.
+        assert not [each for each in gc.get_objects() if type(each) is Functions]
+    finally:
+        gc.enable()
 
 
 def test_more_than_a_call_can_have(client):
