@@ -1,13 +1,14 @@
 // A rank of a session, for tests that kill it: a few iterations with calls of every kind, and a
 // checkpoint after each.
 //
-//   spmd_rank ITERATIONS COUNT [POINT@VERSION:RANK:LIFE ...]
+//   spmd_rank ITERATIONS COUNT KIND [POINT@VERSION:RANK:LIFE ...]
 //
-// The vector of an Allreduce has COUNT floats, of 1e8, 1 and -1e8, whose sums depend on their
-// order. Kills itself with SIGKILL at each given point: `load` and `loaded` (within Load, and after
-// it), `save` and `saved` (within Checkpoint, and after it), `prepare` (within Allreduce). Prints
-// "start PID LIFE", "load VERSION", "prepare VERSION" for each input of an Allreduce, "saved
-// VERSION", and "end HASH REPEATED", of the model. Ends with 0; 2 and "ERROR ..." if a call fails.
+// Checkpoints of KIND: `eager` or `lazy`. The vector of an Allreduce has COUNT floats, of 1e8, 1
+// and -1e8, whose sums depend on their order. Kills itself with SIGKILL at each given point: `load`
+// and `loaded` (within Load, and after it), `save` and `saved` (within Checkpoint, and after it),
+// `prepare` (within Allreduce). Prints "start PID LIFE", "load VERSION", "prepare VERSION" for each
+// input of an Allreduce, "saved VERSION", and "end HASH REPEATED", of the model. Ends with 0; 2 and
+// "ERROR ..." if a call fails.
 #include <signal.h>
 #include <unistd.h>
 
@@ -38,8 +39,8 @@ int Fail(const absl::Status& status) {
 
 class Rank {
  public:
-  Rank(size_t count, std::vector<std::string> deaths)
-      : weights_(count), deaths_(std::move(deaths)) {}
+  Rank(size_t count, std::string kind, std::vector<std::string> deaths)
+      : weights_(count), kind_(std::move(kind)), deaths_(std::move(deaths)) {}
 
   absl::Status Run(uint64_t iterations) {
     absl::StatusOr<std::shared_ptr<phalanx::Client>> client = phalanx::Client::Connect();
@@ -59,7 +60,7 @@ class Rank {
     hash_ = boot.size();
     while (session->version() < iterations) {
       status = Iterate();
-      if (status.ok()) status = session->Checkpoint(*this);
+      if (status.ok()) status = Checkpoint();
       if (!status.ok()) return status;
       DieAt("saved");
       std::cout << "saved " << session->version() << std::endl;
@@ -87,6 +88,11 @@ class Rank {
     const std::string here =
         absl::StrCat(point, "@", session_->version(), ":", session_->rank(), ":", session_->life());
     if (std::find(deaths_.begin(), deaths_.end(), here) != deaths_.end()) raise(SIGKILL);
+  }
+
+  absl::Status Checkpoint() {
+    if (kind_ == "lazy") return session_->LazyCheckpoint(*this);
+    return session_->Checkpoint(*this);
   }
 
   absl::Status Iterate() {
@@ -122,6 +128,7 @@ class Rank {
   }
 
   std::vector<float> weights_;
+  const std::string kind_;
   const std::vector<std::string> deaths_;
   Session* session_ = nullptr;
   uint64_t hash_ = 0;
@@ -132,11 +139,11 @@ class Rank {
 int main(int argc, char** argv) {
   uint64_t iterations = 0;
   uint64_t count = 0;
-  if (argc < 3 || !absl::SimpleAtoi(argv[1], &iterations) || !absl::SimpleAtoi(argv[2], &count)) {
-    std::cerr << "usage: spmd_rank ITERATIONS COUNT [POINT@VERSION:RANK:LIFE ...]\n";
+  if (argc < 4 || !absl::SimpleAtoi(argv[1], &iterations) || !absl::SimpleAtoi(argv[2], &count)) {
+    std::cerr << "usage: spmd_rank ITERATIONS COUNT KIND [POINT@VERSION:RANK:LIFE ...]\n";
     return 2;
   }
-  Rank rank(count, std::vector<std::string>(argv + 3, argv + argc));
+  Rank rank(count, argv[3], std::vector<std::string>(argv + 4, argv + argc));
   const absl::Status status = rank.Run(iterations);
   return status.ok() ? 0 : Fail(status);
 }

@@ -38,7 +38,7 @@ class SpmdTest(ClusterTest):
             self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
         self.cluster.wait_for_nodes(NODES)
 
-    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS):
+    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS, kind="eager"):
         """A launch on each node, with two ranks each."""
         launches = []
         for node in range(NODES):
@@ -46,7 +46,7 @@ class SpmdTest(ClusterTest):
             command += [f"--address={self.cluster.nodes[f'n{node}'].client_address}", f"--restarts={restarts}"]
             command += [f"--fail={each}" for each in fail if int(each.split("@")[0]) // EACH == node]
             launch = subprocess.Popen(
-                tied(*command, "--", RANK, str(iterations), str(COUNT), *deaths), env=environment(),
+                tied(*command, "--", RANK, str(iterations), str(COUNT), kind, *deaths), env=environment(),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )
             self.addCleanup(self.cluster.discard, launch)
@@ -155,17 +155,40 @@ class SpmdTest(ClusterTest):
         self.assertEqual(self.result(self.begin("often", fail=["1@4", "1@3", "1@1", "1@9"])), calm)
         self.assertEqual(self.lives(1)[-1], 4)
 
+    def test_ranks_are_killed_among_lazy_checkpoints(self):
+        calm = self.calm()
+        # In each call of a version.
+        for which in range(ALLREDUCE, BARRIER + 1):
+            with self.subTest(which=which):
+                self.assertEqual(self.result(self.begin(f"lazy{which}", fail=[f"3@{call(2, which)}"], kind="lazy")), calm)
+                # Until the first call of a version has ended, the one before it will do.
+                self.assertIn(self.of(3, "load"), [["0", "2"]] + [["0", "1"]] * (which == ALLREDUCE))
+        # One that saves for another; most of them; the next life, too.
+        for i, deaths in enumerate((
+            ["prepare@2:4:0", "save@2:1:0", "save@2:2:0"],
+            # A node without a rank keeps no results, which are on two hosts.
+            [f"prepare@2:{rank}:0" for rank in (1, 2, 3, 5)],
+            ["prepare@2:0:0", "load@0:0:1", "prepare@2:0:2", "prepare@2:1:0", "loaded@1:1:1", "loaded@2:1:1"],
+        )):
+            with self.subTest(deaths=deaths):
+                self.assertEqual(self.result(self.begin(f"deaths{i}", *deaths, kind="lazy")), calm)
+                ended = {each.split(":", 1)[1] for each in deaths}  # rank and life
+                for rank in range(WORLD):
+                    self.assertEqual(self.lives(rank)[-1], sum(each.startswith(f"{rank}:") for each in ended))
+
     def test_a_node_ends_with_its_ranks(self):
         calm = self.result(self.begin("calm", iterations=MANY))
-        # A rank that finds no node ends at once.
-        launches = self.begin("node", iterations=MANY, restarts=1000)
-        self.until(launches[0], 0, 20)
-        self.cluster.nodes["n2"].kill()
-        self.cluster.start_node("n2", ["--label=host=c"])
-        self.assertEqual(self.result(launches), calm)
-        for rank in (4, 5):
-            # Its own checkpoint has ended with the node.
-            self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 19)
+        for kind in ("eager", "lazy"):
+            with self.subTest(kind=kind):
+                # A rank that finds no node ends at once.
+                launches = self.begin(f"node_{kind}", iterations=MANY, restarts=1000, kind=kind)
+                self.until(launches[0], 0, 20)
+                self.cluster.nodes["n2"].kill()
+                self.cluster.start_node("n2", ["--label=host=c"])
+                self.assertEqual(self.result(launches), calm)
+                for rank in (4, 5):
+                    # Its own checkpoint has ended with the node.
+                    self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 19)
 
     def test_ranks_are_killed_at_any_moment(self):
         calm = self.result(self.begin("calm", iterations=MANY))

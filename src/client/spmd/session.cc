@@ -190,6 +190,11 @@ absl::Status Session::Print(absl::string_view text) {
   return state_->Run("Print", [&] { return state_->member().Print(text); });
 }
 
+absl::Status Session::LazyCheckpointBytes(std::function<std::string()> save) {
+  return state_->RunAlone("LazyCheckpoint",
+                          [&] { return state_->LazyCheckpoint(std::move(save)); });
+}
+
 absl::Status Session::Leave() {
   return state_->RunAlone("Leave", [&] { return state_->Leave(); });
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -16,9 +18,9 @@ constexpr absl::Duration kDeletePatience = absl::Seconds(10);
 
 }  // namespace
 
-ObjectId SessionState::IdOf(int rank, uint64_t version) const {
-  return client_->Id(kNameSpace,
-                     CheckpointName(member_.job(), member_.role(), run_, rank, version));
+ObjectId SessionState::IdOf(const Place& place) const {
+  return client_->Id(
+      kNameSpace, CheckpointName(member_.job(), member_.role(), run_, place.rank, place.version));
 }
 
 GetOptions SessionState::Patiently() const {
@@ -27,12 +29,15 @@ GetOptions SessionState::Patiently() const {
   return options;
 }
 
-absl::Status SessionState::Store(uint64_t version, absl::string_view bytes) {
-  const ObjectId id = IdOf(member_.rank(), version);
+absl::Status SessionState::Store(uint64_t version, uint64_t base, absl::string_view bytes,
+                                 absl::Duration timeout) {
+  const ObjectId id = IdOf({member_.rank(), version});
   PutOptions options;
-  options.timeout = patience_;
+  options.metadata = CheckpointMetadata(base);
+  options.timeout = timeout;
   // Only an earlier life can have put it.
   options.wait_for_adoption = member_.life() > 0;
+  stored_.insert(version);
   const absl::StatusOr<PutResult> put = client_->Put(id, bytes, options).Wait();
   const bool there = put.ok() ? put->already_existed : absl::IsAlreadyExists(put.status());
   if (!there) return put.status();
@@ -40,81 +45,109 @@ absl::Status SessionState::Store(uint64_t version, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-std::optional<SessionState::Found> SessionState::FindAmong(const std::vector<int>& ranks,
-                                                           uint64_t version) {
+std::optional<SessionState::Found> SessionState::Loadable(Buffer bytes, const Place& place) const {
+  const absl::StatusOr<uint64_t> base = BaseOf(bytes.metadata());
+  if (!base.ok() || !core_->CanLoad(place.version, *base)) return std::nullopt;
+  return Found{std::move(bytes), place, *base};
+}
+
+std::optional<SessionState::Found> SessionState::FindAmong(const std::vector<Place>& places) {
   std::vector<Future<bool>> there;
-  for (const int rank : ranks) {
-    there.push_back(client_->Contains(IdOf(rank, version), patience_));
-  }
+  for (const Place& place : places) there.push_back(client_->Contains(IdOf(place), patience_));
   GetOptions options = Patiently();
   options.on_lost = GetOptions::OnLost::kFail;
-  for (size_t i = 0; i < ranks.size(); ++i) {
+  for (size_t i = 0; i < places.size(); ++i) {
     const absl::StatusOr<bool> has = there[i].Wait();
     if (!has.ok() || !*has) continue;
     // Its node can end now.
-    absl::StatusOr<Buffer> bytes = client_->Get(IdOf(ranks[i], version), options).Wait();
-    if (bytes.ok()) return Found{*std::move(bytes), ranks[i] == member_.rank()};
+    absl::StatusOr<Buffer> bytes = client_->Get(IdOf(places[i]), options).Wait();
+    std::optional<Found> found;
+    if (bytes.ok()) found = Loadable(*std::move(bytes), places[i]);
+    if (found.has_value()) return found;
   }
   return std::nullopt;
 }
 
-// Its own checkpoint, or else the first one of another rank.
+// Its own checkpoint, or else the first one of another rank; of this version before those of later
+// ones, which ranks have that have passed a lazy one.
 absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
+  const Instant deadline = MonotonicNow() + patience_;
   const int world = member_.world();
+  std::vector<Place> places;
   std::vector<ObjectId> ids;
-  std::vector<int> ranks;
-  for (int i = 0; i < world; ++i) {
-    const int rank = (member_.rank() + i) % world;
-    ids.push_back(IdOf(rank, version));
-    ranks.push_back(rank);
-    if (i > 0 && i + 1 < world && static_cast<int>(ranks.size()) < kAskedRanks) continue;
-    std::optional<Found> found = FindAmong(ranks, version);
+  for (int begin = 0, end = 1; begin < world;
+       begin = end, end = std::min(world, end + kAskedRanks)) {
+    std::vector<Place> asked;
+    for (uint64_t later = 0; later < kLoadableVersions; ++later) {
+      for (int i = begin; i < end; ++i) {
+        asked.push_back({(member_.rank() + i) % world, version + later});
+      }
+    }
+    std::optional<Found> found = FindAmong(asked);
     if (found.has_value()) return *std::move(found);
-    ranks.clear();
+    places.insert(places.end(), asked.begin(), asked.end());
   }
-  // All ranks have written it: the directory may not know yet, or their nodes are out of reach.
-  absl::StatusOr<std::vector<Client::Arrival>> first =
-      client_->GetFirst(ids, 1, Patiently()).Wait();
-  if (!first.ok()) {
-    return absl::Status(first.status().code(),
-                        absl::StrCat("no rank has its checkpoint of version ", version, ": ",
-                                     first.status().message()));
+  for (const Place& place : places) ids.push_back(IdOf(place));
+  // A rank saves its model when it makes a call; or the directory does not know yet what all have
+  // written, or their nodes are out of reach.
+  while (true) {
+    GetOptions options;
+    options.timeout = deadline - MonotonicNow();
+    absl::StatusOr<std::vector<Client::Arrival>> first = client_->GetFirst(ids, 1, options).Wait();
+    if (!first.ok()) {
+      return absl::Status(
+          first.status().code(),
+          absl::StrCat("no rank has its checkpoint of version ", version,
+                       ", or has saved that of a later one: ", first.status().message()));
+    }
+    const size_t index = first->front().index;
+    std::optional<Found> found = Loadable(std::move(first->front().buffer), places[index]);
+    if (found.has_value()) return *std::move(found);
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(index));
+    places.erase(places.begin() + static_cast<std::ptrdiff_t>(index));
   }
-  return Found{std::move(first->front().buffer), first->front().index == 0};
 }
 
 absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
   PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad());
-  if (version > 0) {
+  if (version == 0) {
+    core_->OnLoaded(0, 0);
+  } else {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));
     PHALANX_RETURN_IF_ERROR(take(found.bytes.view()));
     // What another rank has is deleted when that rank needs it no more.
-    if (found.own) {
-      held_[version] = std::move(found.bytes);
+    if (found.at.rank == member_.rank()) {
+      held_[found.at.version] = std::move(found.bytes);
     } else {
-      PHALANX_RETURN_IF_ERROR(Store(version, found.bytes.view()));
+      PHALANX_RETURN_IF_ERROR(Store(found.at.version, found.base, found.bytes.view(), patience_));
     }
+    core_->OnLoaded(found.at.version, found.base);
   }
-  core_->OnLoaded();
   seq_ = 0;
-  return version;
+  return core_->version();
 }
 
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
-  PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, bytes));
+  PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
-  core_->OnCheckpoint();
+  core_->OnCheckpoint(/*lazy=*/false);
+  lazy_ = {};
   seq_ = 0;
   return absl::OkStatus();
+}
+
+bool SessionState::MayBeThere(uint64_t version) const {
+  return member_.life() > 0 || stored_.contains(version);
 }
 
 void SessionState::Free() {
   for (const uint64_t version : core_->TakeFreed()) {
     held_.erase(version);
     // A next life deletes it again.
-    client_->Delete(IdOf(member_.rank(), version));
+    if (MayBeThere(version)) client_->Delete(IdOf({member_.rank(), version}));
+    stored_.erase(version);
   }
 }
 
@@ -129,7 +162,8 @@ absl::Status SessionState::Leave() {
   held_.clear();
   std::vector<Future<Done>> deletions;
   for (const uint64_t version : core_->TakeRest()) {
-    deletions.push_back(client_->Delete(IdOf(member_.rank(), version), kDeletePatience));
+    if (!MayBeThere(version)) continue;
+    deletions.push_back(client_->Delete(IdOf({member_.rank(), version}), kDeletePatience));
   }
   folds_end_.Wait(kDeletePatience).IgnoreError();
   // The objects of a life that has found none of its own are not there.

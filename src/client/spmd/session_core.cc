@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "src/common/defects.h"
 
 namespace phalanx::spmd::internal {
@@ -12,6 +14,16 @@ std::string CheckpointName(absl::string_view job, absl::string_view role, uint64
   if (DefectActive(Defect::kSessionRunsShareNames)) run = 0;
   return absl::StrCat(job, "/", role, "/", absl::Hex(run, absl::kZeroPad16), "/", rank, "/",
                       version);
+}
+
+std::string CheckpointMetadata(uint64_t base) { return absl::StrCat("after call ", base); }
+
+absl::StatusOr<uint64_t> BaseOf(absl::string_view metadata) {
+  uint64_t base = 0;
+  if (absl::ConsumePrefix(&metadata, "after call ") && absl::SimpleAtoi(metadata, &base)) {
+    return base;
+  }
+  return absl::DataLossError("an object that is no checkpoint has its name");
 }
 
 bool SessionCore::repeats() const {
@@ -25,9 +37,13 @@ SessionKeep SessionCore::keep() const {
   return {boot_, released_, version_};
 }
 
-void SessionCore::OnCallEnded(bool needs_all) {
+void SessionCore::OnCallEnded(bool needs_all, uint64_t losses) {
   ++calls_;
   made_ = std::max(made_, calls_);
+  if (needs_all) {
+    can_be_lazy_ = true;
+    past_losses_ = std::max(past_losses_, losses);
+  }
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
   if (needs_all && version_ > 0) FreeUntil(version_ - 1);
 }
@@ -46,17 +62,28 @@ absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
   return said.version;
 }
 
-void SessionCore::OnLoaded() {
+bool SessionCore::CanLoad(uint64_t version, uint64_t base) const {
+  const SessionKeep& said = progress_.keep;
+  if (version == said.version) return base == said.released;
+  if (DefectActive(Defect::kSessionLoadsOlder) && version + 1 == said.version) return true;
+  if (version < said.version || version >= said.version + kLoadableVersions) return false;
+  if (DefectActive(Defect::kSessionLoadsUnended)) return true;
+  return base >= said.released && base <= progress_.ended;
+}
+
+void SessionCore::OnLoaded(uint64_t version, uint64_t base) {
+  const SessionKeep& said = progress_.keep;
   boot_ = calls_;
-  if (progress_.keep.boot > 0) {
-    calls_ = progress_.keep.released;
-    version_ = progress_.keep.version;
+  if (said.boot > 0) {
+    calls_ = version == 0 || DefectActive(Defect::kSessionKeepsOldReleased) ? said.released : base;
+    version_ = version;
   }
   made_ = calls_;
   released_ = calls_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion.
-  oldest_ = version_ > 1 ? version_ - 1 : 1;
+  oldest_ = said.version > 1 ? said.version - 1 : 1;
+  can_be_lazy_ = false;
   loaded_ = true;
 }
 
@@ -65,10 +92,18 @@ absl::Status SessionCore::CheckCheckpoint() const {
   return absl::FailedPreconditionError("Checkpoint comes before Load");
 }
 
-void SessionCore::OnCheckpoint() {
+void SessionCore::OnCheckpoint(bool lazy) {
   ++version_;
   released_ = calls_;
+  can_be_lazy_ = DefectActive(Defect::kSessionLazyTwice);
+  if (!DefectActive(Defect::kSessionLazySavedLate)) unsaved_.reset();
+  if (lazy && !unsaved_.has_value()) unsaved_ = version_;
+  if (DefectActive(Defect::kSessionLazyDeathForgotten)) past_losses_ = losses_;
   if (DefectActive(Defect::kSessionFreesAtCheckpoint)) FreeUntil(version_ - 1);
+}
+
+std::optional<uint64_t> SessionCore::ToSave() const {
+  return losses_ > past_losses_ ? unsaved_ : std::nullopt;
 }
 
 void SessionCore::FreeUntil(uint64_t version) {

@@ -23,11 +23,30 @@
 //    of version v - 1 and has not loaded it takes part in no such call.
 // 3. A rank's checkpoint is its own. Another rank's of the same version replaces it whole.
 //
+// A lazy checkpoint is not written. The rank saves its model within a call of its version if a
+// member may need it, since the program changes it after the last one.
+//
+// 4. A member that has died, or begun a next life, may need it (a loss). A life that makes a call
+//    has loaded, or loads nothing, and a part of a call that an earlier life has given does not
+//    count. So if all members live as a call that needs all is made, and it ends, no loss from
+//    before it needs a checkpoint.
+// 5. A next life that has learned of version u takes the first of u, u + 1 and u + 2 that a rank
+//    has, and there is one if a rank lives that has loaded. If that is in u or u + 1, it saves its
+//    model in the next call, or has written it. If it is further, it has written u + 2, since no
+//    call that needs all has ended in u + 1: a checkpoint is lazy only after such a call since the
+//    one before it.
+// 6. A later version than u is taken only if the calls before it had ended when the life joined,
+//    since that makes its first call after these. A rank that passes a later call without it (a
+//    Broadcast) has seen by the end of the call that this life has joined: its node knew of it when
+//    the nodes agreed on what has ended, and reports members before ends of calls. So in that call
+//    it saves the version before, or has written it.
+//
 // Pure: no thread, clock or socket. Owned by a Session, or by a test. One thread at a time.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_CORE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_CORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,10 +74,17 @@ struct SessionProgress {
   SessionKeep keep = {};
 };
 
+// A rank can have a checkpoint of this version or of one of the next ones, if it has passed lazy
+// ones.
+inline constexpr uint64_t kLoadableVersions = 3;
+
 // The name of a rank's checkpoint. Another run of the job, after all its members have ended, has
 // other names: what an earlier one has left is not read.
 std::string CheckpointName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
                            uint64_t version);
+// What stands beside its bytes: the last call before it. DataLoss if it is not that.
+std::string CheckpointMetadata(uint64_t base);
+absl::StatusOr<uint64_t> BaseOf(absl::string_view metadata);
 
 class SessionCore {
  public:
@@ -74,20 +100,41 @@ class SessionCore {
   // It is made, and others can be before it has ended.
   void OnCallMade() { ++made_; }
   // The first one that has not ended has a result here; it need not have been made before.
-  // `needs_all`: every rank gives something in it.
-  void OnCallEnded(bool needs_all);
+  // `needs_all`: every rank gives something in it. `losses`: what SeenLosses was as it was made; 0
+  // if it was repeated.
+  void OnCallEnded(bool needs_all, uint64_t losses);
 
   // ---- versions
   // What Load is to read; 0: nothing. FailedPrecondition: it was called before. InvalidArgument:
   // the life before has made another number of calls before it.
   absl::StatusOr<uint64_t> VersionToLoad() const;
-  // REQUIRES: VersionToLoad is OK; so here and below: all calls have ended that were made.
-  void OnLoaded();
+  // Whether it may read this one instead, before which call `base` is the last one.
+  bool CanLoad(uint64_t version, uint64_t base) const;
+  // REQUIRES: VersionToLoad is OK, and 0, or CanLoad; so here and below: all calls have ended that
+  // were made.
+  void OnLoaded(uint64_t version, uint64_t base);
   // FailedPrecondition before Load.
   absl::Status CheckCheckpoint() const;
-  // The checkpoint of the next version is there. REQUIRES: CheckCheckpoint is OK.
-  void OnCheckpoint();
+  // The last call before the next version.
+  uint64_t next_base() const { return calls_; }
+  // Whether the next checkpoint can be lazy.
+  bool CanBeLazy() const { return can_be_lazy_; }
+  // The checkpoint of the next version is there, or is a lazy one. REQUIRES: CheckCheckpoint is OK;
+  // if it is lazy, CanBeLazy.
+  void OnCheckpoint(bool lazy);
   uint64_t version() const { return version_; }
+
+  // ---- lazy checkpoints
+  // This rank has seen that a member has died, or has begun another life.
+  void OnLoss() { ++losses_; }
+  // As a call is made. `all_live`: as this rank sees it.
+  uint64_t SeenLosses(bool all_live) const { return all_live ? losses_ : 0; }
+  // Whether there is a lazy checkpoint that was not saved.
+  bool lazy() const { return unsaved_.has_value(); }
+  // Within a call: the version whose model is to be saved now.
+  std::optional<uint64_t> ToSave() const;
+  uint64_t base() const { return released_; }
+  void OnSaved() { unsaved_.reset(); }
 
   // Versions whose checkpoints this rank needs no more; each is returned once.
   std::vector<uint64_t> TakeFreed() { return std::exchange(freed_, {}); }
@@ -106,6 +153,11 @@ class SessionCore {
   uint64_t released_ = 0;  // calls before this version
   uint64_t version_ = 0;
   uint64_t oldest_ = 1;  // the first version whose checkpoint can be there
+  bool can_be_lazy_ = false;
+  std::optional<uint64_t> unsaved_;  // a lazy checkpoint
+  // A life does not know what was before it.
+  uint64_t losses_ = 1;
+  uint64_t past_losses_ = 0;  // of members that need no checkpoint since
   std::vector<uint64_t> freed_;
 };
 

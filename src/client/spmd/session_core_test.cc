@@ -1,5 +1,6 @@
 #include "src/client/spmd/session_core.h"
 
+#include <optional>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -18,18 +19,20 @@ using ::testing::IsEmpty;
 
 constexpr bool kNeedsAll = true;
 constexpr bool kBroadcast = false;
+constexpr bool kLazy = true;
+constexpr bool kEager = false;
 
 void EndCalls(SessionCore& core, int calls) {
-  for (int i = 0; i < calls; ++i) core.OnCallEnded(kNeedsAll);
+  for (int i = 0; i < calls; ++i) core.OnCallEnded(kNeedsAll, 0);
 }
 
 // Two boot calls, three calls of version 0, and version 1.
 SessionCore InVersionOne() {
   SessionCore core({});
   EndCalls(core, 2);
-  core.OnLoaded();
+  core.OnLoaded(0, 0);
   EndCalls(core, 3);
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
   return core;
 }
 
@@ -39,7 +42,7 @@ TEST(SessionCore, AFirstLifeMakesAllCallsAndLoadsNothing) {
   EXPECT_EQ(core.next_call(), 1u);
   EndCalls(core, 2);
   EXPECT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded();
+  core.OnLoaded(0, 0);
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 3u);
 }
@@ -55,7 +58,7 @@ TEST(SessionCore, CallsThatAreUnderWayHaveNumbers) {
   core.OnCallMade();
   EndCalls(core, 4);
   EXPECT_EQ(core.next_call(), 5u);
-  core.OnLoaded();
+  core.OnLoaded(0, 0);
   EXPECT_EQ(core.keep(), (SessionKeep{4, 4, 0}));
   core.OnCallMade();
   EXPECT_EQ(core.keep(), (SessionKeep{4, 4, 0}));
@@ -67,14 +70,14 @@ TEST(SessionCore, ACallSaysTheBootCallsAndWhereItsVersionBegan) {
   EXPECT_EQ(core.keep(), SessionKeep());
   EndCalls(core, 2);
   EXPECT_EQ(core.keep(), SessionKeep());
-  core.OnLoaded();
+  core.OnLoaded(0, 0);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 0}));
   EndCalls(core, 3);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 0}));
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 1}));
   EndCalls(core, 1);
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 6, 2}));
 }
 
@@ -82,20 +85,20 @@ TEST(SessionCore, ACheckpointIsFreedAfterACallOfTheNextVersionThatNeedsAll) {
   SessionCore core = InVersionOne();
   EndCalls(core, 1);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
-  core.OnCallEnded(kBroadcast);
+  core.OnCallEnded(kBroadcast, 0);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
-  core.OnCallEnded(kNeedsAll);
+  core.OnCallEnded(kNeedsAll, 0);
   EXPECT_THAT(core.TakeFreed(), ElementsAre(1));
-  core.OnCallEnded(kNeedsAll);
+  core.OnCallEnded(kNeedsAll, 0);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
 }
 
 TEST(SessionCore, SeveralCheckpointsWithoutACallBetweenThemAreFreedTogether) {
   SessionCore core = InVersionOne();
-  core.OnCheckpoint();
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
+  core.OnCheckpoint(kEager);
   EndCalls(core, 1);
   EXPECT_THAT(core.TakeFreed(), ElementsAre(1, 2));
   EXPECT_THAT(core.TakeRest(), ElementsAre(3));
@@ -107,12 +110,12 @@ TEST(SessionCore, ANextLifeRepeatsTheBootCallsAndThoseOfTheNewestVersion) {
   EXPECT_TRUE(core.repeats());
   EndCalls(core, 2);
   ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
-  core.OnLoaded();
+  core.OnLoaded(1, 5);
   EXPECT_EQ(core.next_call(), 6u);
   EXPECT_EQ(core.version(), 1u);
   for (int call = 6; call <= 7; ++call) {
     EXPECT_TRUE(core.repeats()) << call;
-    core.OnCallEnded(kNeedsAll);
+    core.OnCallEnded(kNeedsAll, 0);
   }
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 8u);
@@ -124,7 +127,7 @@ TEST(SessionCore, ANextLifeInTheFirstVersionRepeatsAllCalls) {
   SessionCore core({.ended = 4, .keep = {2, 2, 0}});
   EndCalls(core, 2);
   ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded();
+  core.OnLoaded(0, 2);
   EXPECT_TRUE(core.repeats());
   EndCalls(core, 2);
   EXPECT_FALSE(core.repeats());
@@ -135,11 +138,11 @@ TEST(SessionCore, ANextLifeLoadsWhatTheNewestCallSaysAndNotMore) {
   SessionCore core({.ended = 5, .keep = {2, 2, 0}});
   EndCalls(core, 2);
   ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded();
+  core.OnLoaded(0, 2);
   EndCalls(core, 3);
   EXPECT_FALSE(core.repeats());
   EXPECT_THAT(core.CheckCheckpoint(), IsOk());
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 1}));
 }
 
@@ -147,14 +150,14 @@ TEST(SessionCore, ANextLifeLoadsWhatTheNewestCallSaysAndNotMore) {
 TEST(SessionCore, ANextLifeWritesACheckpointAmongTheCallsThatItRepeats) {
   SessionCore core({.ended = 8, .keep = {2, 5, 1}});
   EndCalls(core, 2);
-  core.OnLoaded();
-  core.OnCallEnded(kNeedsAll);
+  core.OnLoaded(1, 5);
+  core.OnCallEnded(kNeedsAll, 0);
   ASSERT_TRUE(core.repeats());
   ASSERT_THAT(core.CheckCheckpoint(), IsOk());
-  core.OnCheckpoint();
+  core.OnCheckpoint(kEager);
   EXPECT_TRUE(core.repeats());
-  core.OnCallEnded(kBroadcast);
-  core.OnCallEnded(kBroadcast);
+  core.OnCallEnded(kBroadcast, 0);
+  core.OnCallEnded(kBroadcast, 0);
   EXPECT_FALSE(core.repeats());
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
   EXPECT_EQ(core.keep(), (SessionKeep{2, 6, 2}));
@@ -165,7 +168,7 @@ TEST(SessionCore, ANextLifeMakesACallAgainWhoseVersionIsNew) {
   SessionCore core({.ended = 5, .keep = {2, 5, 1}});
   EndCalls(core, 2);
   ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
-  core.OnLoaded();
+  core.OnLoaded(1, 5);
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 6u);
 }
@@ -176,14 +179,14 @@ TEST(SessionCore, ANextLifeThatHasEndedBeforeLoadGoesOn) {
   EXPECT_FALSE(core.repeats());
   EndCalls(core, 1);
   ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded();
+  core.OnLoaded(0, 0);
   EXPECT_EQ(core.keep(), (SessionKeep{3, 3, 0}));
 }
 
 TEST(SessionCore, ANextLifeFreesWhatTheLifeBeforeMayHaveLeft) {
   SessionCore core({.ended = 9, .keep = {1, 8, 3}});
   EndCalls(core, 1);
-  core.OnLoaded();
+  core.OnLoaded(3, 8);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
   EndCalls(core, 1);
   EXPECT_THAT(core.TakeFreed(), ElementsAre(2));
@@ -205,9 +208,93 @@ TEST(SessionCore, LoadIsCalledOnceAndBeforeCheckpoint) {
   SessionCore core({});
   EndCalls(core, 1);
   EXPECT_THAT(core.CheckCheckpoint(), StatusIs(absl::StatusCode::kFailedPrecondition));
-  core.OnLoaded();
+  core.OnLoaded(0, 0);
   EXPECT_THAT(core.CheckCheckpoint(), IsOk());
   EXPECT_THAT(core.VersionToLoad(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+// ---- lazy checkpoints
+
+// Version 1 is a lazy one; no member has died since.
+SessionCore InLazyVersionOne() {
+  SessionCore core({});
+  core.OnCallEnded(kNeedsAll, core.SeenLosses(true));
+  core.OnLoaded(0, 0);
+  core.OnCallEnded(kNeedsAll, core.SeenLosses(true));
+  EXPECT_TRUE(core.CanBeLazy());
+  core.OnCheckpoint(kLazy);
+  return core;
+}
+
+TEST(SessionCore, ALazyCheckpointIsSavedOnceAndOnlyAfterALoss) {
+  SessionCore core = InLazyVersionOne();
+  EXPECT_TRUE(core.lazy());
+  EXPECT_EQ(core.ToSave(), std::nullopt);
+  core.OnLoss();
+  EXPECT_EQ(core.ToSave(), 1u);
+  EXPECT_EQ(core.base(), 2u);
+  core.OnSaved();
+  EXPECT_FALSE(core.lazy());
+  core.OnLoss();
+  EXPECT_EQ(core.ToSave(), std::nullopt);
+}
+
+TEST(SessionCore, ALossBeforeALazyCheckpointCountsUntilACallOfAllLiveMembers) {
+  SessionCore core = InLazyVersionOne();
+  core.OnLoss();
+  // Made before the next life has joined, it can have ended with the part of the life before.
+  core.OnCallEnded(kNeedsAll, core.SeenLosses(false));
+  core.OnCheckpoint(kLazy);
+  EXPECT_EQ(core.ToSave(), 2u);
+  // The next life.
+  core.OnLoss();
+  core.OnCallEnded(kBroadcast, core.SeenLosses(true));
+  EXPECT_EQ(core.ToSave(), 2u);
+  const uint64_t losses = core.SeenLosses(true);
+  core.OnCallEnded(kNeedsAll, losses);
+  EXPECT_EQ(core.ToSave(), std::nullopt);
+  core.OnCheckpoint(kLazy);
+  EXPECT_EQ(core.ToSave(), std::nullopt);
+  // Seen within a call: it comes after what the call shows.
+  core.OnLoss();
+  core.OnCallEnded(kNeedsAll, losses);
+  EXPECT_EQ(core.ToSave(), 3u);
+}
+
+TEST(SessionCore, ACheckpointIsLazyOnlyAfterACallThatNeedsAll) {
+  SessionCore core = InLazyVersionOne();
+  EXPECT_FALSE(core.CanBeLazy());
+  core.OnCallEnded(kBroadcast, core.SeenLosses(true));
+  EXPECT_FALSE(core.CanBeLazy());
+  core.OnCheckpoint(kEager);
+  EXPECT_FALSE(core.lazy());
+  core.OnCallEnded(kNeedsAll, core.SeenLosses(true));
+  EXPECT_TRUE(core.CanBeLazy());
+}
+
+TEST(SessionCore, ANextLifeMayLoadALaterVersionIfTheCallsBeforeItHaveEnded) {
+  SessionCore core({.ended = 9, .keep = {2, 5, 1}});
+  EndCalls(core, 2);
+  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
+  EXPECT_TRUE(core.CanLoad(1, 5));
+  EXPECT_FALSE(core.CanLoad(1, 6));
+  EXPECT_FALSE(core.CanLoad(0, 2));
+  EXPECT_TRUE(core.CanLoad(2, 9));
+  EXPECT_FALSE(core.CanLoad(2, 10));
+  EXPECT_TRUE(core.CanLoad(3, 9));
+  EXPECT_FALSE(core.CanLoad(4, 9));
+  core.OnLoaded(2, 8);
+  EXPECT_EQ(core.version(), 2u);
+  EXPECT_EQ(core.next_call(), 9u);
+  EXPECT_TRUE(core.repeats());
+  EXPECT_EQ(core.keep(), (SessionKeep{2, 8, 2}));
+}
+
+TEST(CheckpointMetadata, HasTheLastCallBeforeTheVersion) {
+  EXPECT_THAT(BaseOf(CheckpointMetadata(57)), IsOkAndHolds(57u));
+  for (const char* wrong : {"", "57", "after call ", "after call x"}) {
+    EXPECT_THAT(BaseOf(wrong), StatusIs(absl::StatusCode::kDataLoss)) << wrong;
+  }
 }
 
 TEST(CheckpointName, DiffersByRunRankAndVersion) {

@@ -129,6 +129,8 @@ absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& va
   const auto climb = [&] {
     climbed = true;
     MakeInput();
+    // The tree waits for the values of other ranks. The model is needed only if one of them dies.
+    state_.SaveNow().IgnoreError();
     FoldTree tree(state_.client(), state_.member(), plan, state_.BeginFold(call),
                   state_.patience());
     return tree.Climb(value);

@@ -29,6 +29,7 @@ absl::Status SessionState::Begin() {
   const GroupKeep& said = progress.keep;
   core_.emplace(SessionProgress{progress.ended, {said.boot, said.released, said.mark}});
   recovers_ = progress.ended > 0;
+  SeeMembers();
   return Run("Join", [this] {
     run_ = SystemRandom64();
     return Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
@@ -63,8 +64,9 @@ absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
 }
 
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
+  SaveIfNeeded();
   const MadeCall call = MakeCall(info, output, bytes, make);
-  const absl::Status ended = call.future.Wait().status();
+  const absl::Status ended = Await(call.future);
   // Those before it.
   PHALANX_RETURN_IF_ERROR(EndAsync(0));
   PHALANX_RETURN_IF_ERROR(End(ended));
@@ -72,14 +74,15 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     return End(absl::InternalError(
         absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
   }
-  OnCallEnded(call.number, info.needs_all);
+  SaveIfNeeded();
+  OnCallEnded(call.number, info.needs_all, call.losses);
   within_ = true;
   return absl::OkStatus();
 }
 
 SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output, uint64_t bytes,
                                               Make make) {
-  MadeCall call{core_->next_call(), core_->repeats(), {}};
+  MadeCall call{core_->next_call(), core_->repeats()};
   if (call.repeats) {
     ++stats_.repeated;
     call.future = group_.Result(call.number, output, bytes);
@@ -92,14 +95,15 @@ SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
     ++stats_.made;
+    call.losses = core_->SeenLosses(SeeMembers());
     call.future = make(group_);
   }
   core_->OnCallMade();
   return call;
 }
 
-void SessionState::OnCallEnded(uint64_t number, bool needs_all) {
-  core_->OnCallEnded(needs_all);
+void SessionState::OnCallEnded(uint64_t number, bool needs_all, uint64_t losses) {
+  core_->OnCallEnded(needs_all, losses);
   Free();
   if (needs_all) EndFolds(number);
 }

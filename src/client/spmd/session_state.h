@@ -1,13 +1,17 @@
 // SessionState: what a Session of include/phalanx/spmd.h has. session_state.cc has the calls, and
-// session_checkpoints.cc what a rank loads and writes.
+// session_checkpoints.cc what a rank loads and writes; session_lazy.cc when it saves the model of a
+// lazy checkpoint.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,10 +83,14 @@ class SessionState {
   // The scope of the objects of a fold whose result this call has. Rank 0 ends it once all ranks
   // have ended the call.
   Scope BeginFold(uint64_t call);
+  // Saves the model of a lazy checkpoint, before a wait in which it is not saved if a member needs
+  // it.
+  absl::Status SaveNow();
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
   absl::Status Checkpoint(absl::string_view bytes);
+  absl::Status LazyCheckpoint(std::function<std::string()> save);
   absl::Status Leave();
 
   const Membership& member() const { return member_; }
@@ -91,34 +99,71 @@ class SessionState {
   const Stats& stats() const { return stats_; }
 
  private:
+  // A rank's checkpoint.
+  struct Place {
+    int rank = 0;
+    uint64_t version = 0;
+  };
   struct Found {
     Buffer bytes;
-    bool own = false;
+    Place at;
+    uint64_t base = 0;
+  };
+  // What this rank has seen of the members.
+  struct Seen {
+    struct Rank {
+      bool joined = false;
+      bool live = false;
+      uint64_t life = 0;
+    };
+    uint64_t change = 0;
+    bool all_live = false;
+    std::vector<Rank> ranks;
+  };
+  struct Lazy {
+    std::function<std::string()> save;
+    absl::Status failed;  // to be saved
   };
 
   struct MadeCall {
     uint64_t number = 0;
     bool repeats = false;
-    Future<Done> future;
+    uint64_t losses = 0;  // SeenLosses of SessionCore
+    Future<Done> future = {};
   };
 
   MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
-  void OnCallEnded(uint64_t number, bool needs_all);
+  void OnCallEnded(uint64_t number, bool needs_all, uint64_t losses);
   // Takes in the calls that have ended. Waits until at most so many are under way.
   absl::Status EndAsync(size_t left);
 
   absl::Status Explain(const char* verb, const absl::Status& why) const;
-  ObjectId IdOf(int rank, uint64_t version) const;
+  ObjectId IdOf(const Place& place) const;
   GetOptions Patiently() const;
+  // A checkpoint that this life can load, instead of that of this version.
   absl::StatusOr<Found> Find(uint64_t version);
-  // The first of these ranks that has one; nothing if none has.
-  std::optional<Found> FindAmong(const std::vector<int>& ranks, uint64_t version);
+  // The first one of these that is there; nothing if none is.
+  std::optional<Found> FindAmong(const std::vector<Place>& places);
+  std::optional<Found> Loadable(Buffer bytes, const Place& place) const;
   // This rank's checkpoint is on its node when this returns.
-  absl::Status Store(uint64_t version, absl::string_view bytes);
+  absl::Status Store(uint64_t version, uint64_t base, absl::string_view bytes,
+                     absl::Duration timeout);
+  // Whether this rank, in any life, can have written it.
+  bool MayBeThere(uint64_t version) const;
   void Free();
   // All ranks have made this call, so they have ended those before it.
   void EndFolds(uint64_t call);
   Scope ScopeOfFolds(uint64_t call) const;
+
+  // ---- lazy checkpoints
+  // Takes in what the node has reported of members. Returns whether all live.
+  bool SeeMembers();
+  // Within a call: saves the model if a member may need it. If the program throws, the session is
+  // over.
+  void SaveIfNeeded();
+  void Save(uint64_t version);
+  // Waits for a call, and saves the model meanwhile if a member may need it.
+  absl::Status Await(const Future<Done>& call);
 
   const Instant began_;
   const std::shared_ptr<Client> client_;
@@ -132,6 +177,7 @@ class SessionState {
   uint64_t run_ = 0;
   uint64_t seq_ = 0;
   std::shared_ptr<AsyncCalls> async_;  // from the first one on
+  std::deque<uint64_t> async_losses_;  // of the calls that have not been taken in
   bool within_ = false;                // a part of a call has ended, and others can follow
   // Objects of folds can be there, of this life or an earlier one.
   bool has_folds_ = false;
@@ -141,6 +187,9 @@ class SessionState {
   // Checkpoints of this rank, by version, that an earlier life has put, perhaps on another node:
   // this node's copies stay as long as these.
   std::map<uint64_t, Buffer> held_;
+  std::set<uint64_t> stored_;  // versions that this life has put
+  Seen seen_;
+  Lazy lazy_;
 };
 
 template <typename Body>
