@@ -153,6 +153,97 @@ def test_wrong_options(client):
         phalanx.spmd.join(client=client)
 
 
+# ---- lazy checkpoints
+
+
+class Counted:
+    """A model that counts how often it is pickled."""
+
+    def __init__(self, values):
+        self.values = values
+        self.pickled = 0
+
+    def __reduce__(self):
+        self.pickled += 1
+        return Counted, (self.values,)
+
+
+def test_a_lazy_checkpoint_of_a_run_without_deaths_is_not_pickled(client):
+    def body(session):
+        session.load()
+        models = [Counted(np.full(1000, version)) for version in range(5)]
+        for model in models:
+            session.barrier()
+            session.checkpoint(model, lazy=True)
+        session.barrier()
+        assert session.version == 5
+        return sum(model.pickled for model in models), session.stats.checkpoint_bytes
+
+    assert run(client, "not pickled", body) == [(0, 0)] * WORLD
+
+
+@pytest.mark.parametrize("way", ["barrier", "allreduce_async", "allreduce"])
+def test_a_lazy_checkpoint_is_pickled_for_a_rank_that_has_died(client, way):
+    """However the others wait for the next life of the rank."""
+
+    def body(session):
+        version, model = session.load()
+        assert version == session.life
+        if version == 0:
+            session.barrier()
+            model = Counted(VALUES)
+            session.checkpoint(model, lazy=True)
+            assert session.version == 1 and model.pickled == 0
+        assert model.values.tolist() == VALUES.tolist()
+        session.barrier()
+        if session.rank == 1 and session.life == 0:
+            raise Died
+        if way == "barrier":
+            session.barrier()
+        elif way == "allreduce_async":
+            session.allreduce_async(np.ones(2)).wait()
+        else:
+            session.allreduce(np.ones(500_000), lambda a, b: a + b)
+        if session.life == 0:
+            assert model.pickled == 1
+        session.checkpoint(model.values)  # an eager one
+        session.barrier()
+        return session.version
+
+    assert run(client, f"pickled {way}", body) == [2] * WORLD
+
+
+def test_a_lazy_model_that_cannot_be_pickled_ends_the_session(client):
+    """The call in which it is needed raises the error of pickle."""
+
+    def body(session):
+        version, model = session.load()
+        session.barrier()
+        if session.life > 0:
+            # It finds no model; the others are over.
+            return None
+        session.checkpoint(threading.Lock(), lazy=True)
+        session.barrier()
+        if session.rank == 1:
+            raise Died
+        with pytest.raises(TypeError, match="pickle"):
+            session.barrier()
+        with pytest.raises(exceptions.PhalanxError, match="LazyCheckpoint"):
+            session.barrier()
+        session._left = True
+        return session.rank
+
+    with pytest.raises(exceptions.GetTimeoutError):
+        run(client, "unpicklable lazy", body, 2, peer_timeout=2)
+
+
+def test_a_lazy_checkpoint_has_no_local_model(client):
+    with phalanx.spmd.join("lazy local", "worker0", world=1, client=client) as session:
+        session.load()
+        with pytest.raises(exceptions.InvalidArgumentError, match="a lazy one has no local model"):
+            session.checkpoint(1, 2, lazy=True)
+
+
 # ---- interrupts, forks, and processes of their own
 
 
