@@ -416,6 +416,10 @@ void phx_message_free(phx_message* message);
  * the `phalanx launch` that has started this process, without the task's name in front, or on this
  * process's own (Membership::Print). Unavailable (14): the launch has ended. */
 int phx_member_print(const phx_member* member, const char* text, size_t size);
+/* Kills this process with SIGKILL, as the death `death` that was declared to the `phalanx launch`
+ * that has started it, such as "mock=1,1,1,0" among the words of its command: the launch then
+ * counts that one as made. For libraries that make such deaths themselves. Does not return. */
+void phx_member_die(const phx_member* member, const char* death);
 /* The others see that the task left; with `failed`, that it died. */
 int phx_member_leave(phx_member* member, int failed);
 /* A member that has not left dies. */

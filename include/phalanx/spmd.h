@@ -250,15 +250,16 @@ class Session {
   // died and may need it, and not otherwise. So the model stays as it is until the last call before
   // the next checkpoint or Leave has ended, and its memory until then, too; no call writes its
   // result into it. Without a call in which every rank gives something since the checkpoint before
-  // it, it is written as by Checkpoint. AllreduceAsync, and a fold along a tree, save it before they
-  // wait for other ranks. What saving throws, the call throws; the session is over then.
+  // it, it is written as by Checkpoint. AllreduceAsync saves it: the program waits elsewhere. What
+  // saving throws, the call throws; the session is over then.
   template <Model M>
   absl::Status LazyCheckpoint(const M& model) {
     return LazyCheckpointBytes([&model] { return std::string(SaveModel(model)); });
   }
   absl::Status LazyCheckpointBytes(std::function<std::string()> save);
 
-  // Prints the text at the launch (Membership::Print).
+  // Prints the text at the launch (Membership::Print). A next life prints again what comes between
+  // calls that it repeats.
   absl::Status Print(absl::string_view text);
 
   // Waits until all ranks have come here, leaves the job, and frees this rank's checkpoints.

@@ -1,5 +1,5 @@
-// Calls of sessions with functions of the program, under way together, and with names. The ranks
-// are threads with clients of real nodes. A rank that drops its session without Leave has died.
+// Calls of sessions with functions of the program, and calls that are under way together, on real
+// nodes.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -14,13 +14,12 @@
 #include "phalanx/client.h"
 #include "phalanx/spmd.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/node/local_cluster.h"
+#include "src/node/testing/sessions_fixture.h"
 
 namespace phalanx::runtime {
 namespace {
 
 using spmd::ModelFold;
-using spmd::Options;
 using spmd::Session;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -29,7 +28,6 @@ using testing::IsOk;
 using testing::IsOkAndHolds;
 using testing::StatusIs;
 
-constexpr absl::Duration kDeadline = absl::Seconds(60);
 // Of so many bytes together, at least, values are folded along a tree.
 constexpr size_t kAlongTree = size_t{300} << 10;
 
@@ -80,90 +78,7 @@ struct Value {
   ModelFold fold() const { return {save, add, load}; }
 };
 
-// A rank dies where it throws this.
-struct Death {};
-// Counts the places at which a life can die, and dies at one of them; 0: not.
-class Points {
- public:
-  explicit Points(int fatal) : fatal_(fatal) {}
-  void Pass() {
-    if (++count_ == fatal_) throw Death();
-  }
-  int count() const { return count_; }
-
- private:
-  const int fatal_;
-  int count_ = 0;
-};
-
-class LocalSessionCallsTest : public ::testing::Test {
- protected:
-  void Make(int nodes, int world) {
-    LocalClusterOptions options;
-    options.nodes = nodes;
-    // A result is kept on several hosts.
-    options.configure_node = [](int node, NodeConfig& config) {
-      config.node.labels["host"] = absl::StrCat("host", node);
-    };
-    absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(std::move(options));
-    ASSERT_THAT(cluster, IsOk());
-    cluster_ = *std::move(cluster);
-    world_ = world;
-  }
-  absl::StatusOr<Session> Join(int rank) const {
-    ClientOptions connection;
-    connection.address = cluster_->client_address(rank % cluster_->nodes());
-    Options options;
-    options.job = job_;
-    options.task = absl::StrCat("worker", rank);
-    options.world = world_;
-    options.peer_timeout = peer_timeout_;
-    return Session::Join(*Client::Connect(connection).value(), options);
-  }
-  void ForAllRanks(const std::function<void(int rank)>& body) const {
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world_; ++rank) ranks.emplace_back(body, rank);
-    for (std::thread& rank : ranks) rank.join();
-  }
-  // Calls `body` with a session of each rank, in threads.
-  void ForAll(const std::function<void(Session&)>& body) const {
-    ForAllRanks([&](int rank) {
-      absl::StatusOr<Session> session = Join(rank);
-      ASSERT_THAT(session, IsOk());
-      body(*session);
-    });
-  }
-  // Runs a program in which lives of a rank die, at these points, one each. Returns the number of
-  // points of each rank's last life.
-  using Program = std::function<void(Session&, Points&)>;
-  std::vector<int> RunWithDeaths(int victim, const std::vector<int>& fatal_points,
-                                 const Program& program) const {
-    std::vector<int> counts(static_cast<size_t>(world_));
-    ForAllRanks([&](int rank) {
-      std::vector<int> lives = {0};
-      if (rank == victim) lives.insert(lives.begin(), fatal_points.begin(), fatal_points.end());
-      for (const int fatal_point : lives) {
-        Points points(fatal_point);
-        bool died = false;
-        try {
-          absl::StatusOr<Session> session = Join(rank);
-          ASSERT_THAT(session, IsOk());
-          program(*session, points);
-        } catch (const Death&) {
-          died = true;
-        }
-        EXPECT_EQ(died, fatal_point > 0) << "rank " << rank << ", point " << fatal_point;
-        counts[static_cast<size_t>(rank)] = points.count();
-      }
-    });
-    return counts;
-  }
-
-  std::unique_ptr<LocalCluster> cluster_;
-  std::string job_ = "train";
-  absl::Duration peer_timeout_ = kDeadline;
-  int world_ = 0;
-};
+using LocalSessionCallsTest = SessionsFixture;
 
 // ---------------------------------------------------------------------------- folds
 
@@ -520,6 +435,39 @@ TEST_F(LocalSessionCallsTest, ARankThatDoesNotFoldInTimeIsNamedOnAllRanks) {
   }
 }
 
+// Rank 0 waits for the fold of rank 2, whose next life needs the model.
+TEST_F(LocalSessionCallsTest, ARankThatWaitsInATreeSavesItsLazyModel) {
+  Make(2, 4);
+  const auto program = [&](Session& session, Points& points) {
+    std::string model = "none";
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(session.life()));
+    if (session.version() == 0) {
+      EXPECT_THAT(session.Barrier(), IsOk());
+      model = "lazy";
+      EXPECT_THAT(session.LazyCheckpoint(model), IsOk());
+    }
+    EXPECT_EQ(model, "lazy");
+    std::string text = TextOf(kAlongTree, session.rank());
+    const auto add = [&](absl::string_view bytes) {
+      if (session.rank() == 2) points.Pass();
+      if (bytes.substr(0, 3) == "<2>") {
+        EXPECT_EQ(session.stats().checkpoint_bytes, model.size());
+      }
+      absl::StrAppend(&text, bytes);
+      return absl::OkStatus();
+    };
+    const auto load = [&](absl::string_view bytes) {
+      text = std::string(bytes);
+      return absl::OkStatus();
+    };
+    const Value value{.save = [&] { return text; }, .add = add, .load = load};
+    EXPECT_THAT(session.AllreduceModel(value.fold()), IsOk());
+    EXPECT_EQ(text, Texts(kAlongTree, 4));
+    EXPECT_THAT(session.Leave(), IsOk());
+  };
+  RunWithDeaths(2, {1}, program);
+}
+
 // ---------------------------------------------------------------------------- calls under way
 
 TEST_F(LocalSessionCallsTest, CallsUnderWayEndInOrderAndBesideOthers) {
@@ -626,6 +574,25 @@ TEST_F(LocalSessionCallsTest, ARankThatDiesWithCallsUnderWayEndsWithTheResults) 
   });
   EXPECT_EQ(results[1], results[0]);
   EXPECT_EQ(results[2], results[0]);
+}
+
+// The program can change its model when it has the result.
+TEST_F(LocalSessionCallsTest, ALazyCheckpointIsWrittenBeforeACallThatIsNotAwaited) {
+  Make(1, 2);
+  ForAll([](Session& session) {
+    std::string model = "model";
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    float number = 1;
+    EXPECT_THAT(session.Allreduce(absl::MakeSpan(&number, 1)), IsOk());
+    EXPECT_THAT(session.LazyCheckpoint(model), IsOk());
+    EXPECT_EQ(session.stats().checkpoint_bytes, 0u);
+    const Future<Done> future = session.AllreduceAsync(absl::MakeSpan(&number, 1));
+    EXPECT_EQ(session.stats().checkpoint_bytes, model.size());
+    EXPECT_THAT(future.Wait(), IsOk());
+    EXPECT_THAT(session.LazyCheckpoint(model), IsOk());
+    EXPECT_EQ(session.stats().checkpoint_bytes, model.size());
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
 }
 
 TEST_F(LocalSessionCallsTest, AnErrorOfACallUnderWayEndsTheLaterOnes) {

@@ -12,10 +12,10 @@ using phalanx::internal::Connection;
 using phalanx::internal::FutureState;
 
 struct AsyncCalls::Call final : public FutureState<Done> {
-  Call(std::shared_ptr<Connection> connection, uint64_t its_number, std::string its_where,
+  Call(std::shared_ptr<Connection> connection, const EndedCall& its_end, std::string its_where,
        std::shared_ptr<FutureState<Done>> its_call)
       : FutureState(std::move(connection), "AllreduceAsync", ObjectId()),
-        number(its_number),
+        when_ended(its_end),
         where(std::move(its_where)),
         made(std::move(its_call)) {}
 
@@ -28,14 +28,16 @@ struct AsyncCalls::Call final : public FutureState<Done> {
     if (!done()) Set(why);
   }
 
-  const uint64_t number;
+  const EndedCall when_ended;
   const std::string where;
   const std::shared_ptr<FutureState<Done>> made;
   std::optional<absl::Status> ended;  // of `made`
 };
 
-Future<Done> AsyncCalls::Add(uint64_t number, const Future<Done>& made, std::string where) {
-  auto call = std::make_shared<Call>(connection_, number, std::move(where), Access::StateOf(made));
+Future<Done> AsyncCalls::Add(const EndedCall& when_ended, const Future<Done>& made,
+                             std::string where) {
+  auto call =
+      std::make_shared<Call>(connection_, when_ended, std::move(where), Access::StateOf(made));
   const auto on_end = [self = shared_from_this(), call](const absl::Status& status) {
     call->ended = status;
     self->EndInOrder();
@@ -58,7 +60,7 @@ void AsyncCalls::EndInOrder() {
     if (over_.ok() && !call->ended->ok()) {
       over_ = absl::Status(call->ended->code(), absl::StrCat(call->where, call->ended->message()));
     }
-    if (over_.ok()) ended_.push_back(call->number);
+    if (over_.ok()) ended_.push_back(call->when_ended);
     // The program can have cancelled it.
     if (!call->done() && over_.ok()) call->Set(Done{});
     if (!call->done()) call->Set(over_);
@@ -67,8 +69,8 @@ void AsyncCalls::EndInOrder() {
   }
 }
 
-std::vector<uint64_t> AsyncCalls::TakeEnded() {
-  std::vector<uint64_t> ended;
+std::vector<AsyncCalls::EndedCall> AsyncCalls::TakeEnded() {
+  std::vector<EndedCall> ended;
   connection_->Update([&] { ended.swap(ended_); });
   return ended;
 }
@@ -94,7 +96,7 @@ void AsyncCalls::AwaitOldest() const {
   if (oldest != nullptr) Future<Done>(oldest->made).Wait().IgnoreError();
 }
 
-Future<Done> AsyncCalls::Ended(const Client& client, const absl::Status& status) {
+Future<Done> AsyncCalls::EndedFuture(const Client& client, const absl::Status& status) {
   const std::shared_ptr<Connection>& connection = Access::ConnectionOf(client);
   FutureState<Done>::Result result = Done{};
   if (!status.ok()) result = status;

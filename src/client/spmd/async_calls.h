@@ -33,10 +33,15 @@ class AsyncCalls : public std::enable_shared_from_this<AsyncCalls> {
   explicit AsyncCalls(std::shared_ptr<phalanx::internal::Connection> connection)
       : connection_(std::move(connection)) {}
 
-  // `made` is the call with this number. Errors begin with `where`.
-  Future<Done> Add(uint64_t number, const Future<Done>& made, std::string where);
-  // The numbers of the calls that have ended with results since the last time, in order.
-  std::vector<uint64_t> TakeEnded();
+  struct EndedCall {
+    uint64_t number = 0;
+    uint64_t losses = 0;  // that the session had seen as it was made
+  };
+
+  // `made` is the call. Errors begin with `where`.
+  Future<Done> Add(const EndedCall& when_ended, const Future<Done>& made, std::string where);
+  // The calls that have ended with results since the last time, in order.
+  std::vector<EndedCall> TakeEnded();
   // The error of the first call that has failed.
   absl::Status over() const;
   size_t under_way() const;
@@ -44,7 +49,7 @@ class AsyncCalls : public std::enable_shared_from_this<AsyncCalls> {
   void AwaitOldest() const;
 
   // A future that has ended.
-  static Future<Done> Ended(const Client& client, const absl::Status& status);
+  static Future<Done> EndedFuture(const Client& client, const absl::Status& status);
 
  private:
   struct Call;
@@ -55,7 +60,7 @@ class AsyncCalls : public std::enable_shared_from_this<AsyncCalls> {
   const std::shared_ptr<phalanx::internal::Connection> connection_;
   // Under its lock.
   std::deque<std::shared_ptr<Call>> calls_;
-  std::vector<uint64_t> ended_;
+  std::vector<EndedCall> ended_;
   absl::Status over_;
 };
 

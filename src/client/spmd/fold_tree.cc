@@ -14,6 +14,7 @@ namespace {
 
 // An object with metadata is an error: its code and its text.
 constexpr size_t kMaxErrorBytes = 1000;
+constexpr absl::Duration kLookEvery = absl::Milliseconds(20);
 constexpr absl::Duration kErrorPatience = absl::Seconds(10);
 
 std::string ErrorText(const absl::Status& why) {
@@ -32,12 +33,13 @@ absl::Status ErrorOf(absl::string_view metadata) {
 }  // namespace
 
 FoldTree::FoldTree(Client& client, const Membership& member, const FoldPlan& plan, Scope scope,
-                   absl::Duration patience)
+                   absl::Duration patience, absl::FunctionRef<bool()> look)
     : client_(client),
       member_(member),
       plan_(plan),
       scope_(std::move(scope)),
       until_(MonotonicNow() + patience * plan.ShareOf(member.rank())),
+      look_(look),
       children_(plan.ChildrenOf(member.rank())) {}
 
 FoldTree::~FoldTree() {
@@ -89,6 +91,7 @@ absl::Status FoldTree::FoldPiece(uint64_t piece, const Value& value) {
 }
 
 absl::Status FoldTree::Take(int child, uint64_t piece, Future<Buffer> future, const Value& value) {
+  while (look_() && !future.ready()) future.Wait(kLookEvery).IgnoreError();
   const absl::StatusOr<Buffer> bytes = future.Wait();
   if (absl::IsDeadlineExceeded(bytes.status())) return WaitsFor(child);
   if (!bytes.ok()) return bytes.status();

@@ -38,8 +38,9 @@ class FoldTree {
     absl::FunctionRef<absl::string_view(uint64_t piece)> get;
   };
 
+  // `look` is called while it waits, and returns whether it is to be called again.
   FoldTree(Client& client, const Membership& member, const FoldPlan& plan, Scope scope,
-           absl::Duration patience);
+           absl::Duration patience, absl::FunctionRef<bool()> look);
   // Cancels what it still waits for.
   ~FoldTree();
   FoldTree(const FoldTree&) = delete;
@@ -67,6 +68,7 @@ class FoldTree {
   const FoldPlan& plan_;
   const Scope scope_;
   const Instant until_;
+  const absl::FunctionRef<bool()> look_;
   const std::vector<int> children_;
   std::vector<Row> asked_;  // by child, then by piece
   std::vector<Future<PutResult>> puts_;

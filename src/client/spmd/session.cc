@@ -186,13 +186,13 @@ absl::Status Session::CheckpointBytes(absl::string_view bytes) {
   return state_->RunAlone("Checkpoint", [&] { return state_->Checkpoint(bytes); });
 }
 
-absl::Status Session::Print(absl::string_view text) {
-  return state_->Run("Print", [&] { return state_->member().Print(text); });
-}
-
 absl::Status Session::LazyCheckpointBytes(std::function<std::string()> save) {
   return state_->RunAlone("LazyCheckpoint",
                           [&] { return state_->LazyCheckpoint(std::move(save)); });
+}
+
+absl::Status Session::Print(absl::string_view text) {
+  return state_->Run("Print", [&] { return state_->member().Print(text); });
 }
 
 absl::Status Session::Leave() {

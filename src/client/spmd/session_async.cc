@@ -21,12 +21,12 @@ Future<Done> Session::AllreduceAsync(DType dtype, void* inout, uint64_t bytes, R
                     "AllreduceAsync", {internal::kNeedsAll, name, &prepare}, inout, bytes,
                     [&](const Group& group) { return group.AllReduce(dtype, inout, bytes, op); }));
     } else {
-      made = internal::AsyncCalls::Ended(state_->client(), absl::OkStatus());
+      made = internal::AsyncCalls::EndedFuture(state_->client(), absl::OkStatus());
     }
     state_->CountCall();
     return absl::OkStatus();
   });
-  if (!status.ok()) return internal::AsyncCalls::Ended(state_->client(), status);
+  if (!status.ok()) return internal::AsyncCalls::EndedFuture(state_->client(), status);
   return made;
 }
 
@@ -40,25 +40,22 @@ constexpr size_t kMaxAsyncCalls = 256;
 
 absl::StatusOr<Future<Done>> SessionState::CallAsync(const char* verb, const CallInfo& info,
                                                      void* output, uint64_t bytes, Make make) {
+  PHALANX_RETURN_IF_ERROR(BeginPart(info.name));
+  // The program changes its model when it has the result, outside of calls.
+  PHALANX_RETURN_IF_ERROR(SaveLazy());
   PHALANX_RETURN_IF_ERROR(EndAsync(kMaxAsyncCalls - 1));
-  // The program waits for the future.
-  PHALANX_RETURN_IF_ERROR(SaveNow());
   if (async_ == nullptr) {
     async_ = std::make_shared<AsyncCalls>(phalanx::internal::Access::ConnectionOf(*client_));
   }
   const std::string where(Explain(verb, absl::UnknownError("")).message());
   const MadeCall call = MakeCall(info, output, bytes, make);
-  async_losses_.push_back(call.losses);
-  return async_->Add(call.number, call.future, where);
+  return async_->Add({call.number, call.losses}, call.future, where);
 }
 
 absl::Status SessionState::EndAsync(size_t left) {
   if (async_ == nullptr) return absl::OkStatus();
   while (async_->under_way() > left && async_->over().ok()) async_->AwaitOldest();
-  for (const uint64_t number : async_->TakeEnded()) {
-    OnCallEnded(number, kNeedsAll, async_losses_.front());
-    async_losses_.pop_front();
-  }
+  for (const AsyncCalls::EndedCall& call : async_->TakeEnded()) OnCallEnded(call, kNeedsAll);
   return async_->over();
 }
 

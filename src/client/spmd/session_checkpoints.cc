@@ -3,11 +3,15 @@
 #include <optional>
 #include <utility>
 
+#include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::spmd::internal {
 namespace {
+
+using ::phalanx::internal::Access;
+using ::phalanx::internal::DeathPoint;
 
 // Names of checkpoints are in this namespace.
 constexpr char kNameSpace[] = "phalanx.spmd";
@@ -110,8 +114,14 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
 
 absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
+  if (!core_->loaded()) {
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record,
+                             core_->boot_calls().BeginLoad());
+    if (record.has_value()) PHALANX_RETURN_IF_ERROR(MakeRecord(*record));
+  }
   PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad());
   if (version == 0) {
+    Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
     core_->OnLoaded(0, 0);
   } else {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));
@@ -122,6 +132,7 @@ absl::StatusOr<uint64_t> SessionState::Load(
     } else {
       PHALANX_RETURN_IF_ERROR(Store(found.at.version, found.base, found.bytes.view(), patience_));
     }
+    Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
     core_->OnLoaded(found.at.version, found.base);
   }
   seq_ = 0;
@@ -132,6 +143,7 @@ absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
   PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
+  Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/false);
   lazy_ = {};
   seq_ = 0;
@@ -155,6 +167,7 @@ void SessionState::Free() {
 // that the nodes still keep for it, so it comes here again. Only after that this rank's checkpoints
 // go.
 absl::Status SessionState::Leave() {
+  Access::DieIfDeclared(member_, DeathPoint::Kind::kLeave);
   PHALANX_RETURN_IF_ERROR(
       Call({kNeedsAll}, nullptr, 0, [](const Group& group) { return group.Barrier(); }));
   PHALANX_RETURN_IF_ERROR(End(member_.Leave()));

@@ -8,12 +8,27 @@
 #include "src/common/defects.h"
 
 namespace phalanx::spmd::internal {
+namespace {
+
+constexpr uint64_t kNamedBit = uint64_t{1} << 63;
+
+}  // namespace
 
 std::string CheckpointName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
                            uint64_t version) {
   if (DefectActive(Defect::kSessionRunsShareNames)) run = 0;
   return absl::StrCat(job, "/", role, "/", absl::Hex(run, absl::kZeroPad16), "/", rank, "/",
                       version);
+}
+
+uint64_t SessionKeep::mark() const {
+  if (boot == 0) return names;
+  return names == 0 ? version : version | kNamedBit;
+}
+
+SessionKeep SessionKeep::Of(uint64_t boot, uint64_t released, uint64_t mark) {
+  if (boot == 0) return {.names = mark};
+  return {boot, released, mark & ~kNamedBit, mark / kNamedBit};
 }
 
 std::string CheckpointMetadata(uint64_t base) { return absl::StrCat("after call ", base); }
@@ -32,14 +47,24 @@ bool SessionCore::repeats() const {
 }
 
 SessionKeep SessionCore::keep() const {
-  if (!loaded_) return {};
-  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, calls_, version_};
-  return {boot_, released_, version_};
+  if (!loaded_) return {.names = boot_calls_.mark()};
+  const uint64_t names = boot_calls_.named() ? 1 : 0;
+  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, made_, version_, names};
+  return {boot_, released_, version_, names};
+}
+
+void SessionCore::OnCallMade() {
+  ++under_way_;
+  if (loaded_) {
+    ++made_;
+  } else {
+    boot_calls_.OnMade();
+  }
 }
 
 void SessionCore::OnCallEnded(bool needs_all, uint64_t losses) {
-  ++calls_;
-  made_ = std::max(made_, calls_);
+  if (under_way_ == 0) OnCallMade();
+  --under_way_;
   if (needs_all) {
     can_be_lazy_ = true;
     past_losses_ = std::max(past_losses_, losses);
@@ -53,9 +78,9 @@ absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
   if (loaded_) return absl::FailedPreconditionError("Load was called before in this life");
   const SessionKeep& said = progress_.keep;
   if (said.boot == 0) return 0;
-  if (said.boot != calls_) {
+  if (said.boot != boot_calls_.last()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Load comes after call ", calls_,
+        absl::StrCat("Load comes after call ", boot_calls_.last(),
                      " of the group, and in the life before after call ", said.boot));
   }
   if (DefectActive(Defect::kSessionLoadsOlder) && said.version > 1) return said.version - 1;
@@ -73,13 +98,13 @@ bool SessionCore::CanLoad(uint64_t version, uint64_t base) const {
 
 void SessionCore::OnLoaded(uint64_t version, uint64_t base) {
   const SessionKeep& said = progress_.keep;
-  boot_ = calls_;
+  boot_ = boot_calls_.last();
+  made_ = boot_;
   if (said.boot > 0) {
-    calls_ = version == 0 || DefectActive(Defect::kSessionKeepsOldReleased) ? said.released : base;
+    made_ = version == 0 || DefectActive(Defect::kSessionKeepsOldReleased) ? said.released : base;
     version_ = version;
   }
-  made_ = calls_;
-  released_ = calls_;
+  released_ = made_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion.
   oldest_ = said.version > 1 ? said.version - 1 : 1;
@@ -94,7 +119,7 @@ absl::Status SessionCore::CheckCheckpoint() const {
 
 void SessionCore::OnCheckpoint(bool lazy) {
   ++version_;
-  released_ = calls_;
+  released_ = made_;
   can_be_lazy_ = DefectActive(Defect::kSessionLazyTwice);
   if (!DefectActive(Defect::kSessionLazySavedLate)) unsaved_.reset();
   if (lazy && !unsaved_.has_value()) unsaved_ = version_;

@@ -54,15 +54,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "src/client/spmd/boot_calls.h"
 
 namespace phalanx::spmd::internal {
 
-// What a call says: the last boot call, the last call before its version, and the version. Zeros
-// before Load.
+// What a call says: the last boot call, the last call before its version, and the version; zeros
+// before Load. `names`: before Load what BootCalls says of the call, after it whether there are
+// records among the boot calls.
 struct SessionKeep {
   uint64_t boot = 0;
   uint64_t released = 0;
   uint64_t version = 0;
+  uint64_t names = 0;
+
+  // The last two as one number, of which the group knows, and back.
+  uint64_t mark() const;
+  static SessionKeep Of(uint64_t boot, uint64_t released, uint64_t mark);
 
   friend bool operator==(const SessionKeep&, const SessionKeep&) = default;
 };
@@ -88,21 +95,28 @@ absl::StatusOr<uint64_t> BaseOf(absl::string_view metadata);
 
 class SessionCore {
  public:
-  explicit SessionCore(const SessionProgress& progress) : progress_(progress) {}
+  explicit SessionCore(const SessionProgress& progress)
+      : progress_(progress),
+        boot_calls_(progress.ended, progress.keep.boot, progress.keep.names != 0) {}
 
   // ---- calls of the group
   // The number of the next one, from 1.
-  uint64_t next_call() const { return made_ + 1; }
+  uint64_t next_call() const { return loaded_ ? made_ + 1 : boot_calls_.next(); }
   // Whether it has ended, so that its result is taken instead.
   bool repeats() const;
   // What it says.
   SessionKeep keep() const;
   // It is made, and others can be before it has ended.
-  void OnCallMade() { ++made_; }
+  void OnCallMade();
   // The first one that has not ended has a result here; it need not have been made before.
   // `needs_all`: every rank gives something in it. `losses`: what SeenLosses was as it was made; 0
   // if it was repeated.
   void OnCallEnded(bool needs_all, uint64_t losses);
+
+  // ---- before Load
+  bool loaded() const { return loaded_; }
+  // Where each call begins, and Load. REQUIRES: !loaded().
+  BootCalls& boot_calls() { return boot_calls_; }
 
   // ---- versions
   // What Load is to read; 0: nothing. FailedPrecondition: it was called before. InvalidArgument:
@@ -110,13 +124,13 @@ class SessionCore {
   absl::StatusOr<uint64_t> VersionToLoad() const;
   // Whether it may read this one instead, before which call `base` is the last one.
   bool CanLoad(uint64_t version, uint64_t base) const;
-  // REQUIRES: VersionToLoad is OK, and 0, or CanLoad; so here and below: all calls have ended that
-  // were made.
+  // REQUIRES: VersionToLoad is OK, and 0, or CanLoad; and, here and below, all calls have ended
+  // that were made.
   void OnLoaded(uint64_t version, uint64_t base);
   // FailedPrecondition before Load.
   absl::Status CheckCheckpoint() const;
   // The last call before the next version.
-  uint64_t next_base() const { return calls_; }
+  uint64_t next_base() const { return made_; }
   // Whether the next checkpoint can be lazy.
   bool CanBeLazy() const { return can_be_lazy_; }
   // The checkpoint of the next version is there, or is a lazy one. REQUIRES: CheckCheckpoint is OK;
@@ -145,9 +159,9 @@ class SessionCore {
   void FreeUntil(uint64_t version);
 
   const SessionProgress progress_;
-  // That have ended here, or before the version that was loaded; and that were made.
-  uint64_t calls_ = 0;
-  uint64_t made_ = 0;
+  BootCalls boot_calls_;
+  uint64_t under_way_ = 0;
+  uint64_t made_ = 0;  // the last one after Load
   bool loaded_ = false;
   uint64_t boot_ = 0;      // calls before Load
   uint64_t released_ = 0;  // calls before this version

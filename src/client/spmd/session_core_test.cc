@@ -204,6 +204,46 @@ TEST(SessionCore, LoadAfterAnotherNumberOfCallsThanBeforeIsRefused) {
   EXPECT_THAT(core.VersionToLoad(), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST(SessionCore, CallsWithNamesCanComeInAnotherOrderInANextLife) {
+  SessionCore first({});
+  EndCalls(first, 1);
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT(first.boot_calls().Begin(name), IsOk());
+    EXPECT_NE(first.keep().names, 0u);
+    // The record, and the call.
+    EndCalls(first, 2);
+  }
+  ASSERT_THAT(first.boot_calls().BeginLoad(), IsOk());
+  EndCalls(first, 1);
+  ASSERT_THAT(first.VersionToLoad(), IsOkAndHolds(0));
+  first.OnLoaded(0, 0);
+  EndCalls(first, 1);
+  first.OnCheckpoint(/*lazy=*/false);
+  EXPECT_EQ(first.keep(), (SessionKeep{6, 7, 1, 1}));
+  EXPECT_EQ(SessionKeep::Of(6, 7, first.keep().mark()), first.keep());
+
+  SessionCore core({.ended = 9, .keep = {6, 7, 1, 1}});
+  EndCalls(core, 1);
+  ASSERT_EQ(core.boot_calls().last_record(), 6u);
+  BootCalls names(0, 0, false);
+  uint64_t number = 2;
+  for (const char* name : {"a", "b"}) {
+    core.boot_calls().AddRecord(number, **names.Begin(name));
+    number += 2;
+  }
+  core.boot_calls().AddRecord(number, **names.BeginLoad());
+  ASSERT_THAT(core.boot_calls().Begin("b"), IsOk());
+  EXPECT_EQ(core.next_call(), 5u);
+  EXPECT_TRUE(core.repeats());
+  EndCalls(core, 1);
+  // It leaves "a" out.
+  ASSERT_THAT(core.boot_calls().BeginLoad(), IsOk());
+  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
+  core.OnLoaded(1, 7);
+  EXPECT_EQ(core.next_call(), 8u);
+  EXPECT_EQ(core.keep(), first.keep());
+}
+
 TEST(SessionCore, LoadIsCalledOnceAndBeforeCheckpoint) {
   SessionCore core({});
   EndCalls(core, 1);

@@ -126,13 +126,12 @@ absl::StatusOr<std::vector<Input>> FoldCall::GatherInputs() {
 absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& value) {
   const uint64_t call = state_.next_call();
   bool climbed = false;
+  const auto look = [&] { return state_.Look(); };
   const auto climb = [&] {
     climbed = true;
     MakeInput();
-    // The tree waits for the values of other ranks. The model is needed only if one of them dies.
-    state_.SaveNow().IgnoreError();
-    FoldTree tree(state_.client(), state_.member(), plan, state_.BeginFold(call),
-                  state_.patience());
+    FoldTree tree(state_.client(), state_.member(), plan, state_.BeginFold(call), state_.patience(),
+                  look);
     return tree.Climb(value);
   };
   Outcome outcome;
@@ -347,6 +346,7 @@ absl::Status Session::AllreduceBy(void* inout, uint64_t bytes, uint64_t element,
                                                      "; the limit is ", jobs::kMaxGroupBytes));
     }
     if (bytes > 0) {
+      PHALANX_RETURN_IF_ERROR(state_->BeginCall(name));
       return VectorFold(*state_, prepare, name, inout, {bytes, element}, fold).Run();
     }
     state_->CountCall();
@@ -356,8 +356,10 @@ absl::Status Session::AllreduceBy(void* inout, uint64_t bytes, uint64_t element,
 
 absl::Status Session::AllreduceModel(const ModelFold& fold, const Prepare& prepare,
                                      absl::string_view name) {
-  return state_->Run("AllreduceModel",
-                     [&] { return ValueFold(*state_, prepare, name, fold).Run(); });
+  return state_->Run("AllreduceModel", [&]() -> absl::Status {
+    PHALANX_RETURN_IF_ERROR(state_->BeginCall(name));
+    return ValueFold(*state_, prepare, name, fold).Run();
+  });
 }
 
 }  // namespace phalanx::spmd

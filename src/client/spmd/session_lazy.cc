@@ -2,6 +2,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "phalanx/member_state.h"
+#include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 
@@ -19,6 +20,8 @@ absl::Status SessionState::LazyCheckpoint(std::function<std::string()> save) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
   if (save == nullptr) return absl::InvalidArgumentError("no function that saves the model");
   if (!core_->CanBeLazy()) return Checkpoint(save());
+  phalanx::internal::Access::DieIfDeclared(member_,
+                                           phalanx::internal::DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/true);
   lazy_ = {};
   lazy_.save = std::move(save);
@@ -49,17 +52,16 @@ bool SessionState::SeeMembers() {
 void SessionState::SaveIfNeeded() {
   if (!core_->lazy()) return;
   SeeMembers();
-  const std::optional<uint64_t> version = core_->ToSave();
-  if (version.has_value()) Save(*version);
+  if (core_->ToSave().has_value()) SaveLazy().IgnoreError();
 }
 
-absl::Status SessionState::SaveNow() {
+bool SessionState::Look() {
+  SaveIfNeeded();
+  return core_->lazy();
+}
+
+absl::Status SessionState::SaveLazy() {
   if (!core_->lazy()) return absl::OkStatus();
-  Save(core_->version());
-  return lazy_.failed;
-}
-
-void SessionState::Save(uint64_t version) {
   absl::Cleanup thrown = [this] {
     End(Explain("LazyCheckpoint",
                 absl::AbortedError("the function that saves the model has thrown")))
@@ -67,11 +69,12 @@ void SessionState::Save(uint64_t version) {
   };
   const std::string bytes = lazy_.save();
   std::move(thrown).Cancel();
-  lazy_.failed = Store(version, core_->base(), bytes, kSavePatience);
-  if (!lazy_.failed.ok()) return;
+  lazy_.failed = Store(core_->version(), core_->base(), bytes, kSavePatience);
+  if (!lazy_.failed.ok()) return lazy_.failed;
   stats_.checkpoint_bytes += bytes.size();
   core_->OnSaved();
   lazy_ = {};
+  return absl::OkStatus();
 }
 
 absl::Status SessionState::Await(const Future<Done>& call) {

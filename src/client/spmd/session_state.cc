@@ -1,6 +1,8 @@
 #include "src/client/spmd/session_state.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "src/common/random.h"
@@ -8,6 +10,11 @@
 #include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd::internal {
+namespace {
+
+constexpr uint64_t kRecordsAtOnce = 64;
+
+}  // namespace
 
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                            const Options& options)
@@ -27,14 +34,16 @@ absl::Status SessionState::Begin() {
   if (member_.life() == 0) PHALANX_RETURN_IF_ERROR(member_.WaitForWorld(patience_));
   PHALANX_ASSIGN_OR_RETURN(const GroupProgress progress, group_.Progress().Wait());
   const GroupKeep& said = progress.keep;
-  core_.emplace(SessionProgress{progress.ended, {said.boot, said.released, said.mark}});
+  core_.emplace(
+      SessionProgress{progress.ended, SessionKeep::Of(said.boot, said.released, said.mark)});
   recovers_ = progress.ended > 0;
   SeeMembers();
-  return Run("Join", [this] {
+  return Run("Join", [this]() -> absl::Status {
     run_ = SystemRandom64();
-    return Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
+    PHALANX_RETURN_IF_ERROR(Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
       return group.AllReduce(absl::MakeSpan(&run_, 1), ReduceOp::kMax);
-    });
+    }));
+    return ReadRecords();
   });
 }
 
@@ -63,7 +72,56 @@ absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
   return End(absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes")));
 }
 
+absl::Status SessionState::BeginCall(absl::string_view name) {
+  if (within_ || core_->loaded()) return absl::OkStatus();
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().Begin(name));
+  if (!record.has_value()) return absl::OkStatus();
+  const absl::Status made = MakeRecord(*record);
+  if (made.ok() || name.empty()) return made;
+  return End(absl::Status(made.code(),
+                          absl::StrCat("before the call named \"", name, "\": ", made.message())));
+}
+
+// What the call says has the name as well, so it fails if the ranks differ.
+absl::Status SessionState::MakeRecord(NameRecord record) {
+  const absl::Span<uint64_t> numbers = absl::MakeSpan(record);
+  return CallGroup({kNeedsAll}, record.data(), sizeof(record),
+                   [&](const Group& group) { return group.AllReduce(numbers, ReduceOp::kMax); });
+}
+
+// Results of other sizes are no records. They come to this node, which needs them as well.
+absl::Status SessionState::ReadRecords() {
+  BootCalls& calls = core_->boot_calls();
+  const uint64_t last = calls.last_record();
+  for (uint64_t first = 2; first <= last; first += kRecordsAtOnce) {
+    std::vector<NameRecord> records(std::min(kRecordsAtOnce, last + 1 - first));
+    std::vector<Future<Done>> reads;
+    for (size_t i = 0; i < records.size(); ++i) {
+      reads.push_back(group_.Result(first + i, absl::MakeSpan(records[i])));
+    }
+    absl::Status failed;
+    for (size_t i = 0; i < records.size(); ++i) {
+      const absl::Status read = reads[i].Wait().status();
+      if (read.ok() && BootCalls::IsRecord(records[i])) calls.AddRecord(first + i, records[i]);
+      if (!read.ok() && !absl::IsInvalidArgument(read)) failed = read;
+    }
+    PHALANX_RETURN_IF_ERROR(End(failed));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
+  PHALANX_RETURN_IF_ERROR(BeginPart(info.name));
+  return CallGroup(info, output, bytes, make);
+}
+
+absl::Status SessionState::BeginPart(absl::string_view name) {
+  PHALANX_RETURN_IF_ERROR(BeginCall(name));
+  return core_->loaded() ? absl::OkStatus() : End(core_->boot_calls().CheckNext());
+}
+
+absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_t bytes,
+                                     Make make) {
   SaveIfNeeded();
   const MadeCall call = MakeCall(info, output, bytes, make);
   const absl::Status ended = Await(call.future);
@@ -74,15 +132,14 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     return End(absl::InternalError(
         absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
   }
-  SaveIfNeeded();
-  OnCallEnded(call.number, info.needs_all, call.losses);
+  OnCallEnded({call.number, call.losses}, info.needs_all);
   within_ = true;
   return absl::OkStatus();
 }
 
 SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output, uint64_t bytes,
                                               Make make) {
-  MadeCall call{core_->next_call(), core_->repeats()};
+  MadeCall call{core_->next_call(), core_->repeats(), 0, {}};
   if (call.repeats) {
     ++stats_.repeated;
     call.future = group_.Result(call.number, output, bytes);
@@ -93,7 +150,7 @@ SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output
     }
     if (std::exchange(recovers_, false)) stats_.recovery = MonotonicNow() - began_;
     const SessionKeep keep = core_->keep();
-    group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
+    group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.mark()});
     ++stats_.made;
     call.losses = core_->SeenLosses(SeeMembers());
     call.future = make(group_);
@@ -102,10 +159,11 @@ SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output
   return call;
 }
 
-void SessionState::OnCallEnded(uint64_t number, bool needs_all, uint64_t losses) {
-  core_->OnCallEnded(needs_all, losses);
+void SessionState::OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all) {
+  SaveIfNeeded();
+  core_->OnCallEnded(needs_all, call.losses);
   Free();
-  if (needs_all) EndFolds(number);
+  if (needs_all) EndFolds(call.number);
 }
 
 void SessionState::CountCall() {

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +61,10 @@ class SessionState {
   absl::Status CheckBytes(uint64_t bytes);
   // Of memory for the result. The same.
   absl::Status CheckPlace(const void* place, uint64_t bytes);
+  // A call of the program begins: before Load, under its name. Calls of the group do so, too, and
+  // those within one call of the program have one name. An error does not end the session unless
+  // the ranks differ.
+  absl::Status BeginCall(absl::string_view name);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
   using Make = absl::FunctionRef<Future<Done>(const Group&)>;
@@ -83,9 +86,9 @@ class SessionState {
   // The scope of the objects of a fold whose result this call has. Rank 0 ends it once all ranks
   // have ended the call.
   Scope BeginFold(uint64_t call);
-  // Saves the model of a lazy checkpoint, before a wait in which it is not saved if a member needs
-  // it.
-  absl::Status SaveNow();
+  // While the rank waits within a call: saves the model of a lazy checkpoint if a member may need
+  // it. Returns whether it is to be called again soon.
+  bool Look();
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
@@ -128,12 +131,18 @@ class SessionState {
   struct MadeCall {
     uint64_t number = 0;
     bool repeats = false;
-    uint64_t losses = 0;  // SeenLosses of SessionCore
-    Future<Done> future = {};
+    uint64_t losses = 0;  // that were seen as it was made
+    Future<Done> future;
   };
 
+  // Before Load: calls that name the next ones.
+  absl::Status MakeRecord(NameRecord record);
+  absl::Status ReadRecords();
+
+  absl::Status BeginPart(absl::string_view name);
+  absl::Status CallGroup(const CallInfo& info, void* output, uint64_t bytes, Make make);
   MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
-  void OnCallEnded(uint64_t number, bool needs_all, uint64_t losses);
+  void OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all);
   // Takes in the calls that have ended. Waits until at most so many are under way.
   absl::Status EndAsync(size_t left);
 
@@ -161,7 +170,8 @@ class SessionState {
   // Within a call: saves the model if a member may need it. If the program throws, the session is
   // over.
   void SaveIfNeeded();
-  void Save(uint64_t version);
+  // Saves the model of a lazy checkpoint.
+  absl::Status SaveLazy();
   // Waits for a call, and saves the model meanwhile if a member may need it.
   absl::Status Await(const Future<Done>& call);
 
@@ -177,7 +187,6 @@ class SessionState {
   uint64_t run_ = 0;
   uint64_t seq_ = 0;
   std::shared_ptr<AsyncCalls> async_;  // from the first one on
-  std::deque<uint64_t> async_losses_;  // of the calls that have not been taken in
   bool within_ = false;                // a part of a call has ended, and others can follow
   // Objects of folds can be there, of this life or an earlier one.
   bool has_folds_ = false;
@@ -202,7 +211,7 @@ absl::Status SessionState::Run(const char* verb, Body body) {
   within_ = false;
   // Also if a function of the program throws. The other ranks go on with the next part of the call.
   const absl::Cleanup free = [&] {
-    if (thrown && within_) {
+    if (thrown && within_ && over_.ok()) {
       over_ = Explain(verb, absl::AbortedError("a function of the program has thrown"));
     }
     used_.store(false, std::memory_order_release);

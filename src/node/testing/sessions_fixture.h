@@ -22,6 +22,22 @@ namespace phalanx::runtime {
 
 inline constexpr absl::Duration kDeadline = absl::Seconds(60);
 
+// A rank dies where it throws this.
+struct Death {};
+// Counts the places at which a life can die, and dies at one of them; 0: not.
+class Points {
+ public:
+  explicit Points(int fatal) : fatal_(fatal) {}
+  void Pass() {
+    if (++count_ == fatal_) throw Death();
+  }
+  int count() const { return count_; }
+
+ private:
+  const int fatal_;
+  int count_ = 0;
+};
+
 class SessionsFixture : public ::testing::Test {
  protected:
   void Make(int nodes, int world) {
@@ -69,18 +85,45 @@ class SessionsFixture : public ::testing::Test {
     }
     EXPECT_THAT(watcher->Leave(), testing::IsOk());
   }
-  // Calls `body` with a session of each rank, in threads.
-  void ForAll(const std::function<void(spmd::Session&)>& body) const {
+  void ForAllRanks(const std::function<void(int rank)>& body) const {
     std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world_; ++rank) {
-      ranks.emplace_back([this, rank, &body] {
-        absl::StatusOr<spmd::Session> session = Join(rank);
-        ASSERT_THAT(session, testing::IsOk());
-        body(*session);
-      });
-    }
+    for (int rank = 0; rank < world_; ++rank) ranks.emplace_back(body, rank);
     for (std::thread& rank : ranks) rank.join();
   }
+  // Calls `body` with a session of each rank, in threads.
+  void ForAll(const std::function<void(spmd::Session&)>& body) const {
+    ForAllRanks([&](int rank) {
+      absl::StatusOr<spmd::Session> session = Join(rank);
+      ASSERT_THAT(session, testing::IsOk());
+      body(*session);
+    });
+  }
+  // Runs a program in which lives of a rank die, at these points, one each. Returns the number of
+  // points of each rank's last life.
+  using FatalProgram = std::function<void(spmd::Session&, Points&)>;
+  std::vector<int> RunWithDeaths(int victim, const std::vector<int>& fatal_points,
+                                 const FatalProgram& program) const {
+    std::vector<int> counts(static_cast<size_t>(world_));
+    ForAllRanks([&](int rank) {
+      std::vector<int> lives = {0};
+      if (rank == victim) lives.insert(lives.begin(), fatal_points.begin(), fatal_points.end());
+      for (const int fatal_point : lives) {
+        Points points(fatal_point);
+        bool died = false;
+        try {
+          absl::StatusOr<spmd::Session> session = Join(rank);
+          ASSERT_THAT(session, testing::IsOk());
+          program(*session, points);
+        } catch (const Death&) {
+          died = true;
+        }
+        EXPECT_EQ(died, fatal_point > 0) << "rank " << rank << ", point " << fatal_point;
+        counts[static_cast<size_t>(rank)] = points.count();
+      }
+    });
+    return counts;
+  }
+
   std::unique_ptr<LocalCluster> cluster_;
   std::string job_ = "train";
   absl::Duration peer_timeout_ = kDeadline;
