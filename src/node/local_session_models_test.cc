@@ -47,7 +47,8 @@ struct Values {
 enum class Kind {
   kEager,
   kLazy,
-  kSome,  // lazy on some ranks in some versions
+  kSome,   // lazy on some ranks in some versions
+  kLocal,  // with local models
 };
 
 // A program whose versions end with a Broadcast, which its root passes alone.
@@ -62,7 +63,8 @@ class Program {
     std::string boot(session.rank() == 1 ? 100 : 0, 'b');
     EXPECT_THAT(session.Broadcast(&boot, 1), IsOk());
     if (Dies()) return false;
-    const absl::StatusOr<uint64_t> version = session.Load(model_);
+    const absl::StatusOr<uint64_t> version =
+        kind_ == Kind::kLocal ? session.Load(model_, local_) : session.Load(model_);
     EXPECT_THAT(version, IsOk());
     while (version.ok() && session.version() < kIterations) {
       // A life that begins behind a checkpoint has passed its points.
@@ -75,6 +77,7 @@ class Program {
     return true;
   }
   const std::vector<float>& result() const { return model_.values; }
+  const std::vector<float>& local() const { return local_.values; }
   int saved() const { return saved_; }
 
  private:
@@ -89,7 +92,8 @@ class Program {
                                   [&] {
                                     constexpr float kValues[] = {1e8f, 1, -1e8f};
                                     for (size_t i = 0; i < kCount; ++i) {
-                                      sum[i] = kValues[(i + rank + version) % 3] + model_.values[i];
+                                      sum[i] = kValues[(i + rank + version) % 3] +
+                                               model_.values[i] + local_.values[i];
                                     }
                                   }),
                 IsOk());
@@ -107,6 +111,8 @@ class Program {
     // The model is as it was until here.
     for (size_t i = 0; i < kCount; ++i) {
       model_.values[i] = model_.values[i] * scale + sum[i] + (*all)[i % all->size()];
+      if (kind_ != Kind::kLocal) continue;
+      local_.values[i] = local_.values[i] * 0.5f + static_cast<float>(rank + 1) * sum[i];
     }
     if (Dies()) return false;
     EXPECT_THAT(Checkpoint(session), IsOk());
@@ -116,6 +122,7 @@ class Program {
   }
 
   absl::Status Checkpoint(Session& session) {
+    if (kind_ == Kind::kLocal) return session.Checkpoint(model_, local_);
     const bool lazy =
         kind_ == Kind::kLazy || (kind_ == Kind::kSome && (session.version() + session.rank()) % 2);
     if (!lazy) return session.Checkpoint(model_);
@@ -128,6 +135,7 @@ class Program {
   const Kind kind_;
   const int fatal_point_;
   Values model_;
+  Values local_;
   int point_ = 0;
   int saved_ = 0;
 };
@@ -140,12 +148,14 @@ class LocalSessionModelsTest : public SessionsFixture {
   };
   struct Outcome {
     std::vector<std::vector<float>> results;  // by rank
+    std::vector<std::vector<float>> locals;   // by rank
     std::vector<int> saved;                   // by rank, lazy checkpoints of all lives
   };
   // Runs the program on all ranks. Each death ends one life of its rank, in this order.
   Outcome RunProgram(Kind kind, const std::vector<Death>& deaths = {}) {
     Outcome outcome;
     outcome.results.resize(static_cast<size_t>(world_));
+    outcome.locals.resize(static_cast<size_t>(world_));
     outcome.saved.resize(static_cast<size_t>(world_));
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < world_; ++rank) {
@@ -161,6 +171,7 @@ class LocalSessionModelsTest : public SessionsFixture {
           Program program(kind, fatal_point);
           EXPECT_EQ(program.Run(*session), fatal_point == 0) << "rank " << rank;
           outcome.results[static_cast<size_t>(rank)] = program.result();
+          outcome.locals[static_cast<size_t>(rank)] = program.local();
           outcome.saved[static_cast<size_t>(rank)] += program.saved();
           if (kind != Kind::kLazy) continue;
           EXPECT_EQ(session->stats().checkpoint_bytes,
@@ -328,6 +339,271 @@ TEST_F(LocalSessionModelsTest, ASessionIsOverIfTheFunctionThatSavesThrows) {
   }
   dead.wait();
   survivor.join();
+}
+
+// ---------------------------------------------------------------------------- local models
+
+TEST_F(LocalSessionModelsTest, ARankThatDiesAnywhereEndsWithItsLocalModel) {
+  Make(3, 3);
+  const Outcome calm = RunProgram(Kind::kLocal);
+  EXPECT_EQ(calm.results[1], calm.results[0]);
+  EXPECT_NE(calm.locals[1], calm.locals[0]);
+  for (int point = 1; point <= kPoints; ++point) {
+    job_ = absl::StrCat("dies", point);
+    const Outcome outcome = RunProgram(Kind::kLocal, {{point % world_, point}});
+    EXPECT_EQ(outcome.results, calm.results) << point;
+    EXPECT_EQ(outcome.locals, calm.locals) << point;
+  }
+  job_ = "often";
+  const int in_last = kPointsBefore + 2 * kPointsEach;
+  const Outcome often =
+      RunProgram(Kind::kLocal,
+                 {{0, in_last + 1}, {1, in_last + 4}, {1, 2}, {0, in_last + 2}, {1, in_last + 5}});
+  EXPECT_EQ(often.results, calm.results);
+  EXPECT_EQ(often.locals, calm.locals);
+}
+
+constexpr size_t kSmall = 1 << 20;
+constexpr size_t kLarge = 64 << 20;
+
+class LocalSessionPairsTest : public SessionsFixture {
+ protected:
+  static std::string GlobalOf(uint64_t version) { return absl::StrCat("global ", version); }
+  std::string LocalOf(int rank, uint64_t version) const {
+    const bool large = rank == 1 && version >= large_from_;
+    return std::string(large ? kLarge : kSmall, static_cast<char>('a' + rank + 3 * version));
+  }
+  absl::Status Checkpoint(Session& session) const {
+    const uint64_t version = session.version() + 1;
+    return session.Checkpoint(GlobalOf(version), LocalOf(session.rank(), version));
+  }
+  void ExpectLoads(Session& session, uint64_t version) const {
+    std::string global, local;
+    EXPECT_THAT(session.Load(global, local), IsOkAndHolds(version));
+    EXPECT_EQ(global, version == 0 ? "" : GlobalOf(version));
+    EXPECT_TRUE(local == (version == 0 ? "" : LocalOf(session.rank(), version)));
+  }
+  // An object that leaves less room on the node than the large model takes.
+  void Fill(int node) {
+    filler_ = Connect(node);
+    EXPECT_THAT(filler_->Put(filler_->Id("filler"), std::string(size_t{200} << 20, 'f')).Wait(),
+                IsOk());
+  }
+
+  // The first version in which the local model of rank 1 is large.
+  uint64_t large_from_ = 1000;
+  std::shared_ptr<Client> filler_;
+};
+
+TEST_F(LocalSessionPairsTest, ARankWhoseNodeHasEndedLoadsItsPairFromOtherHosts) {
+  Make(3, 3);
+  std::latch dead(1);
+  std::thread ranks([&] {
+    ForAll([&](Session& session) {
+      ExpectLoads(session, 0);
+      for (int version = 1; version <= 3; ++version) {
+        EXPECT_THAT(session.Barrier(), IsOk());
+        EXPECT_THAT(Checkpoint(session), IsOk());
+      }
+      if (session.rank() == 2) return;
+      dead.wait();
+      EXPECT_THAT(session.Barrier(), IsOk());
+      EXPECT_THAT(session.Leave(), IsOk());
+    });
+  });
+  WaitForDeath(2);
+  cluster_->KillNode(2);
+  dead.count_down();
+  absl::StatusOr<Session> session = Session::Join(*Connect(0), OptionsOf(2));
+  ASSERT_THAT(session, IsOk());
+  // No call of version 3 has ended, and its checkpoint has waited for the copies of version 2.
+  ExpectLoads(*session, 2);
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_THAT(Checkpoint(*session), IsOk());
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_EQ(session->stats().repeated, 2u);
+  EXPECT_THAT(session->Leave(), IsOk());
+  ranks.join();
+}
+
+TEST_F(LocalSessionPairsTest, ARankLoadsThePairBeforeIfTheNewestLocalModelHasNoCopy) {
+  Make(2, 2);
+  large_from_ = 2;
+  std::latch filled(1), dead(1);
+  std::thread ranks([&] {
+    ForAll([&](Session& session) {
+      ExpectLoads(session, 0);
+      EXPECT_THAT(session.Barrier(), IsOk());
+      EXPECT_THAT(Checkpoint(session), IsOk());
+      filled.wait();
+      EXPECT_THAT(session.Barrier(), IsOk());
+      EXPECT_THAT(Checkpoint(session), IsOk());
+      EXPECT_THAT(session.Barrier(), IsOk());
+      if (session.rank() == 1) return;
+      dead.wait();
+      EXPECT_THAT(Checkpoint(session), IsOk());
+      EXPECT_THAT(session.Barrier(), IsOk());
+      EXPECT_THAT(session.Leave(), IsOk());
+    });
+  });
+  Fill(0);
+  filled.count_down();
+  WaitForDeath(1);
+  cluster_->KillNode(1);
+  EXPECT_THAT(filler_->Delete(filler_->Id("filler")).Wait(), IsOk());
+  dead.count_down();
+  absl::StatusOr<Session> session = Session::Join(*Connect(0), OptionsOf(1));
+  ASSERT_THAT(session, IsOk());
+  ExpectLoads(*session, 1);
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_THAT(Checkpoint(*session), IsOk());
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_EQ(session->stats().repeated, 3u);
+  EXPECT_THAT(Checkpoint(*session), IsOk());
+  EXPECT_THAT(session->Barrier(), IsOk());
+  EXPECT_THAT(session->Leave(), IsOk());
+  ranks.join();
+}
+
+TEST_F(LocalSessionPairsTest, TheNextCheckpointWaitsForTheCopies) {
+  Make(2, 2);
+  large_from_ = 2;
+  peer_timeout_ = absl::Seconds(5);
+  Fill(0);
+  std::latch over(2);
+  ForAll([&](Session& session) {
+    ExpectLoads(session, 0);
+    EXPECT_THAT(Checkpoint(session), IsOk());
+    EXPECT_THAT(Checkpoint(session), IsOk());
+    if (session.rank() == 1) {
+      const absl::Status waits = Checkpoint(session);
+      EXPECT_FALSE(waits.ok());
+      EXPECT_THAT(std::string(waits.message()),
+                  AllOf(HasSubstr("rank 1, version 2, seq 0: Checkpoint"),
+                        HasSubstr("the local model of version 2 is not on 3 hosts yet")));
+      EXPECT_EQ(session.version(), 2u);
+      EXPECT_THAT(filler_->Delete(filler_->Id("filler")).Wait(), IsOk());
+      EXPECT_THAT(Checkpoint(session), IsOk());
+      EXPECT_EQ(session.version(), 3u);
+    }
+    over.arrive_and_wait();
+  });
+}
+
+// A node without ranks has the only room for a copy.
+TEST_F(LocalSessionPairsTest, ARankWhoseCopiesHaveAllEndedGetsAnErrorThatNamesWhatIsMissing) {
+  Make(3, 2);
+  peer_timeout_ = absl::Seconds(5);
+  large_from_ = 1;
+  local_copies_ = 1;
+  Fill(0);
+  std::latch over(1);
+  std::thread ranks([&] {
+    ForAll([&](Session& session) {
+      ExpectLoads(session, 0);
+      for (int version = 1; version <= 2; ++version) {
+        EXPECT_THAT(session.Barrier(), IsOk());
+        EXPECT_THAT(Checkpoint(session), IsOk());
+      }
+      EXPECT_THAT(session.Barrier(), IsOk());
+      if (session.rank() == 0) over.wait();
+    });
+  });
+  WaitForDeath(1);
+  cluster_->KillNode(1);
+  cluster_->KillNode(2);
+  absl::StatusOr<Session> session = Session::Join(*Connect(0), OptionsOf(1));
+  ASSERT_THAT(session, IsOk());
+  std::string global, local;
+  EXPECT_THAT(session->Load(global, local),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("rank 1 has no local model of version 2"),
+                             HasSubstr("and none of version 1"), HasSubstr("on 2 hosts"))));
+  over.count_down();
+  ranks.join();
+}
+
+TEST_F(LocalSessionPairsTest, OneHostIsEnoughIfThereIsNoOther) {
+  Make(1, 2);
+  ForAll([this](Session& session) {
+    ExpectLoads(session, 0);
+    // Together more than the node has room for.
+    for (int version = 1; version <= 200; ++version) {
+      ASSERT_THAT(Checkpoint(session), IsOk()) << version;
+      ASSERT_THAT(session.Barrier(), IsOk()) << version;
+    }
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+}
+
+TEST_F(LocalSessionPairsTest, CheckpointsWithAndWithoutLocalModelsAreNotMixed) {
+  Make(1, 2);
+  ForAll([this](Session& session) {
+    ExpectLoads(session, 0);
+    for (const absl::Status& mixed :
+         {session.Checkpoint(GlobalOf(1)), session.LazyCheckpoint(GlobalOf(1))}) {
+      EXPECT_THAT(mixed,
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           AllOf(HasSubstr("version 0, seq 0"),
+                                 HasSubstr("without a local model, and Load was with one"))));
+    }
+    EXPECT_THAT(Checkpoint(session), IsOk());
+    EXPECT_EQ(session.version(), 1u);
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+  job_ = "differ";
+  ForAll([](Session& session) {
+    std::string global, local;
+    if (session.rank() == 0) {
+      EXPECT_THAT(session.Load(global, local), IsOk());
+    } else {
+      EXPECT_THAT(session.Load(global), IsOk());
+      EXPECT_THAT(session.Checkpoint(global, local),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr("with a local model, and Load was without one")));
+    }
+    EXPECT_THAT(session.Barrier(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(session.rank() == 0
+                                       ? "checkpoints of this rank are with local models"
+                                       : "checkpoints of this rank are without local models")));
+  });
+}
+
+TEST_F(LocalSessionPairsTest, ANextLifeThatLoadsAnotherKindIsRefused) {
+  Make(1, 2);
+  std::latch over(1);
+  std::thread other([&] {
+    absl::StatusOr<Session> session = Join(0);
+    ASSERT_THAT(session, IsOk());
+    ExpectLoads(*session, 0);
+    EXPECT_THAT(session->Barrier(), IsOk());
+    over.wait();
+  });
+  {
+    absl::StatusOr<Session> session = Join(1);
+    ASSERT_THAT(session, IsOk());
+    ExpectLoads(*session, 0);
+    EXPECT_THAT(session->Barrier(), IsOk());
+  }
+  absl::StatusOr<Session> session = Join(1);
+  ASSERT_THAT(session, IsOk());
+  std::string global;
+  EXPECT_THAT(session->Load(global),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("without a local model, and in the life before it was with one")));
+  over.count_down();
+  other.join();
+}
+
+TEST_F(LocalSessionPairsTest, AnImpossibleNumberOfCopiesIsRefused) {
+  Make(1, 1);
+  for (const int copies : {0, 16}) {
+    spmd::Options options = OptionsOf(0);
+    options.local_copies = copies;
+    EXPECT_THAT(Session::Join(*Connect(0), options).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("it is 1 to 15")));
+  }
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 //
 //   spmd_rank ITERATIONS COUNT KIND [POINT@VERSION:RANK:LIFE ...]
 //
-// Checkpoints of KIND: `eager` or `lazy`. The vector of an Allreduce has COUNT floats, of 1e8, 1
-// and -1e8, whose sums depend on their order. Kills itself with SIGKILL at each given point: `load`
-// and `loaded` (within Load, and after it), `save` and `saved` (within Checkpoint, and after it),
-// `prepare` (within Allreduce). Prints "start PID LIFE", "load VERSION", "prepare VERSION" for each
-// input of an Allreduce, "saved VERSION", and "end HASH REPEATED", of the model. Ends with 0; 2 and
-// "ERROR ..." if a call fails.
+// Checkpoints of KIND: `eager`, `lazy` or `local`, with a local model. The vector of an Allreduce
+// has COUNT floats, of 1e8, 1 and -1e8, whose sums depend on their order. Kills itself with SIGKILL
+// at each given point: `load` and `loaded` (within Load, and after it), `save` and `saved` (within
+// Checkpoint, and after it), `prepare` (within Allreduce). Prints "start PID LIFE", "load VERSION",
+// "prepare VERSION" for each input of an Allreduce, "saved VERSION", and "end HASH REPEATED", of
+// the model. Ends with 0; 2 and "ERROR ..." if a call fails.
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ int Fail(const absl::Status& status) {
 class Rank {
  public:
   Rank(size_t count, std::string kind, std::vector<std::string> deaths)
-      : weights_(count), kind_(std::move(kind)), deaths_(std::move(deaths)) {}
+      : weights_(count), local_(count, 'l'), kind_(std::move(kind)), deaths_(std::move(deaths)) {}
 
   absl::Status Run(uint64_t iterations) {
     absl::StatusOr<std::shared_ptr<phalanx::Client>> client = phalanx::Client::Connect();
@@ -53,7 +53,8 @@ class Rank {
     std::cout << "start " << getpid() << " " << session->life() << std::endl;
     std::string boot = session->rank() == 0 ? "boot" : "";
     absl::Status status = session->Broadcast(&boot, 0);
-    if (status.ok()) status = session->Load(*this).status();
+    if (status.ok() && kind_ == "local") status = session->Load(*this, local_).status();
+    if (status.ok() && kind_ != "local") status = session->Load(*this).status();
     if (!status.ok()) return status;
     DieAt("loaded");
     std::cout << "load " << session->version() << std::endl;
@@ -92,6 +93,7 @@ class Rank {
 
   absl::Status Checkpoint() {
     if (kind_ == "lazy") return session_->LazyCheckpoint(*this);
+    if (kind_ == "local") return session_->Checkpoint(*this, local_);
     return session_->Checkpoint(*this);
   }
 
@@ -102,7 +104,7 @@ class Rank {
     absl::Status status = session_->Allreduce(absl::MakeSpan(sum), ReduceOp::kSum, [&] {
       std::cout << "prepare " << version << std::endl;
       for (size_t i = 0; i < sum.size(); ++i) {
-        sum[i] = kValues[(i + rank + version) % 3] + weights_[i];
+        sum[i] = kValues[(i + rank + version) % 3] + weights_[i] + static_cast<float>(local_[i]);
       }
       DieAt("prepare");
     });
@@ -120,6 +122,8 @@ class Rank {
     for (size_t i = 0; i < weights_.size(); ++i) {
       weights_[i] = weights_[i] * scale[i % 3] + sum[i] + (*all)[i % all->size()];
     }
+    if (kind_ != "local") return status;
+    for (char& each : local_) each = static_cast<char>(each * 5 + static_cast<char>(rank));
     return status;
   }
 
@@ -128,6 +132,7 @@ class Rank {
   }
 
   std::vector<float> weights_;
+  std::string local_;  // model of this rank alone
   const std::string kind_;
   const std::vector<std::string> deaths_;
   Session* session_ = nullptr;

@@ -102,8 +102,8 @@ class SpmdTest(ClusterTest):
     def lives(self, rank):
         return [int(text.split()[1]) for text in self.of(rank, "start")]
 
-    def calm(self):
-        result = self.result(self.begin("calm"))
+    def calm(self, kind="eager"):
+        result = self.result(self.begin(f"calm_{kind}", kind=kind))
         for rank in range(WORLD):
             self.assertEqual(self.lives(rank), [0])
             self.assertEqual(self.of(rank, "prepare"), [str(i) for i in range(ITERATIONS)])
@@ -176,10 +176,22 @@ class SpmdTest(ClusterTest):
                 for rank in range(WORLD):
                     self.assertEqual(self.lives(rank)[-1], sum(each.startswith(f"{rank}:") for each in ended))
 
+    def test_ranks_with_local_models_are_killed(self):
+        calm = self.calm("local")
+        self.assertNotEqual(calm, self.calm())
+        for which in range(ALLREDUCE, BARRIER + 1):
+            with self.subTest(which=which):
+                self.assertEqual(self.result(self.begin(f"local{which}", fail=[f"3@{call(2, which)}"], kind="local")), calm)
+                self.assertEqual(self.of(3, "load"), ["0", "1" if which == ALLREDUCE else "2"])
+        deaths = ["save@2:4:0", "saved@3:2:0", "prepare@2:0:0", "load@0:0:1", "prepare@2:0:2", "loaded@2:4:1"]
+        self.assertEqual(self.result(self.begin("deaths", *deaths, kind="local")), calm)
+        for rank in range(WORLD):
+            self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
+
     def test_a_node_ends_with_its_ranks(self):
-        calm = self.result(self.begin("calm", iterations=MANY))
-        for kind in ("eager", "lazy"):
+        for kind in ("eager", "lazy", "local"):
             with self.subTest(kind=kind):
+                calm = self.result(self.begin(f"calm_{kind}", iterations=MANY, kind=kind))
                 # A rank that finds no node ends at once.
                 launches = self.begin(f"node_{kind}", iterations=MANY, restarts=1000, kind=kind)
                 self.until(launches[0], 0, 20)
@@ -187,8 +199,8 @@ class SpmdTest(ClusterTest):
                 self.cluster.start_node("n2", ["--label=host=c"])
                 self.assertEqual(self.result(launches), calm)
                 for rank in (4, 5):
-                    # Its own checkpoint has ended with the node.
-                    self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 19)
+                    # Its own checkpoint has ended with the node; that before it has copies of the local model.
+                    self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 18)
 
     def test_ranks_are_killed_at_any_moment(self):
         calm = self.result(self.begin("calm", iterations=MANY))

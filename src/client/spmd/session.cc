@@ -12,6 +12,8 @@
 namespace phalanx::spmd {
 namespace {
 
+constexpr int kMaxLocalCopies = 15;
+
 // What the ranks tell each other before data whose sizes they do not know.
 struct Sizes {
   uint64_t bytes = 0;
@@ -25,6 +27,10 @@ absl::StatusOr<Session> Session::Join(Client& client, Options options) {
   if (options.result_copies < 1 || options.result_copies > kMost) {
     return absl::InvalidArgumentError(
         absl::StrCat("result_copies is ", options.result_copies, "; it is 1 to ", kMost));
+  }
+  if (options.local_copies < 1 || options.local_copies > kMaxLocalCopies) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local_copies is ", options.local_copies, "; it is 1 to ", kMaxLocalCopies));
   }
   JoinOptions join;
   join.world = options.world;
@@ -180,6 +186,20 @@ absl::StatusOr<uint64_t> Session::LoadBytes(Take take) {
   });
   if (!status.ok()) return status;
   return version;
+}
+
+absl::StatusOr<uint64_t> Session::LoadBytes(TakeBoth take) {
+  uint64_t version = 0;
+  const absl::Status status = state_->RunAlone("Load", [&]() -> absl::Status {
+    PHALANX_ASSIGN_OR_RETURN(version, state_->LoadBoth(take));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return version;
+}
+
+absl::Status Session::CheckpointBytes(absl::string_view bytes, absl::string_view local) {
+  return state_->RunAlone("Checkpoint", [&] { return state_->CheckpointBoth(bytes, local); });
 }
 
 absl::Status Session::CheckpointBytes(absl::string_view bytes) {

@@ -13,10 +13,6 @@ namespace {
 using ::phalanx::internal::Access;
 using ::phalanx::internal::DeathPoint;
 
-// Names of checkpoints are in this namespace.
-constexpr char kNameSpace[] = "phalanx.spmd";
-// Of how many ranks it is asked at a time whether they have a checkpoint.
-constexpr int kAskedRanks = 64;
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
 
@@ -33,20 +29,24 @@ GetOptions SessionState::Patiently() const {
   return options;
 }
 
-absl::Status SessionState::Store(uint64_t version, uint64_t base, absl::string_view bytes,
-                                 absl::Duration timeout) {
-  const ObjectId id = IdOf({member_.rank(), version});
-  PutOptions options;
+absl::Status SessionState::Put(const ObjectId& id, PutOptions options, uint64_t base,
+                               absl::string_view bytes, Buffer& held) {
   options.metadata = CheckpointMetadata(base);
-  options.timeout = timeout;
   // Only an earlier life can have put it.
   options.wait_for_adoption = member_.life() > 0;
-  stored_.insert(version);
   const absl::StatusOr<PutResult> put = client_->Put(id, bytes, options).Wait();
   const bool there = put.ok() ? put->already_existed : absl::IsAlreadyExists(put.status());
   if (!there) return put.status();
-  PHALANX_ASSIGN_OR_RETURN(held_[version], client_->Get(id, Patiently()).Wait());
+  PHALANX_ASSIGN_OR_RETURN(held, client_->Get(id, Patiently()).Wait());
   return absl::OkStatus();
+}
+
+absl::Status SessionState::Store(uint64_t version, uint64_t base, absl::string_view bytes,
+                                 absl::Duration timeout) {
+  PutOptions options;
+  options.timeout = timeout;
+  stored_.insert(version);
+  return Put(IdOf({member_.rank(), version}), options, base, bytes, held_[version]);
 }
 
 std::optional<SessionState::Found> SessionState::Loadable(Buffer bytes, const Place& place) const {
@@ -114,15 +114,11 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
 
 absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
-  if (!core_->loaded()) {
-    PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record,
-                             core_->boot_calls().BeginLoad());
-    if (record.has_value()) PHALANX_RETURN_IF_ERROR(MakeRecord(*record));
-  }
-  PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad());
+  PHALANX_RETURN_IF_ERROR(BeginLoad());
+  PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad(/*local=*/false));
   if (version == 0) {
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
-    core_->OnLoaded(0, 0);
+    core_->OnLoaded(0, 0, /*local=*/false);
   } else {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));
     PHALANX_RETURN_IF_ERROR(take(found.bytes.view()));
@@ -133,14 +129,14 @@ absl::StatusOr<uint64_t> SessionState::Load(
       PHALANX_RETURN_IF_ERROR(Store(found.at.version, found.base, found.bytes.view(), patience_));
     }
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
-    core_->OnLoaded(found.at.version, found.base);
+    core_->OnLoaded(found.at.version, found.base, /*local=*/false);
   }
   seq_ = 0;
   return core_->version();
 }
 
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
-  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
+  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
@@ -154,11 +150,20 @@ bool SessionState::MayBeThere(uint64_t version) const {
   return member_.life() > 0 || stored_.contains(version);
 }
 
+void SessionState::Delete(uint64_t version, std::vector<Future<Done>>& deletions) {
+  if (!MayBeThere(version)) return;
+  deletions.push_back(client_->Delete(IdOf({member_.rank(), version}), kDeletePatience));
+  if (core_->local()) deletions.push_back(client_->Delete(LocalIdOf(version), kDeletePatience));
+}
+
+// A next life deletes it again.
 void SessionState::Free() {
+  std::vector<Future<Done>> not_awaited;
   for (const uint64_t version : core_->TakeFreed()) {
     held_.erase(version);
-    // A next life deletes it again.
-    if (MayBeThere(version)) client_->Delete(IdOf({member_.rank(), version}));
+    locals_.held.erase(version);
+    if (version == locals_.before) locals_.of_before = {};
+    Delete(version, not_awaited);
     stored_.erase(version);
   }
 }
@@ -173,11 +178,9 @@ absl::Status SessionState::Leave() {
   PHALANX_RETURN_IF_ERROR(End(member_.Leave()));
   over_ = Explain("Leave", absl::FailedPreconditionError("the rank has left"));
   held_.clear();
+  locals_ = {};
   std::vector<Future<Done>> deletions;
-  for (const uint64_t version : core_->TakeRest()) {
-    if (!MayBeThere(version)) continue;
-    deletions.push_back(client_->Delete(IdOf({member_.rank(), version}), kDeletePatience));
-  }
+  for (const uint64_t version : core_->TakeRest()) Delete(version, deletions);
   folds_end_.Wait(kDeletePatience).IgnoreError();
   // The objects of a life that has found none of its own are not there.
   for (const Future<Done>& deletion : deletions) deletion.Wait(kDeletePatience).IgnoreError();

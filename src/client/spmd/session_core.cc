@@ -10,7 +10,9 @@
 namespace phalanx::spmd::internal {
 namespace {
 
-constexpr uint64_t kNamedBit = uint64_t{1} << 63;
+// After Load; the version is less.
+constexpr uint64_t kLocalMark = uint64_t{1} << 63;
+constexpr uint64_t kNamedMark = uint64_t{1} << 62;
 
 }  // namespace
 
@@ -23,12 +25,19 @@ std::string CheckpointName(absl::string_view job, absl::string_view role, uint64
 
 uint64_t SessionKeep::mark() const {
   if (boot == 0) return names;
-  return names == 0 ? version : version | kNamedBit;
+  return version | (local ? kLocalMark : 0) | (names != 0 ? kNamedMark : 0);
 }
 
 SessionKeep SessionKeep::Of(uint64_t boot, uint64_t released, uint64_t mark) {
   if (boot == 0) return {.names = mark};
-  return {boot, released, mark & ~kNamedBit, mark / kNamedBit};
+  return {boot, released, mark & ~(kLocalMark | kNamedMark), (mark & kLocalMark) != 0,
+          (mark & kNamedMark) != 0 ? uint64_t{1} : 0};
+}
+
+std::string LocalName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
+                      uint64_t version) {
+  if (DefectActive(Defect::kSessionLocalOfAnother)) rank = 0;
+  return absl::StrCat(CheckpointName(job, role, run, rank, version), "/local");
 }
 
 std::string CheckpointMetadata(uint64_t base) { return absl::StrCat("after call ", base); }
@@ -49,8 +58,10 @@ bool SessionCore::repeats() const {
 SessionKeep SessionCore::keep() const {
   if (!loaded_) return {.names = boot_calls_.mark()};
   const uint64_t names = boot_calls_.named() ? 1 : 0;
-  if (DefectActive(Defect::kSessionReleasesItsVersion)) return {boot_, made_, version_, names};
-  return {boot_, released_, version_, names};
+  if (DefectActive(Defect::kSessionReleasesItsVersion)) {
+    return {boot_, made_, version_, local_, names};
+  }
+  return {boot_, local_ ? base_before_ : base_, version_, local_, names};
 }
 
 void SessionCore::OnCallMade() {
@@ -70,11 +81,18 @@ void SessionCore::OnCallEnded(bool needs_all, uint64_t losses) {
     past_losses_ = std::max(past_losses_, losses);
   }
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
-  if (needs_all && version_ > 0) FreeUntil(version_ - 1);
+  if (!needs_all) return;
+  if (!local_) {
+    if (version_ > 1) FreeUntil(version_ - 1);
+    return;
+  }
+  const uint64_t last = std::exchange(last_all_, version_);
+  if (DefectActive(Defect::kSessionLocalFreedEarly)) return FreeUntil(version_ - (version_ > 0));
+  if (last > 1 && version_ > 2) FreeUntil(std::min(version_ - 2, last - 1));
 }
 
 // The first call of the run is made before Load, so a call after Load says boot > 0.
-absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
+absl::StatusOr<uint64_t> SessionCore::VersionToLoad(bool local) const {
   if (loaded_) return absl::FailedPreconditionError("Load was called before in this life");
   const SessionKeep& said = progress_.keep;
   if (said.boot == 0) return 0;
@@ -83,12 +101,21 @@ absl::StatusOr<uint64_t> SessionCore::VersionToLoad() const {
         absl::StrCat("Load comes after call ", boot_calls_.last(),
                      " of the group, and in the life before after call ", said.boot));
   }
+  if (said.local != local) {
+    return absl::InvalidArgumentError(absl::StrCat("Load is ", local ? "with" : "without",
+                                                   " a local model, and in the life before it was ",
+                                                   local ? "without" : "with", " one"));
+  }
   if (DefectActive(Defect::kSessionLoadsOlder) && said.version > 1) return said.version - 1;
   return said.version;
 }
 
 bool SessionCore::CanLoad(uint64_t version, uint64_t base) const {
   const SessionKeep& said = progress_.keep;
+  if (said.local) {
+    if (version == said.version) return base >= said.released && base <= progress_.ended;
+    return version + 1 == said.version && base == said.released;
+  }
   if (version == said.version) return base == said.released;
   if (DefectActive(Defect::kSessionLoadsOlder) && version + 1 == said.version) return true;
   if (version < said.version || version >= said.version + kLoadableVersions) return false;
@@ -96,30 +123,47 @@ bool SessionCore::CanLoad(uint64_t version, uint64_t base) const {
   return base >= said.released && base <= progress_.ended;
 }
 
-void SessionCore::OnLoaded(uint64_t version, uint64_t base) {
+uint64_t SessionCore::GlobalOf(uint64_t version) const {
+  return DefectActive(Defect::kSessionLocalsMixed) ? progress_.keep.version : version;
+}
+
+void SessionCore::OnLoaded(uint64_t version, uint64_t base, bool local) {
   const SessionKeep& said = progress_.keep;
   boot_ = boot_calls_.last();
   made_ = boot_;
+  local_ = local;
   if (said.boot > 0) {
     made_ = version == 0 || DefectActive(Defect::kSessionKeepsOldReleased) ? said.released : base;
     version_ = version;
   }
-  released_ = made_;
+  base_ = made_;
+  // A life that begins in the version before the one that it has learned of makes no call in it.
+  base_before_ = local && version_ > 0 && version_ == said.version ? said.released : boot_;
   // The life before may have ended between the call that frees its older checkpoint and the
-  // deletion.
-  oldest_ = said.version > 1 ? said.version - 1 : 1;
+  // deletion. With local models it may have had some more.
+  const uint64_t kept = local ? 4 : 1;
+  oldest_ = said.version > kept ? said.version - kept : 1;
   can_be_lazy_ = false;
   loaded_ = true;
 }
 
-absl::Status SessionCore::CheckCheckpoint() const {
-  if (loaded_) return absl::OkStatus();
-  return absl::FailedPreconditionError("Checkpoint comes before Load");
+absl::Status SessionCore::CheckCheckpoint(bool local) const {
+  if (!loaded_) return absl::FailedPreconditionError("Checkpoint comes before Load");
+  if (local == local_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the checkpoint is ", local ? "with" : "without",
+                                                 " a local model, and Load was ",
+                                                 local_ ? "with" : "without", " one"));
+}
+
+std::optional<uint64_t> SessionCore::LocalToAwait() const {
+  if (!local_ || version_ == 0 || DefectActive(Defect::kSessionLocalNotCopied)) return std::nullopt;
+  return version_;
 }
 
 void SessionCore::OnCheckpoint(bool lazy) {
   ++version_;
-  released_ = made_;
+  base_before_ = base_;
+  base_ = made_;
   can_be_lazy_ = DefectActive(Defect::kSessionLazyTwice);
   if (!DefectActive(Defect::kSessionLazySavedLate)) unsaved_.reset();
   if (lazy && !unsaved_.has_value()) unsaved_ = version_;

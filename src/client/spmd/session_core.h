@@ -23,6 +23,24 @@
 //    of version v - 1 and has not loaded it takes part in no such call.
 // 3. A rank's checkpoint is its own. Another rank's of the same version replaces it whole.
 //
+// With local models, which each rank has of its own, a rank can die with the newest one before it
+// is copied to other hosts. So a call of version v says where version v - 1 began:
+//
+//   call        1  2  3 │ 4  5  6 │ 7  8  9 10 │ 11
+//               boot    │ version 0│ version 1  │ version 2       `released` is 3, 3, 3, 6
+//                       Load       Checkpoint   Checkpoint, after the copies of version 1
+//
+// 7. The checkpoint of version v + 1 waits for the copies of the local model of version v. So a
+// next
+//    life that has learned of version v finds its local model of version v - 1, and perhaps that of
+//    v. It takes that of v if it is there, with the global model of the same version, and never
+//    another rank's.
+// 8. The end of a call of version v that needs all frees the checkpoints of version v - 2, since
+// the
+//    others have ended the last such call before it, in version v - 1 or v. If there was none in
+//    version v - 1, it frees those of versions before that of the last one: a call that has ended
+//    here alone is forgotten with this node, and a local model is nowhere else.
+//
 // A lazy checkpoint is not written. The rank saves its model within a call of its version if a
 // member may need it, since the program changes it after the last one.
 //
@@ -58,16 +76,17 @@
 
 namespace phalanx::spmd::internal {
 
-// What a call says: the last boot call, the last call before its version, and the version; zeros
-// before Load. `names`: before Load what BootCalls says of the call, after it whether there are
-// records among the boot calls.
+// What a call says: the last boot call, the last call before its version (with local models, before
+// the version before it), and the version; zeros before Load. `names`: before Load what BootCalls
+// says of the call, after it whether there are records among the boot calls.
 struct SessionKeep {
   uint64_t boot = 0;
   uint64_t released = 0;
   uint64_t version = 0;
+  bool local = false;  // with local models
   uint64_t names = 0;
 
-  // The last two as one number, of which the group knows, and back.
+  // The last three as one number, the mark of a GroupKeep, and back.
   uint64_t mark() const;
   static SessionKeep Of(uint64_t boot, uint64_t released, uint64_t mark);
 
@@ -89,6 +108,8 @@ inline constexpr uint64_t kLoadableVersions = 3;
 // other names: what an earlier one has left is not read.
 std::string CheckpointName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
                            uint64_t version);
+std::string LocalName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
+                      uint64_t version);
 // What stands beside its bytes: the last call before it. DataLoss if it is not that.
 std::string CheckpointMetadata(uint64_t base);
 absl::StatusOr<uint64_t> BaseOf(absl::string_view metadata);
@@ -120,23 +141,31 @@ class SessionCore {
 
   // ---- versions
   // What Load is to read; 0: nothing. FailedPrecondition: it was called before. InvalidArgument:
-  // the life before has made another number of calls before it.
-  absl::StatusOr<uint64_t> VersionToLoad() const;
+  // the life before has made another number of calls before it, or had local models and this one
+  // has none, or the reverse.
+  absl::StatusOr<uint64_t> VersionToLoad(bool local) const;
   // Whether it may read this one instead, before which call `base` is the last one.
   bool CanLoad(uint64_t version, uint64_t base) const;
+  // The version of the global model that goes with a local model.
+  uint64_t GlobalOf(uint64_t version) const;
   // REQUIRES: VersionToLoad is OK, and 0, or CanLoad; and, here and below, all calls have ended
-  // that were made.
-  void OnLoaded(uint64_t version, uint64_t base);
-  // FailedPrecondition before Load.
-  absl::Status CheckCheckpoint() const;
+  // that were made. With local models the version can be 0 if
+  // VersionToLoad is 1.
+  void OnLoaded(uint64_t version, uint64_t base, bool local);
+  // FailedPrecondition before Load. InvalidArgument: Load was with a local model, and this is
+  // without one, or the reverse.
+  absl::Status CheckCheckpoint(bool local) const;
+  // The version whose local model must have its copies before the next checkpoint.
+  std::optional<uint64_t> LocalToAwait() const;
   // The last call before the next version.
   uint64_t next_base() const { return made_; }
   // Whether the next checkpoint can be lazy.
   bool CanBeLazy() const { return can_be_lazy_; }
   // The checkpoint of the next version is there, or is a lazy one. REQUIRES: CheckCheckpoint is OK;
-  // if it is lazy, CanBeLazy.
+  // if it is lazy, CanBeLazy, and there are no local models.
   void OnCheckpoint(bool lazy);
   uint64_t version() const { return version_; }
+  bool local() const { return local_; }
 
   // ---- lazy checkpoints
   // This rank has seen that a member has died, or has begun another life.
@@ -147,7 +176,7 @@ class SessionCore {
   bool lazy() const { return unsaved_.has_value(); }
   // Within a call: the version whose model is to be saved now.
   std::optional<uint64_t> ToSave() const;
-  uint64_t base() const { return released_; }
+  uint64_t base() const { return base_; }
   void OnSaved() { unsaved_.reset(); }
 
   // Versions whose checkpoints this rank needs no more; each is returned once.
@@ -163,10 +192,13 @@ class SessionCore {
   uint64_t under_way_ = 0;
   uint64_t made_ = 0;  // the last one after Load
   bool loaded_ = false;
-  uint64_t boot_ = 0;      // calls before Load
-  uint64_t released_ = 0;  // calls before this version
+  bool local_ = false;        // with local models
+  uint64_t boot_ = 0;         // calls before Load
+  uint64_t base_ = 0;         // calls before this version
+  uint64_t base_before_ = 0;  // calls before the version before it, if this life has passed it
   uint64_t version_ = 0;
-  uint64_t oldest_ = 1;  // the first version whose checkpoint can be there
+  uint64_t last_all_ = 0;  // the version of the last call that needs all
+  uint64_t oldest_ = 1;    // the first version whose checkpoint can be there
   bool can_be_lazy_ = false;
   std::optional<uint64_t> unsaved_;  // a lazy checkpoint
   // A life does not know what was before it.

@@ -19,6 +19,8 @@ using ::testing::IsEmpty;
 
 constexpr bool kNeedsAll = true;
 constexpr bool kBroadcast = false;
+constexpr bool kGlobal = false;
+constexpr bool kLocal = true;
 constexpr bool kLazy = true;
 constexpr bool kEager = false;
 
@@ -30,7 +32,7 @@ void EndCalls(SessionCore& core, int calls) {
 SessionCore InVersionOne() {
   SessionCore core({});
   EndCalls(core, 2);
-  core.OnLoaded(0, 0);
+  core.OnLoaded(0, 0, kGlobal);
   EndCalls(core, 3);
   core.OnCheckpoint(kEager);
   return core;
@@ -41,8 +43,8 @@ TEST(SessionCore, AFirstLifeMakesAllCallsAndLoadsNothing) {
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 1u);
   EndCalls(core, 2);
-  EXPECT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded(0, 0);
+  EXPECT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(0));
+  core.OnLoaded(0, 0, kGlobal);
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 3u);
 }
@@ -58,7 +60,7 @@ TEST(SessionCore, CallsThatAreUnderWayHaveNumbers) {
   core.OnCallMade();
   EndCalls(core, 4);
   EXPECT_EQ(core.next_call(), 5u);
-  core.OnLoaded(0, 0);
+  core.OnLoaded(0, 0, false);
   EXPECT_EQ(core.keep(), (SessionKeep{4, 4, 0}));
   core.OnCallMade();
   EXPECT_EQ(core.keep(), (SessionKeep{4, 4, 0}));
@@ -70,7 +72,7 @@ TEST(SessionCore, ACallSaysTheBootCallsAndWhereItsVersionBegan) {
   EXPECT_EQ(core.keep(), SessionKeep());
   EndCalls(core, 2);
   EXPECT_EQ(core.keep(), SessionKeep());
-  core.OnLoaded(0, 0);
+  core.OnLoaded(0, 0, kGlobal);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 0}));
   EndCalls(core, 3);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 0}));
@@ -109,8 +111,8 @@ TEST(SessionCore, ANextLifeRepeatsTheBootCallsAndThoseOfTheNewestVersion) {
   SessionCore core({.ended = 7, .keep = {2, 5, 1}});
   EXPECT_TRUE(core.repeats());
   EndCalls(core, 2);
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
-  core.OnLoaded(1, 5);
+  ASSERT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(1));
+  core.OnLoaded(1, 5, kGlobal);
   EXPECT_EQ(core.next_call(), 6u);
   EXPECT_EQ(core.version(), 1u);
   for (int call = 6; call <= 7; ++call) {
@@ -120,14 +122,14 @@ TEST(SessionCore, ANextLifeRepeatsTheBootCallsAndThoseOfTheNewestVersion) {
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 8u);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 1}));
-  EXPECT_THAT(core.CheckCheckpoint(), IsOk());
+  EXPECT_THAT(core.CheckCheckpoint(kGlobal), IsOk());
 }
 
 TEST(SessionCore, ANextLifeInTheFirstVersionRepeatsAllCalls) {
   SessionCore core({.ended = 4, .keep = {2, 2, 0}});
   EndCalls(core, 2);
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded(0, 2);
+  ASSERT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(0));
+  core.OnLoaded(0, 2, kGlobal);
   EXPECT_TRUE(core.repeats());
   EndCalls(core, 2);
   EXPECT_FALSE(core.repeats());
@@ -137,11 +139,11 @@ TEST(SessionCore, ANextLifeInTheFirstVersionRepeatsAllCalls) {
 TEST(SessionCore, ANextLifeLoadsWhatTheNewestCallSaysAndNotMore) {
   SessionCore core({.ended = 5, .keep = {2, 2, 0}});
   EndCalls(core, 2);
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded(0, 2);
+  ASSERT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(0));
+  core.OnLoaded(0, 2, kGlobal);
   EndCalls(core, 3);
   EXPECT_FALSE(core.repeats());
-  EXPECT_THAT(core.CheckCheckpoint(), IsOk());
+  EXPECT_THAT(core.CheckCheckpoint(kGlobal), IsOk());
   core.OnCheckpoint(kEager);
   EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 1}));
 }
@@ -150,10 +152,10 @@ TEST(SessionCore, ANextLifeLoadsWhatTheNewestCallSaysAndNotMore) {
 TEST(SessionCore, ANextLifeWritesACheckpointAmongTheCallsThatItRepeats) {
   SessionCore core({.ended = 8, .keep = {2, 5, 1}});
   EndCalls(core, 2);
-  core.OnLoaded(1, 5);
+  core.OnLoaded(1, 5, kGlobal);
   core.OnCallEnded(kNeedsAll, 0);
   ASSERT_TRUE(core.repeats());
-  ASSERT_THAT(core.CheckCheckpoint(), IsOk());
+  ASSERT_THAT(core.CheckCheckpoint(kGlobal), IsOk());
   core.OnCheckpoint(kEager);
   EXPECT_TRUE(core.repeats());
   core.OnCallEnded(kBroadcast, 0);
@@ -167,8 +169,8 @@ TEST(SessionCore, ANextLifeWritesACheckpointAmongTheCallsThatItRepeats) {
 TEST(SessionCore, ANextLifeMakesACallAgainWhoseVersionIsNew) {
   SessionCore core({.ended = 5, .keep = {2, 5, 1}});
   EndCalls(core, 2);
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
-  core.OnLoaded(1, 5);
+  ASSERT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(1));
+  core.OnLoaded(1, 5, kGlobal);
   EXPECT_FALSE(core.repeats());
   EXPECT_EQ(core.next_call(), 6u);
 }
@@ -178,15 +180,15 @@ TEST(SessionCore, ANextLifeThatHasEndedBeforeLoadGoesOn) {
   EndCalls(core, 2);
   EXPECT_FALSE(core.repeats());
   EndCalls(core, 1);
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(0));
-  core.OnLoaded(0, 0);
+  ASSERT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(0));
+  core.OnLoaded(0, 0, kGlobal);
   EXPECT_EQ(core.keep(), (SessionKeep{3, 3, 0}));
 }
 
 TEST(SessionCore, ANextLifeFreesWhatTheLifeBeforeMayHaveLeft) {
   SessionCore core({.ended = 9, .keep = {1, 8, 3}});
   EndCalls(core, 1);
-  core.OnLoaded(3, 8);
+  core.OnLoaded(3, 8, kGlobal);
   EXPECT_THAT(core.TakeFreed(), IsEmpty());
   EndCalls(core, 1);
   EXPECT_THAT(core.TakeFreed(), ElementsAre(2));
@@ -197,11 +199,11 @@ TEST(SessionCore, LoadAfterAnotherNumberOfCallsThanBeforeIsRefused) {
   SessionCore core({.ended = 7, .keep = {2, 5, 1}});
   EndCalls(core, 1);
   EXPECT_THAT(
-      core.VersionToLoad(),
+      core.VersionToLoad(kGlobal),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("after call 1 of the group, and in the life before after call 2")));
   EndCalls(core, 2);
-  EXPECT_THAT(core.VersionToLoad(), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(core.VersionToLoad(kGlobal), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(SessionCore, CallsWithNamesCanComeInAnotherOrderInANextLife) {
@@ -215,14 +217,14 @@ TEST(SessionCore, CallsWithNamesCanComeInAnotherOrderInANextLife) {
   }
   ASSERT_THAT(first.boot_calls().BeginLoad(), IsOk());
   EndCalls(first, 1);
-  ASSERT_THAT(first.VersionToLoad(), IsOkAndHolds(0));
-  first.OnLoaded(0, 0);
+  ASSERT_THAT(first.VersionToLoad(false), IsOkAndHolds(0));
+  first.OnLoaded(0, 0, false);
   EndCalls(first, 1);
   first.OnCheckpoint(/*lazy=*/false);
-  EXPECT_EQ(first.keep(), (SessionKeep{6, 7, 1, 1}));
+  EXPECT_EQ(first.keep(), (SessionKeep{6, 7, 1, false, 1}));
   EXPECT_EQ(SessionKeep::Of(6, 7, first.keep().mark()), first.keep());
 
-  SessionCore core({.ended = 9, .keep = {6, 7, 1, 1}});
+  SessionCore core({.ended = 9, .keep = {6, 7, 1, false, 1}});
   EndCalls(core, 1);
   ASSERT_EQ(core.boot_calls().last_record(), 6u);
   BootCalls names(0, 0, false);
@@ -238,8 +240,8 @@ TEST(SessionCore, CallsWithNamesCanComeInAnotherOrderInANextLife) {
   EndCalls(core, 1);
   // It leaves "a" out.
   ASSERT_THAT(core.boot_calls().BeginLoad(), IsOk());
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
-  core.OnLoaded(1, 7);
+  ASSERT_THAT(core.VersionToLoad(false), IsOkAndHolds(1));
+  core.OnLoaded(1, 7, false);
   EXPECT_EQ(core.next_call(), 8u);
   EXPECT_EQ(core.keep(), first.keep());
 }
@@ -247,10 +249,10 @@ TEST(SessionCore, CallsWithNamesCanComeInAnotherOrderInANextLife) {
 TEST(SessionCore, LoadIsCalledOnceAndBeforeCheckpoint) {
   SessionCore core({});
   EndCalls(core, 1);
-  EXPECT_THAT(core.CheckCheckpoint(), StatusIs(absl::StatusCode::kFailedPrecondition));
-  core.OnLoaded(0, 0);
-  EXPECT_THAT(core.CheckCheckpoint(), IsOk());
-  EXPECT_THAT(core.VersionToLoad(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(core.CheckCheckpoint(kGlobal), StatusIs(absl::StatusCode::kFailedPrecondition));
+  core.OnLoaded(0, 0, kGlobal);
+  EXPECT_THAT(core.CheckCheckpoint(kGlobal), IsOk());
+  EXPECT_THAT(core.VersionToLoad(kGlobal), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 // ---- lazy checkpoints
@@ -259,7 +261,7 @@ TEST(SessionCore, LoadIsCalledOnceAndBeforeCheckpoint) {
 SessionCore InLazyVersionOne() {
   SessionCore core({});
   core.OnCallEnded(kNeedsAll, core.SeenLosses(true));
-  core.OnLoaded(0, 0);
+  core.OnLoaded(0, 0, kGlobal);
   core.OnCallEnded(kNeedsAll, core.SeenLosses(true));
   EXPECT_TRUE(core.CanBeLazy());
   core.OnCheckpoint(kLazy);
@@ -315,7 +317,7 @@ TEST(SessionCore, ACheckpointIsLazyOnlyAfterACallThatNeedsAll) {
 TEST(SessionCore, ANextLifeMayLoadALaterVersionIfTheCallsBeforeItHaveEnded) {
   SessionCore core({.ended = 9, .keep = {2, 5, 1}});
   EndCalls(core, 2);
-  ASSERT_THAT(core.VersionToLoad(), IsOkAndHolds(1));
+  ASSERT_THAT(core.VersionToLoad(kGlobal), IsOkAndHolds(1));
   EXPECT_TRUE(core.CanLoad(1, 5));
   EXPECT_FALSE(core.CanLoad(1, 6));
   EXPECT_FALSE(core.CanLoad(0, 2));
@@ -323,11 +325,123 @@ TEST(SessionCore, ANextLifeMayLoadALaterVersionIfTheCallsBeforeItHaveEnded) {
   EXPECT_FALSE(core.CanLoad(2, 10));
   EXPECT_TRUE(core.CanLoad(3, 9));
   EXPECT_FALSE(core.CanLoad(4, 9));
-  core.OnLoaded(2, 8);
+  core.OnLoaded(2, 8, kGlobal);
   EXPECT_EQ(core.version(), 2u);
   EXPECT_EQ(core.next_call(), 9u);
   EXPECT_TRUE(core.repeats());
   EXPECT_EQ(core.keep(), (SessionKeep{2, 8, 2}));
+}
+
+// ---- local models
+
+TEST(SessionCore, WithLocalModelsACallSaysWhereTheVersionBeforeBegan) {
+  SessionCore core({});
+  EndCalls(core, 2);
+  core.OnLoaded(0, 0, kLocal);
+  EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 0, true}));
+  EXPECT_EQ(core.LocalToAwait(), std::nullopt);
+  EndCalls(core, 3);
+  core.OnCheckpoint(kEager);
+  EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 1, true}));
+  EXPECT_EQ(core.LocalToAwait(), 1u);
+  EndCalls(core, 1);
+  core.OnCheckpoint(kEager);
+  EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 2, true}));
+  EXPECT_EQ(core.LocalToAwait(), 2u);
+  EndCalls(core, 1);
+  EXPECT_THAT(core.TakeFreed(), IsEmpty());
+  core.OnCheckpoint(kEager);
+  core.OnCallEnded(kBroadcast, 0);
+  EXPECT_THAT(core.TakeFreed(), IsEmpty());
+  core.OnCallEnded(kNeedsAll, 0);
+  EXPECT_THAT(core.TakeFreed(), ElementsAre(1));
+  EXPECT_THAT(core.TakeRest(), ElementsAre(2, 3));
+}
+
+// A call of version 4 that has ended here alone is forgotten with this node. Then the next life
+// needs its local model of version 2.
+TEST(SessionCore, AfterAVersionWithoutACallThatNeedsAllLocalModelsAreFreedLater) {
+  SessionCore core({});
+  EndCalls(core, 2);
+  core.OnLoaded(0, 0, kLocal);
+  for (int version = 1; version <= 2; ++version) {
+    EndCalls(core, 1);
+    core.OnCheckpoint(kEager);
+  }
+  EndCalls(core, 1);
+  core.OnCheckpoint(kEager);
+  core.OnCallEnded(kBroadcast, 0);
+  core.OnCheckpoint(kEager);
+  EndCalls(core, 1);
+  EXPECT_THAT(core.TakeFreed(), ElementsAre(1));
+  EndCalls(core, 1);
+  EXPECT_THAT(core.TakeFreed(), ElementsAre(2));
+}
+
+TEST(SessionCore, ANextLifeTakesItsLocalModelOfTheNewestVersionOrOfTheOneBefore) {
+  const SessionProgress progress{.ended = 9, .keep = {2, 5, 3, true}};
+  for (const uint64_t version : {2, 3}) {
+    SessionCore core(progress);
+    EndCalls(core, 2);
+    ASSERT_THAT(core.VersionToLoad(kLocal), IsOkAndHolds(3));
+    EXPECT_TRUE(core.CanLoad(3, 8));
+    EXPECT_FALSE(core.CanLoad(3, 10));
+    EXPECT_TRUE(core.CanLoad(2, 5));
+    EXPECT_FALSE(core.CanLoad(2, 4));
+    EXPECT_FALSE(core.CanLoad(1, 5));
+    EXPECT_FALSE(core.CanLoad(4, 9));
+    EXPECT_EQ(core.GlobalOf(version), version);
+    core.OnLoaded(version, version == 3 ? 8 : 5, kLocal);
+    if (version == 2) {
+      EndCalls(core, 3);
+      EXPECT_THAT(core.TakeFreed(), IsEmpty());
+      core.OnCheckpoint(kEager);
+    }
+    EXPECT_EQ(core.version(), 3u);
+    EXPECT_TRUE(core.repeats());
+    EndCalls(core, 1);
+    EXPECT_FALSE(core.repeats());
+    EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 3, true}));
+    EndCalls(core, 1);
+    EXPECT_THAT(core.TakeFreed(), ElementsAre(1));
+    core.OnCheckpoint(kEager);
+    EXPECT_EQ(core.keep(), (SessionKeep{2, 8, 4, true}));
+  }
+}
+
+TEST(SessionCore, ANextLifeThatHasNoLocalModelOfVersionOneBeginsWithVersionZero) {
+  SessionCore core({.ended = 6, .keep = {2, 2, 1, true}});
+  EndCalls(core, 2);
+  ASSERT_THAT(core.VersionToLoad(kLocal), IsOkAndHolds(1));
+  core.OnLoaded(0, 0, kLocal);
+  EXPECT_EQ(core.version(), 0u);
+  EXPECT_EQ(core.next_call(), 3u);
+  EndCalls(core, 3);
+  core.OnCheckpoint(kEager);
+  EXPECT_EQ(core.keep(), (SessionKeep{2, 2, 1, true}));
+  EXPECT_TRUE(core.repeats());
+}
+
+TEST(SessionCore, CheckpointsWithAndWithoutLocalModelsAreNotMixed) {
+  SessionCore core({.ended = 7, .keep = {2, 5, 1}});
+  EndCalls(core, 2);
+  EXPECT_THAT(core.VersionToLoad(kLocal), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                   HasSubstr("in the life before it was without")));
+  core.OnLoaded(1, 5, kGlobal);
+  EXPECT_THAT(core.CheckCheckpoint(kLocal),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("Load was without one")));
+  SessionCore with_local({});
+  EndCalls(with_local, 1);
+  with_local.OnLoaded(0, 0, kLocal);
+  EXPECT_THAT(with_local.CheckCheckpoint(kGlobal), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(with_local.CheckCheckpoint(kLocal), IsOk());
+}
+
+TEST(SessionKeep, SaysInItsMarkWhetherThereAreLocalModels) {
+  const SessionKeep keep{2, 5, 3, true};
+  EXPECT_EQ(SessionKeep::Of(2, 5, keep.mark()), keep);
+  EXPECT_EQ((SessionKeep{2, 5, 3}.mark()), 3u);
+  EXPECT_EQ(SessionKeep::Of(2, 5, 3), (SessionKeep{2, 5, 3}));
 }
 
 TEST(CheckpointMetadata, HasTheLastCallBeforeTheVersion) {

@@ -17,7 +17,7 @@ constexpr absl::Duration kSavePatience = absl::Seconds(10);
 }  // namespace
 
 absl::Status SessionState::LazyCheckpoint(std::function<std::string()> save) {
-  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint());
+  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   if (save == nullptr) return absl::InvalidArgumentError("no function that saves the model");
   if (!core_->CanBeLazy()) return Checkpoint(save());
   phalanx::internal::Access::DieIfDeclared(member_,

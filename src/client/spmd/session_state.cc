@@ -26,7 +26,9 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
       patience_(options.peer_timeout),
-      has_folds_(member_.life() > 0) {}
+      has_folds_(member_.life() > 0) {
+  locals_.copies = options.local_copies + 1;
+}
 
 // The number of the run is that of the first call's result, so all lives of all ranks have the same
 // one as long as any of them knows of the group.
@@ -82,6 +84,12 @@ absl::Status SessionState::BeginCall(absl::string_view name) {
                           absl::StrCat("before the call named \"", name, "\": ", made.message())));
 }
 
+absl::Status SessionState::BeginLoad() {
+  if (core_->loaded()) return absl::OkStatus();
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().BeginLoad());
+  return record.has_value() ? MakeRecord(*record) : absl::OkStatus();
+}
+
 // What the call says has the name as well, so it fails if the ranks differ.
 absl::Status SessionState::MakeRecord(NameRecord record) {
   const absl::Span<uint64_t> numbers = absl::MakeSpan(record);
@@ -127,7 +135,7 @@ absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_
   const absl::Status ended = Await(call.future);
   // Those before it.
   PHALANX_RETURN_IF_ERROR(EndAsync(0));
-  PHALANX_RETURN_IF_ERROR(End(ended));
+  PHALANX_RETURN_IF_ERROR(End(ExplainKind(ended)));
   if (!call.repeats && group_.calls() != call.number) {
     return End(absl::InternalError(
         absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
@@ -185,6 +193,14 @@ void SessionState::EndFolds(uint64_t call) {
   if (member_.rank() != 0 || !has_folds_) return;
   has_folds_ = false;
   folds_end_ = client_->EndScope(ScopeOfFolds(call - 1), patience_);
+}
+
+// If they are with local models on some ranks alone, the calls' marks differ.
+absl::Status SessionState::ExplainKind(const absl::Status& why) const {
+  if (!absl::IsInvalidArgument(why) || !core_->loaded()) return why;
+  return absl::InvalidArgumentError(absl::StrCat(why.message(), "; checkpoints of this rank are ",
+                                                 core_->local() ? "with" : "without",
+                                                 " local models"));
 }
 
 absl::Status SessionState::End(absl::Status why) {

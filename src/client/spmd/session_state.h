@@ -1,6 +1,6 @@
 // SessionState: what a Session of include/phalanx/spmd.h has. session_state.cc has the calls, and
-// session_checkpoints.cc what a rank loads and writes; session_lazy.cc when it saves the model of a
-// lazy checkpoint.
+// session_checkpoints.cc what a rank loads and writes, with local models session_locals.cc;
+// session_lazy.cc when it saves the model of a lazy checkpoint.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 
@@ -33,6 +33,11 @@ namespace phalanx::spmd::internal {
 
 inline constexpr bool kNeedsAll = true;
 inline constexpr bool kNeedsRoot = false;
+
+// Names of checkpoints are in this namespace.
+inline constexpr char kNameSpace[] = "phalanx.spmd";
+// Of how many ranks it is asked at a time whether they have a checkpoint.
+inline constexpr int kAskedRanks = 64;
 
 struct CallInfo {
   bool needs_all = kNeedsRoot;
@@ -93,6 +98,11 @@ class SessionState {
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
   absl::Status Checkpoint(absl::string_view bytes);
+  // With local models.
+  using TakeBoth =
+      absl::FunctionRef<absl::Status(absl::string_view bytes, absl::string_view local)>;
+  absl::StatusOr<uint64_t> LoadBoth(TakeBoth take);
+  absl::Status CheckpointBoth(absl::string_view bytes, absl::string_view local);
   absl::Status LazyCheckpoint(std::function<std::string()> save);
   absl::Status Leave();
 
@@ -123,6 +133,18 @@ class SessionState {
     bool all_live = false;
     std::vector<Rank> ranks;
   };
+  struct Locals {
+    int copies = 0;                   // hosts that are to have a local model
+    std::map<uint64_t, Buffer> held;  // as held_
+    // The global model of the version before the one that was loaded: other ranks can need it.
+    uint64_t before = 0;
+    Future<Buffer> of_before;
+  };
+  // Models of one version.
+  struct Pair {
+    Found global;
+    Buffer local;
+  };
   struct Lazy {
     std::function<std::string()> save;
     absl::Status failed;  // to be saved
@@ -136,6 +158,7 @@ class SessionState {
   };
 
   // Before Load: calls that name the next ones.
+  absl::Status BeginLoad();
   absl::Status MakeRecord(NameRecord record);
   absl::Status ReadRecords();
 
@@ -147,9 +170,10 @@ class SessionState {
   absl::Status EndAsync(size_t left);
 
   absl::Status Explain(const char* verb, const absl::Status& why) const;
+  absl::Status ExplainKind(const absl::Status& why) const;
   ObjectId IdOf(const Place& place) const;
   GetOptions Patiently() const;
-  // A checkpoint that this life can load, instead of that of this version.
+  // A checkpoint that this life can load.
   absl::StatusOr<Found> Find(uint64_t version);
   // The first one of these that is there; nothing if none is.
   std::optional<Found> FindAmong(const std::vector<Place>& places);
@@ -157,12 +181,26 @@ class SessionState {
   // This rank's checkpoint is on its node when this returns.
   absl::Status Store(uint64_t version, uint64_t base, absl::string_view bytes,
                      absl::Duration timeout);
+  absl::Status Put(const ObjectId& id, PutOptions options, uint64_t base, absl::string_view bytes,
+                   Buffer& held);
+  // Deletes this rank's checkpoint, if it can be there.
+  void Delete(uint64_t version, std::vector<Future<Done>>& deletions);
   // Whether this rank, in any life, can have written it.
   bool MayBeThere(uint64_t version) const;
   void Free();
   // All ranks have made this call, so they have ended those before it.
   void EndFolds(uint64_t call);
   Scope ScopeOfFolds(uint64_t call) const;
+
+  // ---- local models
+  ObjectId LocalIdOf(uint64_t version) const;
+  // The copies of the last one are there.
+  absl::Status AwaitCopies();
+  // The pair of this version or of the one before, whichever is there. Nothing: version 0.
+  absl::StatusOr<std::optional<Pair>> FindPair(uint64_t newest);
+  std::optional<Pair> PairOf(uint64_t version, absl::Status& why);
+  std::vector<Place> PlacesOf(uint64_t version) const;
+  void HoldBefore(uint64_t version);
 
   // ---- lazy checkpoints
   // Takes in what the node has reported of members. Returns whether all live.
@@ -199,6 +237,7 @@ class SessionState {
   std::set<uint64_t> stored_;  // versions that this life has put
   Seen seen_;
   Lazy lazy_;
+  Locals locals_;
 };
 
 template <typename Body>

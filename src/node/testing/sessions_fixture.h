@@ -57,6 +57,7 @@ class SessionsFixture : public ::testing::Test {
     options.job = job_;
     options.task = absl::StrCat("worker", rank);
     options.world = world_;
+    options.local_copies = local_copies_;
     options.peer_timeout = peer_timeout_;
     return options;
   }
@@ -128,6 +129,7 @@ class SessionsFixture : public ::testing::Test {
   std::string job_ = "train";
   absl::Duration peer_timeout_ = kDeadline;
   int world_ = 0;
+  int local_copies_ = 2;
 };
 
 }  // namespace phalanx::runtime

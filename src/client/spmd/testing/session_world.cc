@@ -9,13 +9,15 @@ namespace phalanx::spmd::testing {
 namespace {
 
 // Actions with faults, and those within which all ranks must end after that.
-constexpr int kActionsWithFaults = 1500;
+constexpr int kActionsWithFaults = 3000;
 constexpr int kActionsToTheEnd = 40'000;
 
 uint64_t Mix(uint64_t a, uint64_t b) {
   uint64_t mixed = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
   return (mixed ^ (mixed >> 29)) * 0x94d049bb133111eb + 1;
 }
+
+uint64_t FirstLocal(uint64_t run, int rank) { return Mix(run, static_cast<uint64_t>(rank)); }
 
 uint64_t InputOf(uint64_t state, size_t step, int rank) {
   return Mix(Mix(state, step), static_cast<uint64_t>(rank));
@@ -26,10 +28,13 @@ uint64_t InputOf(uint64_t state, size_t step, int rank) {
 SessionWorld::SessionWorld(uint64_t seed) : random_(seed) {
   nodes_ = 2 + static_cast<int>(random_.Below(4));
   lives_.resize(2 + random_.Below(4));
-  fault_chance_ = 0.01 * static_cast<double>(1 + random_.Below(4));
+  fault_chance_ = 0.004 * static_cast<double>(1 + random_.Below(10));
   slow_load_ = random_.Chance(0.5) ? 0.8 : 0.95;
   see_chance_ = random_.Chance(0.5) ? 0.03 : 0.3;
-  lazy_chance_ = 0.5 * static_cast<double>(random_.Below(3));
+  local_ = random_.Chance(0.3);
+  copies_ = 2 + static_cast<int>(random_.Below(2));
+  copy_chance_ = random_.Chance(0.5) ? 0.005 : 0.05;
+  lazy_chance_ = local_ ? 0 : 0.5 * static_cast<double>(random_.Below(3));
   ended_.resize(static_cast<size_t>(nodes_));
   newest_.resize(static_cast<size_t>(nodes_));
   DrawProgram();
@@ -48,7 +53,7 @@ void SessionWorld::DrawProgram() {
   program_.push_back({Kind::kRun});
   for (uint64_t calls = random_.Below(3); calls > 0; --calls) draw_call();
   program_.push_back({Kind::kLoad});
-  for (uint64_t versions = 1 + random_.Below(12); versions > 0; --versions) {
+  for (uint64_t versions = 1 + random_.Below(20); versions > 0; --versions) {
     // A version can be empty.
     for (uint64_t calls = random_.Below(5); calls > 0; --calls) draw_call();
     program_.push_back({Kind::kCheckpoint});
@@ -57,29 +62,35 @@ void SessionWorld::DrawProgram() {
   program_.push_back({Kind::kFold});
 }
 
-const std::vector<uint64_t>& SessionWorld::Expected() {
-  std::vector<uint64_t>& states = expected_[run_];
-  if (!states.empty()) return states;
-  states.push_back(run_);
+const SessionWorld::States& SessionWorld::Expected() {
+  States& states = expected_[run_];
+  if (!states.all.empty()) return states;
+  const int world = static_cast<int>(lives_.size());
+  states.all.push_back(run_);
+  for (int rank = 0; rank < world; ++rank) states.locals.push_back({FirstLocal(run_, rank)});
   for (size_t step = 0; step < program_.size(); ++step) {
-    const uint64_t state = states.back();
-    uint64_t sum = 0;
-    for (int rank = 0; rank < static_cast<int>(lives_.size()); ++rank) {
-      sum += InputOf(state, step, rank);
+    const uint64_t state = states.all.back();
+    const bool calls =
+        program_[step].kind == Kind::kFold || program_[step].kind == Kind::kBroadcast;
+    uint64_t result = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      const bool gives = program_[step].kind == Kind::kFold || program_[step].root == rank;
+      if (gives) result += InputOf(state, step, rank);
     }
-    const int root = program_[step].root;
-    switch (program_[step].kind) {
-      case Kind::kFold:
-        states.push_back(Mix(state, sum));
-        break;
-      case Kind::kBroadcast:
-        states.push_back(Mix(state, InputOf(state, step, root)));
-        break;
-      default:
-        states.push_back(state);
+    states.all.push_back(calls ? Mix(state, result) : state);
+    for (std::vector<uint64_t>& locals : states.locals) {
+      locals.push_back(calls ? Mix(locals.back(), result) : locals.back());
     }
   }
   return states;
+}
+
+void SessionWorld::CheckStates(int rank) {
+  const Life& life = *lives_[static_cast<size_t>(rank)];
+  const States& expected = Expected();
+  if (life.state != expected.all[life.step]) Wrong(rank, "another state than without deaths");
+  if (life.local == expected.locals[static_cast<size_t>(rank)][life.step]) return;
+  Wrong(rank, "another local state than without deaths");
 }
 
 std::vector<std::string> SessionWorld::Run() {
@@ -93,6 +104,7 @@ std::vector<std::string> SessionWorld::Run() {
       return life.has_value() && life->step == program_.size();
     });
   };
+  copy_chance_ = 1;
   for (int i = 0; i < kActionsToTheEnd && wrong_.empty() && !over(); ++i) Act();
   for (size_t rank = 0; rank < lives_.size() && wrong_.empty(); ++rank) {
     if (!over()) {
@@ -101,21 +113,22 @@ std::vector<std::string> SessionWorld::Run() {
                                                  " of ", program_.size()));
     } else if (lives_[rank]->run != lives_[0]->run) {
       Wrong(static_cast<int>(rank), "another number of the run than rank 0");
-    } else if (lives_[rank]->state != Expected().back()) {
-      Wrong(static_cast<int>(rank), "another state than in a run without deaths");
+    } else {
+      CheckStates(static_cast<int>(rank));
     }
   }
   return wrong_;
 }
 
 void SessionWorld::Act() {
+  if (random_.Chance(copy_chance_)) MakeCopy();
   const int rank = static_cast<int>(random_.Below(lives_.size()));
   const std::optional<Life>& life = lives_[static_cast<size_t>(rank)];
   if (!life.has_value()) return Join(rank);
   // The others can go on, or end, meanwhile.
   const Kind kind = life->step < program_.size() ? program_[life->step].kind : Kind::kFold;
   if (kind == Kind::kLoad && random_.Chance(slow_load_)) return;
-  if (kind == Kind::kCheckpoint && random_.Chance(0.7)) {
+  if (kind == Kind::kCheckpoint && random_.Chance(0.85)) {
     if (random_.Chance(0.3)) See(rank, changes_.size());
     return;
   }
@@ -161,12 +174,16 @@ void SessionWorld::EndRank(int rank) {
   }
   for (const std::string& name : held) {
     const auto at = objects_.find(name);
-    if (at == objects_.end() || at->second.home == node || still_held.contains(name)) continue;
+    if (at == objects_.end() || at->second.is_local) continue;
+    if (at->second.home == node || still_held.contains(name)) continue;
     if (at->second.nodes.size() > 1 && random_.Chance(0.5)) at->second.nodes.erase(node);
   }
 }
 
 void SessionWorld::EndNode(int node) {
+  for (const auto& [name, object] : objects_) {
+    if (object.copied && object.nodes == std::set<int>{node}) return;
+  }
   ++counts_.node_deaths;
   for (int rank = 0; rank < static_cast<int>(lives_.size()); ++rank) {
     const std::optional<Life>& life = lives_[static_cast<size_t>(rank)];
@@ -236,6 +253,7 @@ void SessionWorld::Join(int rank) {
   Life life{.node = node, .number = next_life_++, .core = internal::SessionCore(progress)};
   life.next_call = progress.ended + 1;
   life.state = run_;
+  life.local = FirstLocal(run_, rank);
   life.seen = changes_.size();
   for (const std::optional<Life>& other : lives_) life.live.push_back(other.has_value());
   life.live[static_cast<size_t>(rank)] = true;
@@ -249,6 +267,7 @@ void SessionWorld::Advance(int rank) {
   // Deletions are not awaited: a life can end before them.
   if (!life.to_delete.empty() && random_.Chance(0.5)) {
     objects_.erase(NameOf(rank, life.run, life.to_delete.back()));
+    objects_.erase(LocalNameOf(rank, life.run, life.to_delete.back()));
     life.to_delete.pop_back();
     return;
   }
@@ -276,7 +295,7 @@ void SessionWorld::NextStep(int rank) {
     life.model = life.state;
   }
   for (const uint64_t version : life.core.TakeFreed()) life.to_delete.push_back(version);
-  if (life.state != Expected()[life.step]) Wrong(rank, "another state than without deaths");
+  CheckStates(rank);
 }
 
 void SessionWorld::BeginCall(int rank) {
@@ -366,6 +385,7 @@ void SessionWorld::TakeResult(int rank, uint64_t result) {
     life.run = result;
   } else {
     life.state = Mix(life.state, result);
+    life.local = Mix(life.local, result);
   }
   life.core.OnCallEnded(step.kind != Kind::kBroadcast, made ? life.seen_losses : 0);
   NextStep(rank);
@@ -377,6 +397,10 @@ std::string SessionWorld::NameOf(int rank, uint64_t run, uint64_t version) {
   return internal::CheckpointName("job", "worker", run, rank, version);
 }
 
+std::string SessionWorld::LocalNameOf(int rank, uint64_t run, uint64_t version) {
+  return internal::LocalName("job", "worker", run, rank, version);
+}
+
 void SessionWorld::Put(int rank, uint64_t version, const Object& object) {
   Life& life = *lives_[static_cast<size_t>(rank)];
   const std::string name = NameOf(rank, life.run, version);
@@ -384,6 +408,29 @@ void SessionWorld::Put(int rank, uint64_t version, const Object& object) {
   if (added) at->second.home = life.node;
   at->second.nodes.insert(life.node);
   life.held.insert(name);
+}
+
+void SessionWorld::PutLocal(int rank, uint64_t version, const Object& object) {
+  const Life& life = *lives_[static_cast<size_t>(rank)];
+  Object& put = objects_.try_emplace(LocalNameOf(rank, life.run, version), object).first->second;
+  put.is_local = true;
+  put.nodes.insert(life.node);
+  put.copied |= HasCopies(put);
+}
+
+bool SessionWorld::HasCopies(const Object& object) const {
+  return static_cast<int>(object.nodes.size()) >= std::min(copies_, nodes_);
+}
+
+void SessionWorld::MakeCopy() {
+  std::vector<Object*> few;
+  for (auto& [name, object] : objects_) {
+    if (object.is_local && !HasCopies(object)) few.push_back(&object);
+  }
+  if (few.empty()) return;
+  Object& object = *few[random_.Below(few.size())];
+  object.nodes.insert(static_cast<int>(random_.Below(static_cast<uint64_t>(nodes_))));
+  object.copied |= HasCopies(object);
 }
 
 void SessionWorld::SaveIfNeeded(int rank) {
@@ -397,12 +444,13 @@ void SessionWorld::SaveIfNeeded(int rank) {
 
 void SessionWorld::Load(int rank) {
   Life& life = *lives_[static_cast<size_t>(rank)];
-  const absl::StatusOr<uint64_t> first = life.core.VersionToLoad();
+  const absl::StatusOr<uint64_t> first = life.core.VersionToLoad(local_);
   if (!first.ok()) return Wrong(rank, std::string(first.status().message()));
   if (*first == 0) {
-    life.core.OnLoaded(0, 0);
+    life.core.OnLoaded(0, 0, local_);
     return NextStep(rank);
   }
+  if (local_) return LoadLocal(rank, *first);
   const int world = static_cast<int>(lives_.size());
   // Any that it may load will do.
   const bool newest_first = random_.Chance(0.5);
@@ -414,7 +462,7 @@ void SessionWorld::Load(int rank) {
       if (at == objects_.end()) continue;
       const Object& object = at->second;
       if (!life.core.CanLoad(version, object.base)) continue;
-      life.found = Found{owner, version, object.base, object.state, object.step};
+      life.found = Found{owner, version, object.base, object.state, object.step, 0};
       life.phase = Phase::kEnd;
       ++counts_.loads;
       if (owner != rank) ++counts_.of_others;
@@ -442,28 +490,79 @@ bool SessionWorld::AnySaves(int rank) {
   return false;
 }
 
+std::optional<int> SessionWorld::OwnerOf(uint64_t run, uint64_t version) const {
+  for (int owner = 0; owner < static_cast<int>(lives_.size()); ++owner) {
+    if (objects_.contains(NameOf(owner, run, version))) return owner;
+  }
+  return std::nullopt;
+}
+
+// Its own model of the version that it has learned of can be out of reach, and so can the others'
+// global models of it, if all that have passed its checkpoint have died with their nodes.
+void SessionWorld::LoadLocal(int rank, uint64_t newest) {
+  Life& life = *lives_[static_cast<size_t>(rank)];
+  for (uint64_t version : {newest, newest - 1}) {
+    if (version == 0) {
+      life.core.OnLoaded(0, 0, local_);
+      return NextStep(rank);
+    }
+    const auto local = objects_.find(LocalNameOf(rank, life.run, version));
+    const std::optional<int> owner = OwnerOf(life.run, life.core.GlobalOf(version));
+    const bool there = local != objects_.end() && owner.has_value() &&
+                       life.core.CanLoad(version, local->second.base);
+    if (!there) continue;
+    const Object& mine = local->second;
+    const Object& of_all = objects_.at(NameOf(*owner, life.run, life.core.GlobalOf(version)));
+    life.found = Found{*owner, version, mine.base, of_all.state, mine.step, mine.state};
+    life.phase = Phase::kEnd;
+    ++counts_.locals;
+    if (version < newest) ++counts_.of_before;
+    return;
+  }
+  Wrong(rank, absl::StrCat("no models of version ", newest, ", or of the version before"));
+}
+
 void SessionWorld::EndLoad(int rank) {
   Life& life = *lives_[static_cast<size_t>(rank)];
   const Found found = *life.found;
   Put(rank, found.version, {found.base, found.state, found.step});
-  life.core.OnLoaded(found.version, found.base);
+  // Else it can be lost with the node where it was.
+  if (local_) PutLocal(rank, found.version, {found.base, found.local, found.step});
+  // Other ranks can need the global model of the version before.
+  const std::optional<int> before = OwnerOf(life.run, found.version - 1);
+  if (local_ && before.has_value()) {
+    const std::string name = NameOf(*before, life.run, found.version - 1);
+    objects_.at(name).nodes.insert(life.node);
+    life.held.insert(name);
+  }
+  life.core.OnLoaded(found.version, found.base, local_);
   life.state = found.state;
+  if (local_) life.local = found.local;
   life.model = found.state;
   life.step = found.step;
   life.phase = Phase::kBegin;
-  if (life.state != Expected()[life.step]) Wrong(rank, "loads another state");
+  // Without local models no state of its own is restored.
+  if (!local_) life.local = Expected().locals[static_cast<size_t>(rank)][life.step];
+  CheckStates(rank);
 }
 
 void SessionWorld::Checkpoint(int rank) {
   Life& life = *lives_[static_cast<size_t>(rank)];
   if (life.phase == Phase::kBegin) {
-    const absl::Status can = life.core.CheckCheckpoint();
+    const absl::Status can = life.core.CheckCheckpoint(local_);
     if (!can.ok()) return Wrong(rank, std::string(can.message()));
+    if (const std::optional<uint64_t> version = life.core.LocalToAwait()) {
+      const auto local = objects_.find(LocalNameOf(rank, life.run, *version));
+      if (local != objects_.end() && !HasCopies(local->second)) return;
+      if (local == objects_.end()) return Wrong(rank, "its local model is lost");
+    }
     if (life.core.CanBeLazy() && random_.Chance(lazy_chance_)) {
       ++counts_.lazy;
       return EndCheckpoint(rank, /*lazy=*/true);
     }
-    Put(rank, life.core.version() + 1, {life.core.next_base(), life.model, life.step + 1});
+    const uint64_t version = life.core.version() + 1;
+    Put(rank, version, {life.core.next_base(), life.model, life.step + 1});
+    if (local_) PutLocal(rank, version, {life.core.next_base(), life.local, life.step + 1});
     life.phase = Phase::kEnd;
     return;
   }

@@ -18,6 +18,10 @@
 // drop the copy unless it is the last one. A node's copies end with it. A lazy checkpoint is saved
 // within a call of its version, and the model changes after the last one.
 //
+// The model of local models, in some worlds. An object is copied to as many nodes as it is to be
+// on, each a host, and again when one of them ends. A node does not end if it has the only copy of
+// a local model that has had all of its copies.
+//
 // If no rank is left that has loaded what the others need, all end: the job begins anew, with other
 // inputs, and what the earlier run has left is still there.
 //
@@ -50,6 +54,8 @@ class SessionWorld {
     uint64_t loads = 0;        // of checkpoints
     uint64_t of_others = 0;    // of them, those of another rank
     uint64_t of_later = 0;     // of them, those of a later version than it has learned
+    uint64_t locals = 0;       // local models loaded
+    uint64_t of_before = 0;    // of them, those of the version before that which it has learned
     uint64_t lazy = 0;         // checkpoints
     uint64_t saved = 0;        // of them
     uint64_t runs = 0;         // that began anew
@@ -75,6 +81,7 @@ class SessionWorld {
     uint64_t base = 0;
     uint64_t state = 0;
     size_t step = 0;
+    uint64_t local = 0;
   };
   struct Life {
     int node = 0;
@@ -85,6 +92,7 @@ class SessionWorld {
     Phase phase = Phase::kBegin;
     uint64_t run = 0;
     uint64_t state = 0;
+    uint64_t local = 0;                    // its own state
     uint64_t model = 0;                    // what is saved of the state
     size_t model_step = 0;                 // that comes after its checkpoint
     size_t seen = 0;                       // of the changes of members
@@ -117,11 +125,18 @@ class SessionWorld {
     size_t step = 0;  // that comes next
     int home = 0;     // the node where it was put
     std::set<int> nodes = {};
+    bool is_local = false;
+    bool copied = false;  // has had all of its copies
   };
 
   void DrawProgram();
   // Of the run without deaths, before each step.
-  const std::vector<uint64_t>& Expected();
+  struct States {
+    std::vector<uint64_t> all;                  // by step
+    std::vector<std::vector<uint64_t>> locals;  // by rank and step
+  };
+  const States& Expected();
+  void CheckStates(int rank);
 
   void Act();
   void Fault();
@@ -142,13 +157,21 @@ class SessionWorld {
   void TakeResult(int rank, uint64_t result);
   void SaveIfNeeded(int rank);
   void Put(int rank, uint64_t version, const Object& object);
+  // This rank's own model, beside that.
+  void PutLocal(int rank, uint64_t version, const Object& object);
+  void MakeCopy();
+  bool HasCopies(const Object& object) const;
   void Load(int rank);
   bool AnySaves(int rank);
+  // A rank whose global model of this version is there.
+  std::optional<int> OwnerOf(uint64_t run, uint64_t version) const;
+  void LoadLocal(int rank, uint64_t newest);
   void EndLoad(int rank);
   void Checkpoint(int rank);
   void EndCheckpoint(int rank, bool lazy);
   void NextStep(int rank);
   static std::string NameOf(int rank, uint64_t run, uint64_t version);
+  static std::string LocalNameOf(int rank, uint64_t run, uint64_t version);
   void Wrong(int rank, const std::string& what);
 
   Random random_;
@@ -158,14 +181,17 @@ class SessionWorld {
   double lazy_chance_ = 0;
   double see_chance_ = 0;
   double slow_load_ = 0;
+  bool local_ = false;  // with local models
+  int copies_ = 0;      // of each
+  double copy_chance_ = 0;
   std::vector<std::optional<Life>> lives_;  // by rank
   std::vector<Change> changes_;
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
   std::vector<Newest> newest_;                        // by node
   std::map<std::string, Object> objects_;             // by name
   uint64_t next_life_ = 1;
-  uint64_t run_ = 1;                                    // how often the job has begun
-  std::map<uint64_t, std::vector<uint64_t>> expected_;  // by run
+  uint64_t run_ = 1;                     // how often the job has begun
+  std::map<uint64_t, States> expected_;  // by run
   std::vector<std::string> wrong_;
   Counts counts_;
 };
