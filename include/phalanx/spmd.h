@@ -250,8 +250,8 @@ class Session {
   // died and may need it, and not otherwise. So the model stays as it is until the last call before
   // the next checkpoint or Leave has ended, and its memory until then, too; no call writes its
   // result into it. Without a call in which every rank gives something since the checkpoint before
-  // it, it is written as by Checkpoint. What saving throws, the call throws; the session is over
-  // then.
+  // it, it is written as by Checkpoint. AllreduceAsync saves it: the program waits elsewhere. What
+  // saving throws, the call throws; the session is over then.
   template <Model M>
   absl::Status LazyCheckpoint(const M& model) {
     return LazyCheckpointBytes([&model] { return std::string(SaveModel(model)); });

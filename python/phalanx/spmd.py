@@ -79,6 +79,4 @@ def join(
         Every rank has had a task with another name, or the directory has too many jobs.
     """
     connection = client or _default_client()
-    return _join(
-        connection, job, task, world, role, result_copies, local_copies, peer_timeout, checkpoint_dir
-    )
+    return _join(connection, job, task, world, role, result_copies, local_copies, peer_timeout, checkpoint_dir)

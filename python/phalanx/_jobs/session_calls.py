@@ -162,7 +162,11 @@ class Functions:
         self.place = place
         # Keeps what the library reads or writes until the next function is called.
         self.memory: Any = None
-        self.handle = ffi.new_handle(self)
+
+    def as_argument(self) -> Any:
+        """Return the argument of the library's functions; keep it as long as they can be called."""
+        # Kept here, it would be a cycle with large arrays in it.
+        return ffi.new_handle(self)
 
     def to_prepare(self) -> Any:
         """Return the library's function for `prepare`."""

@@ -10,6 +10,7 @@ ClosedError.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
@@ -126,8 +127,8 @@ class Session:
         self.world = int(lib.phx_session_world(ptr))
         self.life = int(lib.phx_session_life(ptr))
         self._left = False
-        # Of the last checkpoint, if it was a lazy one.
-        self._lazy: Functions | None = None
+        # The argument of the last checkpoint's function, if it was a lazy one.
+        self._lazy: Any = None
         self._under_way: deque[Any] = deque()
 
     def __repr__(self) -> str:
@@ -260,7 +261,7 @@ class Session:
         functions = Functions(self._caller, place=place)
         functions.memory = mine
         nbytes = 0 if mine is None else mine.nbytes
-        arguments = (nbytes, 1, of, session_calls.place, functions.handle, _name(name))
+        arguments = (nbytes, 1, of, session_calls.place, functions.as_argument(), _name(name))
         self._call(lib.phx_session_broadcast_sized, *arguments, kept=functions)
         return session_values.decoded(functions.memory)
 
@@ -278,7 +279,7 @@ class Session:
         functions = Functions(self._caller, place=session_values.memory)
         offsets = ffi.new("uint64_t[]", self.world + 1)
         given = (ffi.from_buffer(mine), mine.nbytes, session_values.ALIGNMENT)
-        place = (session_calls.place, functions.handle, offsets)
+        place = (session_calls.place, functions.as_argument(), offsets)
         self._call(lib.phx_session_allgather, *given, *place, _name(name), kept=functions)
         parts = (functions.memory[offsets[rank] : offsets[rank + 1]] for rank in range(self.world))
         return [session_values.decoded(part) for part in parts]
@@ -288,8 +289,10 @@ class Session:
         self._call(lib.phx_session_barrier, _name(name))
 
     def print(self, msg: object) -> None:
-        """Print a text where `phalanx launch` runs."""
+        """Print a text once at the launch, as `Member.print` does; any other value as its `str`."""
         text = _arguments.utf8(str(msg), "msg")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # The library writes behind what Python has written.
         self._call(lib.phx_session_print, text, len(text))
 
     # ---- checkpoints
@@ -316,9 +319,10 @@ class Session:
             if local is not None:
                 raise exceptions.InvalidArgumentError("checkpoint: a lazy one has no local model")
             functions = Functions(self._caller, save=partial(session_values.encoded, model))
-            self._call(lib.phx_session_lazy_checkpoint, session_calls.save, functions.handle, kept=functions)
-            # The library calls it until now.
-            self._lazy = functions
+            argument = functions.as_argument()
+            self._call(lib.phx_session_lazy_checkpoint, session_calls.save, argument, kept=argument)
+            # The library has called that of the checkpoint before until now.
+            self._lazy = argument
             return
         saved = session_values.encoded(model)
         mine = None if local is None else session_values.encoded(local)
@@ -359,7 +363,7 @@ class Session:
 
         functions = Functions(self._caller, take=take)
         version = ffi.new("uint64_t*")
-        arguments = (int(local), session_calls.take_both, functions.handle, version)
+        arguments = (int(local), session_calls.take_both, functions.as_argument(), version)
         self._call(lib.phx_session_load, *arguments, kept=(functions, version))
         return (int(version[0]), *(taken or [None] * (1 + local)))
 
@@ -446,7 +450,7 @@ class Session:
             functions = Functions(self._caller, prepare=fill)
         place = session_arrays.reduced(result, what)
         functions.memory = place
-        arguments = (place.dtype, place.pointer, place.nbytes, number, functions.to_prepare(), functions.handle)
+        arguments = (place.dtype, place.pointer, place.nbytes, number, functions.to_prepare(), functions.as_argument())
         return result, functions, (*arguments, _name(name))
 
     def _fold(
@@ -485,8 +489,8 @@ class Session:
             add=add,
             take=load,
         )
-        steps = (session_calls.save, session_calls.add, session_calls.take, functions.handle)
-        prepares = (functions.to_prepare(), functions.handle)
+        steps = (session_calls.save, session_calls.add, session_calls.take, functions.as_argument())
+        prepares = (functions.to_prepare(), functions.as_argument())
         self._call(lib.phx_session_allreduce_model, *steps, *prepares, _name(name), kept=functions)
         result = value if mine else session_values.decoded(session_values.encoded(value))
         return result if out is None else session_arrays.copied(result, out, "allreduce")

@@ -57,7 +57,10 @@ def test_broadcast():
 def test_lazy_allreduce():
     def expected(dead=None):
         lines = [(rank, 1, [2]) if rank == dead else (rank, 0, [0, 1, 2]) for rank in range(3)]
-        return [f"[worker{r}] rank {r}, life {life}: prepared calls {calls}, the last sum is 300" for r, life, calls in lines]
+        return [
+            f"[worker{r}] rank {r}, life {life}: prepared calls {calls}, the last sum is 300"
+            for r, life, calls in lines
+        ]
 
     assert launch(3, "lazy_allreduce.py") == expected()
     assert launch(3, "lazy_allreduce.py", deaths=[(1, 4)]) == expected(1)

@@ -202,6 +202,16 @@ int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t siz
   return Report(Contained([&] { return session->session.CheckpointBytes(View(bytes, size)); }));
 }
 
+int phx_session_lazy_checkpoint(phx_session* session, phx_save save, void* argument) {
+  return Report(Contained([&] {
+    return session->session.LazyCheckpointBytes([save, argument] { return Saved(save, argument); });
+  }));
+}
+
+int phx_session_print(phx_session* session, const char* text, size_t size) {
+  return Report(Contained([&] { return session->session.Print(View(text, size)); }));
+}
+
 int phx_session_leave(phx_session* session) {
   return Report(Contained([&] { return session->session.Leave(); }));
 }

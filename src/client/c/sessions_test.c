@@ -122,6 +122,19 @@ static int Take(void* argument, const void* bytes, uint64_t size, const void* lo
   return 0;
 }
 
+typedef struct {
+  const int64_t* value;
+  int* saved;
+} Model;
+
+static int SaveModel(void* argument, const void** bytes, uint64_t* size) {
+  const Model* const model = argument;
+  ++*model->saved;
+  *bytes = model->value;
+  *size = sizeof(*model->value);
+  return 0;
+}
+
 /* Joins strings: the fold of models of any sizes, in the order of ranks. */
 typedef struct {
   char text[100];
@@ -175,6 +188,50 @@ static int Refuse(void* argument, void* into, const void* from, uint64_t count) 
 }
 
 /* ---- bodies */
+
+/* Rank 1 dies after a lazy checkpoint and a call of its version, so the other one saves the model
+ * while it waits, however it does so: in a call, or before it waits elsewhere. */
+static int Lazy(phx_session* session, int way) {
+  const int rank = phx_session_rank(session);
+  const uint64_t life = phx_session_life(session);
+  int64_t model = 0;
+  int saved = 0;
+  Model lazy = {&model, &saved};
+  Taken taken = {0, 0, 0};
+  uint64_t version = 0;
+  CHECK(phx_session_load(session, 0, Take, &taken, &version) == 0 && version == life);
+  CHECK(taken.model == 7 * (int64_t)life);
+  model = taken.model;
+  if (version == 0) {
+    CHECK(phx_session_barrier(session, NULL) == 0);
+    model = 7;
+    CHECK(phx_session_lazy_checkpoint(session, SaveModel, &lazy) == 0);
+    CHECK(phx_session_version(session) == 1 && saved == 0);
+  }
+  CHECK(phx_session_barrier(session, NULL) == 0);
+  if (rank == 1 && life == 0) return 0;
+  int64_t* const vector = calloc(kLarge, sizeof(int64_t));
+  uint64_t folded = 0;
+  if (way == 0) CHECK(phx_session_barrier(session, NULL) == 0);
+  if (way == 1) {
+    phx_call* const call =
+        phx_session_allreduce_async(session, PHX_I64, vector, 16, PHX_SUM, NULL, NULL, NULL);
+    CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+    phx_call_free(call);
+  }
+  if (way == 2) {
+    CHECK(phx_session_allreduce_by(session, vector, kLarge * sizeof(int64_t), 16, Compose, &folded,
+                                   NULL, NULL, NULL) == 0);
+  }
+  free(vector);
+  CHECK(saved == (rank == 0));
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
+
+static int LazyBeforeACall(phx_session* session) { return Lazy(session, 0); }
+static int LazyBeforeAnAsynchronousCall(phx_session* session) { return Lazy(session, 1); }
+static int LazyBeforeAFold(phx_session* session) { return Lazy(session, 2); }
 
 /* Calls that are under way together. */
 static int Together(phx_session* session) {
@@ -291,6 +348,7 @@ static int Calls(phx_session* session) {
   CHECK(phx_session_seq(session) == 5 && phx_session_version(session) == 0);
   CHECK(phx_session_checkpoint(session, "model", 5, NULL, 0) == 0);
   CHECK(phx_session_seq(session) == 0 && phx_session_version(session) == 1);
+  CHECK(phx_session_print(session, "printed", 7) == 0);
   phx_session_stats stats;
   phx_session_stats_of(session, &stats);
   CHECK(stats.repeated == 0 && stats.made == 7 && stats.prepared == 0);
@@ -397,6 +455,9 @@ int main(void) {
   const char* const address = phx_client_address(client);
   RunJob(address, "calls", Calls);
   RunJob(address, "survives", Survives);
+  RunJob(address, "lazy", LazyBeforeACall);
+  RunJob(address, "lazy2", LazyBeforeAnAsynchronousCall);
+  RunJob(address, "lazy3", LazyBeforeAFold);
   RunJob(address, "together", Together);
   RunJob(address, "folds", Folds);
   RunJob(address, "fails", FailingFold);
