@@ -8,7 +8,8 @@
 // at each given point: `load` and `loaded` (within Load, and after it), `save` and `saved` (within
 // Checkpoint, and after it), `prepare` (within Allreduce). Prints "start PID LIFE", "load VERSION",
 // "prepare VERSION" for each input of an Allreduce, "saved VERSION", and "end HASH REPEATED", of
-// the model. Ends with 0; 2 and "ERROR ..." if a call fails. SPMD_PEER_TIMEOUT=10s: instead of 60 s.
+// the model. Ends with 0; 2 and "ERROR ..." if a call fails. SPMD_PEER_TIMEOUT=10s: instead of 60
+// s.
 #include <signal.h>
 #include <unistd.h>
 
