@@ -66,9 +66,9 @@ class SessionState {
   absl::Status CheckBytes(uint64_t bytes);
   // Of memory for the result. The same.
   absl::Status CheckPlace(const void* place, uint64_t bytes);
-  // A call of the program begins: before Load, under its name. Calls of the group do so, too, and
-  // those within one call of the program have one name. An error does not end the session unless
-  // the ranks differ.
+  // A call of the program begins: before Load, under its name. Calls of the group do so, too; those
+  // within one call of the program have one name. An error ends the session if the ranks differ, or
+  // this life and an earlier one.
   absl::Status BeginCall(absl::string_view name);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
@@ -158,8 +158,9 @@ class SessionState {
     std::set<uint64_t> versions;  // that this life has put
   };
   struct Folds {
-    bool any = false;  // objects can be there, of this life or an earlier one
-    Future<Done> end;
+    // Objects of folds can be there, of this life or an earlier one.
+    bool left = false;
+    Future<Done> end;  // of their scope
   };
   // By rank 0, of checkpoints.
   struct Freeing {
@@ -179,7 +180,6 @@ class SessionState {
   absl::Status MakeRecord(NameRecord record);
   absl::Status ReadRecords();
 
-  absl::Status BeginPart(absl::string_view name);
   absl::Status CallGroup(const CallInfo& info, void* output, uint64_t bytes, Make make);
   MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
   void OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all);
@@ -214,7 +214,6 @@ class SessionState {
   void Free();
   // All ranks have made this call, so they have ended those before it.
   void EndFolds(uint64_t call);
-  Scope ScopeOfFolds(uint64_t call) const;
 
   // ---- local models
   ObjectId LocalIdOf(uint64_t version) const;
