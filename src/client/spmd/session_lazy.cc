@@ -18,7 +18,7 @@ constexpr absl::Duration kSavePatience = absl::Seconds(10);
 absl::Status SessionState::LazyCheckpoint(std::function<std::string()> save) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   if (save == nullptr) return absl::InvalidArgumentError("no function that saves the model");
-  if (!core_->CanBeLazy()) return Checkpoint(save());
+  if (!core_->CanBeLazy() || files_.has_value()) return Checkpoint(save());
   core_->OnCheckpoint(/*lazy=*/true);
   lazy_ = {};
   lazy_.save = std::move(save);

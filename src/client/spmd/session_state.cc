@@ -9,6 +9,15 @@
 
 namespace phalanx::spmd::internal {
 
+namespace {
+
+std::optional<CheckpointFiles> FilesOf(const Membership& member, const std::string& directory) {
+  if (directory.empty()) return std::nullopt;
+  return CheckpointFiles(directory, member.job(), member.role(), member.rank());
+}
+
+}  // namespace
+
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                            const Options& options)
     : began_(MonotonicNow()),
@@ -18,7 +27,8 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {
+      patience_(options.peer_timeout),
+      files_(FilesOf(member_, options.checkpoint_dir)) {
   locals_.copies = options.local_copies + 1;
 }
 
