@@ -23,24 +23,6 @@
 //    of version v - 1 and has not loaded it takes part in no such call.
 // 3. A rank's checkpoint is its own. Another rank's of the same version replaces it whole.
 //
-// With local models, which each rank has of its own, a rank can die with the newest one before it
-// is copied to other hosts. So a call of version v says where version v - 1 began:
-//
-//   call        1  2  3 │ 4  5  6 │ 7  8  9 10 │ 11
-//               boot    │ version 0│ version 1  │ version 2       `released` is 3, 3, 3, 6
-//                       Load       Checkpoint   Checkpoint, after the copies of version 1
-//
-// 7. The checkpoint of version v + 1 waits for the copies of the local model of version v. So a
-// next
-//    life that has learned of version v finds its local model of version v - 1, and perhaps that of
-//    v. It takes that of v if it is there, with the global model of the same version, and never
-//    another rank's.
-// 8. The end of a call of version v that needs all frees the checkpoints of version v - 2, since
-// the
-//    others have ended the last such call before it, in version v - 1 or v. If there was none in
-//    version v - 1, it frees those of versions before that of the last one: a call that has ended
-//    here alone is forgotten with this node, and a local model is nowhere else.
-//
 // A lazy checkpoint is not written. The rank saves its model within a call of its version if a
 // member may need it, since the program changes it after the last one.
 //
@@ -59,12 +41,28 @@
 //    the nodes agreed on what has ended, and reports members before ends of calls. So in that call
 //    it saves the version before, or has written it.
 //
+// With local models, which each rank has of its own, a rank can die with the newest one before it
+// is copied to other hosts. So a call of version v says where version v - 1 began:
+//
+//   call        1  2  3 │ 4  5  6 │ 7  8  9 10 │ 11
+//               boot    │ version 0│ version 1  │ version 2       `released` is 3, 3, 3, 6
+//                       Load       Checkpoint   Checkpoint, after the copies of version 1
+//
+// 7. The checkpoint of version v + 1 waits for the copies of the local model of version v. So a
+//    next life that has learned of version v finds its local model of version v - 1, and perhaps
+//    that of v. It takes that of v if it is there, with the global model of the same version, and
+//    never another rank's.
+// 8. The end of a call of version v that needs all frees the checkpoints of version v - 2: the
+//    others have ended the last such call before it, in version v - 1 or v. If there was none in
+//    version v - 1, it frees those of versions before that of the last one. For a call that has
+//    ended here alone is forgotten with this node, and no other rank has the local model.
+//
 // A job that begins anew can go on from checkpoints on disks. Load then has calls of its own: in
 // these, the ranks agree on the version, and get its model.
 //
 //   call        1  2  3 │ 4  5  6 │ 7  8  9         a life that has learned of version 12 repeats
-//               boot    │ of Load │ version 12      calls 1 to 3, and loads the objects that all
-//                       Load begins               ranks have written in Load
+//               boot    │ of Load │ version 12      calls 1 to 3, and loads an object that a rank
+//                       Load                      has written in Load
 //
 // Pure: no thread, clock or socket. Owned by a Session, or by a test. One thread at a time.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_CORE_H_
