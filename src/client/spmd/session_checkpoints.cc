@@ -13,6 +13,8 @@ namespace {
 using ::phalanx::internal::Access;
 using ::phalanx::internal::DeathPoint;
 
+// How long Load waits for a checkpoint that it may read when there are only later ones.
+constexpr absl::Duration kLaterPatience = absl::Seconds(10);
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
 
@@ -119,10 +121,18 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
   for (const Place& place : places) ids.push_back(IdOf(place));
   // A rank saves its model when it makes a call; or the directory does not know yet what all have
   // written, or their nodes are out of reach.
+  bool only_later = false;
   while (true) {
     GetOptions options;
     options.timeout = deadline - MonotonicNow();
+    if (only_later) options.timeout = std::min(options.timeout, kLaterPatience);
     absl::StatusOr<std::vector<Client::Arrival>> first = client_->GetFirst(ids, 1, options).Wait();
+    if (!first.ok() && only_later) {
+      return absl::UnavailableError(
+          absl::StrCat("no rank has its checkpoint of version ", version,
+                       " any more, and calls before those of later ones have ended since this life "
+                       "has joined: the rank's next life can load them"));
+    }
     if (!first.ok()) {
       return absl::Status(
           first.status().code(),
@@ -132,6 +142,7 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
     const size_t index = first->front().index;
     std::optional<Found> found = Loadable(std::move(first->front().buffer), places[index]);
     if (found.has_value()) return *std::move(found);
+    only_later = true;
     ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(index));
     places.erase(places.begin() + static_cast<std::ptrdiff_t>(index));
   }
@@ -141,6 +152,10 @@ absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
   PHALANX_RETURN_IF_ERROR(BeginLoad());
   PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad(/*local=*/false));
+  if (files_.has_value() && core_->begins()) {
+    return Restore([take](absl::string_view bytes, absl::string_view) { return take(bytes); },
+                   /*local=*/false);
+  }
   if (version == 0) {
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
     core_->OnLoaded(0, 0, /*local=*/false);
@@ -163,12 +178,17 @@ absl::StatusOr<uint64_t> SessionState::Load(
 absl::Status SessionState::BeginLoad() {
   if (core_->loaded()) return absl::OkStatus();
   PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().BeginLoad());
-  return record.has_value() ? MakeRecord(*record) : absl::OkStatus();
+  if (record.has_value()) PHALANX_RETURN_IF_ERROR(MakeRecord(*record));
+  // The calls of Load are parts of it.
+  within_ = core_->boot_calls().named();
+  return absl::OkStatus();
 }
 
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
-  PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, core_->next_base(), bytes, patience_));
+  const uint64_t version = core_->version() + 1;
+  if (files_.has_value()) PHALANX_RETURN_IF_ERROR(files_->Write(version, bytes, std::nullopt));
+  PHALANX_RETURN_IF_ERROR(Store(version, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/false);
@@ -192,6 +212,7 @@ void SessionState::Delete(uint64_t version, std::vector<Future<Done>>& deletions
 // each goes to all nodes. While all checkpoints are lazy and no member dies, nothing is there.
 void SessionState::Free() {
   const std::vector<uint64_t> freed = core_->TakeFreed();
+  if (freed.empty() && freeing_.wanted == freeing_.asked) return;
   bool any = core_->AnyLoss();
   for (const uint64_t version : freed) {
     any |= MayBeThere(version);
@@ -200,6 +221,7 @@ void SessionState::Free() {
     if (version == locals_.before) locals_.of_before = {};
     written_.versions.erase(version);
   }
+  if (files_.has_value() && !freed.empty()) files_->RemoveUntil(freed.back());
   if (any && !freed.empty() && member_.rank() == 0) freeing_.wanted = freed.back();
   if (freeing_.wanted == freeing_.asked || (freeing_.asked > 0 && !freeing_.end.ready())) return;
   freeing_.asked = freeing_.wanted;
@@ -217,9 +239,11 @@ absl::Status SessionState::Leave() {
   over_ = Explain("Leave", absl::FailedPreconditionError("the rank has left"));
   written_.held.clear();
   locals_ = {};
+  if (files_.has_value()) files_->RemoveUntil(core_->version());
   std::vector<Future<Done>> ends;
-  if (freeing_.wanted > 0)
+  if (freeing_.wanted > 0) {
     ends.push_back(client_->EndScope(ScopeOf(freeing_.wanted), kDeletePatience));
+  }
   for (const uint64_t version : core_->TakeRest()) Delete(version, ends);
   ends.push_back(folds_.end);
   // The objects of a life that has found none of its own are not there.

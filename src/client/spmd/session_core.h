@@ -56,6 +56,29 @@
 //    the nodes agreed on what has ended, and reports members before ends of calls. So in that call
 //    it saves the version before, or has written it.
 //
+// With local models, which each rank has of its own, a rank can die with the newest one before it
+// is copied to other hosts. So a call of version v says where version v - 1 began:
+//
+//   call        1  2  3 │ 4  5  6 │ 7  8  9 10 │ 11
+//               boot    │ version 0│ version 1  │ version 2       `released` is 3, 3, 3, 6
+//                       Load       Checkpoint   Checkpoint, after the copies of version 1
+//
+// 7. The checkpoint of version v + 1 waits for the copies of the local model of version v. So a
+//    next life that has learned of version v finds its local model of version v - 1, and perhaps
+//    that of v. It takes that of v if it is there, with the global model of the same version, and
+//    never another rank's.
+// 8. The end of a call of version v that needs all frees the checkpoints of version v - 2: the
+//    others have ended the last such call before it, in version v - 1 or v. If there was none in
+//    version v - 1, it frees those of versions before that of the last one. For a call that has
+//    ended here alone is forgotten with this node, and no other rank has the local model.
+//
+// A job that begins anew can go on from checkpoints on disks. Load then has calls of its own: in
+// these, the ranks agree on the version, and get its model.
+//
+//   call        1  2  3 │ 4  5  6 │ 7  8  9         a life that has learned of version 12 repeats
+//               boot    │ of Load │ version 12      calls 1 to 3, and loads an object that a rank
+//                       Load                      has written in Load
+//
 // Pure: no thread, clock or socket. Owned by a Session, or by a test. One thread at a time.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_CORE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_CORE_H_
@@ -148,13 +171,19 @@ class SessionCore {
   // REQUIRES: VersionToLoad is OK, and 0, or CanLoad (with local models the version can be 0 if
   // VersionToLoad is 1); and, here and below, all calls have ended that were made.
   void OnLoaded(uint64_t version, uint64_t base, bool local);
+  // Whether no call after Load has ended in this run of the job: it can go on from disks. REQUIRES:
+  // VersionToLoad is 0.
+  bool begins() const { return progress_.keep.boot == 0; }
+  // Instead of OnLoaded: in Load, which began after the call `boot`, the ranks have agreed on this
+  // version.
+  void OnRestored(uint64_t version, uint64_t boot, bool local);
   // FailedPrecondition before Load. InvalidArgument: Load was with a local model, and this is
   // without one, or the reverse.
   absl::Status CheckCheckpoint(bool local) const;
   // The version whose local model must have its copies before the next checkpoint.
   std::optional<uint64_t> LocalToAwait() const;
   // The last call before the next version.
-  uint64_t next_base() const { return made_; }
+  uint64_t next_base() const { return next_call() - 1; }
   // Whether the next checkpoint can be lazy.
   bool CanBeLazy() const { return can_be_lazy_; }
   // The checkpoint of the next version is there, or is a lazy one. REQUIRES: CheckCheckpoint is OK;

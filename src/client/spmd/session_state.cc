@@ -19,6 +19,11 @@ Scope ScopeOfFolds(uint64_t run, uint64_t call) {
   return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run, absl::kZeroPad16)), call};
 }
 
+std::optional<CheckpointFiles> FilesOf(const Membership& member, const std::string& directory) {
+  if (directory.empty()) return std::nullopt;
+  return CheckpointFiles(directory, member.job(), member.role(), member.rank());
+}
+
 }  // namespace
 
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
@@ -30,7 +35,8 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {
+      patience_(options.peer_timeout),
+      files_(FilesOf(member_, options.checkpoint_dir)) {
   folds_.left = member_.life() > 0;
   locals_.copies = options.local_copies + 1;
 }

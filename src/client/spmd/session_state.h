@@ -1,6 +1,7 @@
 // SessionState: what a Session of include/phalanx/spmd.h has. session_state.cc has the calls, and
 // session_checkpoints.cc what a rank loads and writes, with local models session_locals.cc;
-// session_lazy.cc when it saves the model of a lazy checkpoint.
+// session_lazy.cc when it saves the model of a lazy checkpoint;
+// session_files.cc how a job goes on from disks.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 
@@ -26,6 +27,7 @@
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
 #include "src/client/spmd/async_calls.h"
+#include "src/client/spmd/checkpoint_files.h"
 #include "src/client/spmd/session_core.h"
 #include "src/common/time/clock.h"
 
@@ -225,6 +227,17 @@ class SessionState {
   std::vector<Place> PlacesOf(uint64_t version) const;
   void HoldBefore(uint64_t version);
 
+  absl::Status StoreBoth(uint64_t version, uint64_t base, absl::string_view bytes,
+                         absl::string_view local);
+
+  // ---- files
+  absl::StatusOr<uint64_t> Restore(TakeBoth take, bool local);
+  absl::Status RestoreGlobal(TakeBoth take);
+  absl::Status RestoreLocal(TakeBoth take);
+  absl::Status SendFile(uint64_t version, int root, bool has, std::string& bytes);
+  static absl::Status LostFile(uint64_t version);
+  absl::Status Agree(uint64_t& number, ReduceOp op);
+
   // ---- lazy checkpoints
   // Takes in what the node has reported of members. Returns whether all live.
   bool SeeMembers();
@@ -241,6 +254,7 @@ class SessionState {
   const Membership member_;
   Group group_;
   const absl::Duration patience_;
+  const std::optional<CheckpointFiles> files_;  // nothing without a directory
 
   std::atomic<bool> used_ = false;
   std::optional<SessionCore> core_;  // from Begin on

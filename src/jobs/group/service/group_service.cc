@@ -137,6 +137,8 @@ void GroupService::OnView(const GroupView& view) {
     Deliver(*group, message.from, message.header, message.payload);
   }
   // The observer must not call back into its caller, as a session does that hears of a call's end.
+  // And clients hear of the change before the ends of calls that follow it: programs rely on that
+  // (client/spmd/session_core.h, 6).
   ContinueLater(*group);
 }
 
