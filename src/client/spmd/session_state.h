@@ -149,8 +149,9 @@ class SessionState {
   };
 
   struct Folds {
-    // Objects of folds can be there, of this life or an earlier one.
+    // Objects of folds can be there, of this life or an earlier one, up to this call.
     bool left = false;
+    uint64_t last = 0;
     Future<Done> end;  // of their scope
   };
   struct MadeCall {
