@@ -40,7 +40,7 @@ constexpr size_t kMaxAsyncCalls = 256;
 
 absl::StatusOr<Future<Done>> SessionState::CallAsync(const char* verb, const CallInfo& info,
                                                      void* output, uint64_t bytes, Make make) {
-  PHALANX_RETURN_IF_ERROR(BeginPart(info.name));
+  PHALANX_RETURN_IF_ERROR(BeginCall(info.name));
   // The program changes its model when it has the result, outside of calls.
   PHALANX_RETURN_IF_ERROR(SaveLazy());
   PHALANX_RETURN_IF_ERROR(EndAsync(kMaxAsyncCalls - 1));

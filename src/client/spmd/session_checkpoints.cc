@@ -181,7 +181,7 @@ absl::Status SessionState::Leave() {
   locals_ = {};
   std::vector<Future<Done>> deletions;
   for (const uint64_t version : core_->TakeRest()) Delete(version, deletions);
-  folds_end_.Wait(kDeletePatience).IgnoreError();
+  folds_.end.Wait(kDeletePatience).IgnoreError();
   // The objects of a life that has found none of its own are not there.
   for (const Future<Done>& deletion : deletions) deletion.Wait(kDeletePatience).IgnoreError();
   return absl::OkStatus();

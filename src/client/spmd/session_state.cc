@@ -14,6 +14,11 @@ namespace {
 
 constexpr uint64_t kRecordsAtOnce = 64;
 
+// The number of the run makes it the job's and the role's.
+Scope ScopeOfFolds(uint64_t run, uint64_t call) {
+  return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run, absl::kZeroPad16)), call};
+}
+
 }  // namespace
 
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
@@ -25,8 +30,8 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout),
-      has_folds_(member_.life() > 0) {
+      patience_(options.peer_timeout) {
+  folds_.left = member_.life() > 0;
   locals_.copies = options.local_copies + 1;
 }
 
@@ -75,9 +80,10 @@ absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
 }
 
 absl::Status SessionState::BeginCall(absl::string_view name) {
-  if (within_ || core_->loaded()) return absl::OkStatus();
+  if (core_->loaded()) return absl::OkStatus();
+  if (within_) return End(core_->boot_calls().CheckNext());
   PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().Begin(name));
-  if (!record.has_value()) return absl::OkStatus();
+  if (!record.has_value()) return End(core_->boot_calls().CheckNext());
   const absl::Status made = MakeRecord(*record);
   if (made.ok() || name.empty()) return made;
   return End(absl::Status(made.code(),
@@ -119,13 +125,8 @@ absl::Status SessionState::ReadRecords() {
 }
 
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
-  PHALANX_RETURN_IF_ERROR(BeginPart(info.name));
+  PHALANX_RETURN_IF_ERROR(BeginCall(info.name));
   return CallGroup(info, output, bytes, make);
-}
-
-absl::Status SessionState::BeginPart(absl::string_view name) {
-  PHALANX_RETURN_IF_ERROR(BeginCall(name));
-  return core_->loaded() ? absl::OkStatus() : End(core_->boot_calls().CheckNext());
 }
 
 absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_t bytes,
@@ -179,20 +180,16 @@ void SessionState::CountCall() {
   within_ = false;
 }
 
-// The number of the run makes it the job's and the role's.
-Scope SessionState::ScopeOfFolds(uint64_t call) const {
-  return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run_, absl::kZeroPad16)), call};
-}
-
 Scope SessionState::BeginFold(uint64_t call) {
-  has_folds_ = true;
-  return ScopeOfFolds(call);
+  folds_.left = true;
+  folds_.last = call;
+  return ScopeOfFolds(run_, call);
 }
 
 void SessionState::EndFolds(uint64_t call) {
-  if (member_.rank() != 0 || !has_folds_) return;
-  has_folds_ = false;
-  folds_end_ = client_->EndScope(ScopeOfFolds(call - 1), patience_);
+  if (member_.rank() != 0 || !folds_.left || call <= folds_.last) return;
+  folds_.left = false;
+  folds_.end = client_->EndScope(ScopeOfFolds(run_, call - 1), patience_);
 }
 
 // If they are with local models on some ranks alone, the calls' marks differ.

@@ -66,9 +66,9 @@ class SessionState {
   absl::Status CheckBytes(uint64_t bytes);
   // Of memory for the result. The same.
   absl::Status CheckPlace(const void* place, uint64_t bytes);
-  // A call of the program begins: before Load, under its name. Calls of the group do so, too, and
-  // those within one call of the program have one name. An error does not end the session unless
-  // the ranks differ.
+  // A call of the program begins: before Load, under its name. Calls of the group do so, too; those
+  // within one call of the program have one name. An error ends the session if the ranks differ, or
+  // this life and an earlier one.
   absl::Status BeginCall(absl::string_view name);
   // One call of the group. `make` makes it; if its result is kept, that comes to `output` instead.
   // An error ends the session.
@@ -150,6 +150,12 @@ class SessionState {
     absl::Status failed;  // to be saved
   };
 
+  struct Folds {
+    // Objects of folds can be there, of this life or an earlier one, up to this call.
+    bool left = false;
+    uint64_t last = 0;
+    Future<Done> end;  // of their scope
+  };
   struct MadeCall {
     uint64_t number = 0;
     bool repeats = false;
@@ -162,7 +168,6 @@ class SessionState {
   absl::Status MakeRecord(NameRecord record);
   absl::Status ReadRecords();
 
-  absl::Status BeginPart(absl::string_view name);
   absl::Status CallGroup(const CallInfo& info, void* output, uint64_t bytes, Make make);
   MadeCall MakeCall(const CallInfo& info, void* output, uint64_t bytes, Make make);
   void OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all);
@@ -190,7 +195,6 @@ class SessionState {
   void Free();
   // All ranks have made this call, so they have ended those before it.
   void EndFolds(uint64_t call);
-  Scope ScopeOfFolds(uint64_t call) const;
 
   // ---- local models
   ObjectId LocalIdOf(uint64_t version) const;
@@ -226,9 +230,7 @@ class SessionState {
   uint64_t seq_ = 0;
   std::shared_ptr<AsyncCalls> async_;  // from the first one on
   bool within_ = false;                // a part of a call has ended, and others can follow
-  // Objects of folds can be there, of this life or an earlier one.
-  bool has_folds_ = false;
-  Future<Done> folds_end_;
+  Folds folds_;
   Stats stats_;
   absl::Status over_;  // not OK once the session is over
   // Checkpoints of this rank, by version, that an earlier life has put, perhaps on another node:
