@@ -97,7 +97,7 @@ class Caller:
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self.interrupted = False
+        self.interrupted: bool = False
         self._worker: _Worker | None = None
         self._waits = False
 

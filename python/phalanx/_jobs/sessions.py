@@ -123,10 +123,10 @@ class Session:
         self._connection = connection
         self._ptr = ptr
         self._caller = caller
-        self.rank = int(lib.phx_session_rank(ptr))
-        self.world = int(lib.phx_session_world(ptr))
-        self.life = int(lib.phx_session_life(ptr))
-        self._left = False
+        self.rank: int = lib.phx_session_rank(ptr)
+        self.world: int = lib.phx_session_world(ptr)
+        self.life: int = lib.phx_session_life(ptr)
+        self._left: bool = False
         # The argument of the last checkpoint's function, if it was a lazy one.
         self._lazy: Any = None
         self._under_way: deque[Any] = deque()

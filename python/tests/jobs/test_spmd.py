@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import mmap
 import signal
 import threading
 import weakref
@@ -179,8 +180,8 @@ def test_results_end_with_their_last_reference(alone):
 
 
 def test_more_than_a_call_can_have(client):
-    # Memory that is not touched is not there.
-    array = np.empty((4 << 30) + 8, np.uint8)
+    # Memory that is neither touched nor reserved (MAP_NORESERVE).
+    array = np.frombuffer(mmap.mmap(-1, (4 << 30) + 8, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000), np.uint8)
     with phalanx.spmd.join("huge", "worker0", world=1, client=client, peer_timeout=LIMIT_S) as session:
         with pytest.raises(exceptions.InvalidArgumentError, match="4294967304"):
             session.allreduce(array, out=array)

@@ -153,6 +153,60 @@ def test_wrong_options(client):
         phalanx.spmd.join(client=client)
 
 
+# ---- local models, and names
+
+
+def test_a_next_life_loads_its_own_local_model(client):
+    def body(session):
+        rank, life = session.rank, session.life
+        if life > 0:
+            with pytest.raises(exceptions.InvalidArgumentError, match="without a local model"):
+                session.load()
+        version, model, local = session.load(local=True)
+        if life == 0:
+            assert (version, model, local) == (0, None, None)
+            model, local = np.zeros(3), []
+        else:
+            assert version == 2 and local == [(rank, 0), (rank, 1)] and model.tolist() == [2] * 3
+        while session.version < 4:
+            model += session.allreduce(np.full(3, 1 / WORLD))
+            if rank == 1 and life == 0 and session.version == 2:
+                raise Died
+            model = model.round()
+            local.append((rank, session.version))
+            session.checkpoint(model, local)
+        with pytest.raises(exceptions.InvalidArgumentError, match="local"):
+            session.checkpoint(model)
+        return local
+
+    assert run(client, "local", body) == [[(rank, version) for version in range(4)] for rank in range(WORLD)]
+
+
+def test_calls_with_names_come_in_another_order_in_a_next_life(client):
+    def body(session):
+        rank = session.rank
+        calls = {
+            "sum": lambda: session.allreduce(np.full(2, rank), name="sum").tolist(),
+            "words": lambda: session.allreduce("abc"[rank], lambda a, b: a + b, name="words"),
+            "root": lambda: session.broadcast(rank, 2, name="root"),
+            "all": lambda: session.allgather(rank, name="all"),
+            "met": lambda: session.barrier("met"),
+            "later": lambda: session.allreduce_async(np.full(2, rank), name="later").wait().tolist(),
+        }
+        order = ["all", "words", "later", "met", "sum"] if session.life else list(calls)
+        results = {name: calls[name]() for name in order}
+        expected = {"sum": [3, 3], "words": "abc", "root": 2, "all": [0, 1, 2], "met": None, "later": [3, 3]}
+        assert results == {name: expected[name] for name in order}
+        session.load()
+        session.barrier()
+        if rank == 1 and session.life == 0:
+            raise Died
+        session.barrier()
+        return session.life
+
+    assert run(client, "names", body) == [0, 1, 0]
+
+
 # ---- lazy checkpoints
 
 
@@ -242,6 +296,34 @@ def test_a_lazy_checkpoint_has_no_local_model(client):
         session.load()
         with pytest.raises(exceptions.InvalidArgumentError, match="a lazy one has no local model"):
             session.checkpoint(1, 2, lazy=True)
+
+
+# ---- checkpoints on disks
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_job_whose_ranks_have_all_died_goes_on_from_its_files(client, tmp_path, local):
+    class AllDie(Exception):
+        pass
+
+    def body(session):
+        version, model, *own = session.load(local=local)
+        model = np.zeros(3) if version == 0 else model
+        begun = version
+        while session.version < begun + 3:
+            model += session.allreduce(np.ones(3))
+            session.checkpoint(model, *([(session.rank, session.version)] if local else []))
+        session.barrier()
+        if begun == 0:
+            raise AllDie
+        assert own == ([(session.rank, begun - 1)] if local else [])
+        return begun, session.version, model.tolist()
+
+    job = f"files {local}"
+    with pytest.raises(AllDie):
+        run(client, job, body, checkpoint_dir=tmp_path)
+    ended = run(client, job, body, checkpoint_dir=tmp_path)
+    assert ended == [(3, 6, [6 * WORLD] * 3)] * WORLD
 
 
 # ---- interrupts, forks, and processes of their own

@@ -184,22 +184,33 @@ int phx_session_barrier(phx_session* session, const char* name) {
 
 int phx_session_load(phx_session* session, int with_local, phx_take_both take, void* argument,
                      uint64_t* version) {
-  if (with_local != 0) return Report(absl::UnimplementedError("local models"));
+  const auto taken = [take, argument](absl::string_view bytes, const char* local, uint64_t size) {
+    const bool fits = take(argument, bytes.data(), bytes.size(), local, size) == 0;
+    return fits ? absl::OkStatus() : RefusalStatus();
+  };
   return Report(Contained([&]() -> absl::Status {
-    const absl::StatusOr<uint64_t> loaded =
-        session->session.LoadBytes([&](absl::string_view bytes) {
-          const bool taken = take(argument, bytes.data(), bytes.size(), nullptr, 0) == 0;
-          return taken ? absl::OkStatus() : RefusalStatus();
-        });
+    absl::StatusOr<uint64_t> loaded = 0;
+    if (with_local != 0) {
+      loaded = session->session.LoadBytes([&](absl::string_view bytes, absl::string_view local) {
+        // A local model of no bytes is one, too.
+        return taken(bytes, local.empty() ? "" : local.data(), local.size());
+      });
+    } else {
+      loaded = session->session.LoadBytes(
+          [&](absl::string_view bytes) { return taken(bytes, nullptr, 0); });
+    }
     if (loaded.ok()) *version = *loaded;
     return loaded.status();
   }));
 }
 
 int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t size,
-                           const void* local, uint64_t /*local_size*/) {
-  if (local != nullptr) return Report(absl::UnimplementedError("local models"));
-  return Report(Contained([&] { return session->session.CheckpointBytes(View(bytes, size)); }));
+                           const void* local, uint64_t local_size) {
+  const absl::string_view model = View(bytes, size);
+  return Report(Contained([&] {
+    return local == nullptr ? session->session.CheckpointBytes(model)
+                            : session->session.CheckpointBytes(model, View(local, local_size));
+  }));
 }
 
 int phx_session_lazy_checkpoint(phx_session* session, phx_save save, void* argument) {

@@ -233,6 +233,40 @@ static int LazyBeforeACall(phx_session* session) { return Lazy(session, 0); }
 static int LazyBeforeAnAsynchronousCall(phx_session* session) { return Lazy(session, 1); }
 static int LazyBeforeAFold(phx_session* session) { return Lazy(session, 2); }
 
+/* Takes a model, and a local one of "rank" and so many letters. */
+static int TakeBoth(void* argument, const void* bytes, uint64_t size, const void* local,
+                    uint64_t local_size) {
+  Taken* const taken = argument;
+  CHECK(size == sizeof(taken->model) && local != NULL);
+  memcpy(&taken->model, bytes, size);
+  taken->calls = (int)local_size;
+  return 0;
+}
+
+/* Local models, of no bytes on rank 0. Rank 1 dies in version 2. */
+static int Local(phx_session* session) {
+  const int rank = phx_session_rank(session);
+  const uint64_t life = phx_session_life(session);
+  Taken taken = {0, 0, 0};
+  uint64_t version = 7;
+  if (life > 0) {
+    CHECK(phx_session_load(session, 0, Take, &taken, &version) == 3); /* it has them */
+  }
+  CHECK(phx_session_load(session, 1, TakeBoth, &taken, &version) == 0);
+  CHECK(version == (life == 0 ? 0 : 2) && taken.model == (int64_t)version);
+  CHECK(taken.calls == (life == 0 ? 0 : 4));
+  while (phx_session_version(session) < kVersions) {
+    CHECK(phx_session_barrier(session, NULL) == 0);
+    if (rank == 1 && life == 0 && phx_session_version(session) == 2) return 0;
+    ++taken.model;
+    CHECK(phx_session_checkpoint(session, &taken.model, sizeof(taken.model), "local",
+                                 rank == 0 ? 0 : 4) == 0);
+  }
+  CHECK(phx_session_checkpoint(session, "model", 5, NULL, 0) == 3); /* so it goes on with them */
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
+
 /* Calls that are under way together. */
 static int Together(phx_session* session) {
   enum { kCalls = 20 };
@@ -458,6 +492,7 @@ int main(void) {
   RunJob(address, "lazy", LazyBeforeACall);
   RunJob(address, "lazy2", LazyBeforeAnAsynchronousCall);
   RunJob(address, "lazy3", LazyBeforeAFold);
+  RunJob(address, "local", Local);
   RunJob(address, "together", Together);
   RunJob(address, "folds", Folds);
   RunJob(address, "fails", FailingFold);

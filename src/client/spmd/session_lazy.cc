@@ -55,11 +55,6 @@ void SessionState::SaveIfNeeded() {
   if (core_->ToSave().has_value()) SaveLazy().IgnoreError();
 }
 
-bool SessionState::Look() {
-  SaveIfNeeded();
-  return core_->lazy();
-}
-
 absl::Status SessionState::SaveLazy() {
   if (!core_->lazy()) return absl::OkStatus();
   absl::Cleanup thrown = [this] {

@@ -28,8 +28,7 @@ std::optional<CheckpointFiles> FilesOf(const Membership& member, const std::stri
 
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                            const Options& options)
-    : began_(MonotonicNow()),
-      client_(std::move(client)),
+    : client_(std::move(client)),
       member_(std::move(member)),
       group_(member_, {.on_loss = LossPolicy::kWait,
                        .timeout = options.peer_timeout,
@@ -49,7 +48,7 @@ absl::Status SessionState::Begin() {
   const GroupKeep& said = progress.keep;
   core_.emplace(
       SessionProgress{progress.ended, SessionKeep::Of(said.boot, said.released, said.mark)});
-  recovers_ = progress.ended > 0;
+  recovery_.under_way = progress.ended > 0;
   SeeMembers();
   return Run("Join", [this]() -> absl::Status {
     run_ = SystemRandom64();
@@ -157,7 +156,9 @@ SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output
       (*info.prepare)();
       ++stats_.prepared;
     }
-    if (std::exchange(recovers_, false)) stats_.recovery = MonotonicNow() - began_;
+    if (std::exchange(recovery_.under_way, false)) {
+      stats_.recovery = MonotonicNow() - recovery_.began;
+    }
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.mark()});
     ++stats_.made;
@@ -180,13 +181,20 @@ void SessionState::CountCall() {
   within_ = false;
 }
 
-Scope SessionState::BeginFold(uint64_t call) {
+absl::Status SessionState::FoldAlong(const FoldPlan& plan, uint64_t call,
+                                     const FoldTree::Value& value) {
   folds_.left = true;
-  return ScopeOfFolds(run_, call);
+  folds_.last = call;
+  const auto look = [this] {
+    SaveIfNeeded();
+    return core_->lazy();
+  };
+  FoldTree tree(*client_, member_, plan, ScopeOfFolds(run_, call), patience_, look);
+  return tree.Climb(value);
 }
 
 void SessionState::EndFolds(uint64_t call) {
-  if (member_.rank() != 0 || !folds_.left) return;
+  if (member_.rank() != 0 || !folds_.left || call <= folds_.last) return;
   folds_.left = false;
   folds_.end = client_->EndScope(ScopeOfFolds(run_, call - 1), patience_);
 }

@@ -28,6 +28,8 @@
 #include "phalanx/spmd.h"
 #include "src/client/spmd/async_calls.h"
 #include "src/client/spmd/checkpoint_files.h"
+#include "src/client/spmd/fold_plan.h"
+#include "src/client/spmd/fold_tree.h"
 #include "src/client/spmd/session_core.h"
 #include "src/common/time/clock.h"
 
@@ -89,13 +91,9 @@ class SessionState {
   uint64_t next_call() const { return core_->next_call(); }
   bool repeats() const { return core_->repeats(); }
   Client& client() const { return *client_; }
-  absl::Duration patience() const { return patience_; }
-  // The scope of the objects of a fold whose result this call has. Rank 0 ends it once all ranks
-  // have ended the call.
-  Scope BeginFold(uint64_t call);
-  // While the rank waits within a call: saves the model of a lazy checkpoint if a member may need
-  // it. Returns whether it is to be called again soon.
-  bool Look();
+  // A FoldTree, whose result is that of this call of the group. Rank 0 ends the scope of its
+  // objects once all ranks have ended the call.
+  absl::Status FoldAlong(const FoldPlan& plan, uint64_t call, const FoldTree::Value& value);
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
@@ -114,6 +112,9 @@ class SessionState {
   const Stats& stats() const { return stats_; }
 
  private:
+  // In Load, of a job that goes on from disks.
+  class Restoring;
+
   // A rank's checkpoint.
   struct Place {
     int rank = 0;
@@ -159,9 +160,14 @@ class SessionState {
     std::map<uint64_t, Buffer> held;
     std::set<uint64_t> versions;  // that this life has put
   };
+  struct Recovery {
+    Instant began = MonotonicNow();
+    bool under_way = false;  // until the first call with the other ranks
+  };
   struct Folds {
-    // Objects of folds can be there, of this life or an earlier one.
+    // Objects of folds can be there, of this life or an earlier one, up to this call.
     bool left = false;
+    uint64_t last = 0;
     Future<Done> end;  // of their scope
   };
   // By rank 0, of checkpoints.
@@ -232,11 +238,6 @@ class SessionState {
 
   // ---- files
   absl::StatusOr<uint64_t> Restore(TakeBoth take, bool local);
-  absl::Status RestoreGlobal(TakeBoth take);
-  absl::Status RestoreLocal(TakeBoth take);
-  absl::Status SendFile(uint64_t version, int root, bool has, std::string& bytes);
-  static absl::Status LostFile(uint64_t version);
-  absl::Status Agree(uint64_t& number, ReduceOp op);
 
   // ---- lazy checkpoints
   // Takes in what the node has reported of members. Returns whether all live.
@@ -249,7 +250,6 @@ class SessionState {
   // Waits for a call, and saves the model meanwhile if a member may need it.
   absl::Status Await(const Future<Done>& call);
 
-  const Instant began_;
   const std::shared_ptr<Client> client_;
   const Membership member_;
   Group group_;
@@ -258,7 +258,7 @@ class SessionState {
 
   std::atomic<bool> used_ = false;
   std::optional<SessionCore> core_;  // from Begin on
-  bool recovers_ = false;            // until the first call with the other ranks
+  Recovery recovery_;
   uint64_t run_ = 0;
   uint64_t seq_ = 0;
   std::shared_ptr<AsyncCalls> async_;  // from the first one on
