@@ -13,22 +13,6 @@ void ByteWriter::Bytes(absl::string_view bytes) {
   Raw(bytes);
 }
 
-void ByteWriter::Fixed(uint64_t value, int width) {
-  char bytes[8];
-  for (int i = 0; i < width; ++i) bytes[i] = static_cast<char>((value >> (8 * i)) & 0xff);
-  out_.append(bytes, static_cast<size_t>(width));
-}
-
-uint64_t ByteReader::Fixed(int width) {
-  // Empty after an error: the result is then 0.
-  const absl::string_view bytes = Raw(static_cast<size_t>(width));
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    value |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-  }
-  return value;
-}
-
 absl::string_view ByteReader::Bytes(size_t max) {
   const uint32_t length = U32();
   // Before Raw: a length that a peer claims must not exceed what the caller is ready to store.

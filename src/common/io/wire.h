@@ -6,31 +6,43 @@
 #ifndef PHALANX_COMMON_IO_WIRE_H_
 #define PHALANX_COMMON_IO_WIRE_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
+#include "absl/base/optimization.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace phalanx {
+
+// A number is copied as it lies in memory: messages of calls and requests are mostly numbers, and
+// byte by byte these took a fifth of a node's instructions for a small call of a group.
+static_assert(std::endian::native == std::endian::little);
 
 // Appends to a string that the caller owns and that outlives the writer.
 class ByteWriter {
  public:
   explicit ByteWriter(std::string& out) : out_(out) {}
 
-  void U8(uint8_t value) { Fixed(value, 1); }
-  void U16(uint16_t value) { Fixed(value, 2); }
-  void U32(uint32_t value) { Fixed(value, 4); }
-  void U64(uint64_t value) { Fixed(value, 8); }
+  void U8(uint8_t value) { Fixed(value); }
+  void U16(uint16_t value) { Fixed(value); }
+  void U32(uint32_t value) { Fixed(value); }
+  void U64(uint64_t value) { Fixed(value); }
   // Writes a u32 length, then the bytes. REQUIRES: fewer than 2^32 bytes.
   void Bytes(absl::string_view bytes);
   // Writes the bytes without a length, for fields whose length both sides know.
   void Raw(absl::string_view bytes) { out_.append(bytes.data(), bytes.size()); }
 
  private:
-  void Fixed(uint64_t value, int width);
+  template <typename T>
+  void Fixed(T value) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    out_.append(bytes, sizeof(T));
+  }
 
   std::string& out_;
 };
@@ -41,10 +53,10 @@ class ByteReader {
  public:
   explicit ByteReader(absl::string_view in) : size_(in.size()), in_(in) {}
 
-  uint8_t U8() { return static_cast<uint8_t>(Fixed(1)); }
-  uint16_t U16() { return static_cast<uint16_t>(Fixed(2)); }
-  uint32_t U32() { return static_cast<uint32_t>(Fixed(4)); }
-  uint64_t U64() { return Fixed(8); }
+  uint8_t U8() { return Fixed<uint8_t>(); }
+  uint16_t U16() { return Fixed<uint16_t>(); }
+  uint32_t U32() { return Fixed<uint32_t>(); }
+  uint64_t U64() { return Fixed<uint64_t>(); }
   // Counterpart of ByteWriter::Bytes. A length over `max` is an error before any byte is read.
   absl::string_view Bytes(size_t max);
   // Returns exactly `size` bytes.
@@ -61,7 +73,17 @@ class ByteReader {
   absl::Status Finish();
 
  private:
-  uint64_t Fixed(int width);
+  template <typename T>
+  T Fixed() {
+    T value = 0;
+    if (ABSL_PREDICT_FALSE(!ok_ || in_.size() < sizeof(T))) {
+      Raw(sizeof(T));
+      return value;
+    }
+    std::memcpy(&value, in_.data(), sizeof(T));
+    in_.remove_prefix(sizeof(T));
+    return value;
+  }
 
   const size_t size_;
   absl::string_view in_;

@@ -135,6 +135,8 @@ void GroupResults::EndMember(int rank) {
 
 // Only after the first agreement it is known which calls are those of earlier lives.
 bool GroupResults::BeginQuestions() {
+  // In nearly every call of a group.
+  if (waiting_.empty()) return false;
   bool crowded = false;
   std::deque<GroupQuestion> left;
   for (const GroupQuestion& question : std::exchange(waiting_, {})) {

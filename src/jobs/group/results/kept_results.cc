@@ -32,18 +32,32 @@ std::vector<std::vector<int>> NodesByHost(const GroupList& list,
   return hosts;
 }
 
+// Whether all nodes can keep the call, each as the only one of its host: what NodesByHost returns
+// is known then.
+bool EachIsAHost(const GroupList& list, const std::vector<uint64_t>& firsts, const CallSpec& spec,
+                 uint64_t number) {
+  const auto nodes = static_cast<size_t>(list.shape.nodes());
+  return static_cast<size_t>(list.hosts) == nodes && firsts.size() >= nodes &&
+         spec.kind != CallKind::kBroadcast &&
+         std::all_of(firsts.begin(), firsts.begin() + static_cast<ptrdiff_t>(nodes),
+                     [number](uint64_t first) { return first <= number; });
+}
+
 }  // namespace
 
 // The quotient moves the pattern, so that large calls at regular distances meet all hosts, too.
 std::vector<int> HoldersOf(const GroupList& list, const std::vector<uint64_t>& firsts,
                            const CallSpec& spec, uint64_t number) {
-  const std::vector<std::vector<int>> hosts = NodesByHost(list, firsts, spec, number);
+  const bool alone = EachIsAHost(list, firsts, spec, number);
+  std::vector<std::vector<int>> hosts;
+  if (!alone) hosts = NodesByHost(list, firsts, spec, number);
+  const size_t count = alone ? static_cast<size_t>(list.hosts) : hosts.size();
   std::vector<int> holders;
-  const size_t copies = std::min<size_t>(spec.copies, hosts.size());
+  const size_t copies = std::min<size_t>(spec.copies, count);
   for (size_t i = 0; i < copies; ++i) {
-    const uint64_t turn = number / hosts.size();
-    const std::vector<int>& nodes = hosts[(number * spec.copies + turn + i) % hosts.size()];
-    holders.push_back(nodes[turn % nodes.size()]);
+    const uint64_t turn = number / count;
+    const uint64_t host = (number * spec.copies + turn + i) % count;
+    holders.push_back(alone ? static_cast<int>(host) : hosts[host][turn % hosts[host].size()]);
   }
   return holders;
 }

@@ -40,17 +40,37 @@ TEST(HoldersOf, AreOnAsManyHostsAsThereAreCopies) {
   EXPECT_EQ(HoldersOf(list, FromTheBeginning(6), many, 1).size(), 3u);
 }
 
+// The number of calls that each of eight nodes keeps, of 960 with these distances.
+std::vector<int> KeptByEach(int each_host, uint64_t step) {
+  const GroupList list = ListOf(8, each_host);
+  std::vector<int> kept(8, 0);
+  for (uint64_t number = step; number <= 960 * step; number += step) {
+    for (const int node : HoldersOf(list, FromTheBeginning(8), kSum, number)) {
+      ++kept[static_cast<size_t>(node)];
+    }
+  }
+  return kept;
+}
+
 TEST(HoldersOf, EachNodeKeepsAsMuchAsTheOthersAlsoOfEverySecondCall) {
-  const GroupList list = ListOf(8, 2);
-  for (const uint64_t step : {1, 2, 3}) {
-    std::vector<int> kept(8, 0);
-    for (uint64_t number = step; number <= 960 * step; number += step) {
-      for (const int node : HoldersOf(list, FromTheBeginning(8), kSum, number)) {
-        ++kept[static_cast<size_t>(node)];
+  for (const int each_host : {1, 2}) {
+    for (const uint64_t step : {1, 2, 3}) {
+      // In two copies over eight nodes.
+      for (const int each : KeptByEach(each_host, step)) {
+        EXPECT_NEAR(each, 240, 60) << "of every call number " << step;
       }
     }
-    // 960 calls in two copies over eight nodes.
-    for (const int each : kept) EXPECT_NEAR(each, 240, 60) << "of every call number " << step;
+  }
+}
+
+TEST(HoldersOf, ANodeAloneOnItsHostKeepsTheCallsThatItsHostKeeps) {
+  const GroupList alone = ListOf(4, 1);
+  const GroupList pairs = ListOf(8, 2);
+  for (uint64_t number = 1; number <= 100; ++number) {
+    const std::vector<int> of_alone = HoldersOf(alone, FromTheBeginning(4), kSum, number);
+    const std::vector<int> of_pairs = HoldersOf(pairs, FromTheBeginning(8), kSum, number);
+    ASSERT_EQ(of_alone.size(), of_pairs.size());
+    for (size_t i = 0; i < of_alone.size(); ++i) EXPECT_EQ(of_alone[i], of_pairs[i] / 2);
   }
 }
 
