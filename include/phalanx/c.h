@@ -578,6 +578,8 @@ int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t siz
 /* `save` and its argument are used until the next checkpoint or phx_session_leave has ended. */
 int phx_session_lazy_checkpoint(phx_session* session, phx_save save, void* argument);
 int phx_session_print(phx_session* session, const char* text, size_t size);
+/* As phx_member_die. */
+void phx_session_die(const phx_session* session, const char* death);
 int phx_session_leave(phx_session* session);
 /* A session that has not left dies. */
 void phx_session_free(phx_session* session);

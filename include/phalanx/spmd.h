@@ -272,6 +272,7 @@ class Session {
   absl::Status Leave();
 
  private:
+  friend class phalanx::internal::Access;
   explicit Session(std::unique_ptr<internal::SessionState> state);
 
   template <typename M>

@@ -11,6 +11,10 @@
 #include "src/client/connection/connection.h"
 #include "src/client/jobs/declared_death.h"
 
+namespace phalanx::spmd {
+class Session;
+}  // namespace phalanx::spmd
+
 namespace phalanx::internal {
 
 class Access {
@@ -28,6 +32,7 @@ class Access {
   }
   // Kills this process, as a death that is declared to the launch, such as "mock=1,1,1,0".
   [[noreturn]] static void Die(const Membership& member, absl::string_view death);
+  [[noreturn]] static void Die(const spmd::Session& session, absl::string_view death);
   // Kills this process if `phalanx launch --fail` has declared this point of the member's session.
   // Called once in each Load, Checkpoint and Leave, by the session's thread.
   static void DieIfDeclared(const Membership& member, DeathPoint::Kind point);

@@ -223,6 +223,10 @@ int phx_session_print(phx_session* session, const char* text, size_t size) {
   return Report(Contained([&] { return session->session.Print(View(text, size)); }));
 }
 
+void phx_session_die(const phx_session* session, const char* death) {
+  phalanx::internal::Access::Die(session->session, death);
+}
+
 int phx_session_leave(phx_session* session) {
   return Report(Contained([&] { return session->session.Leave(); }));
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
+#include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 #include "src/jobs/group/group_call.h"
@@ -228,3 +229,7 @@ absl::Status Session::Leave() {
 }
 
 }  // namespace phalanx::spmd
+
+void phalanx::internal::Access::Die(const spmd::Session& session, absl::string_view death) {
+  Die(session.state_->member(), death);
+}
