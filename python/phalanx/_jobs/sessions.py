@@ -295,6 +295,10 @@ class Session:
             sys.stdout.flush()  # The library writes behind what Python has written.
         self._call(lib.phx_session_print, text, len(text))
 
+    def _die(self, death: str) -> None:
+        """Kill this process, as the death of this text that was declared to the launch."""
+        lib.phx_session_die(self._session(), _arguments.utf8(death, "death"))
+
     # ---- checkpoints
 
     def checkpoint(self, model: Any, local: Any = None, *, lazy: bool = False) -> None:
