@@ -81,7 +81,8 @@ struct Options {
 };
 
 // Of this life. Calls are those of the group: Join makes one, Allgather and a Broadcast of a string
-// or a vector two each.
+// or a vector two each, AllreduceBy and AllreduceModel one to three. Before Load, from the first
+// name on, each call has one more, and so has Load.
 struct Stats {
   uint64_t repeated = 0;          // calls whose results were kept
   uint64_t made = 0;              // calls with the other ranks
@@ -145,7 +146,8 @@ class Session {
   //
   // `name`, here and below, is for calls before Load: a next life that makes them in another order,
   // or leaves some out, gets the result of the call with this name. All ranks give the same name.
-  // The names of one life differ. It has no effect after Load.
+  // The names of one life differ. With names Load waits for all ranks. After Load a name has no
+  // effect.
   template <typename T>
   absl::Status Allreduce(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
                          const Prepare& prepare = nullptr, absl::string_view name = {}) {
@@ -153,8 +155,10 @@ class Session {
   }
   absl::Status Allreduce(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
                          const Prepare& prepare = nullptr, absl::string_view name = {});
-  // Returns when the call is made: the result comes to `inout` when the future has one. Other calls
-  // can be made meanwhile. Checkpoint and Leave wait for all of them. An error ends the session.
+  // Returns when the call is made: the result comes to `inout` when the future has one, after those
+  // of earlier calls. Other calls can be made meanwhile, and end after it; so do Load, Checkpoint
+  // and Leave. Waits for the oldest of 256 such calls. Writes a lazy checkpoint before; if that
+  // fails, the call is not made. Else an error ends the session, and the futures of later calls.
   template <typename T>
   Future<Done> AllreduceAsync(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
                               const Prepare& prepare = nullptr, absl::string_view name = {}) {

@@ -3,13 +3,14 @@
 //
 //   spmd_rank ITERATIONS COUNT KIND [POINT@VERSION:RANK:LIFE ...]
 //
-// Checkpoints of KIND: `eager`, `lazy` or `local`, with a local model. The vector of an Allreduce
-// has COUNT floats, of 1e8, 1 and -1e8, whose sums depend on their order. Kills itself with SIGKILL
-// at each given point: `load` and `loaded` (within Load, and after it), `save` and `saved` (within
-// Checkpoint, and after it), `prepare` (within Allreduce). Prints "start PID LIFE", "load VERSION",
+// Checkpoints of KIND: `eager`, `lazy` or `local`, with a local model; `fold` is eager, with an
+// AllreduceBy as well. The vector of an Allreduce has COUNT floats, of 1e8, 1 and -1e8, whose sums
+// depend on their order. Kills itself with SIGKILL at each given point: `load` and `loaded` (within
+// Load, and after it), `save` and `saved` (within Checkpoint, and after it), `prepare` (within
+// Allreduce), `input` and `fold` (within AllreduceBy). Prints "start PID LIFE", "load VERSION",
 // "prepare VERSION" for each input of an Allreduce, "saved VERSION", and "end HASH REPEATED", of
-// the model. Ends with 0; 2 and "ERROR ..." if a call fails. SPMD_PEER_TIMEOUT=10s: instead of 60
-// s.
+// the model; at the launch "rank RANK has HASH". Ends with 0; 2 and "ERROR ..." if a call fails.
+// SPMD_PEER_TIMEOUT=10s: instead of 60 s.
 #include <signal.h>
 #include <unistd.h>
 
@@ -73,7 +74,8 @@ class Rank {
     }
     Add(Save());
     std::cout << "end " << hash_ << " " << session->stats().repeated << std::endl;
-    return session->Leave();
+    status = session->Print(absl::StrCat("rank ", session->rank(), " has ", hash_));
+    return status.ok() ? session->Leave() : status;
   }
 
   // The model: the weights, which all ranks have.
@@ -127,8 +129,30 @@ class Rank {
     for (size_t i = 0; i < weights_.size(); ++i) {
       weights_[i] = weights_[i] * scale[i % 3] + sum[i] + (*all)[i % all->size()];
     }
+    if (status.ok() && kind_ == "fold") status = Fold();
     if (kind_ != "local") return status;
     for (char& each : local_) each = static_cast<char>(each * 5 + static_cast<char>(rank));
+    return status;
+  }
+
+  // Not associative, so the result depends on where folds are made.
+  absl::Status Fold() {
+    std::vector<float> folded(weights_.size());
+    const auto fold = [this](void* into, const void* from, uint64_t count) {
+      DieAt("fold");
+      for (uint64_t i = 0; i < count; ++i) {
+        float& sum = static_cast<float*>(into)[i];
+        sum = sum * 0.5f + static_cast<const float*>(from)[i];
+      }
+    };
+    const absl::Status status = session_->AllreduceBy(
+        folded.data(), folded.size() * sizeof(float), sizeof(float), fold, [&] {
+          DieAt("input");
+          for (size_t i = 0; i < folded.size(); ++i) {
+            folded[i] = weights_[i] + kValues[(i + static_cast<size_t>(session_->rank())) % 3];
+          }
+        });
+    for (size_t i = 0; i < weights_.size(); ++i) weights_[i] -= folded[i];
     return status;
   }
 

@@ -23,6 +23,8 @@ LINE = re.compile(r"\[worker(\d+)\] (start|load|prepare|saved|end) (.*)$")
 # Calls of the group: the one of Join, the two of the first Broadcast, and those of an iteration.
 BOOT = 3
 ALLREDUCE, BROADCAST, SENT, SIZES, GATHER, BARRIER = range(1, 7)
+# Those of an AllreduceBy, in an iteration with folds.
+FOLD_CALLS = 3
 
 
 def call(iteration, which):
@@ -54,11 +56,14 @@ class SpmdTest(ClusterTest):
             launches.append(launch)
         self.lines = collections.defaultdict(list)  # by rank, of all its lives
         self.killed = collections.Counter()  # by rank
+        self.printed = []  # at the launches
         return launches
 
     def take(self, line):
         if match := LINE.match(line.rstrip("\n")):
             self.lines[int(match[1])].append((match[2], match[3]))
+        elif line.startswith("rank "):
+            self.printed.append(line)
 
     @contextlib.contextmanager
     def watched(self, launch):
@@ -188,6 +193,24 @@ class SpmdTest(ClusterTest):
         self.assertEqual(self.result(self.begin("deaths", *deaths, kind="local")), calm)
         for rank in range(WORLD):
             self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
+
+    def test_ranks_are_killed_in_folds_along_a_tree(self):
+        calm = self.calm("fold")
+        self.assertEqual(sorted(self.printed), [f"rank {rank} has {calm}" for rank in range(WORLD)])
+        # Its sizes, the outcome and the result, of the third iteration.
+        for which in range(1, FOLD_CALLS + 1):
+            number = BOOT + 3 * BARRIER + 2 * FOLD_CALLS + which
+            with self.subTest(call=number):
+                self.assertEqual(self.result(self.begin(f"fold{number}", fail=[f"3@{number}"], kind="fold")), calm)
+                self.assertEqual(self.lives(3), [0, 1])
+        # A leaf, a rank with a child, rank 0, twice; and a parent and its child.
+        for i, deaths in enumerate((
+            ["input@2:5:0"], ["fold@2:2:0"], ["fold@1:0:0", "fold@1:0:1"], ["fold@2:4:0", "input@2:5:0", "fold@2:4:1"],
+        )):
+            with self.subTest(deaths=deaths):
+                self.assertEqual(self.result(self.begin(f"folds{i}", *deaths, kind="fold")), calm)
+                for rank in range(WORLD):
+                    self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
 
     def test_a_node_ends_with_its_ranks(self):
         for kind in ("eager", "lazy", "local"):

@@ -176,11 +176,12 @@ void SessionState::CountCall() {
 
 Scope SessionState::BeginFold(uint64_t call) {
   folds_.left = true;
+  folds_.last = call;
   return ScopeOfFolds(run_, call);
 }
 
 void SessionState::EndFolds(uint64_t call) {
-  if (member_.rank() != 0 || !folds_.left) return;
+  if (member_.rank() != 0 || !folds_.left || call <= folds_.last) return;
   folds_.left = false;
   folds_.end = client_->EndScope(ScopeOfFolds(run_, call - 1), patience_);
 }

@@ -158,8 +158,9 @@ class SessionState {
     std::set<uint64_t> versions;  // that this life has put
   };
   struct Folds {
-    // Objects of folds can be there, of this life or an earlier one.
+    // Objects of folds can be there, of this life or an earlier one, up to this call.
     bool left = false;
+    uint64_t last = 0;
     Future<Done> end;  // of their scope
   };
   // By rank 0, of checkpoints.
