@@ -509,7 +509,7 @@ typedef struct {
   int world;                  /* 0: PHALANX_WORLD */
   int result_copies;          /* 0: 2 */
   int local_copies;           /* 0: 2 */
-  int64_t peer_timeout;       /* of each wait for the other ranks */
+  int64_t peer_timeout;       /* of each wait for the other ranks; 0: five minutes */
   const char* checkpoint_dir; /* NULL or "": PHALANX_CHECKPOINT_DIR, else none */
 } phx_session_options;
 
@@ -547,7 +547,8 @@ void phx_session_stats_of(const phx_session* session, phx_session_stats* stats);
 /* `prepare` can be NULL, and so can `name`. */
 int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t bytes, int op,
                           phx_prepare prepare, void* argument, const char* name);
-/* NULL: the call was not made, or has failed already. */
+/* NULL: the call was not made, or has failed already. `inout` is written until the call has ended
+ * or is freed, or the session is freed. */
 phx_call* phx_session_allreduce_async(phx_session* session, int dtype, void* inout, uint64_t bytes,
                                       int op, phx_prepare prepare, void* argument,
                                       const char* name);
@@ -555,7 +556,8 @@ int phx_session_allreduce_by(phx_session* session, void* inout, uint64_t bytes, 
                              phx_fold fold, void* fold_argument, phx_prepare prepare,
                              void* argument, const char* name);
 /* ModelFold of spmd.h: `save` returns this rank's value, `add` folds one of higher ranks into it,
- * and it becomes the result by `load`. */
+ * and it becomes the result by `load`. If `add` fails, this rank's session is over, and the others
+ * wait for its next life. */
 int phx_session_allreduce_model(phx_session* session, phx_save save, phx_take add, phx_take load,
                                 void* fold_argument, phx_prepare prepare, void* argument,
                                 const char* name);
@@ -581,7 +583,7 @@ int phx_session_print(phx_session* session, const char* text, size_t size);
 /* As phx_member_die. */
 void phx_session_die(const phx_session* session, const char* death);
 int phx_session_leave(phx_session* session);
-/* A session that has not left dies. */
+/* A session that has not left dies; calls under way end with Cancelled (1). */
 void phx_session_free(phx_session* session);
 
 /* ---- end ---- */

@@ -106,7 +106,7 @@ concept Model = std::is_same_v<M, std::string> ||
 using Prepare = std::function<void()>;
 
 // into[i] becomes the fold of into[i] and from[i], elements of one type: into[i] is of lower ranks.
-// Both are aligned as by malloc.
+// `from` is aligned as by malloc, `into` as the vector is.
 using FoldElements = absl::FunctionRef<void(void* into, const void* from, uint64_t count)>;
 // What AllreduceModel folds: this rank's value.
 struct ModelFold {
@@ -122,7 +122,8 @@ class Session {
   // peer_timeout; in a later one for the nodes, which agree on the calls that have ended. Errors:
   // those of Client::Join, DeadlineExceeded (names the ranks that have not come).
   static absl::StatusOr<Session> Join(Client& client, Options options = {});
-  // Without Leave, the other ranks see that this one has died, and wait for its next life.
+  // Without Leave, the other ranks see that this one has died, and wait for its next life. Calls
+  // under way end with Cancelled: they write nothing any more.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -161,6 +162,7 @@ class Session {
   // of earlier calls. Other calls can be made meanwhile, and end after it; so do Load, Checkpoint
   // and Leave. Waits for the oldest of 256 such calls. Writes a lazy checkpoint before; if that
   // fails, the call is not made. Else an error ends the session, and the futures of later calls.
+  // `inout` has to be there until the future has ended, or the session.
   template <typename T>
   Future<Done> AllreduceAsync(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
                               const Prepare& prepare = nullptr, absl::string_view name = {}) {
@@ -179,7 +181,7 @@ class Session {
   absl::Status AllreduceBy(void* inout, uint64_t bytes, uint64_t element, FoldElements fold,
                            const Prepare& prepare = nullptr, absl::string_view name = {});
   // The same for values of any size: fold(M& into, const M& from). An error of Load or of ModelFold
-  // is that of the call on all ranks.
+  // is that of the call on all ranks. If `fold` throws, the session of this rank is over.
   template <Model M, typename F>
   absl::Status AllreduceModel(M& inout, F fold, const Prepare& prepare = nullptr,
                               absl::string_view name = {});

@@ -73,6 +73,32 @@ class NamedCalls {
   Session& session_;
 };
 
+TEST_F(LocalSessionNamesTest, ACallWithANameWhoseInputThrowsCanBeMade) {
+  Make(1, 2);
+  ForAll([](Session& session) {
+    std::string model;
+    // Without a name the call follows a record as well, from the first name on.
+    for (const char* const name : {"name", "", "another", ""}) {
+      int64_t sum = 0;
+      int calls = session.rank();
+      const auto prepare = [&] {
+        if (calls++ == 0) throw Death();
+        sum = 5;
+      };
+      if (session.rank() == 0) {
+        EXPECT_THROW(
+            session.Allreduce(absl::MakeSpan(&sum, 1), ReduceOp::kSum, prepare, name).IgnoreError(),
+            Death);
+      }
+      EXPECT_THAT(session.Allreduce(absl::MakeSpan(&sum, 1), ReduceOp::kSum, prepare, name),
+                  IsOk());
+      EXPECT_EQ(sum, 10);
+    }
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    EXPECT_THAT(session.Leave(), IsOk());
+  });
+}
+
 TEST_F(LocalSessionNamesTest, CallsWithNamesAreFoundInAnotherOrder) {
   Make(2, 2);
   const auto first = [](Session& session) {

@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
 #include <latch>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +26,7 @@ namespace {
 using spmd::Options;
 using spmd::Session;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::IsOkAndHolds;
@@ -384,6 +389,48 @@ TEST_F(LocalSessionsTest, ARepeatedCallOfAnotherSizeIsRefused) {
   other.join();
 }
 
+// Two calls of the group, of which the next life repeats the first one.
+TEST_F(LocalSessionsTest, ACallOfWhichAPartIsRepeatedIsRefusedIfItHasAnotherSize) {
+  Make(1, 2);
+  const std::vector<float> mine(3);
+  const auto gather = [&](Session& session) {
+    return session.Allgather(absl::MakeConstSpan(mine)).status();
+  };
+  const auto send = [&](Session& session) {
+    std::string text(12, 'a');
+    return session.Broadcast(&text, 1);
+  };
+  const std::vector<std::function<absl::Status(Session&)>> calls = {gather, send};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    job_ = absl::StrCat("of", i);
+    // The first part, of 8 bytes: gathered and sent.
+    const auto begin = [&](Session& session) {
+      const auto rank = static_cast<size_t>(session.rank());
+      std::vector<uint64_t> sizes(i == 0 ? 4 : 2);
+      sizes[i == 0 ? 2 * rank : 0] = 8;
+      sizes[i == 0 ? 2 * rank + 1 : 1] = i == 0 ? 4 : 1;
+      return i == 0 ? session.Allreduce(absl::MakeSpan(sizes), ReduceOp::kBitOr)
+                    : session.Broadcast(sizes.data(), 16, 1);
+    };
+    std::latch over(1);
+    std::thread other([&] {
+      Session session = Join(0).value();
+      EXPECT_THAT(begin(session), IsOk());
+      over.wait();
+    });
+    {
+      Session session = Join(1).value();
+      EXPECT_THAT(begin(session), IsOk());
+    }
+    WaitForDeath(1);
+    Session session = Join(1).value();
+    EXPECT_THAT(calls[i](session), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("12 bytes, and 8 in the life before")));
+    over.count_down();
+    other.join();
+  }
+}
+
 TEST_F(LocalSessionsTest, ASessionIsForOneThreadAtATime) {
   Make(1, 1);
   Session session = Join(0).value();
@@ -422,6 +469,97 @@ TEST_F(LocalSessionsTest, AChildOfForkCannotUseTheSession) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_THAT(session.Load(model), IsOk());
   EXPECT_THAT(session.Leave(), IsOk());
+}
+
+// Another thread can hold a lock at the fork that nothing ends in the child.
+TEST_F(LocalSessionsTest, AChildOfForkDoesNotWaitForCallsUnderWay) {
+  Make(1, 1);
+  const std::shared_ptr<Client> client = Connect(0);
+  Session session = Session::Join(*client, OptionsOf(0)).value();
+  float number = 1;
+  EXPECT_THAT(session.AllreduceAsync(absl::MakeSpan(&number, 1)).Wait(), IsOk());
+  std::atomic<bool> ends = false;
+  std::thread other([&] {
+    const Membership watcher =
+        client->Join(job_, "watcher", {.world = 1, .role = "watcher"}).value();
+    while (!ends) watcher.Members("worker");
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(60);
+      const auto fails = [](const absl::Status& status) {
+        return absl::IsFailedPrecondition(status);
+      };
+      const bool all_fail =
+          fails(session.Barrier()) &&
+          fails(session.AllreduceAsync(absl::MakeSpan(&number, 1)).Wait().status()) &&
+          fails(session.Leave());
+      { const Session ended = std::move(session); }
+      _exit(all_fail ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    if (HasFailure()) break;
+  }
+  ends = true;
+  other.join();
+  EXPECT_THAT(session.Leave(), IsOk());
+}
+
+// The program's memory can go with the session.
+TEST_F(LocalSessionsTest, CallsUnderWayEndWithTheirSession) {
+  Make(1, 2);
+  std::latch ended(1);
+  ForAll([&](Session& session) {
+    if (session.rank() == 1) return ended.wait();
+    for (const bool assigns : {false, true}) {
+      std::vector<Future<Done>> futures;
+      auto sums = std::make_unique<std::array<std::vector<float>, 2>>();
+      Session ends = Join(0).value();
+      for (std::vector<float>& sum : *sums) {
+        sum.resize(100'000);
+        futures.push_back(ends.AllreduceAsync(absl::MakeSpan(sum)));
+      }
+      if (assigns) {
+        ends = Join(0).value();
+      } else {
+        const Session dropped = std::move(ends);
+      }
+      // A call that a next life has taken over has ended with that error.
+      for (const Future<Done>& future : futures) EXPECT_TRUE(future.ready());
+      sums.reset();
+      for (const Future<Done>& future : futures) {
+        EXPECT_THAT(future.Wait(), AnyOf(StatusIs(absl::StatusCode::kCancelled),
+                                         StatusIs(absl::StatusCode::kAborted)));
+      }
+    }
+    ended.count_down();
+  });
+}
+
+TEST_F(LocalSessionsTest, ASessionThatIsDroppedDiesAlsoIfAFutureOfItIsKept) {
+  Make(1, 2);
+  std::latch dead(1);
+  std::thread ranks([&] {
+    ForAllRanks([&](int rank) {
+      const std::shared_ptr<Client> client = Connect(0);
+      std::vector<float> sum(10);
+      Future<Done> kept;
+      {
+        Session session = Session::Join(*client, OptionsOf(rank)).value();
+        kept = session.AllreduceAsync(absl::MakeSpan(sum));
+        EXPECT_THAT(kept.Wait(), IsOk());
+        if (rank == 0) dead.wait();
+      }
+      if (rank == 1) dead.wait();
+    });
+  });
+  WaitForDeath(1);
+  dead.count_down();
+  ranks.join();
 }
 
 TEST_F(LocalSessionsTest, ACallNamesARankThatDoesNotCallInTime) {

@@ -108,8 +108,8 @@ class Caller:
             return make()
         if self._worker is None:
             self._worker = _Worker()
-        self._waits = True
         try:
+            self._waits = True
             return self._worker.call(make)
         except BaseException:
             self.interrupted = True
@@ -117,6 +117,11 @@ class Caller:
             raise
         finally:
             self._waits = False
+
+    def forget_error(self) -> None:
+        """Drop the exception of a function of a call that has not raised it; not within such a function's call."""
+        if not self._waits:
+            self.error = None
 
     def run(self, function: Callable[[], object]) -> bool:
         """Call a function of the program in the thread of its call. Returns False, and keeps its error, if it raises."""

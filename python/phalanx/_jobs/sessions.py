@@ -36,6 +36,7 @@ else:
     T = TypeVar("T")
 
 # What the library says of a member that has ended, with Aborted; other errors have that status, too.
+_THROWN = "a function of the program has thrown"  # in an earlier call
 _ENDED = ("a newer life of", "was declared dead")
 _MOST_RESULT_COPIES, _MOST_LOCAL_COPIES, _MAX_WORLD = 16, 15, 65536
 
@@ -394,8 +395,11 @@ class Session:
                 self.leave()
         finally:
             if not self._left:
-                # The rank dies now, or when a call that was interrupted has ended.
-                self._ptr = None
+                # The rank dies now, also if a traceback keeps this session, or when a call that was interrupted has
+                # ended.
+                ptr, self._ptr = self._ptr, None
+                if ptr is not None and not self._caller.interrupted:
+                    ffi.release(ptr)
 
     # ---- for the methods
 
@@ -420,7 +424,10 @@ class Session:
             _ = kept
             return outcome(function(session, *arguments))
 
+        self._caller.forget_error()
         code, message = self._caller.call(make)
+        if code == 0:
+            self._caller.forget_error()
         while self._under_way and lib.phx_call_ended(self._under_way[0]):
             self._under_way.popleft()  # and its memory
         if code != 0:
@@ -556,9 +563,10 @@ class SessionCall(Generic[T]):
         return returned
 
 
-def _release(_kept: Functions, call: Any) -> None:
+def _release(_kept: Functions, call: Any, _abandon: Any = _waiting.abandon) -> None:
     """End a call of the library, and free it; the memory is kept until then."""
-    _waiting.abandon(call)
+    # At the interpreter's exit the module can have lost its names.
+    _abandon(call)
 
 
 def _name(name: str | None) -> Any:
@@ -574,6 +582,8 @@ def _translated(caller: Caller, error: exceptions.PhalanxError) -> BaseException
     if type(error) is exceptions.ObjectDeletedError:  # NotFound
         return exceptions.GroupResultLostError(*details)
     if type(error) is exceptions.StreamVoidError:  # Aborted
+        if _THROWN in error.message:
+            return exceptions.CallCancelledError(*details)
         ended = any(words in error.message for words in _ENDED)
         return (exceptions.MemberEndedError if ended else exceptions.GroupResultLostError)(*details)
     if type(error) is exceptions.ObjectExistsError:

@@ -381,23 +381,27 @@ class Mine(Exception):
 
 
 @pytest.mark.parametrize("count", [1, 500_000])
-def test_an_own_function_that_raises_fails_the_call(client, count):
-    """Where it has raised, its exception is raised."""
+def test_an_own_function_that_raises_ends_the_session_of_its_rank(client, count):
+    """The others wait for the next life of the rank."""
+    raised = []
 
     def body(session):
         def fold(into, other):
-            raise Mine(session.rank)
+            if session.rank == 0 and session.life == 0:
+                raise Mine(session.rank)
+            return into + other
 
-        with pytest.raises((Mine, exceptions.CallCancelledError)) as caught:
+        if session.rank > 0 or session.life > 0:
+            return session.allreduce(bytes(count), fold)
+        with pytest.raises(Mine) as caught:
             session.allreduce(bytes(count), fold)
-        with pytest.raises(exceptions.CallCancelledError):
+        with pytest.raises(exceptions.CallCancelledError, match="a function of the program has thrown"):
             session.barrier()
-        session._left = True
-        return type(caught.value) is Mine
+        raised.append(caught.value.args)
+        raise Died
 
-    raised = run(client, f"fold raises {count}", body)
-    # Small values are folded by every rank.
-    assert raised == [True] * WORLD if count == 1 else raised[0]
+    assert run(client, f"fold raises {count}", body) == [bytes(WORLD * count)] * WORLD
+    assert raised == [(0,)]
 
 
 def test_a_value_that_cannot_be_pickled_leaves_the_call_to_be_made(client):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sessions_support import LIMIT_S, VALUES, WORLD, Died, run
 
+import phalanx
 import phalanx.spmd
 from phalanx import _native, exceptions
 
@@ -298,6 +299,28 @@ def test_a_lazy_checkpoint_has_no_local_model(client):
             session.checkpoint(1, 2, lazy=True)
 
 
+def test_a_rank_dies_with_its_block_also_if_a_traceback_has_its_session(client):
+    def die():
+        raise Died
+
+    def peer():
+        own = phalanx.Client(client.address)
+        try:
+            with phalanx.spmd.join("traceback", "worker1", world=2, client=own) as session:
+                session.allreduce(prepare=die, shape=2, dtype="f8")
+        except Died as error:
+            kept.append(error)
+
+    kept = []
+    thread = threading.Thread(target=peer)
+    thread.start()
+    session = phalanx.spmd.join("traceback", "worker0", world=2, client=client, peer_timeout=10)
+    thread.join()
+    with pytest.raises(exceptions.GetTimeoutError, match="worker1.* has ended"):
+        session.barrier()
+    assert kept
+
+
 # ---- checkpoints on disks
 
 
@@ -395,9 +418,9 @@ except KeyboardInterrupt:
 
 def test_a_forked_child_gets_an_error():
     program = """
-import os, phalanx, phalanx.spmd, sys
+import numpy, os, phalanx, phalanx.spmd, sys
 with phalanx.spmd.join("fork", "worker0", world=1) as session:
-    session.barrier()
+    session.allreduce_async(numpy.ones(2)).wait()
     if os.fork() == 0:
         try:
             session.barrier()

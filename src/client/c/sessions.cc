@@ -1,5 +1,7 @@
 // Sessions: programs of many ranks that survive the deaths of some.
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -58,6 +60,10 @@ absl::Status Contained(Body body) {
     return absl::ResourceExhaustedError("the process has no memory");
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
+  } catch (const abi::__forced_unwind&) {
+    throw;  // the end of the thread
+  } catch (...) {
+    return absl::InternalError("an exception that is no std::exception");
   }
 }
 
@@ -70,7 +76,7 @@ phalanx::spmd::Options OptionsOf(const phx_session_options* given) {
   to.world = given->world;
   if (given->result_copies != 0) to.result_copies = given->result_copies;
   if (given->local_copies != 0) to.local_copies = given->local_copies;
-  to.peer_timeout = DurationOf(given->peer_timeout);
+  if (given->peer_timeout != 0) to.peer_timeout = DurationOf(given->peer_timeout);
   to.checkpoint_dir = Text(given->checkpoint_dir);
   return to;
 }
@@ -139,15 +145,16 @@ int phx_session_allreduce_by(phx_session* session, void* inout, uint64_t bytes, 
 int phx_session_allreduce_model(phx_session* session, phx_save save, phx_take add, phx_take load,
                                 void* fold_argument, phx_prepare prepare, void* argument,
                                 const char* name) {
-  const auto taker = [fold_argument](phx_take take) {
-    return [take, fold_argument](absl::string_view bytes) {
-      const bool taken = take(fold_argument, bytes.data(), bytes.size()) == 0;
-      return taken ? absl::OkStatus() : RefusalStatus();
-    };
-  };
   const auto saves = [&] { return Saved(save, fold_argument); };
-  const auto adds = taker(add);
-  const auto loads = taker(load);
+  // As other folds: an error would end the call on all ranks for good.
+  const auto adds = [&](absl::string_view bytes) -> absl::Status {
+    if (add(fold_argument, bytes.data(), bytes.size()) != 0) throw Refusal{};
+    return absl::OkStatus();
+  };
+  const auto loads = [&](absl::string_view bytes) {
+    const bool taken = load(fold_argument, bytes.data(), bytes.size()) == 0;
+    return taken ? absl::OkStatus() : RefusalStatus();
+  };
   return Report(Contained([&] {
     return session->session.AllreduceModel({.save = saves, .add = adds, .load = loads},
                                            PrepareOf(prepare, argument), Name(name));

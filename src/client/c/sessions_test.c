@@ -10,7 +10,7 @@
 #include "phalanx/c.h"
 #include "src/client/c/test_check.h"
 
-enum { kRanks = 2, kLarge = 300000, kVersions = 3, kNoMemory = 8, kCancelled = 1, kOver = 9 };
+enum { kRanks = 2, kLarge = 300000, kVersions = 3, kNoMemory = 8, kCancelled = 1, kOver = 9, kAborted = 10 };
 static const int64_t kPatience = (int64_t)60 * 1000000000;
 
 /* What a rank does, in its thread. The body returns whether the session is over; if it is not, the
@@ -40,7 +40,8 @@ static phx_session* JoinAs(phx_client* client, const char* job, int rank) {
   options.job = job;
   options.task = tasks[rank];
   options.world = kRanks;
-  options.peer_timeout = kPatience;
+  /* One of them has the usual patience. */
+  options.peer_timeout = rank == 0 ? kPatience : 0;
   phx_session* session = phx_session_join(client, &options);
   CHECK(session != NULL);
   CHECK(phx_session_rank(session) == rank && phx_session_world(session) == kRanks);
@@ -165,6 +166,24 @@ static int RefuseWord(void* argument, const void* bytes, uint64_t size) {
   (void)bytes;
   (void)size;
   return 1;
+}
+
+/* Values of so many bytes that they are folded along a tree. */
+typedef struct {
+  void* bytes;
+  int taken;
+} Large;
+
+static int SaveLarge(void* argument, const void** bytes, uint64_t* size) {
+  *bytes = ((Large*)argument)->bytes;
+  *size = kLarge;
+  return 0;
+}
+
+static int AddLarge(void* argument, const void* bytes, uint64_t size) {
+  CHECK(bytes != NULL && size == kLarge);
+  ++((Large*)argument)->taken;
+  return 0;
 }
 
 /* The fold of functions f(x) = ax + b, each an element (a, b): the order of ranks shows. */
@@ -327,7 +346,7 @@ static int Folds(phx_session* session) {
   word.refuses = 0;
   CHECK(phx_session_allreduce_model(session, SaveWord, RefuseWord, LoadWord, &word, NULL, NULL,
                                     NULL) == kCancelled);
-  CHECK(phx_session_barrier(session, NULL) == kCancelled);
+  CHECK(phx_session_barrier(session, NULL) == kAborted);
   return 1;
 }
 
@@ -346,6 +365,23 @@ static int FailingFold(phx_session* session) {
     CHECK(phx_session_barrier(session, NULL) != 0);
     return 0;
   }
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
+
+/* The same for values, along a tree. */
+static int FailingModel(phx_session* session) {
+  const int fails = phx_session_rank(session) == 0 && phx_session_life(session) == 0;
+  Large large = {calloc(kLarge, 1), 0};
+  const int code = phx_session_allreduce_model(session, SaveLarge, fails ? RefuseWord : AddLarge,
+                                               AddLarge, &large, NULL, NULL, NULL);
+  free(large.bytes);
+  CHECK(code == (fails ? kCancelled : 0));
+  if (fails) {
+    CHECK(phx_session_barrier(session, NULL) == kAborted);
+    return 0;
+  }
+  CHECK(large.taken == (phx_session_rank(session) == 0 ? 2 : 1));
   CHECK(phx_session_leave(session) == 0);
   return 1;
 }
@@ -496,6 +532,7 @@ int main(void) {
   RunJob(address, "together", Together);
   RunJob(address, "folds", Folds);
   RunJob(address, "fails", FailingFold);
+  RunJob(address, "fails2", FailingModel);
   RunJob(address, "refused", Refusals);
   WrongOptions(client);
   Forked(client);

@@ -77,6 +77,8 @@ std::vector<AsyncCalls::EndedCall> AsyncCalls::TakeEnded() {
 
 absl::Status AsyncCalls::over() const {
   absl::Status over;
+  // In a child of fork a thread that does not exist there can hold the lock.
+  if (connection_->forked()) return over;
   connection_->Update([&] { over = over_; });
   return over;
 }
@@ -85,6 +87,18 @@ size_t AsyncCalls::under_way() const {
   size_t calls = 0;
   connection_->Update([&] { calls = calls_.size(); });
   return calls;
+}
+
+void AsyncCalls::Cancel() {
+  if (connection_->forked()) return;
+  connection_->Update([&] {
+    // Those that end leave the list.
+    const std::vector<std::shared_ptr<Call>> calls(calls_.begin(), calls_.end());
+    for (const std::shared_ptr<Call>& call : calls) {
+      call->OnFailure(absl::CancelledError("the session has ended"));
+    }
+    for (const std::shared_ptr<Call>& call : calls) connection_->Trash(call);
+  });
 }
 
 void AsyncCalls::AwaitOldest() const {

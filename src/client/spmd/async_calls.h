@@ -9,7 +9,7 @@
 // ended: until then they can still write to memory of the program.
 //
 // Owned by a session and by the calls under way. Any thread: the futures' state is under the
-// connection's lock, and ends where that of the calls does.
+// connection's lock, and ends where that of the calls does. In a child of fork there are no calls.
 #ifndef PHALANX_CLIENT_SPMD_ASYNC_CALLS_H_
 #define PHALANX_CLIENT_SPMD_ASYNC_CALLS_H_
 
@@ -45,6 +45,8 @@ class AsyncCalls : public std::enable_shared_from_this<AsyncCalls> {
   // The error of the first call that has failed.
   absl::Status over() const;
   size_t under_way() const;
+  // Ends all calls under way.
+  void Cancel();
   // Waits until the oldest call under way has ended.
   void AwaitOldest() const;
 

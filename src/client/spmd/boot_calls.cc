@@ -43,8 +43,9 @@ void BootCalls::AddRecord(uint64_t number, const NameRecord& record) {
 }
 
 absl::StatusOr<std::optional<NameRecord>> BootCalls::Begin(absl::string_view name) {
+  const uint64_t hash = name.empty() ? kUnnamed : HashOf(name);
+  if (has_record_alone() && name_ == hash) return std::nullopt;
   if (name.empty()) return BeginAs(kUnnamed, name);
-  const uint64_t hash = HashOf(name);
   if (names_.contains(hash)) {
     return absl::InvalidArgumentError(absl::StrCat("the name \"", name, "\" is used twice"));
   }
@@ -91,6 +92,11 @@ size_t BootCalls::Find(uint64_t name) const {
   size_t at = name == kUnnamed ? unnamed_ : 0;
   while (at < records_.size() && records_[at].name != name) ++at;
   return at;
+}
+
+bool BootCalls::has_record_alone() const {
+  return !is_plain_ && !makes_record_ && record_ < records_.size() &&
+         next_ == records_[record_].number + 1;
 }
 
 bool BootCalls::passed_load() const {

@@ -53,8 +53,8 @@ class BootCalls {
 
   // ---- calls
   // A call of the program begins, or Load. Returns the record that is to be made before it, as the
-  // next call of the group, if any. Idempotent until one is made. Errors: InvalidArgument (a call
-  // of this life had the name, or the others have passed Load without it).
+  // next call of the group, if any. Idempotent until a call of its own is made. Errors:
+  // InvalidArgument (a call of this life had the name, or the others have passed Load without it).
   absl::StatusOr<std::optional<NameRecord>> Begin(absl::string_view name);
   absl::StatusOr<std::optional<NameRecord>> BeginLoad();
   // The last call of the group before Load. REQUIRES: BeginLoad is OK, and its record was made.
@@ -81,6 +81,8 @@ class BootCalls {
   size_t Find(uint64_t name) const;
   uint64_t first_record() const { return records_.empty() ? kNone : records_.front().number; }
   bool passed_load() const;
+  // The call has a record that was made, and no call of its own yet.
+  bool has_record_alone() const;
 
   const uint64_t ended_;
   const uint64_t boot_;

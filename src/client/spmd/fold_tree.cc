@@ -14,6 +14,8 @@ namespace {
 
 // An object with metadata is an error: its code and its text.
 constexpr size_t kMaxErrorBytes = 1000;
+// Pieces that it has asked for and not folded: one comes while another one is folded.
+constexpr size_t kAskedPieces = 3;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(20);
 constexpr absl::Duration kErrorPatience = absl::Seconds(10);
 
@@ -43,9 +45,7 @@ FoldTree::FoldTree(Client& client, const Membership& member, const FoldPlan& pla
       children_(plan.ChildrenOf(member.rank())) {}
 
 FoldTree::~FoldTree() {
-  for (const Row& row : asked_) {
-    for (const Future<Buffer>& future : row) future.Cancel();
-  }
+  for (const Future<Buffer>& future : asked_) future.Cancel();
 }
 
 ObjectId FoldTree::IdOf(int rank, uint64_t piece) const {
@@ -53,7 +53,6 @@ ObjectId FoldTree::IdOf(int rank, uint64_t piece) const {
 }
 
 absl::Status FoldTree::Climb(const Value& value) {
-  AskChildren();
   const bool root = member_.rank() == 0;
   for (uint64_t piece = 0; piece < plan_.pieces(); ++piece) {
     const absl::Status status = FoldPiece(piece, value);
@@ -69,34 +68,37 @@ absl::Status FoldTree::Climb(const Value& value) {
   return EndPuts();
 }
 
-// All at once, so that the bytes of one piece come while another one is folded.
-void FoldTree::AskChildren() {
+void FoldTree::AskAhead() {
   GetOptions options;
-  options.timeout = until_ - MonotonicNow();
-  for (const int child : children_) {
-    Row& row = asked_.emplace_back();
-    for (uint64_t piece = 0; piece < plan_.pieces(); ++piece) {
-      row.push_back(client_.Get(IdOf(child, piece), options));
-    }
+  options.timeout = std::max(until_ - MonotonicNow(), absl::ZeroDuration());
+  const uint64_t children = children_.size();
+  for (; asked_.size() < kAskedPieces && next_asked_ < children * plan_.pieces(); ++next_asked_) {
+    const int child = children_[next_asked_ % children];
+    asked_.push_back(client_.Get(IdOf(child, next_asked_ / children), options));
   }
 }
 
 absl::Status FoldTree::FoldPiece(uint64_t piece, const Value& value) {
-  for (size_t i = 0; i < children_.size(); ++i) {
-    // The bytes are not kept here longer than it takes to fold them.
-    Future<Buffer> future = std::exchange(asked_[i][piece], Future<Buffer>());
-    PHALANX_RETURN_IF_ERROR(Take(children_[i], piece, std::move(future), value));
-  }
+  for (const int child : children_) PHALANX_RETURN_IF_ERROR(Take(child, piece, value));
   return absl::OkStatus();
 }
 
-absl::Status FoldTree::Take(int child, uint64_t piece, Future<Buffer> future, const Value& value) {
+// The bytes are not kept here longer than it takes to fold them.
+absl::Status FoldTree::Take(int child, uint64_t piece, const Value& value) {
+  AskAhead();
+  const Future<Buffer> future = std::move(asked_.front());
+  asked_.pop_front();
   while (look_() && !future.ready()) future.Wait(kLookEvery).IgnoreError();
   const absl::StatusOr<Buffer> bytes = future.Wait();
   if (absl::IsDeadlineExceeded(bytes.status())) return WaitsFor(child);
-  if (!bytes.ok()) return bytes.status();
+  if (!bytes.ok()) return Named(bytes.status());
   if (!bytes->metadata().empty()) return ErrorOf(bytes->metadata());
-  return value.add(piece, bytes->view());
+  return Named(value.add(piece, bytes->view()));
+}
+
+absl::Status FoldTree::Named(const absl::Status& why) const {
+  if (why.ok()) return why;
+  return absl::Status(why.code(), absl::StrCat("rank ", member_.rank(), ": ", why.message()));
 }
 
 absl::Status FoldTree::WaitsFor(int rank) const {
@@ -130,8 +132,8 @@ absl::Status FoldTree::EndPuts() {
   for (size_t piece = 0; piece < puts_.size(); ++piece) {
     const absl::Status status = puts_[piece].Wait().status();
     if (status.ok() || absl::IsAlreadyExists(status)) continue;
-    PutError(piece, status);
-    return status;
+    PutError(piece, Named(status));
+    return Named(status);
   }
   return absl::OkStatus();
 }

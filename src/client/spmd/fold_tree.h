@@ -8,6 +8,9 @@
 // are in a scope whose number is that of the call, and stay until all ranks have ended the call, so
 // a next life of any rank can fold again.
 //
+// A rank asks for the next three pieces at a time, in the order in which it folds them. So a node
+// has room for what its ranks put, and for three pieces of each of them.
+//
 // A rank that cannot fold or wait any longer puts its error instead, and its parent passes it on,
 // so rank 0 has the error.
 //
@@ -16,6 +19,7 @@
 #define PHALANX_CLIENT_SPMD_FOLD_TREE_H_
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -47,18 +51,18 @@ class FoldTree {
   FoldTree& operator=(const FoldTree&) = delete;
 
   // Returns when this rank's value is folded, and put unless it is rank 0. Errors: those of `add`,
-  // those that children have put, DeadlineExceeded (names the rank that has not put
-  // anything), ResourceExhausted. Rank 0 alone has to pass the error on.
+  // those that children have put, DeadlineExceeded (names the rank that has not put anything),
+  // ResourceExhausted. They name the rank where they arise. Rank 0 alone has to pass the error on.
   absl::Status Climb(const Value& value);
 
  private:
-  using Row = std::vector<Future<Buffer>>;
-
   ObjectId IdOf(int rank, uint64_t piece) const;
-  void AskChildren();
+  void AskAhead();
   absl::Status FoldPiece(uint64_t piece, const Value& value);
-  absl::Status Take(int child, uint64_t piece, Future<Buffer> future, const Value& value);
+  absl::Status Take(int child, uint64_t piece, const Value& value);
   absl::Status WaitsFor(int rank) const;
+  // An error of this rank's.
+  absl::Status Named(const absl::Status& why) const;
   void Put(uint64_t piece, absl::string_view bytes);
   void PutError(uint64_t piece, const absl::Status& why);
   absl::Status EndPuts();
@@ -70,7 +74,8 @@ class FoldTree {
   const Instant until_;
   const absl::FunctionRef<bool()> look_;
   const std::vector<int> children_;
-  std::vector<Row> asked_;  // by child, then by piece
+  std::deque<Future<Buffer>> asked_;  // in the order of the folds
+  uint64_t next_asked_ = 0;           // in that order
   std::vector<Future<PutResult>> puts_;
 };
 

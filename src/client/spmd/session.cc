@@ -22,6 +22,13 @@ struct Sizes {
   uint64_t element = 0;
 };
 
+// Of a call whose sizes are kept, while its data are not.
+absl::Status CheckOwn(uint64_t own, uint64_t kept) {
+  if (own == kept) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a repeated call of another size: ", own,
+                                                 " bytes, and ", kept, " in the life before"));
+}
+
 }  // namespace
 
 absl::StatusOr<Session> Session::Join(Client& client, Options options) {
@@ -60,7 +67,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 int Session::rank() const { return state_->member().rank(); }
 int Session::world() const { return state_->member().world(); }
 uint64_t Session::life() const { return state_->member().life(); }
-uint64_t Session::version() const { return state_->version(); }
+uint64_t Session::version() const { return state_->core().version(); }
 uint64_t Session::seq() const { return state_->seq(); }
 Stats Session::stats() const { return state_->stats(); }
 
@@ -116,6 +123,9 @@ absl::Status Session::BroadcastSized(uint64_t bytes, uint64_t element, int root,
                        " bytes at the root, rank ", root)));
     }
     PHALANX_RETURN_IF_ERROR(state_->CheckBytes(sizes.bytes));
+    if (rank() == root && sizes.bytes > 0 && !state_->core().repeats()) {
+      PHALANX_RETURN_IF_ERROR(state_->End(CheckOwn(bytes, sizes.bytes)));
+    }
     void* const data = place(sizes.bytes);
     PHALANX_RETURN_IF_ERROR(state_->CheckPlace(data, sizes.bytes));
     if (sizes.bytes > 0) {
@@ -155,6 +165,10 @@ absl::StatusOr<std::vector<uint64_t>> Session::AllgatherSized(const void* input,
     }
     const uint64_t all = begins.back();
     PHALANX_RETURN_IF_ERROR(state_->CheckBytes(all));
+    if (all > 0 && !state_->core().repeats()) {
+      const uint64_t kept = sizes[static_cast<size_t>(rank())].bytes;
+      PHALANX_RETURN_IF_ERROR(state_->End(CheckOwn(bytes, kept)));
+    }
     char* const output = static_cast<char*>(place(all));
     PHALANX_RETURN_IF_ERROR(state_->CheckPlace(output, all));
     if (all > 0 && alike) {

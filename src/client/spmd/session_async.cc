@@ -60,8 +60,9 @@ absl::Status SessionState::EndAsync(size_t left) {
 }
 
 SessionState::~SessionState() {
-  // The calls would keep the member in its job.
-  if (async_ != nullptr && async_->under_way() > 0) member_.Fail().IgnoreError();
+  // Also if the program has futures: calls keep the member in its job.
+  member_.Fail().IgnoreError();
+  if (async_ != nullptr) async_->Cancel();
 }
 
 }  // namespace internal

@@ -31,12 +31,6 @@ Scope SessionState::ScopeOf(uint64_t version) const {
   return {absl::StrCat(kNameSpace, "/", ObjectId::FromName(kNameSpace, of_run).hex()), version};
 }
 
-GetOptions SessionState::Patiently() const {
-  GetOptions options;
-  options.timeout = patience_;
-  return options;
-}
-
 absl::Status SessionState::Put(const ObjectId& id, PutOptions options, uint64_t base,
                                absl::string_view bytes, Buffer& held) {
   options.metadata = CheckpointMetadata(base);
@@ -45,7 +39,7 @@ absl::Status SessionState::Put(const ObjectId& id, PutOptions options, uint64_t 
   const absl::StatusOr<PutResult> put = client_->Put(id, bytes, options).Wait();
   const bool there = put.ok() ? put->already_existed : absl::IsAlreadyExists(put.status());
   if (!there) return put.status();
-  PHALANX_ASSIGN_OR_RETURN(held, client_->Get(id, Patiently()).Wait());
+  PHALANX_ASSIGN_OR_RETURN(held, client_->Get(id, GetOptions{.timeout = patience_}).Wait());
   return absl::OkStatus();
 }
 
@@ -67,7 +61,7 @@ std::optional<SessionState::Found> SessionState::Loadable(Buffer bytes, const Pl
 std::optional<SessionState::Found> SessionState::FindAmong(const std::vector<Place>& places) {
   std::vector<Future<bool>> there;
   for (const Place& place : places) there.push_back(client_->Contains(IdOf(place), patience_));
-  GetOptions options = Patiently();
+  GetOptions options = GetOptions{.timeout = patience_};
   options.on_lost = GetOptions::OnLost::kFail;
   for (size_t i = 0; i < places.size(); ++i) {
     const absl::StatusOr<bool> has = there[i].Wait();

@@ -49,6 +49,13 @@ absl::Status Check(absl::Span<const Input> inputs, Sizes sizes) {
   return absl::OkStatus();
 }
 
+// Of a call whose sizes are kept, while its result is not.
+absl::Status CheckOwn(const Input& own, const Input& kept) {
+  if (own.bytes == kept.bytes && own.element == kept.element) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a repeated call of another size: ", Describe(own),
+                                                 ", and in the life before ", Describe(kept)));
+}
+
 // What rank 0 sends before the result, or instead of it.
 struct Outcome {
   uint64_t bytes = 0;
@@ -112,7 +119,7 @@ void FoldCall::MakeInput() {
 
 // A small vector is gathered by a call of another kind, so ranks that differ in that see it.
 absl::StatusOr<std::vector<Input>> FoldCall::GatherInputs() {
-  if (!state_.repeats()) MakeInput();
+  if (!state_.core().repeats()) MakeInput();
   std::vector<Input> inputs(static_cast<size_t>(state_.member().world()));
   inputs[static_cast<size_t>(state_.member().rank())] = input();
   const uint64_t bytes = inputs.size() * sizeof(Input);
@@ -124,16 +131,17 @@ absl::StatusOr<std::vector<Input>> FoldCall::GatherInputs() {
 }
 
 absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& value) {
-  const uint64_t call = state_.next_call();
+  const uint64_t call = state_.core().next_call();
   bool climbed = false;
   const auto climb = [&] {
     climbed = true;
     MakeInput();
     return state_.FoldAlong(plan, call, value);
   };
+  const bool root = state_.member().rank() == 0;
   Outcome outcome;
   absl::Status mine;
-  if (!state_.repeats()) {
+  if (!state_.core().repeats()) {
     mine = climb();
     outcome = OutcomeOf(mine, input().bytes);
   }
@@ -143,12 +151,23 @@ absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& va
   // Rank 0 has this rank's error, unless an earlier life has put its fold.
   if (absl::IsDeadlineExceeded(sent) && !mine.ok()) return state_.End(mine);
   if (!sent.ok()) return sent;
-  if (outcome.code != 0) return state_.End(StatusOf(outcome));
+  if (outcome.code != 0) {
+    if (root) state_.EndFailedFold(call);
+    const absl::Status why = StatusOf(outcome);
+    // A rank whose node is full cannot put its error, so the others have waited for it.
+    const bool knows_more =
+        absl::IsDeadlineExceeded(why) && !mine.ok() && !absl::IsDeadlineExceeded(mine);
+    return state_.End(knows_more ? mine : why);
+  }
   PHALANX_RETURN_IF_ERROR(state_.CheckBytes(outcome.bytes));
-  const bool sends = state_.member().rank() == 0 && outcome.bytes > 0 && !state_.repeats();
-  // A life of rank 0 before this one has sent the outcome.
-  if (sends && !climbed) PHALANX_RETURN_IF_ERROR(state_.End(climb()));
-  if (sends && input().bytes != outcome.bytes) {
+  // A life of rank 0 before this one has sent the outcome, and not the result: it folds again. What
+  // this rank has put can be lost with its node, so it does, too; only rank 0 needs it to work.
+  const bool sends = outcome.bytes > 0 && !state_.core().repeats();
+  if (sends && !climbed) {
+    const absl::Status again = climb();
+    if (root) PHALANX_RETURN_IF_ERROR(state_.End(again));
+  }
+  if (sends && root && input().bytes != outcome.bytes) {
     return state_.End(absl::InvalidArgumentError(absl::StrCat(
         "a result of ", input().bytes, " bytes, and of ", outcome.bytes, " in the life before")));
   }
@@ -201,7 +220,7 @@ absl::Status VectorFold::FoldHere() {
   const uint64_t bytes = input_.bytes;
   const uint64_t part = bytes + sizeof(input_.element);
   const auto world = static_cast<size_t>(state_.member().world());
-  if (!state_.repeats()) MakeInput();
+  if (!state_.core().repeats()) MakeInput();
   std::string mine(inout_, bytes);
   mine.append(reinterpret_cast<const char*>(&input_.element), sizeof(input_.element));
   std::string parts(part * world, '\0');
@@ -225,6 +244,8 @@ absl::Status VectorFold::FoldHere() {
 absl::Status VectorFold::FoldAlongTree() {
   PHALANX_ASSIGN_OR_RETURN(const std::vector<Input> inputs, GatherInputs());
   PHALANX_RETURN_IF_ERROR(state_.End(Check(inputs, Sizes::kAlike)));
+  const Input& kept = inputs[static_cast<size_t>(state_.member().rank())];
+  PHALANX_RETURN_IF_ERROR(state_.End(CheckOwn(input_, kept)));
   const FoldPlan plan = FoldPlan::OfVectors(state_.member().world(), input_.bytes, input_.element);
   const auto add = [&](uint64_t piece, absl::string_view bytes) -> absl::Status {
     const auto [from, size] = plan.PieceAt(piece);
@@ -292,9 +313,9 @@ absl::Status ValueFold::FoldHere(absl::Span<const Input> inputs, uint64_t all) {
   const auto me = static_cast<size_t>(state_.member().rank());
   std::string parts(all, '\0');
   if (all > 0) {
-    if (!state_.repeats()) MakeInput();
+    if (!state_.core().repeats()) MakeInput();
     // The life before can have given the size.
-    if (!state_.repeats() && bytes_.size() != inputs[me].bytes) {
+    if (!state_.core().repeats() && bytes_.size() != inputs[me].bytes) {
       return state_.End(
           absl::InvalidArgumentError(absl::StrCat("a value of ", bytes_.size(), " bytes, and of ",
                                                   inputs[me].bytes, " in the life before")));
@@ -307,13 +328,14 @@ absl::Status ValueFold::FoldHere(absl::Span<const Input> inputs, uint64_t all) {
           return group.AllReduce(DType::kU8, parts.data(), all, ReduceOp::kBitOr);
         }));
   }
-  state_.CountCall();
   absl::string_view rest = parts;
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
     const absl::string_view value = rest.substr(0, inputs[rank].bytes);
     rest.remove_prefix(value.size());
     PHALANX_RETURN_IF_ERROR(state_.End(rank == 0 ? fold_.load(value) : fold_.add(value)));
   }
+  // If they throw, the value can be the fold of some ranks' values: the session is over.
+  state_.CountCall();
   return absl::OkStatus();
 }
 

@@ -31,7 +31,7 @@ std::vector<SessionState::Place> SessionState::PlacesOf(uint64_t version) const 
 }
 
 std::optional<SessionState::Pair> SessionState::PairOf(uint64_t version, absl::Status& why) {
-  GetOptions options = Patiently();
+  GetOptions options = GetOptions{.timeout = patience_};
   options.on_lost = GetOptions::OnLost::kFail;
   const absl::StatusOr<bool> has = client_->Contains(LocalIdOf(version), patience_).Wait();
   why = has.ok() && !*has ? absl::UnavailableError("no node has it") : has.status();
@@ -93,7 +93,7 @@ void SessionState::HoldBefore(uint64_t version) {
     const absl::StatusOr<bool> has = there[i].Wait();
     if (!has.ok() || !*has) continue;
     locals_.before = version;
-    locals_.of_before = client_->Get(IdOf(places[i]), Patiently());
+    locals_.of_before = client_->Get(IdOf(places[i]), GetOptions{.timeout = patience_});
     return;
   }
 }

@@ -90,6 +90,8 @@ absl::Status SessionState::BeginCall(absl::string_view name) {
   PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().Begin(name));
   if (!record.has_value()) return End(core_->boot_calls().CheckNext());
   const absl::Status made = MakeRecord(*record);
+  // The call itself can still be left out, if its input throws, and be made then.
+  within_ = false;
   if (made.ok() || name.empty()) return made;
   return End(absl::Status(made.code(),
                           absl::StrCat("before the call named \"", name, "\": ", made.message())));
@@ -193,8 +195,15 @@ absl::Status SessionState::FoldAlong(const FoldPlan& plan, uint64_t call,
   return tree.Climb(value);
 }
 
+void SessionState::EndFailedFold(uint64_t call) {
+  folds_.end = client_->EndScope(ScopeOfFolds(run_, call), patience_);
+}
+
 void SessionState::EndFolds(uint64_t call) {
-  if (member_.rank() != 0 || !folds_.left || call <= folds_.last) return;
+  if (member_.rank() != 0 || core_->repeats()) return;
+  // It is asked for again.
+  if (folds_.end.ready() && !folds_.end.Wait().ok()) folds_.left = true;
+  if (!folds_.left || call <= folds_.last) return;
   folds_.left = false;
   folds_.end = client_->EndScope(ScopeOfFolds(run_, call - 1), patience_);
 }

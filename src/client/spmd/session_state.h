@@ -52,7 +52,8 @@ struct CallInfo {
 class SessionState {
  public:
   SessionState(std::shared_ptr<Client> client, Membership member, const Options& options);
-  // If calls are under way, the others see at once that this rank has died.
+  // The others see that this rank has died, unless it has left. Calls under way end with Cancelled:
+  // nothing is written any more.
   ~SessionState();
 
   absl::Status Begin();
@@ -88,12 +89,13 @@ class SessionState {
 
   // ---- folds with functions of the program
   // The number of the next call of the group, and whether its result is kept.
-  uint64_t next_call() const { return core_->next_call(); }
-  bool repeats() const { return core_->repeats(); }
+  const SessionCore& core() const { return *core_; }
   Client& client() const { return *client_; }
   // A FoldTree, whose result is that of this call of the group. Rank 0 ends the scope of its
   // objects once all ranks have ended the call.
   absl::Status FoldAlong(const FoldPlan& plan, uint64_t call, const FoldTree::Value& value);
+  // By rank 0, once it has sent the error of the fold: no call follows.
+  void EndFailedFold(uint64_t call);
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
@@ -107,7 +109,6 @@ class SessionState {
   absl::Status Leave();
 
   const Membership& member() const { return member_; }
-  uint64_t version() const { return core_->version(); }
   uint64_t seq() const { return seq_; }
   const Stats& stats() const { return stats_; }
 
@@ -199,7 +200,6 @@ class SessionState {
   ObjectId IdOf(const Place& place) const;
   // Of the checkpoints of all ranks.
   Scope ScopeOf(uint64_t version) const;
-  GetOptions Patiently() const;
   // All ranks: this one, then those on its node, whose checkpoints need not travel, then the
   // others.
   std::vector<int> NearestRanks() const;
@@ -220,7 +220,8 @@ class SessionState {
   // Whether this rank, in any life, can have written it.
   bool MayBeThere(uint64_t version) const;
   void Free();
-  // All ranks have made this call, so they have ended those before it.
+  // All ranks have made this call, so they have ended those before it. A call that needs all comes
+  // after the last one that is repeated, so that one is enough.
   void EndFolds(uint64_t call);
 
   // ---- local models

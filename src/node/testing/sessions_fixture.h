@@ -16,6 +16,7 @@
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/common/time/clock.h"
 #include "src/node/local_cluster.h"
 
 namespace phalanx::runtime {
@@ -86,6 +87,16 @@ class SessionsFixture : public ::testing::Test {
       change = *next;
     }
     EXPECT_THAT(watcher->Leave(), testing::IsOk());
+  }
+  // Until the node has no object.
+  void AwaitEmptyStore(int node) const {
+    const Instant until = MonotonicNow() + kDeadline;
+    uint64_t objects = 1;
+    while (objects > 0 && MonotonicNow() < until) {
+      std::this_thread::yield();
+      cluster_->OnNode(node, [&](Node& each) { objects = each.store().stats().objects; });
+    }
+    EXPECT_EQ(objects, 0u);
   }
   void ForAllRanks(const std::function<void(int rank)>& body) const {
     std::vector<std::thread> ranks;

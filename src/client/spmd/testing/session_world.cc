@@ -32,8 +32,8 @@ SessionWorld::SessionWorld(uint64_t seed) : random_(seed) {
   slow_load_ = random_.Chance(0.5) ? 0.8 : 0.95;
   see_chance_ = random_.Chance(0.5) ? 0.03 : 0.3;
   local_ = random_.Chance(0.3);
-  copies_ = 2 + static_cast<int>(random_.Below(2));
-  copy_chance_ = random_.Chance(0.5) ? 0.005 : 0.05;
+  copies_.wanted = 2 + static_cast<int>(random_.Below(2));
+  copies_.chance = random_.Chance(0.5) ? 0.005 : 0.05;
   lazy_chance_ = local_ ? 0 : 0.5 * static_cast<double>(random_.Below(3));
   ended_.resize(static_cast<size_t>(nodes_));
   newest_.resize(static_cast<size_t>(nodes_));
@@ -104,7 +104,7 @@ std::vector<std::string> SessionWorld::Run() {
       return life.has_value() && life->step == program_.size();
     });
   };
-  copy_chance_ = 1;
+  copies_.chance = 1;
   for (int i = 0; i < kActionsToTheEnd && wrong_.empty() && !over(); ++i) Act();
   for (size_t rank = 0; rank < lives_.size() && wrong_.empty(); ++rank) {
     if (!over()) {
@@ -121,7 +121,7 @@ std::vector<std::string> SessionWorld::Run() {
 }
 
 void SessionWorld::Act() {
-  if (random_.Chance(copy_chance_)) MakeCopy();
+  if (random_.Chance(copies_.chance)) MakeCopy();
   const int rank = static_cast<int>(random_.Below(lives_.size()));
   const std::optional<Life>& life = lives_[static_cast<size_t>(rank)];
   if (!life.has_value()) return Join(rank);
@@ -433,7 +433,7 @@ void SessionWorld::PutLocal(int rank, uint64_t version, const Object& object) {
 }
 
 bool SessionWorld::HasCopies(const Object& object) const {
-  return static_cast<int>(object.nodes.size()) >= std::min(copies_, nodes_);
+  return static_cast<int>(object.nodes.size()) >= std::min(copies_.wanted, nodes_);
 }
 
 void SessionWorld::MakeCopy() {

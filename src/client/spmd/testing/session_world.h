@@ -132,6 +132,12 @@ class SessionWorld {
     bool copied = false;  // has had all of its copies
   };
 
+  // Of local models.
+  struct Copies {
+    int wanted = 0;     // of each
+    double chance = 0;  // of one more in a step
+  };
+
   void DrawProgram();
   // Of the run without deaths, before each step.
   struct States {
@@ -187,8 +193,7 @@ class SessionWorld {
   double see_chance_ = 0;
   double slow_load_ = 0;
   bool local_ = false;  // with local models
-  int copies_ = 0;      // of each
-  double copy_chance_ = 0;
+  Copies copies_;
   std::vector<std::optional<Life>> lives_;  // by rank
   std::vector<Change> changes_;
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
