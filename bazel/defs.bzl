@@ -396,7 +396,7 @@ def _archive_impl(ctx):
         outputs = [archive],
         mnemonic = "CppWholeArchive",
     )
-    return [DefaultInfo(files = depset([archive]))]
+    return [DefaultInfo(files = depset([archive]), runfiles = ctx.runfiles([archive]))]
 
 phalanx_archive = rule(
     implementation = _archive_impl,

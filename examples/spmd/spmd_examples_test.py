@@ -33,6 +33,21 @@ class SpmdExamplesTest(unittest.TestCase):
         self.assertEqual(launch(3, "basic", "--restarts=2", "--fail=1@4"), sorted(expected))
         self.assertEqual(launch(3, "basic"), sorted(line for line in expected if " life " not in line))
 
+    def test_broadcast_sends_what_the_first_life_of_the_root_has(self):
+        expected = [f"[worker{rank}] rank {rank} has received 3 broadcasts" for rank in range(3)]
+        self.assertEqual(launch(3, "broadcast"), expected)
+        # In the Broadcast before Load, in that of its own round, and twice.
+        deaths = ["--fail=0@3", "--fail=1@8", "--fail=2@5", "--fail=2@2"]
+        self.assertEqual(launch(3, "broadcast", "--restarts=4", *deaths), expected)
+
+    def test_lazy_allreduce_prepares_what_is_needed(self):
+        def expected(dead=None):
+            lines = [(rank, 1, [2]) if rank == dead else (rank, 0, [0, 1, 2]) for rank in range(3)]
+            return [f"[worker{r}] rank {r}, life {life}: prepared calls {calls}, the last sum is 300" for r, life, calls in lines]
+
+        self.assertEqual(launch(3, "lazy_allreduce"), expected())
+        self.assertEqual(launch(3, "lazy_allreduce", "--restarts=1", "--fail=1@4"), expected(1))
+
     def test_kmeans_has_the_same_bits_with_deaths(self):
         calm = launch(4, "kmeans")
         self.assertEqual(len(calm), 1)

@@ -416,6 +416,10 @@ void phx_message_free(phx_message* message);
  * the `phalanx launch` that has started this process, without the task's name in front, or on this
  * process's own (Membership::Print). Unavailable (14): the launch has ended. */
 int phx_member_print(const phx_member* member, const char* text, size_t size);
+/* Kills this process with SIGKILL, as the death `death` that was declared to the `phalanx launch`
+ * that has started it, such as "mock=1,1,1,0" among the words of its command: the launch then
+ * counts that one as made. For libraries that make such deaths themselves. Does not return. */
+void phx_member_die(const phx_member* member, const char* death);
 /* The others see that the task left; with `failed`, that it died. */
 int phx_member_leave(phx_member* member, int failed);
 /* A member that has not left dies. */
@@ -543,6 +547,7 @@ void phx_session_stats_of(const phx_session* session, phx_session_stats* stats);
 /* `prepare` can be NULL, and so can `name`. */
 int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t bytes, int op,
                           phx_prepare prepare, void* argument, const char* name);
+/* NULL: the call was not made, or has failed already. */
 phx_call* phx_session_allreduce_async(phx_session* session, int dtype, void* inout, uint64_t bytes,
                                       int op, phx_prepare prepare, void* argument,
                                       const char* name);
@@ -573,6 +578,8 @@ int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t siz
 /* `save` and its argument are used until the next checkpoint or phx_session_leave has ended. */
 int phx_session_lazy_checkpoint(phx_session* session, phx_save save, void* argument);
 int phx_session_print(phx_session* session, const char* text, size_t size);
+/* As phx_member_die. */
+void phx_session_die(const phx_session* session, const char* death);
 int phx_session_leave(phx_session* session);
 /* A session that has not left dies. */
 void phx_session_free(phx_session* session);

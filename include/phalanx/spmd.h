@@ -81,7 +81,8 @@ struct Options {
 };
 
 // Of this life. Calls are those of the group: Join makes one, Allgather and a Broadcast of a string
-// or a vector two each.
+// or a vector two each, AllreduceBy and AllreduceModel one to three. Before Load, from the first
+// name on, each call has one more, and so has Load.
 struct Stats {
   uint64_t repeated = 0;          // calls whose results were kept
   uint64_t made = 0;              // calls with the other ranks
@@ -145,7 +146,8 @@ class Session {
   //
   // `name`, here and below, is for calls before Load: a next life that makes them in another order,
   // or leaves some out, gets the result of the call with this name. All ranks give the same name.
-  // The names of one life differ. It has no effect after Load.
+  // The names of one life differ. With names Load waits for all ranks. After Load a name has no
+  // effect.
   template <typename T>
   absl::Status Allreduce(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
                          const Prepare& prepare = nullptr, absl::string_view name = {}) {
@@ -153,8 +155,10 @@ class Session {
   }
   absl::Status Allreduce(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
                          const Prepare& prepare = nullptr, absl::string_view name = {});
-  // Returns when the call is made: the result comes to `inout` when the future has one. Other calls
-  // can be made meanwhile. Checkpoint and Leave wait for all of them. An error ends the session.
+  // Returns when the call is made: the result comes to `inout` when the future has one, after those
+  // of earlier calls. Other calls can be made meanwhile, and end after it; so do Load, Checkpoint
+  // and Leave. Waits for the oldest of 256 such calls. Writes a lazy checkpoint before; if that
+  // fails, the call is not made. Else an error ends the session, and the futures of later calls.
   template <typename T>
   Future<Done> AllreduceAsync(absl::Span<T> inout, ReduceOp op = ReduceOp::kSum,
                               const Prepare& prepare = nullptr, absl::string_view name = {}) {
@@ -163,14 +167,17 @@ class Session {
   Future<Done> AllreduceAsync(DType dtype, void* inout, uint64_t bytes, ReduceOp op,
                               const Prepare& prepare = nullptr, absl::string_view name = {});
   // With a function of the program: fold(T& into, const T& from), associative; `into` is of lower
-  // ranks than `from`. It is called in this thread, along a tree of the ranks.
+  // ranks than `from`. It is called in this thread, for the vectors of all ranks if they have
+  // 256 KiB together, and else along a tree of the ranks. After an error, `inout` can be the fold
+  // of some ranks' vectors. If `fold` throws along the tree, the session of this rank is over, and
+  // the others wait for its next life.
   template <typename T, typename F>
   absl::Status AllreduceBy(absl::Span<T> inout, F fold, const Prepare& prepare = nullptr,
                            absl::string_view name = {});
   absl::Status AllreduceBy(void* inout, uint64_t bytes, uint64_t element, FoldElements fold,
                            const Prepare& prepare = nullptr, absl::string_view name = {});
-  // The same for values of any size: fold(M& into, const M& from). After an error `inout` can be
-  // the fold of some ranks' values.
+  // The same for values of any size: fold(M& into, const M& from). An error of Load or of ModelFold
+  // is that of the call on all ranks.
   template <Model M, typename F>
   absl::Status AllreduceModel(M& inout, F fold, const Prepare& prepare = nullptr,
                               absl::string_view name = {});
@@ -244,22 +251,26 @@ class Session {
   absl::Status CheckpointBytes(absl::string_view bytes);
   absl::Status CheckpointBytes(absl::string_view bytes, absl::string_view local);
   // Writes nothing: the model is saved within a call of this version, in this thread, if a rank has
-  // died and needs it, and not otherwise. So the model stays as it is until the last call before
-  // the next checkpoint or Leave has ended, and its memory until then, too. Without a call in which
-  // every rank gives something since the checkpoint before it, it is written as by Checkpoint.
+  // died and may need it, and not otherwise. So the model stays as it is until the last call before
+  // the next checkpoint or Leave has ended, and its memory until then, too; no call writes its
+  // result into it. Without a call in which every rank gives something since the checkpoint before
+  // it, it is written as by Checkpoint. AllreduceAsync saves it: the program waits elsewhere. What
+  // saving throws, the call throws; the session is over then.
   template <Model M>
   absl::Status LazyCheckpoint(const M& model) {
     return LazyCheckpointBytes([&model] { return std::string(SaveModel(model)); });
   }
   absl::Status LazyCheckpointBytes(std::function<std::string()> save);
 
-  // Prints the text at the launch (Membership::Print).
+  // Prints the text at the launch (Membership::Print). A next life prints again what comes between
+  // calls that it repeats.
   absl::Status Print(absl::string_view text);
 
   // Waits until all ranks have come here, leaves the job, and frees this rank's checkpoints.
   absl::Status Leave();
 
  private:
+  friend class phalanx::internal::Access;
   explicit Session(std::unique_ptr<internal::SessionState> state);
 
   template <typename M>

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 
-from phalanx import _broadcast, _calls, _collectives, _failures, _native, _objects, exceptions
+from phalanx import _broadcast, _calls, _collectives, _native, _objects, exceptions
+from phalanx._objects import failures
 from phalanx._client import Client
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef, made_by, several
@@ -394,7 +395,7 @@ class AsyncClient:
     ) -> None:
         """Mark the object as failed; as `ObjectRef.set_exception`."""
         client = self._client
-        await _run(client, _failures.set_exception(client, ref, error, client._seconds(timeout)))
+        await _run(client, failures.set_exception(client, ref, error, client._seconds(timeout)))
 
     @overload
     async def get(

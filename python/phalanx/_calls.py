@@ -1,7 +1,7 @@
 """The library's calls on objects: Put, Get and the short calls, below structures and failures.
 
-Takes values in encoded form and returns the library's calls, or the steps to a result. `_failures` and
-`_structures` use this module to store objects of their own; `_objects` adds both to puts and gets.
+Takes values in encoded form and returns the library's calls, or the steps to a result. `failures` and
+`structures` use this module to store objects of their own; `_objects` adds both to puts and gets.
 Any thread can use it.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx._values.trees import TreeSpec
     from phalanx._waiting import Steps
 
-    # Returns the structure with a digest (`_structures.find`).
+    # Returns the structure with a digest (`structures.find`).
     Find = Callable[[Connection, bytes], TreeSpec]
     # The view of an object, its metadata and its bytes. Without a view the bytes are a copy.
     Opened = tuple[Any, bytes, bytes | memoryview]

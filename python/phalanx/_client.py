@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from phalanx import _broadcast, _calls, _failures, _native, _objects
+from phalanx import _broadcast, _calls, _native, _objects
+from phalanx._objects import failures
 from phalanx._collectives import Collectives
 from phalanx._connection import DEFAULT
 from phalanx._ref import ObjectRef, id_for, made_by, several
@@ -207,7 +208,7 @@ class Client(Collectives):
 
     def set_exception(self, ref: ObjectRef, error: BaseException, *, timeout: float | None = DEFAULT) -> None:
         """Mark the object as failed; see `ObjectRef.set_exception`."""
-        self._run(_failures.set_exception(self, ref, error, self._seconds(timeout)))
+        self._run(failures.set_exception(self, ref, error, self._seconds(timeout)))
 
     # ---- reading
 

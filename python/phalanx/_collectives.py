@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from phalanx import (
     _arguments,
     _calls,
-    _failures,
     _native,
     _objects,
     _status,
-    _structures,
     _values,
     _waiting,
     exceptions,
 )
+from phalanx._objects import failures, structures
 from phalanx._connection import DEFAULT, Connection
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, checked, id_for, ids_for, made_by, several
@@ -200,9 +199,9 @@ def _begin(
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
-        find = functools.partial(_structures.find, connection, seconds=deadline.left())
+        find = functools.partial(structures.find, connection, seconds=deadline.left())
         _check_op(op, elements, metadata, find)
-        yield from _structures.keep(connection, metadata, deadline.left())
+        yield from structures.keep(connection, metadata, deadline.left())
     else:
         elements = _elements_like(dtype, op)
     options, kept = _reduce_options(
@@ -254,7 +253,7 @@ def _reduced(
 def _committed(connection: Connection, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> Steps[Any]:
     """Wait until the result of a call is committed, count its hold, and return the call."""
     # The cluster keeps the deadline: its error names the missing sources.
-    yield from _failures.finish(connection, call, None, "Reduce", target, refs)
+    yield from failures.finish(connection, call, None, "Reduce", target, refs)
     return _counted(connection, call, target)
 
 
@@ -296,7 +295,7 @@ def _first_of(
             try:
                 # No name for the call: it would hold the object during the next wait.
                 seconds = deadline.left()
-                yield from _failures.finish(
+                yield from failures.finish(
                     connection,
                     _calls.get(connection, [ref], seconds, free=_waiting.abandon),
                     None,
@@ -335,7 +334,7 @@ def _alike(
             first = (found, ref)
         elif found != first[0]:
             one, other = _native.shown(first[1].id), _native.shown(ref.id)
-            find = functools.partial(_structures.find, connection, seconds=deadline.left())
+            find = functools.partial(structures.find, connection, seconds=deadline.left())
             raise exceptions.InvalidArgumentError(
                 f"sources {one} and {other} differ: {_difference(first[0][0], found[0], find)}",
                 ref.hex(),
@@ -393,7 +392,7 @@ def _keep_structure(connection: Connection, target: ObjectRef, timeout: float | 
     """Keep the structure of a result's tree if the call did not read the metadata of its sources."""
     deadline = _waiting.Deadline(connection._seconds(timeout))
     status = yield from _calls.stat(connection, target, deadline.left())
-    yield from _structures.keep(connection, status.metadata, deadline.left())
+    yield from structures.keep(connection, status.metadata, deadline.left())
 
 
 # ---- the verbs
@@ -466,7 +465,7 @@ class Reduction(Generic[T]):
 
     def _wait(self, timeout: float | None) -> Steps[ObjectRef[T]]:
         connection = self._connection
-        yield from _failures.finish(
+        yield from failures.finish(
             connection,
             self._call,
             connection._seconds(timeout),
@@ -539,7 +538,7 @@ def allreduce(
     call, _ = yield from _reduced(connection, refs, dtype, timeout, begin)
     opened = _calls.views_of(connection, call, 1)
     if dtype is not None:
-        yield from _structures.keep(connection, opened[0][1], connection._seconds(timeout))
+        yield from structures.keep(connection, opened[0][1], connection._seconds(timeout))
     return (yield from _objects.opened_values(connection, opened))[0]
 
 
@@ -581,7 +580,7 @@ def reduce_scatter(
         )
     )
     # The cluster keeps the deadline: its error names the missing sources.
-    yield from _failures.finish(connection, call, None, "Reduce", targets[index], wanted)
+    yield from failures.finish(connection, call, None, "Reduce", targets[index], wanted)
     if not targets[index]._named:
         targets[index]._counts_with(connection)
     views = ffi.new("phx_view[1]")
@@ -617,7 +616,7 @@ def allgather(
     wanted = several(refs, "allgather")
     ids, own = ids_for(connection, wanted), _arguments.whole(index, "index")
     call = _waiting.owned(lib.phx_all_gather(connection._ptr, ids, len(wanted), own, nanos(seconds)))
-    yield from _failures.finish(connection, call, seconds, "allgather", None, wanted)
+    yield from failures.finish(connection, call, seconds, "allgather", None, wanted)
     return (yield from _objects.values_of(connection, call, len(wanted)))
 
 

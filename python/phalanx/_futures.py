@@ -10,7 +10,8 @@ import concurrent.futures
 import select
 import threading
 
-from phalanx import _calls, _failures, _structures
+from phalanx import _calls
+from phalanx._objects import failures, structures
 from phalanx._native import ffi, lib
 
 TYPE_CHECKING = False
@@ -89,8 +90,8 @@ def _fulfil(
     if not future.set_running_or_notify_cancel():
         return
     try:
-        connection._run(_failures.finish(connection, call, 0, "Get", ref, [ref]))
-        value = _calls.values_of(connection, call, 1, _structures.find)[0]
+        connection._run(failures.finish(connection, call, 0, "Get", ref, [ref]))
+        value = _calls.values_of(connection, call, 1, structures.find)[0]
     except BaseException as error:
         future.set_exception(error)
     else:

@@ -79,7 +79,7 @@ class AccessError(PhalanxError, PermissionError):
 
 
 class ClosedError(PhalanxError, RuntimeError):
-    """The client is closed, or was made before this process was forked."""
+    """The client is closed, or was made before this process was forked; the rank of a session has left or died."""
 
 
 class CallCancelledError(PhalanxError, RuntimeError):
@@ -100,8 +100,8 @@ class MemberUnavailableError(PhalanxError, ConnectionError):
 class GroupResultLostError(PhalanxError, RuntimeError):
     """This member cannot get the result of a group's call any more.
 
-    Some members have their parts of it, or had it, and have ended; or the result that `Group.result` asks for
-    is not kept any more.
+    Some members have their parts of it, or had it, and have ended; or the result that `Group.result` asks for,
+    or that a session repeats, is not kept any more.
     """
 
 

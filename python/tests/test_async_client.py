@@ -17,7 +17,7 @@ import pytest
 from failures_support import raises
 
 import phalanx
-from phalanx import _asyncio, _structures, _values, exceptions
+from phalanx import _asyncio, _objects, _values, exceptions
 
 MIB = 1 << 20
 # Blocking calls have no coroutine: they are for threads, or draw bars.
@@ -338,14 +338,14 @@ def test_a_structure_that_is_fetched_does_not_stop_the_loop(nodes):
 
     async def main():
         aio = phalanx.AsyncClient.of(clients[1])
-        _structures._known.clear()
-        text = clients[0].get(_structures.ref_of(clients[0], digest), copy=True)
-        clients[0].delete(_structures.ref_of(clients[0], digest))
+        _objects.structures._known.clear()
+        text = clients[0].get(_objects.structures.ref_of(clients[0], digest), copy=True)
+        clients[0].delete(_objects.structures.ref_of(clients[0], digest))
         waiting = asyncio.ensure_future(aio.get(ref))
         with pytest.raises(exceptions.ObjectLostError, match="structure"):
             await waiting
         again = phalanx.AsyncClient.of(clients[2])
-        restored = _structures.ref_of(clients[0], digest)
+        restored = _objects.structures.ref_of(clients[0], digest)
         clients[0].put(text, restored, keep=True)
         got = await again.get(ref)
         assert list(got) == list(tree) and got[next(iter(tree))].sum() == 0

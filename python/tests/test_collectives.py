@@ -12,7 +12,8 @@ import pytest
 from test_structures import tree
 
 import phalanx
-from phalanx import _collectives, _objects, _structures, _values, exceptions
+from phalanx import _collectives, _objects, _values, exceptions
+from phalanx._objects import structures
 from phalanx._values import dtypes
 
 LARGE = 1 << 19
@@ -227,7 +228,7 @@ def test_a_leaf_that_cannot_be_folded_is_named(client):
     for more in ({}, tree(9)):
         refs = [client.put({"w": np.ones(3), "steps": 3, **more}) for _ in range(2)]
         assert (_values.structure_elsewhere(client.stat(refs[0]).metadata) is not None) == bool(more)
-        _structures._known.clear()
+        structures._known.clear()
         for dtype in (None, {"w": np.ones(3), "steps": 3, **more}):
             with pytest.raises(exceptions.InvalidArgumentError, match=r"no mean of i64, and value\['steps'\] is an int"):
                 client.reduce(refs, "mean", dtype=dtype, timeout=60)

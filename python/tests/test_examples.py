@@ -92,7 +92,7 @@ def test_the_quick_start_is_the_same_everywhere():
 
 
 def test_every_test_of_the_failure_table_exists():
-    source = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_*.py"))
+    source = "".join(path.read_text() for path in pathlib.Path(__file__).parent.rglob("test_*.py"))
     table = _PAGES[0].read_text().partition("| case | exception |")[2]
     named = re.findall(r"`(test_\w+)`", table)
     assert named

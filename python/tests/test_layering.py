@@ -11,7 +11,8 @@ import phalanx
 
 _PACKAGE = pathlib.Path(phalanx.__file__).parent
 _README = pathlib.Path(__file__).resolve().parents[1] / "phalanx" / "README.md"
-# The facade, and the modules that build on it. No feature can import them; phalanx.ray is a program beside them.
+# The facade, and the modules that build on it, as phalanx.spmd does. No feature can import them; phalanx.ray is a
+# program beside them.
 _TOP = ("phalanx", "phalanx._async_client", "phalanx._client", "phalanx._default")
 
 
@@ -89,7 +90,7 @@ def test_no_feature_imports_the_facade():
         for name, imports in _imports(_PACKAGE).items()
         if imports & set(_TOP) and not name.startswith("phalanx.ray")
     }
-    assert importers == {"phalanx", "phalanx._async_client", "phalanx._default"}
+    assert importers == {"phalanx", "phalanx._async_client", "phalanx._default", "phalanx.spmd"}
 
 
 @pytest.mark.parametrize(

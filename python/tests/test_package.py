@@ -13,6 +13,7 @@ import sysconfig
 import pytest
 
 import phalanx
+import phalanx.spmd
 from phalanx import _native
 
 LIBRARY = os.path.join(_native.FOLDER, "libphalanx.so")
@@ -83,7 +84,7 @@ def test_everything_public_is_documented():
         value = getattr(phalanx, name)
         if not isinstance(value, str):
             assert inspect.getdoc(value), name
-    for kind in (phalanx.Client, phalanx.ObjectRef):
+    for kind in (phalanx.Client, phalanx.ObjectRef, phalanx.spmd.Session, phalanx.spmd.SessionCall):
         for name, value in vars(kind).items():
             if not name.startswith("_") and callable(value):
                 assert inspect.getdoc(value), f"{kind.__name__}.{name}"

@@ -11,7 +11,8 @@ import pytest
 from test_lifetime import nameless, wait_until_freed
 
 import phalanx
-from phalanx import _calls, _structures, exceptions
+from phalanx import _calls, exceptions
+from phalanx._objects import structures
 
 
 def tree(seed: int, factor: float = 1) -> dict:
@@ -27,7 +28,7 @@ def same(one: dict, other: dict) -> bool:
 def structure_of(client: phalanx.Client, ref: phalanx.ObjectRef) -> phalanx.ObjectRef:
     digest = phalanx._values.structure_elsewhere(client.stat(ref).metadata)
     assert digest is not None
-    return nameless(_structures.ref_of(client, digest))
+    return nameless(structures.ref_of(client, digest))
 
 
 def read_elsewhere(client: phalanx.Client, ref: phalanx.ObjectRef) -> str:
@@ -137,7 +138,7 @@ def test_an_error_waits_for_a_structure_within_the_timeout(client, monkeypatch):
         return begin(connection, wanted, seconds, *args, **options)
 
     monkeypatch.setattr(_calls, "get", get)
-    _structures._known.clear()
+    structures._known.clear()
     with pytest.raises(exceptions.InvalidArgumentError, match="differ"):
         client.reduce(refs, timeout=2)
     assert given and all(0 < seconds <= 2 for seconds in given)
@@ -147,7 +148,7 @@ def test_a_structure_that_is_gone(client):
     ref = client.put(tree(8))
     client.delete(structure_of(client, ref))
     assert same(client.get(ref), tree(8))  # this process knows the structure
-    _structures._known.clear()
+    structures._known.clear()
     with pytest.raises(exceptions.ObjectLostError, match="structure"):
         client.get(ref)
     again = client.put(tree(8))

@@ -4,10 +4,16 @@
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "phalanx/client.h"
 #include "phalanx/job.h"
 #include "src/client/connection/call.h"
 #include "src/client/connection/connection.h"
+#include "src/client/jobs/declared_death.h"
+
+namespace phalanx::spmd {
+class Session;
+}  // namespace phalanx::spmd
 
 namespace phalanx::internal {
 
@@ -24,6 +30,12 @@ class Access {
   static const std::shared_ptr<MembershipState>& StateOf(const Membership& membership) {
     return membership.state_;
   }
+  // Kills this process, as a death that is declared to the launch, such as "mock=1,1,1,0".
+  [[noreturn]] static void Die(const Membership& member, absl::string_view death);
+  [[noreturn]] static void Die(const spmd::Session& session, absl::string_view death);
+  // Kills this process if `phalanx launch --fail` has declared this point of the member's session.
+  // Called once in each Load, Checkpoint and Leave, by the session's thread.
+  static void DieIfDeclared(const Membership& member, DeathPoint::Kind point);
   // FileMapping::PrivatePages of the bytes that the buffer shows. The caller must unmap the pages
   // before it drops the buffer. Null if there are none.
   static char* PrivatePagesOf(const Buffer& buffer);

@@ -179,7 +179,16 @@ namespace phalanx {
   X(kSessionFreesAtCheckpoint, "session-frees-at-checkpoint")       \
   X(kSessionBroadcastFrees, "session-broadcast-frees")              \
   X(kSessionReleasesItsVersion, "session-releases-its-version")     \
-  X(kSessionRunsShareNames, "session-runs-share-names")
+  X(kSessionRunsShareNames, "session-runs-share-names")             \
+  X(kSessionLazySavedLate, "session-lazy-saved-late")               \
+  X(kSessionLazyDeathForgotten, "session-lazy-death-forgotten")     \
+  X(kSessionLazyTwice, "session-lazy-twice")                        \
+  X(kSessionLoadsUnended, "session-loads-unended")                  \
+  X(kSessionKeepsOldReleased, "session-keeps-old-released")         \
+  X(kSessionLocalsMixed, "session-locals-mixed")                    \
+  X(kSessionLocalFreedEarly, "session-local-freed-early")           \
+  X(kSessionLocalOfAnother, "session-local-of-another")             \
+  X(kSessionLocalNotCopied, "session-local-not-copied")
 
 enum class Defect {
   kNone,

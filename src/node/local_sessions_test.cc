@@ -1,12 +1,9 @@
-// Sessions whose ranks are threads with clients of real nodes. A rank that drops its session
-// without Leave has died.
+// Sessions on real nodes: calls, and lives that go on from checkpoints.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <latch>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +14,7 @@
 #include "phalanx/client.h"
 #include "phalanx/spmd.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/node/local_cluster.h"
+#include "src/node/testing/sessions_fixture.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -30,7 +27,6 @@ using testing::IsOk;
 using testing::IsOkAndHolds;
 using testing::StatusIs;
 
-constexpr absl::Duration kDeadline = absl::Seconds(60);
 constexpr int kIterations = 3;
 constexpr size_t kCount = 1000;
 // Sums of them depend on their order.
@@ -122,65 +118,8 @@ class Program {
   int prepared_ = 0;
 };
 
-class LocalSessionsTest : public ::testing::Test {
+class LocalSessionsTest : public SessionsFixture {
  protected:
-  void Make(int nodes, int world) {
-    LocalClusterOptions options;
-    options.nodes = nodes;
-    // A result is kept on several hosts.
-    options.configure_node = [](int node, NodeConfig& config) {
-      config.node.labels["host"] = absl::StrCat("host", node);
-    };
-    absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(std::move(options));
-    ASSERT_THAT(cluster, IsOk());
-    cluster_ = *std::move(cluster);
-    world_ = world;
-  }
-  Options OptionsOf(int rank) const {
-    Options options;
-    options.job = job_;
-    options.task = absl::StrCat("worker", rank);
-    options.world = world_;
-    options.peer_timeout = peer_timeout_;
-    return options;
-  }
-  std::shared_ptr<Client> Connect(int node) const {
-    ClientOptions options;
-    options.address = cluster_->client_address(node);
-    return Client::Connect(options).value();
-  }
-  int NodeOf(int rank) const { return rank % cluster_->nodes(); }
-  absl::StatusOr<Session> Join(int rank) const {
-    return Session::Join(*Connect(NodeOf(rank)), OptionsOf(rank));
-  }
-  // Until the others see that the rank has died.
-  void WaitForDeath(int rank) const {
-    const std::shared_ptr<Client> client = Connect(0);
-    const absl::StatusOr<Membership> watcher =
-        client->Join(job_, "watcher", {.world = 1, .role = "watcher"});
-    ASSERT_THAT(watcher, IsOk());
-    for (uint64_t change = 0;;) {
-      const std::vector<Member> members = watcher->Members("worker");
-      const auto at = static_cast<size_t>(rank);
-      if (members.size() > at && members[at].state == MemberState::kDied) break;
-      const absl::StatusOr<uint64_t> next = watcher->WaitForChange(change, kDeadline);
-      ASSERT_THAT(next, IsOk());
-      change = *next;
-    }
-    EXPECT_THAT(watcher->Leave(), IsOk());
-  }
-  // Calls `body` with a session of each rank, in threads.
-  void ForAll(const std::function<void(Session&)>& body) const {
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world_; ++rank) {
-      ranks.emplace_back([this, rank, &body] {
-        absl::StatusOr<Session> session = Join(rank);
-        ASSERT_THAT(session, IsOk());
-        body(*session);
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
-  }
   // Runs the program on all ranks. The first lives of one rank die at these points, one each.
   // Returns what the ranks have at the end.
   std::vector<std::vector<float>> RunProgram(int victim, const std::vector<int>& fatal_points) {
@@ -212,10 +151,6 @@ class LocalSessionsTest : public ::testing::Test {
     return results;
   }
 
-  std::unique_ptr<LocalCluster> cluster_;
-  std::string job_ = "train";
-  absl::Duration peer_timeout_ = kDeadline;
-  int world_ = 0;
   int points_ = 0;  // of the last life of the victim of a program
 };
 

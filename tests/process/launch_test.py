@@ -86,30 +86,99 @@ class LaunchTest(LaunchCase):
     def test_a_declared_death_that_does_not_happen_fails_the_launch(self):
         _, err = self.shell("exit $(($PHALANX_FAIL - 5))", "--restarts=3", "--fail=0@5", expect=ERROR)
         self.assertIn(
-            "worker0 ended with exit code 0 instead of being killed in its call 5 of a group (--fail, life 0)", err
+            "phalanx launch: declared death 0@5 was not made: worker0 ended with exit code 0 in life 0 (ABORTED)", err
         )
         # A task that fails by itself has not died as declared, whatever restarts are left.
         _, err = self.shell("exit 3", "--restarts=3", "--fail=0@5", expect=ERROR)
-        self.assertIn("worker0 ended with exit code 3 instead of being killed in its call 5", err)
+        self.assertIn("declared death 0@5 was not made: worker0 ended with exit code 3 in life 0", err)
 
     def test_a_kill_by_something_else_is_no_declared_death(self):
         # As the kernel kills a task when memory is short.
         _, err = self.shell("kill -9 $$", "--restarts=3", "--fail=0@5", expect=ERROR)
-        self.assertIn("worker0 ended by signal 9 (Killed) instead of being killed in its call 5 of a group", err)
+        self.assertIn("declared death 0@5 was not made: worker0 ended by signal 9 (Killed) in life 0", err)
 
     def test_each_life_has_its_declared_death(self):
         # As the library does in that call.
-        die = 'echo x > "$PHALANX_FAIL_MARK"; kill -9 $$'
+        die = 'echo "$PHALANX_FAIL" > "$PHALANX_FAIL_MARK"; kill -9 $$'
         script = f'echo "life $PHALANX_LIFE: ${{PHALANX_FAIL:-none}}"; [ -z "$PHALANX_FAIL" ] || {{ {die}; }}'
-        flags = ("--restarts=2", "--fail=0@57", "--fail=0@3", "--no-prefix")
+        flags = ("--restarts=3", "--fail=0@57:entry", "--fail=0@3:put:100", "--fail=0@checkpoint", "--no-prefix")
         # An outer launch's declared death is not inherited.
         out, _ = self.shell(script, *flags, variables={"PHALANX_FAIL": "9"})
-        self.assertEqual(out.splitlines(), ["life 0: 57", "life 1: 3", "life 2: none"])
+        self.assertEqual(out.splitlines(), ["life 0: 57", "life 1: 3:put:100", "life 2: checkpoint:1", "life 3: none"])
+
+    def test_a_death_at_another_point_is_not_the_declared_one(self):
+        script = 'echo 6 > "$PHALANX_FAIL_MARK"; kill -9 $$'
+        _, err = self.shell(script, "--restarts=3", "--fail=0@5", expect=ERROR)
+        self.assertIn("declared death 0@5 was not made: worker0 ended by signal 9 (Killed) (6) in life 0", err)
+
+    def test_unfired_deaths_are_only_reported_if_that_is_wanted(self):
+        # The first life misses its death and fails; the second one makes its own; the third one ends.
+        script = """
+            case $PHALANX_LIFE in
+                0) exit 3 ;;
+                1) echo $PHALANX_FAIL > $PHALANX_FAIL_MARK; kill -9 $$ ;;
+            esac
+        """
+        flags = ("-n2", "--restarts=4", "--fail=0@5", "--fail=0@load", "--fail=1@6", "--fail=1@7", "--fail=1@8", "--fail=1@9")
+        _, err = self.shell(script, *flags, "--unfired=warn")
+        self.assertEqual(
+            [line for line in err.splitlines() if "starting it again" not in line],
+            [
+                "phalanx launch: declared death 0@5 was not made: worker0 ended with exit code 3 in life 0",
+                "phalanx launch: declared death 1@6 was not made: worker1 ended with exit code 3 in life 0",
+                "phalanx launch: declared death 1@8 was not made: worker1 ended with exit code 0 in life 2",
+                "phalanx launch: declared death 1@9 was not made: task 1 has not had life 3",
+            ],
+        )
+        # A task's own failure is the exit code.
+        _, err = self.shell("exit 7", "--fail=0@5", "--unfired=warn", expect=7)
+        self.assertNotIn("declared", err)
+
+    def test_words_of_rabit_declare_deaths(self):
+        # Its list for ten ranks, of which two can never die there: a life has one death.
+        words = [f"mock={each}" for each in "0,0,1,0 1,1,1,0 1,1,1,1 0,1,1,0 4,1,1,0 9,1,1,0 8,1,2,0 4,1,3,0".split()]
+        script = """
+            for word in "$@"; do
+                case $word in
+                    mock=$DMLC_TASK_ID,*,$DMLC_NUM_ATTEMPT) echo $word > $PHALANX_FAIL_MARK; kill -9 $$ ;;
+                esac
+            done
+        """
+        arguments = (NO_CLUSTER, "-n10", "--restarts=20")
+        command = ("--", "sh", "-c", script, "sh", "10000", *words)
+        lines = [
+            f"phalanx launch: declared death mock={word} was not made: worker{task} ended by signal 9 (Killed) (mock={made}) in life 0"
+            for word, task, made in (("0,1,1,0", 0, "0,0,1,0"), ("4,1,3,0", 4, "4,1,1,0"))
+        ]
+        _, err = self.launch(*arguments, *command, expect=ERROR)
+        report = [line for line in err.splitlines() if "starting it again" not in line]
+        self.assertEqual(report, [*lines, "phalanx launch: 2 declared deaths were not made (ABORTED)"])
+        _, err = self.launch(*arguments, "--unfired=warn", *command)
+        self.assertEqual([line for line in err.splitlines() if "starting it again" not in line], lines)
+        self.assertEqual(err.count("starting it again"), 6)
+        # Those that were made are no failure, and need restarts.
+        self.launch(*arguments, *command[:5], *words[:3])
+        self.launch(NO_CLUSTER, "-n10", *command[:5], words[0], expect=128 + signal.SIGKILL)
+
+    def test_a_rank_that_is_in_no_launch_dies_in_none(self):
+        for first, expect in ((0, ERROR), (2, OK)):
+            _, err = self.launch(
+                NO_CLUSTER, "-n2", "--world=4", f"--first={first}", "--job=j", "--", "true", "mock=7,0,0,0", expect=expect
+            )
+            self.assertEqual("declared death mock=7,0,0,0 was not made: there is no task 7" in err, expect != OK)
+        _, err = self.launch(
+            NO_CLUSTER, "-n2", "--world=4", "--first=2", "--job=j", "--", "true", "mock=3,0,0,0", "mock=1,0,0,0", expect=ERROR
+        )
+        self.assertIn("declared death mock=3,0,0,0 was not made: worker3 ended with exit code 0 in life 0", err)
+        self.assertNotIn("mock=1,0,0,0", err)
 
     def test_wrong_declared_deaths_are_refused(self):
-        for text, why in (("3", "expected TASK@CALL like 3@57"), ("1@5", "there is no task 1 in a world of 1")):
+        forms = "expected TASK@POINT like 3@57, where POINT is CALL, CALL:entry, CALL:put:BYTES, load, checkpoint"
+        for text, why in (("3", forms), ("0@save", forms), ("0@5:put", forms), ("1@5", "there is no task 1 in a world of 1")):
             _, err = self.shell("true", f"--fail={text}", expect=USAGE)
             self.assertIn(why, err)
+        _, err = self.shell("true", "--unfired=no", expect=USAGE)
+        self.assertIn("fail|warn", err)
 
     # ---- what a task gets
 

@@ -92,7 +92,7 @@ class PrintTest(LaunchCase):
 
     def test_a_launch_that_has_ended_is_an_error(self):
         out, _ = self.members("--", "sh", "-c", 'PHALANX_PRINT=@phalanx-launch-gone "$@"', "sh", MEMBER, "print:late", expect=ERROR)
-        self.assertIn("UNAVAILABLE", out)
+        self.assertIn("ERROR 14", out)
         self.assertIn("the launch has ended", out)
 
     def test_without_a_launch_texts_go_to_the_own_output(self):

@@ -23,6 +23,8 @@ LINE = re.compile(r"\[worker(\d+)\] (start|load|prepare|saved|end) (.*)$")
 # Calls of the group: the one of Join, the two of the first Broadcast, and those of an iteration.
 BOOT = 3
 ALLREDUCE, BROADCAST, SENT, SIZES, GATHER, BARRIER = range(1, 7)
+# Those of an AllreduceBy, in an iteration with folds.
+FOLD_CALLS = 3
 
 
 def call(iteration, which):
@@ -38,7 +40,7 @@ class SpmdTest(ClusterTest):
             self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
         self.cluster.wait_for_nodes(NODES)
 
-    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS):
+    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS, kind="eager"):
         """A launch on each node, with two ranks each."""
         launches = []
         for node in range(NODES):
@@ -46,18 +48,21 @@ class SpmdTest(ClusterTest):
             command += [f"--address={self.cluster.nodes[f'n{node}'].client_address}", f"--restarts={restarts}"]
             command += [f"--fail={each}" for each in fail if int(each.split("@")[0]) // EACH == node]
             launch = subprocess.Popen(
-                tied(*command, "--", RANK, str(iterations), str(COUNT), *deaths), env=environment(),
+                tied(*command, "--", RANK, str(iterations), str(COUNT), kind, *deaths), env=environment(),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )
             self.addCleanup(self.cluster.discard, launch)
             launches.append(launch)
         self.lines = collections.defaultdict(list)  # by rank, of all its lives
         self.killed = collections.Counter()  # by rank
+        self.printed = []  # at the launches
         return launches
 
     def take(self, line):
         if match := LINE.match(line.rstrip("\n")):
             self.lines[int(match[1])].append((match[2], match[3]))
+        elif line.startswith("rank "):
+            self.printed.append(line)
 
     @contextlib.contextmanager
     def watched(self, launch):
@@ -102,8 +107,8 @@ class SpmdTest(ClusterTest):
     def lives(self, rank):
         return [int(text.split()[1]) for text in self.of(rank, "start")]
 
-    def calm(self):
-        result = self.result(self.begin("calm"))
+    def calm(self, kind="eager"):
+        result = self.result(self.begin(f"calm_{kind}", kind=kind))
         for rank in range(WORLD):
             self.assertEqual(self.lives(rank), [0])
             self.assertEqual(self.of(rank, "prepare"), [str(i) for i in range(ITERATIONS)])
@@ -155,17 +160,70 @@ class SpmdTest(ClusterTest):
         self.assertEqual(self.result(self.begin("often", fail=["1@4", "1@3", "1@1", "1@9"])), calm)
         self.assertEqual(self.lives(1)[-1], 4)
 
+    def test_ranks_are_killed_among_lazy_checkpoints(self):
+        calm = self.calm()
+        # In each call of a version.
+        for which in range(ALLREDUCE, BARRIER + 1):
+            with self.subTest(which=which):
+                self.assertEqual(self.result(self.begin(f"lazy{which}", fail=[f"3@{call(2, which)}"], kind="lazy")), calm)
+                # Until the first call of a version has ended, the one before it will do.
+                self.assertIn(self.of(3, "load"), [["0", "2"]] + [["0", "1"]] * (which == ALLREDUCE))
+        # One that saves for another; most of them; the next life, too.
+        for i, deaths in enumerate((
+            ["prepare@2:4:0", "save@2:1:0", "save@2:2:0"],
+            # A node without a rank keeps no results, which are on two hosts.
+            [f"prepare@2:{rank}:0" for rank in (1, 2, 3, 5)],
+            ["prepare@2:0:0", "load@0:0:1", "prepare@2:0:2", "prepare@2:1:0", "loaded@1:1:1", "loaded@2:1:1"],
+        )):
+            with self.subTest(deaths=deaths):
+                self.assertEqual(self.result(self.begin(f"deaths{i}", *deaths, kind="lazy")), calm)
+                ended = {each.split(":", 1)[1] for each in deaths}  # rank and life
+                for rank in range(WORLD):
+                    self.assertEqual(self.lives(rank)[-1], sum(each.startswith(f"{rank}:") for each in ended))
+
+    def test_ranks_with_local_models_are_killed(self):
+        calm = self.calm("local")
+        self.assertNotEqual(calm, self.calm())
+        for which in range(ALLREDUCE, BARRIER + 1):
+            with self.subTest(which=which):
+                self.assertEqual(self.result(self.begin(f"local{which}", fail=[f"3@{call(2, which)}"], kind="local")), calm)
+                self.assertEqual(self.of(3, "load"), ["0", "1" if which == ALLREDUCE else "2"])
+        deaths = ["save@2:4:0", "saved@3:2:0", "prepare@2:0:0", "load@0:0:1", "prepare@2:0:2", "loaded@2:4:1"]
+        self.assertEqual(self.result(self.begin("deaths", *deaths, kind="local")), calm)
+        for rank in range(WORLD):
+            self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
+
+    def test_ranks_are_killed_in_folds_along_a_tree(self):
+        calm = self.calm("fold")
+        self.assertEqual(sorted(self.printed), [f"rank {rank} has {calm}" for rank in range(WORLD)])
+        # Its sizes, the outcome and the result, of the third iteration.
+        for which in range(1, FOLD_CALLS + 1):
+            number = BOOT + 3 * BARRIER + 2 * FOLD_CALLS + which
+            with self.subTest(call=number):
+                self.assertEqual(self.result(self.begin(f"fold{number}", fail=[f"3@{number}"], kind="fold")), calm)
+                self.assertEqual(self.lives(3), [0, 1])
+        # A leaf, a rank with a child, rank 0, twice; and a parent and its child.
+        for i, deaths in enumerate((
+            ["input@2:5:0"], ["fold@2:2:0"], ["fold@1:0:0", "fold@1:0:1"], ["fold@2:4:0", "input@2:5:0", "fold@2:4:1"],
+        )):
+            with self.subTest(deaths=deaths):
+                self.assertEqual(self.result(self.begin(f"folds{i}", *deaths, kind="fold")), calm)
+                for rank in range(WORLD):
+                    self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
+
     def test_a_node_ends_with_its_ranks(self):
-        calm = self.result(self.begin("calm", iterations=MANY))
-        # A rank that finds no node ends at once.
-        launches = self.begin("node", iterations=MANY, restarts=1000)
-        self.until(launches[0], 0, 20)
-        self.cluster.nodes["n2"].kill()
-        self.cluster.start_node("n2", ["--label=host=c"])
-        self.assertEqual(self.result(launches), calm)
-        for rank in (4, 5):
-            # Its own checkpoint has ended with the node.
-            self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 19)
+        for kind in ("eager", "lazy", "local"):
+            with self.subTest(kind=kind):
+                calm = self.result(self.begin(f"calm_{kind}", iterations=MANY, kind=kind))
+                # A rank that finds no node ends at once.
+                launches = self.begin(f"node_{kind}", iterations=MANY, restarts=1000, kind=kind)
+                self.until(launches[0], 0, 20)
+                self.cluster.nodes["n2"].kill()
+                self.cluster.start_node("n2", ["--label=host=c"])
+                self.assertEqual(self.result(launches), calm)
+                for rank in (4, 5):
+                    # Its own checkpoint has ended with the node; that before it has copies of the local model.
+                    self.assertGreaterEqual(int(self.of(rank, "load")[-1]), 18)
 
     def test_ranks_are_killed_at_any_moment(self):
         calm = self.result(self.begin("calm", iterations=MANY))

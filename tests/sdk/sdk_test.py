@@ -46,6 +46,7 @@ FUNCTIONS = "|".join(
 PUBLIC = re.compile(
     rf"phx_\w+$|phalanx::(({FUNCTIONS})\(|(ObjectId|Buffer|WritableBuffer|ObjectStream|Client|spmd::Session|Future<.*>)::~?\w+)"
 )
+RABIT = re.compile(r"Rabit\w+$|rabit::engine::library::\w+\(")
 SOME_TARGETS = [
     f"@phalanx//{label}" for label in ("protos/phalanx/v1:types_proto", "src/common/ids:object_id", "src/cli:phalanx")
 ]
@@ -140,6 +141,36 @@ class SdkTest(unittest.TestCase):
         )
         self.assertTrue(printed.startswith(EXPECTED["quickstart"]), printed)
         self.assertNotIn("libphalanx", printed)
+
+    def test_programs_of_rabit(self):
+        shutil.copy(ROOT / "src" / "rabit" / "testing" / "calls.cc", self.home)
+        for link in (
+            "$(pkg-config --cflags --libs rabit) -Wl,-rpath,/opt/phalanx/lib",
+            # The archive loads libphalanx.so by the program's run path, or by LD_LIBRARY_PATH.
+            "-I/opt/phalanx/include /opt/phalanx/lib/librabit.a -Wl,-rpath,/opt/phalanx/lib",
+            "-I/opt/phalanx/include /opt/phalanx/lib/librabit_mock.a",
+            "-I/opt/phalanx/include -L/opt/phalanx/lib -lrabit_mock",
+        ):
+            with self.subTest(link):
+                printed = self.in_bare_root(
+                    "export PKG_CONFIG_PATH=/opt/phalanx/lib/pkgconfig\n"
+                    f"g++ -std=c++11 -Wall -Wextra -Werror calls.cc -o calls {link}\n"
+                    f"{'' if 'rpath' in link else 'export LD_LIBRARY_PATH=/opt/phalanx/lib'}\n"
+                    "/opt/phalanx/bin/phalanx launch -n 2 -- ./calls basic"
+                )
+                sums = [f"[worker{rank}] [{rank}] sum 2 4 6" for rank in range(2)]
+                self.assertEqual(sorted(line for line in printed.splitlines() if "sum" in line), sums)
+
+    def test_the_libraries_for_rabit_export_its_functions_alone(self):
+        for name in ("librabit.so", "librabit_mock.so"):
+            symbols = output("nm", "--dynamic", "--demangle", "--defined-only", str(SDK / "lib" / name)).splitlines()
+            exported = [line.split(maxsplit=2)[2] for line in symbols]
+            self.assertEqual([each for each in exported if not RABIT.match(each)], [])
+            for each in ("RabitAllreduce", "rabit::engine::library::Init(", "rabit::engine::library::TypeSize("):
+                self.assertTrue(any(symbol.startswith(each) for symbol in exported), each)
+            dynamic = output("readelf", "--dynamic", str(SDK / "lib" / name))
+            needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+            self.assertEqual([each for each in needed if not NEEDED.fullmatch(each) or "absl" in each], [])
 
     def test_cmake_refuses_other_versions_and_unknown_components(self):
         asks = "cmake_minimum_required(VERSION 3.18)\nproject(asks C)\nfind_package(phalanx {} REQUIRED)\n"

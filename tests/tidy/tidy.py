@@ -33,7 +33,7 @@ CLANG_FORMAT = "clang-format-14"
 
 # A folder of src/ can include from itself and from the folders before it. `sim` can include
 # from all folders, and only tests can include from `sim`.
-LAYERS = ("common", "net", "directory", "object_store", "collectives", "jobs", "local", "client", "node", "cli", "python")
+LAYERS = ("common", "net", "directory", "object_store", "collectives", "jobs", "local", "client", "rabit", "node", "cli", "python")
 
 TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_fuzz.h", "*_conformance.h", "*_conformance.cc")
 TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")
@@ -108,8 +108,11 @@ CONFINED = (
     ),
 )
 
-# The headers that public headers can include: a user compiles them with Abseil only.
+# The headers that public headers can include: a user compiles them with Abseil only, and those for programs of
+# Rabit without it.
 PUBLIC_HEADERS = r"absl/|phalanx/(?!v\d)|[a-z_]+$|std(def|int)\.h$|(sys|linux)/"
+RABIT_FOLDERS = ("include/rabit/", "include/dmlc/")
+RABIT_HEADERS = r"(rabit|dmlc|internal|\.\.)/|[a-z]+(-inl)?\.h$|[a-z_]+$|std(def|bool)\.h$"
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+[<"]([^>"]+)[>"]', re.MULTILINE)
 RULE_CALL = re.compile(r"^(native\.\w+|(cc|py|proto|java|sh)_\w+|new_\w+|bind)\(", re.MULTILINE)
@@ -289,7 +292,8 @@ def check_confined_headers(tree):
             for rule in CONFINED:
                 if re.match(rule.headers, header) and not matches(path, rule.allowed):
                     findings.append(finding(path, text, offset, f"includes {header}: {rule.why}"))
-            if path.startswith("include/") and not re.match(PUBLIC_HEADERS, header):
+            public = RABIT_HEADERS if path.startswith(RABIT_FOLDERS) else PUBLIC_HEADERS
+            if path.startswith("include/") and not re.match(public, header):
                 message = f"includes {header}: a public header needs only Abseil"
                 findings.append(finding(path, text, offset, message))
     return findings

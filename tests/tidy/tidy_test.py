@@ -156,6 +156,13 @@ class TidyTest(unittest.TestCase):
         inner = decent + '#include "src/common/ids/ids.h"\n'
         self.assert_caught(tidy.check_confined_headers, {path: inner}, path + ":4")
 
+    def test_a_header_for_programs_of_rabit_that_needs_more_than_these_have_is_caught(self):
+        path = "include/rabit/rabit.h"
+        decent = '#include <vector>\n#include "dmlc/io.h"\n#include "internal/rabit-inl.h"\n#include "../rabit.h"\n'
+        self.assert_clean(tidy.check_confined_headers, {path: decent})
+        for inner in ("absl/strings/string_view.h", "phalanx/c.h", "src/rabit/engine.h"):
+            self.assert_caught(tidy.check_confined_headers, {path: f'{decent}#include "{inner}"\n'}, path + ":5")
+
 
 if __name__ == "__main__":
     unittest_xml.main()

@@ -56,7 +56,7 @@ def _number_of(dtype: Any, torch: bool) -> int | None:
     return None if reduced is None else list(dtypes.REDUCED_NAMES.values()).index(reduced)
 
 
-def _torch_of(value: Any) -> Any:
+def torch_of(value: Any) -> Any:
     """Return the module torch if a value is a tensor."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(value, torch.Tensor) else None
@@ -74,7 +74,7 @@ def memory_of(value: Any, where: str, written: bool = True) -> Memory:
     """
     import numpy as np
 
-    torch = _torch_of(value)
+    torch = torch_of(value)
     if torch is not None:
         return _of_tensor(torch, value, where)
     if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
@@ -115,7 +115,7 @@ def output_like(value: Any, shape: tuple[int, ...]) -> Any:
     """Return a new array or tensor of the dtype of `value`."""
     import numpy as np
 
-    return np.empty(shape, value.dtype) if _torch_of(value) is None else value.new_empty(shape)
+    return np.empty(shape, value.dtype) if torch_of(value) is None else value.new_empty(shape)
 
 
 def check_apart(one: Memory, other: Memory, where: str) -> None:

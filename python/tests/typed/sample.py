@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import assert_type
 
 import phalanx
+import phalanx.spmd
 from phalanx import exceptions
 
 Floats = phalanx.ObjectRef[list[float]]
@@ -122,6 +123,23 @@ async def awaited_group(member: Any) -> None:
     await group.barrier(wait=False)
 
 
+def sessions(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
+    with phalanx.spmd.join("train", world=4, peer_timeout=60.0) as session:
+        assert_type(session, phalanx.spmd.Session)
+        assert_type(session.load(), tuple[int, Any])
+        assert_type(session.load(local=True), tuple[int, Any, Any])
+        assert_type(session.allreduce(values, np.add, out=values), Any)
+        assert_type(session.allreduce(prepare=lambda: values, shape=(2, 3), dtype="f4"), Any)
+        assert_type(session.allreduce({"a": 1}, lambda into, other: into | other), Any)
+        call = session.allreduce_async(values)
+        assert_type(call, phalanx.spmd.SessionCall[Any])
+        assert_type(call.done, bool)
+        assert_type(session.allgather(values), list[Any])
+        session.checkpoint({"w": values}, [1, 2])
+        assert_type(session.rank + session.life + session.version + session.seq + session.stats.repeated, int)
+        assert_type(session.stats.recovery, float)
+
+
 def errors(ref: phalanx.ObjectRef) -> None:
     try:
         phalanx.get(ref, timeout=0)
@@ -139,6 +157,8 @@ async def wrong_async(ref: phalanx.ObjectRef[int]) -> None:
     await phalanx.join().group().barrier()  # type: ignore[misc]
     phalanx.join().group("ignore")  # type: ignore[arg-type]
     phalanx.join().group().allreduce(np.ones(2), "plus")  # type: ignore[call-overload]
+    phalanx.spmd.join("job", client="unix:node")  # type: ignore[arg-type]
+    phalanx.spmd.join().allreduce_async(np.ones(2), "plus")  # type: ignore[arg-type]
 
 
 def wrong(ref: phalanx.ObjectRef[int]) -> None:

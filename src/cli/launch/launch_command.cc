@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/cli/launch/declared_deaths.h"
 #include "src/cli/launch/job_place.h"
-#include "src/cli/launch/launch_plan.h"
 #include "src/cli/launch/launcher.h"
 #include "src/client/connection/embedded.h"
 #include "src/common/random.h"
@@ -24,6 +24,10 @@ namespace {
 constexpr int kMaxTasks = 4096;
 constexpr int kMaxRestarts = 1 << 30;
 constexpr absl::Duration kTimeToStartCluster = absl::Seconds(30);
+
+// The values of --unfired.
+constexpr char kFail[] = "fail";
+constexpr char kWarn[] = "warn";
 
 // The value of a flag that was not given.
 constexpr int kUnset = -1;
@@ -72,7 +76,12 @@ class LaunchCommand : public Command {
            "--first, and\n"
            "the --address of the host's node. In a step of srun, --world and --first follow from\n"
            "SLURM_STEP_NUM_TASKS and SLURM_PROCID; in an indexed job of Kubernetes, --first from\n"
-           "JOB_COMPLETION_INDEX.";
+           "JOB_COMPLETION_INDEX.\n"
+           "A POINT of --fail is CALL or CALL:entry (57: the 57th call of a group), "
+           "CALL:put:BYTES\n"
+           "(when the node has so many bytes of its input), load, checkpoint:N or leave (of a\n"
+           "session). Words mock=RANK,VERSION,SEQ,LIFE among the arguments of PROGRAM declare\n"
+           "deaths, too.";
   }
 
   // The tasks write their output themselves.
@@ -93,9 +102,13 @@ class LaunchCommand : public Command {
                    Optional(&first_, 0, kMaxWorld));
     flags.Argument("--restarts", "How often failed tasks are started again, all together",
                    Integer(&options_.restarts, 0, kMaxRestarts));
-    flags.Argument("--fail",
-                   "Kill this task as it makes this call of a group; again for its next life",
-                   Texts(&fail_, "TASK@CALL"));
+    flags.Argument(
+        "--fail",
+        "Kill this task in this call of a group, or at another point; again for its next "
+        "life",
+        Texts(&fail_, "TASK@POINT"));
+    flags.Argument("--unfired", "What a declared death that is not made does",
+                   Choice(&unfired_, {kFail, kWarn}));
     flags.Argument("--grace", "Time that tasks have to end after a signal, before SIGKILL",
                    TimeSpan(&options_.grace));
     flags.Argument("--timeout", "Stop the tasks after this time", TimeSpan(&options_.timeout));
@@ -112,7 +125,9 @@ class LaunchCommand : public Command {
     PHALANX_RETURN_IF_ERROR(SetPlace());
     options_.prefix = !no_prefix_;
     PHALANX_ASSIGN_OR_RETURN(options_.deaths,
-                             ParseDeaths(fail_, options_.first, options_.tasks, options_.world));
+                             DeclaredDeaths::Parse(fail_, options_.command, options_.first,
+                                                   options_.tasks, options_.world));
+    options_.deaths_must_be_made = unfired_ != kWarn;
     if (options_.job.empty()) {
       options_.job = absl::StrCat("job-", absl::Hex(SystemRandom64(), absl::kZeroPad16));
     }
@@ -156,6 +171,7 @@ class LaunchCommand : public Command {
   int first_ = kUnset;
   bool no_prefix_ = false;
   std::vector<std::string> fail_;
+  std::string unfired_ = kFail;
 };
 
 }  // namespace

@@ -12,31 +12,21 @@
 #define PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "src/common/time/instant.h"
 
 namespace phalanx::runtime {
 
-// The declared deaths of each task (`--fail`): the calls of a group in which its lives are killed,
-// beginning with life 0. A life's first call has the number 1.
-using DeclaredDeaths = std::vector<std::vector<uint64_t>>;
-
-// Parses texts as "3@57", a task's number and a call. Those of tasks of other launches are left
-// out: this launch has tasks `first` to `first` + `tasks` - 1 of `world`.
-absl::StatusOr<DeclaredDeaths> ParseDeaths(const std::vector<std::string>& texts, int first,
-                                           int tasks, int world);
+// The exit code of a launch with a declared death that was not made.
+inline constexpr int kMissedDeath = 1;
 
 class LaunchPlan {
  public:
-  // `restarts`: how often tasks are started again, all of them together. `deaths`: of each task, or
-  // empty.
-  LaunchPlan(size_t tasks, int restarts, DeclaredDeaths deaths = {});
+  // `restarts`: how often tasks are started again, all of them together.
+  LaunchPlan(size_t tasks, int restarts) : restarts_left_(restarts), lives_(tasks, 0) {}
 
   // The owner starts the process of a task. REQUIRES: the task does not run, !stopping().
   void Started() { ++running_; }
@@ -51,14 +41,9 @@ class LaunchPlan {
   // to the launch, and once more to the group of the launch.
   static constexpr absl::Duration kOneStop = absl::Seconds(1);
 
-  // The call in which the present life of `task` is to be killed.
-  std::optional<uint64_t> death(size_t task) const;
-  // The present life of `task` has a declared death, and has ended otherwise. The launch then has
-  // failed, whatever restarts are left. `declared`: the library has killed it, in the declared
-  // call; a SIGKILL alone can have come from the kernel, when memory was short.
-  bool MissedDeath(size_t task, int code, bool declared) const;
-  // The process of `task` has ended with this exit code. REQUIRES: it was started.
-  Next Ended(size_t task, int code, bool declared);
+  // The process of `task` has ended with this exit code. `missed`: it was to be killed on order,
+  // and was not; the launch has failed then, whatever restarts are left. REQUIRES: it was started.
+  Next Ended(size_t task, int code, bool missed = false);
   // Stops the launch for another reason than a failed task. Returns false if it stops already; the
   // exit code is then that of the first reason.
   bool Stop(int code);
@@ -82,7 +67,6 @@ class LaunchPlan {
   size_t running_ = 0;
   int restarts_left_;
   std::vector<int> lives_;
-  const DeclaredDeaths deaths_;
   int exit_code_ = 0;
   std::optional<Instant> first_signal_;
 };

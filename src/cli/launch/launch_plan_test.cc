@@ -2,16 +2,11 @@
 
 #include <signal.h>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/common/testing/status_matchers.h"
 
 namespace phalanx::runtime {
 namespace {
 
-using ::phalanx::testing::IsOkAndHolds;
-using ::phalanx::testing::StatusIs;
-using ::testing::HasSubstr;
 using Next = LaunchPlan::Next;
 
 LaunchPlan Running(size_t tasks, int restarts = 0) {
@@ -24,7 +19,7 @@ TEST(LaunchPlanTest, EndsWithZeroWhenEveryTaskHas) {
   LaunchPlan plan = Running(3, /*restarts=*/5);
   for (const size_t task : {2, 0, 1}) {
     EXPECT_FALSE(plan.finished());
-    EXPECT_EQ(plan.Ended(task, 0, /*declared=*/false), Next::kNothing);
+    EXPECT_EQ(plan.Ended(task, 0), Next::kNothing);
   }
   EXPECT_TRUE(plan.finished());
   EXPECT_FALSE(plan.stopping());
@@ -34,39 +29,39 @@ TEST(LaunchPlanTest, EndsWithZeroWhenEveryTaskHas) {
 
 TEST(LaunchPlanTest, AFailedTaskIsStartedInItsNextLife) {
   LaunchPlan plan = Running(2, /*restarts=*/3);
-  EXPECT_EQ(plan.Ended(1, 7, /*declared=*/false), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 7), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.life(0), 0);
   EXPECT_EQ(plan.life(1), 1);
-  EXPECT_EQ(plan.Ended(1, 137, /*declared=*/false), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 137), Next::kStart);
   plan.Started();
   EXPECT_EQ(plan.life(1), 2);
   EXPECT_EQ(plan.restarts_left(), 1);
-  EXPECT_EQ(plan.Ended(0, 0, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
   EXPECT_FALSE(plan.finished());
-  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 0);
 }
 
 TEST(LaunchPlanTest, TasksShareTheRestarts) {
   LaunchPlan plan = Running(3, /*restarts=*/2);
-  EXPECT_EQ(plan.Ended(0, 1, /*declared=*/false), Next::kStart);
+  EXPECT_EQ(plan.Ended(0, 1), Next::kStart);
   plan.Started();
-  EXPECT_EQ(plan.Ended(1, 1, /*declared=*/false), Next::kStart);
+  EXPECT_EQ(plan.Ended(1, 1), Next::kStart);
   plan.Started();
-  EXPECT_EQ(plan.Ended(2, 9, /*declared=*/false), Next::kStop);
+  EXPECT_EQ(plan.Ended(2, 9), Next::kStop);
   EXPECT_EQ(plan.life(2), 0);
 }
 
 TEST(LaunchPlanTest, TheFirstFailureWithoutARestartIsTheExitCode) {
   LaunchPlan plan = Running(3);
-  EXPECT_EQ(plan.Ended(1, 7, /*declared=*/false), Next::kStop);
+  EXPECT_EQ(plan.Ended(1, 7), Next::kStop);
   EXPECT_TRUE(plan.stopping());
   // Stopped by the launch: 128 + SIGTERM. Another fails on its own meanwhile.
-  EXPECT_EQ(plan.Ended(0, 143, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
   EXPECT_FALSE(plan.finished());
-  EXPECT_EQ(plan.Ended(2, 9, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(2, 9), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 7);
 }
@@ -74,8 +69,8 @@ TEST(LaunchPlanTest, TheFirstFailureWithoutARestartIsTheExitCode) {
 TEST(LaunchPlanTest, NoTaskIsStartedAgainAfterAStop) {
   LaunchPlan plan = Running(2, /*restarts=*/10);
   EXPECT_TRUE(plan.Stop(130));
-  EXPECT_EQ(plan.Ended(0, 130, /*declared=*/false), Next::kNothing);
-  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 130), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 130);
   EXPECT_EQ(plan.restarts_left(), 10);
@@ -83,9 +78,9 @@ TEST(LaunchPlanTest, NoTaskIsStartedAgainAfterAStop) {
 
 TEST(LaunchPlanTest, ASecondReasonToStopDoesNotCount) {
   LaunchPlan plan = Running(2);
-  EXPECT_EQ(plan.Ended(0, 3, /*declared=*/false), Next::kStop);
+  EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
   EXPECT_FALSE(plan.Stop(143));
-  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
   EXPECT_EQ(plan.exit_code(), 3);
 }
 
@@ -94,7 +89,7 @@ TEST(LaunchPlanTest, AStopBeforeTheLastTaskWasStartedWaitsForTheOthers) {
   plan.Started();
   EXPECT_TRUE(plan.Stop(127));
   EXPECT_FALSE(plan.finished());
-  EXPECT_EQ(plan.Ended(0, 143, /*declared=*/false), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 127);
 }
@@ -121,77 +116,28 @@ TEST(LaunchPlanTest, ASignalThatArrivesTwiceWithinASecondIsOne) {
 TEST(LaunchPlanTest, TheFirstSignalAfterAFailureDoesNotKill) {
   for (const int number : {SIGINT, SIGTERM}) {
     LaunchPlan plan = Running(2);
-    EXPECT_EQ(plan.Ended(0, 7, /*declared=*/false), Next::kStop);
+    EXPECT_EQ(plan.Ended(0, 7), Next::kStop);
     EXPECT_EQ(plan.Signalled(number, kNow), Next::kNothing);
     EXPECT_EQ(plan.Signalled(number, kNow + absl::Seconds(2)), Next::kKill);
     EXPECT_EQ(plan.exit_code(), 7);
   }
 }
 
-LaunchPlan WithDeaths(DeclaredDeaths deaths, int restarts) {
-  LaunchPlan plan(deaths.size(), restarts, deaths);
-  for (size_t task = 0; task < deaths.size(); ++task) plan.Started();
-  return plan;
-}
-
-TEST(LaunchPlanTest, EachLifeHasItsDeclaredDeath) {
-  LaunchPlan plan = WithDeaths({{}, {57, 3}}, /*restarts=*/2);
-  EXPECT_EQ(plan.death(0), std::nullopt);
-  EXPECT_EQ(plan.death(1), 57u);
-  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL, /*declared=*/true), Next::kStart);
-  plan.Started();
-  EXPECT_EQ(plan.death(1), 3u);
-  EXPECT_EQ(plan.Ended(1, 128 + SIGKILL, /*declared=*/true), Next::kStart);
-  plan.Started();
-  EXPECT_EQ(plan.death(1), std::nullopt);
-  EXPECT_EQ(plan.Ended(1, 0, /*declared=*/false), Next::kNothing);
-  EXPECT_EQ(plan.Ended(0, 0, /*declared=*/false), Next::kNothing);
-  EXPECT_TRUE(plan.finished());
-  EXPECT_EQ(plan.exit_code(), 0);
-}
-
-TEST(LaunchPlanTest, ADeclaredDeathThatDoesNotHappenFailsTheLaunch) {
+TEST(LaunchPlanTest, AMissedDeathFailsTheLaunch) {
   for (const int code : {0, 3, 128 + SIGTERM, 128 + SIGKILL}) {
-    LaunchPlan plan = WithDeaths({{57}, {}}, /*restarts=*/5);
-    EXPECT_TRUE(plan.MissedDeath(0, code, /*declared=*/false));
-    EXPECT_FALSE(plan.MissedDeath(1, code, /*declared=*/false));
-    EXPECT_EQ(plan.Ended(0, code, /*declared=*/false), Next::kStop);
-    EXPECT_EQ(plan.exit_code(), 1);
+    LaunchPlan plan = Running(2, /*restarts=*/5);
+    EXPECT_EQ(plan.Ended(0, code, /*missed=*/true), Next::kStop);
+    EXPECT_EQ(plan.Ended(1, 128 + SIGTERM), Next::kNothing);
+    EXPECT_EQ(plan.exit_code(), kMissedDeath);
+    EXPECT_EQ(plan.restarts_left(), 5);
   }
 }
 
-TEST(LaunchPlanTest, ADeclaredDeathWithoutARestartIsAFailureLikeOthers) {
-  LaunchPlan plan = WithDeaths({{57}}, /*restarts=*/0);
-  EXPECT_EQ(plan.Ended(0, 128 + SIGKILL, /*declared=*/true), Next::kStop);
-  EXPECT_EQ(plan.exit_code(), 128 + SIGKILL);
-}
-
-TEST(LaunchPlanTest, TasksThatTheLaunchStopsMissNoDeath) {
-  LaunchPlan plan = WithDeaths({{}, {57}}, /*restarts=*/0);
-  EXPECT_EQ(plan.Ended(0, 3, /*declared=*/false), Next::kStop);
-  EXPECT_FALSE(plan.MissedDeath(1, 128 + SIGTERM, /*declared=*/false));
-  EXPECT_EQ(plan.Ended(1, 128 + SIGTERM, /*declared=*/false), Next::kNothing);
+TEST(LaunchPlanTest, ADeathThatIsMissedWhileTheLaunchStopsChangesNothing) {
+  LaunchPlan plan = Running(2);
+  EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
+  EXPECT_EQ(plan.Ended(1, 128 + SIGTERM, /*missed=*/true), Next::kNothing);
   EXPECT_EQ(plan.exit_code(), 3);
-}
-
-TEST(ParseDeathsTest, SortsThemByTask) {
-  const auto deaths = ParseDeaths({"5@57", "4@1", "5@3"}, /*first=*/4, /*tasks=*/2, /*world=*/8);
-  EXPECT_THAT(deaths, IsOkAndHolds(DeclaredDeaths{{1}, {57, 3}}));
-}
-
-TEST(ParseDeathsTest, LeavesOutThoseOfOtherLaunches) {
-  EXPECT_THAT(ParseDeaths({"3@1", "6@1", "0@1"}, /*first=*/4, /*tasks=*/2, /*world=*/8),
-              IsOkAndHolds(DeclaredDeaths{{}, {}}));
-}
-
-TEST(ParseDeathsTest, RefusesOtherTexts) {
-  for (const char* text : {"", "3", "3@", "@3", "3@0", "3@-1", "3@1@1", "a@1", "3@1.5"}) {
-    EXPECT_THAT(ParseDeaths({text}, 0, 4, 4), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
-  }
-  EXPECT_THAT(ParseDeaths({"4@1"}, 0, 4, 4),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there is no task 4 in a world of 4")));
-  EXPECT_THAT(ParseDeaths({"-1@1"}, 0, 4, 4), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/command.h"
 #include "src/client/connection/embedded.h"
@@ -24,9 +24,8 @@ namespace phalanx::runtime {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
-// What a task has printed before its end is passed on before its end is reported, behind what other
-// tasks have. More than a socket holds (net.unix.max_dgram_qlen); of a larger one the rest follows.
-constexpr int kMostPrintsAtEnd = 1024;
+constexpr size_t kMaxMarkBytes = 256;
+constexpr int kKilled = 128 + SIGKILL;
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool SameFile(int a, int b) {
@@ -49,16 +48,20 @@ std::string PathOf(const net::UniqueFd& fd) {
   return absl::StrCat("/proc/", getpid(), "/fd/", fd.get());
 }
 
-bool IsEmpty(const net::UniqueFd& fd) {
-  struct stat file;
-  return !fd.valid() || fstat(fd.get(), &file) != 0 || file.st_size == 0;
+// What a life has written into its mark.
+std::string ReadMark(const net::UniqueFd& mark) {
+  char text[kMaxMarkBytes];
+  const ssize_t size = mark.valid() ? pread(mark.get(), text, sizeof(text), 0) : 0;
+  const absl::string_view written(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  return std::string(absl::StripAsciiWhitespace(written));
 }
 
 }  // namespace
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)),
-      plan_(static_cast<size_t>(options_.tasks), options_.restarts, options_.deaths),
+      plan_(static_cast<size_t>(options_.tasks), options_.restarts),
+      deaths_(options_.deaths),
       tasks_(static_cast<size_t>(options_.tasks)) {}
 
 absl::Status Launcher::Run() {
@@ -99,7 +102,6 @@ absl::StatusOr<std::shared_ptr<OutputQueue>> Launcher::OpenOutput(int stream) {
 }
 
 std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
-  const std::optional<uint64_t> death = plan_.death(index);
   TaskVariables task;
   task.job = options_.job;
   task.role = options_.role;
@@ -108,8 +110,8 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   task.life = plan_.life(index);
   task.address = options_.address;
   task.print = prints_->name();
-  if (death) task.fail = absl::StrCat(*death);
-  if (death) task.fail_mark = PathOf(tasks_[index].mark);
+  task.fail = deaths_.PointOf(index, task.life);
+  if (tasks_[index].mark.valid()) task.fail_mark = PathOf(tasks_[index].mark);
   return TaskEnvironment(task, environ);
 }
 
@@ -146,7 +148,7 @@ absl::Status Launcher::TryToStart(size_t index) {
 absl::Status Launcher::MakeMark(size_t index) {
   net::UniqueFd& mark = tasks_[index].mark;
   mark.Close();
-  if (!plan_.death(index)) return absl::OkStatus();
+  if (!deaths_.Has(index, plan_.life(index))) return absl::OkStatus();
   mark = net::UniqueFd(memfd_create("phalanx-fail", MFD_CLOEXEC));
   if (mark.valid()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -213,7 +215,8 @@ bool Launcher::PassPrint() {
 void Launcher::OnEnd(size_t index) {
   Task& task = tasks_[index];
   const ChildProcess::End end = task.process->Reap();
-  for (int i = 0; i < kMostPrintsAtEnd && PassPrint(); ++i) {
+  // What it has printed is among those that wait now. Other tasks can add to them without end.
+  for (int i = prints_->most_waiting(); i > 0 && PassPrint(); --i) {
   }
   for (const int stream : {0, 1}) PassRest(task, stream);
   task.end.reset();
@@ -222,20 +225,23 @@ void Launcher::OnEnd(size_t index) {
   if (end.exit_code() != 0 && options_.private_cluster && !internal::EmbeddedRuns()) {
     Stop(absl::UnavailableError("the private cluster has ended"), SIGTERM);
   }
-  std::string text = absl::StrCat(task.name, " ", EndText(end));
-  const bool declared = !IsEmpty(task.mark);
-  if (plan_.MissedDeath(index, end.exit_code(), declared)) {
-    absl::StrAppend(&text, " instead of being killed in its call ", *plan_.death(index),
-                    " of a group (--fail, life ", plan_.life(index), ")");
+  const std::string text = absl::StrCat(task.name, " ", EndText(end));
+  std::optional<std::string> missed;
+  // Tasks that the launch stops miss no death.
+  if (!plan_.stopping()) {
+    // A SIGKILL alone can have come from the kernel, when memory was short.
+    const std::string mark = end.exit_code() == kKilled ? ReadMark(task.mark) : "";
+    deaths_.Ended(index, plan_.life(index), text, mark);
+    if (options_.deaths_must_be_made) missed = deaths_.Missed(index, plan_.life(index));
   }
-  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), declared);
+  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), missed.has_value());
   if (next == LaunchPlan::Next::kStart) {
     task.held = true;
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),
                         ", restarts left: ", plan_.restarts_left(), ")"));
     StartHeld();
   } else if (next == LaunchPlan::Next::kStop) {
-    reason_ = absl::AbortedError(text);
+    reason_ = absl::AbortedError(missed.value_or(text));
     EndAll(SIGTERM);
     // All output is still passed on: it can have the cause.
     RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
@@ -347,8 +353,24 @@ void Launcher::SkipStalledError() {
 }
 
 void Launcher::EndIfDone() {
-  const bool written = outputs_[0]->empty() && outputs_[1]->empty();
-  if (plan_.finished() && (written || abandoned_)) loop_.Stop();
+  const auto done = [this] {
+    const bool written = outputs_[0]->empty() && outputs_[1]->empty();
+    return plan_.finished() && (written || abandoned_);
+  };
+  if (done() && !plan_.stopping()) JudgeDeaths();
+  if (done()) loop_.Stop();
+}
+
+void Launcher::JudgeDeaths() {
+  const std::vector<std::string> unmade = deaths_.TakeUnmade();
+  const bool fails = options_.deaths_must_be_made && !unmade.empty();
+  // The only one is the error with which the launch ends.
+  if (fails && unmade.size() == 1) return Stop(absl::AbortedError(unmade[0]), SIGTERM);
+  for (const std::string& line : unmade) Report(line);
+  if (fails) {
+    Stop(absl::AbortedError(absl::StrCat(unmade.size(), " declared deaths were not made")),
+         SIGTERM);
+  }
 }
 
 void Launcher::Report(const std::string& text) {

@@ -1,7 +1,8 @@
 // Runs the tasks of one `phalanx launch`: starts and restarts their processes, passes on their
 // output and the launch's signals, and ends with all of them.
 //
-//  LaunchPlan ──► Launcher ──► Task ──► ChildProcess         what to do, and the process
+//  LaunchPlan, DeclaredDeaths                                what to do
+//      └────────► Launcher ──► Task ──► ChildProcess         the process
 //                    │  │        └────► LinePrefixer (2)     its output as lines
 //                    │  └── PrintSocket     │                what it prints at the launch
 //                    └── OutputQueue (1 or 2) ◄──┘           standard output and error
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/cli/launch/child_process.h"
+#include "src/cli/launch/declared_deaths.h"
 #include "src/cli/launch/launch_plan.h"
 #include "src/cli/launch/line_prefixer.h"
 #include "src/cli/launch/output_queue.h"
@@ -44,6 +46,8 @@ struct LaunchOptions {
   bool private_cluster = false;
   int restarts = 0;
   DeclaredDeaths deaths = {};
+  // A declared death that is not made fails the launch. Otherwise it is reported at the end.
+  bool deaths_must_be_made = true;
   absl::Duration grace = absl::Seconds(5);
   absl::Duration timeout = absl::InfiniteDuration();
   bool prefix = true;
@@ -75,7 +79,7 @@ class Launcher {
     // Null: not started, or ended.
     std::unique_ptr<ChildProcess> process;
     std::unique_ptr<net::FdWatcher> end;
-    // Of a life with a declared death: a file of the memory into which it writes before it dies.
+    // Of a life with a declared death: a file of the memory into which it writes which one it dies.
     net::UniqueFd mark;
     // Started when the output has room.
     bool held = false;
@@ -91,6 +95,8 @@ class Launcher {
   void Start(size_t index);
   absl::Status TryToStart(size_t index);
   absl::Status MakeMark(size_t index);
+  // All tasks have ended by themselves: reports the declared deaths that were not made.
+  void JudgeDeaths();
   // Starts tasks again that OnEnd has held back.
   void StartHeld();
   void OnEnd(size_t index);
@@ -126,6 +132,7 @@ class Launcher {
 
   const LaunchOptions options_;
   LaunchPlan plan_;
+  DeclaredDeaths deaths_;
   // Why the launch stops; OK: it does not.
   absl::Status reason_;
   // Output that is not written yet is dropped when no task runs.

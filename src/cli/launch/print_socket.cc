@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "src/client/socket/launch_print.h"
@@ -15,9 +15,19 @@
 namespace phalanx::runtime {
 namespace {
 
+// Assumed if the system does not say, or says more.
+constexpr int kUnknownLimit = 1 << 16;
+
 absl::Status Refused(int error) {
   return absl::UnavailableError(
       absl::StrCat("cannot open a socket for what tasks print: ", strerror(error)));
+}
+
+// The system's limit when the socket is made. The queue can be one longer.
+int MostWaiting() {
+  int limit = 0;
+  std::ifstream file("/proc/sys/net/unix/max_dgram_qlen");
+  return file >> limit && limit > 0 && limit < kUnknownLimit ? limit + 1 : kUnknownLimit;
 }
 
 // The user of the process that has sent the message, as the kernel has attached it.
@@ -45,7 +55,8 @@ absl::StatusOr<std::unique_ptr<PrintSocket>> PrintSocket::Open() {
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0) {
     return Refused(errno);
   }
-  return std::unique_ptr<PrintSocket>(new PrintSocket(std::move(fd), std::move(name)));
+  return std::unique_ptr<PrintSocket>(
+      new PrintSocket(std::move(fd), std::move(name), MostWaiting()));
 }
 
 std::optional<absl::string_view> PrintSocket::Take() {

@@ -31,6 +31,8 @@ class PrintSocket {
   const std::string& name() const { return name_; }
   // Readable while datagrams wait.
   int fd() const { return fd_.get(); }
+  // So many datagrams can wait at a time.
+  int most_waiting() const { return most_waiting_; }
   // Takes the next datagram and returns its text, valid until the next call; nothing if none waits.
   // The text of a process of another user is empty.
   std::optional<absl::string_view> Take();
@@ -38,10 +40,12 @@ class PrintSocket {
   std::optional<uid_t> stranger() const { return stranger_; }
 
  private:
-  PrintSocket(net::UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  PrintSocket(net::UniqueFd fd, std::string name, int most_waiting)
+      : fd_(std::move(fd)), name_(std::move(name)), most_waiting_(most_waiting) {}
 
   const net::UniqueFd fd_;
   const std::string name_;
+  const int most_waiting_;
   std::string text_;
   std::optional<uid_t> stranger_;
 };

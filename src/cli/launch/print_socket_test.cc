@@ -103,6 +103,8 @@ TEST_F(PrintSocketTest, ASenderWaitsWhileTheSocketIsFull) {
   absl::Status status;
   while ((status = Print(absl::StrCat(sent, "\n"), absl::Milliseconds(10))).ok()) ++sent;
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("has not read")));
+  EXPECT_LE(sent, static_cast<size_t>(socket_->most_waiting()));
+  EXPECT_GE(sent + 1, static_cast<size_t>(socket_->most_waiting()));
   std::thread sender([&] { PHALANX_EXPECT_OK(Print("behind them\n")); });
   std::vector<std::string> texts;
   while (texts.size() <= sent) {

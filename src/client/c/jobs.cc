@@ -113,6 +113,10 @@ int phx_member_print(const phx_member* member, const char* text, size_t size) {
   return Report(member->member.Print({text, size}));
 }
 
+void phx_member_die(const phx_member* member, const char* death) {
+  phalanx::internal::Access::Die(member->member, death);
+}
+
 int phx_member_leave(phx_member* member, int failed) {
   return Report(failed != 0 ? member->member.Fail() : member->member.Leave());
 }

@@ -11,6 +11,7 @@
 #include "src/client/c/handles.h"
 
 using phalanx::c::DurationOf;
+using phalanx::c::Handle;
 using phalanx::c::Report;
 using phalanx::spmd::Session;
 
@@ -37,6 +38,13 @@ phalanx::spmd::Prepare PrepareOf(phx_prepare prepare, void* argument) {
   return [prepare, argument] {
     if (prepare(argument) != 0) throw Refusal{};
   };
+}
+
+std::string Saved(phx_save save, void* argument) {
+  const void* bytes = nullptr;
+  uint64_t size = 0;
+  if (save(argument, &bytes, &size) != 0) throw Refusal{};
+  return std::string(View(bytes, size));
 }
 
 // No exception leaves a function of this interface. Returns the status of `body`.
@@ -101,6 +109,51 @@ int phx_session_allreduce(phx_session* session, int dtype, void* inout, uint64_t
   }));
 }
 
+phx_call* phx_session_allreduce_async(phx_session* session, int dtype, void* inout, uint64_t bytes,
+                                      int op, phx_prepare prepare, void* argument,
+                                      const char* name) {
+  phalanx::Future<phalanx::Done> call;
+  const absl::Status status = Contained([&]() -> absl::Status {
+    call = session->session.AllreduceAsync(static_cast<phalanx::DType>(dtype), inout, bytes,
+                                           static_cast<phalanx::ReduceOp>(op),
+                                           PrepareOf(prepare, argument), Name(name));
+    // One that was not made, above all.
+    return call.ready() ? call.Wait().status() : absl::OkStatus();
+  });
+  return Report(status) == 0 ? Handle(std::move(call)) : nullptr;
+}
+
+int phx_session_allreduce_by(phx_session* session, void* inout, uint64_t bytes, uint64_t element,
+                             phx_fold fold, void* fold_argument, phx_prepare prepare,
+                             void* argument, const char* name) {
+  return Report(Contained([&] {
+    return session->session.AllreduceBy(
+        inout, bytes, element,
+        [&](void* into, const void* from, uint64_t count) {
+          if (fold(fold_argument, into, from, count) != 0) throw Refusal{};
+        },
+        PrepareOf(prepare, argument), Name(name));
+  }));
+}
+
+int phx_session_allreduce_model(phx_session* session, phx_save save, phx_take add, phx_take load,
+                                void* fold_argument, phx_prepare prepare, void* argument,
+                                const char* name) {
+  const auto taker = [fold_argument](phx_take take) {
+    return [take, fold_argument](absl::string_view bytes) {
+      const bool taken = take(fold_argument, bytes.data(), bytes.size()) == 0;
+      return taken ? absl::OkStatus() : RefusalStatus();
+    };
+  };
+  const auto saves = [&] { return Saved(save, fold_argument); };
+  const auto adds = taker(add);
+  const auto loads = taker(load);
+  return Report(Contained([&] {
+    return session->session.AllreduceModel({.save = saves, .add = adds, .load = loads},
+                                           PrepareOf(prepare, argument), Name(name));
+  }));
+}
+
 int phx_session_broadcast(phx_session* session, void* inout, uint64_t bytes, int root,
                           const char* name) {
   return Report(
@@ -131,22 +184,47 @@ int phx_session_barrier(phx_session* session, const char* name) {
 
 int phx_session_load(phx_session* session, int with_local, phx_take_both take, void* argument,
                      uint64_t* version) {
-  if (with_local != 0) return Report(absl::UnimplementedError("local models"));
+  const auto taken = [take, argument](absl::string_view bytes, const char* local, uint64_t size) {
+    const bool fits = take(argument, bytes.data(), bytes.size(), local, size) == 0;
+    return fits ? absl::OkStatus() : RefusalStatus();
+  };
   return Report(Contained([&]() -> absl::Status {
-    const absl::StatusOr<uint64_t> loaded =
-        session->session.LoadBytes([&](absl::string_view bytes) {
-          const bool taken = take(argument, bytes.data(), bytes.size(), nullptr, 0) == 0;
-          return taken ? absl::OkStatus() : RefusalStatus();
-        });
+    absl::StatusOr<uint64_t> loaded = 0;
+    if (with_local != 0) {
+      loaded = session->session.LoadBytes([&](absl::string_view bytes, absl::string_view local) {
+        // A local model of no bytes is one, too.
+        return taken(bytes, local.empty() ? "" : local.data(), local.size());
+      });
+    } else {
+      loaded = session->session.LoadBytes(
+          [&](absl::string_view bytes) { return taken(bytes, nullptr, 0); });
+    }
     if (loaded.ok()) *version = *loaded;
     return loaded.status();
   }));
 }
 
 int phx_session_checkpoint(phx_session* session, const void* bytes, uint64_t size,
-                           const void* local, uint64_t /*local_size*/) {
-  if (local != nullptr) return Report(absl::UnimplementedError("local models"));
-  return Report(Contained([&] { return session->session.CheckpointBytes(View(bytes, size)); }));
+                           const void* local, uint64_t local_size) {
+  const absl::string_view model = View(bytes, size);
+  return Report(Contained([&] {
+    return local == nullptr ? session->session.CheckpointBytes(model)
+                            : session->session.CheckpointBytes(model, View(local, local_size));
+  }));
+}
+
+int phx_session_lazy_checkpoint(phx_session* session, phx_save save, void* argument) {
+  return Report(Contained([&] {
+    return session->session.LazyCheckpointBytes([save, argument] { return Saved(save, argument); });
+  }));
+}
+
+int phx_session_print(phx_session* session, const char* text, size_t size) {
+  return Report(Contained([&] { return session->session.Print(View(text, size)); }));
+}
+
+void phx_session_die(const phx_session* session, const char* death) {
+  phalanx::internal::Access::Die(session->session, death);
 }
 
 int phx_session_leave(phx_session* session) {

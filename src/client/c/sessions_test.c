@@ -122,7 +122,233 @@ static int Take(void* argument, const void* bytes, uint64_t size, const void* lo
   return 0;
 }
 
+typedef struct {
+  const int64_t* value;
+  int* saved;
+} Model;
+
+static int SaveModel(void* argument, const void** bytes, uint64_t* size) {
+  const Model* const model = argument;
+  ++*model->saved;
+  *bytes = model->value;
+  *size = sizeof(*model->value);
+  return 0;
+}
+
+/* Joins strings: the fold of models of any sizes, in the order of ranks. */
+typedef struct {
+  char text[100];
+  int refuses;
+} Word;
+
+static int SaveWord(void* argument, const void** bytes, uint64_t* size) {
+  Word* const word = argument;
+  *bytes = word->text;
+  *size = strlen(word->text);
+  return word->refuses;
+}
+
+static int AddWord(void* argument, const void* bytes, uint64_t size) {
+  Word* const word = argument;
+  strncat(word->text, bytes, size);
+  return 0;
+}
+
+static int LoadWord(void* argument, const void* bytes, uint64_t size) {
+  Word* const word = argument;
+  word->text[0] = 0;
+  return AddWord(word, bytes, size);
+}
+
+static int RefuseWord(void* argument, const void* bytes, uint64_t size) {
+  (void)argument;
+  (void)bytes;
+  (void)size;
+  return 1;
+}
+
+/* The fold of functions f(x) = ax + b, each an element (a, b): the order of ranks shows. */
+static int Compose(void* argument, void* into, const void* from, uint64_t count) {
+  int64_t* const f = into;
+  const int64_t* const g = from;
+  *(uint64_t*)argument += count;
+  for (uint64_t i = 0; i < 2 * count; i += 2) {
+    f[i + 1] = f[i] * g[i + 1] + f[i + 1];
+    f[i] *= g[i];
+  }
+  return 0;
+}
+
+static int Refuse(void* argument, void* into, const void* from, uint64_t count) {
+  (void)into;
+  (void)from;
+  (void)count;
+  *(int*)argument += 1;
+  return 1;
+}
+
 /* ---- bodies */
+
+/* Rank 1 dies after a lazy checkpoint and a call of its version, so the other one saves the model
+ * while it waits, however it does so: in a call, or before it waits elsewhere. */
+static int Lazy(phx_session* session, int way) {
+  const int rank = phx_session_rank(session);
+  const uint64_t life = phx_session_life(session);
+  int64_t model = 0;
+  int saved = 0;
+  Model lazy = {&model, &saved};
+  Taken taken = {0, 0, 0};
+  uint64_t version = 0;
+  CHECK(phx_session_load(session, 0, Take, &taken, &version) == 0 && version == life);
+  CHECK(taken.model == 7 * (int64_t)life);
+  model = taken.model;
+  if (version == 0) {
+    CHECK(phx_session_barrier(session, NULL) == 0);
+    model = 7;
+    CHECK(phx_session_lazy_checkpoint(session, SaveModel, &lazy) == 0);
+    CHECK(phx_session_version(session) == 1 && saved == 0);
+  }
+  CHECK(phx_session_barrier(session, NULL) == 0);
+  if (rank == 1 && life == 0) return 0;
+  int64_t* const vector = calloc(kLarge, sizeof(int64_t));
+  uint64_t folded = 0;
+  if (way == 0) CHECK(phx_session_barrier(session, NULL) == 0);
+  if (way == 1) {
+    phx_call* const call =
+        phx_session_allreduce_async(session, PHX_I64, vector, 16, PHX_SUM, NULL, NULL, NULL);
+    CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+    phx_call_free(call);
+  }
+  if (way == 2) {
+    CHECK(phx_session_allreduce_by(session, vector, kLarge * sizeof(int64_t), 16, Compose, &folded,
+                                   NULL, NULL, NULL) == 0);
+  }
+  free(vector);
+  CHECK(saved == (rank == 0));
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
+
+static int LazyBeforeACall(phx_session* session) { return Lazy(session, 0); }
+static int LazyBeforeAnAsynchronousCall(phx_session* session) { return Lazy(session, 1); }
+static int LazyBeforeAFold(phx_session* session) { return Lazy(session, 2); }
+
+/* Takes a model, and a local one of "rank" and so many letters. */
+static int TakeBoth(void* argument, const void* bytes, uint64_t size, const void* local,
+                    uint64_t local_size) {
+  Taken* const taken = argument;
+  CHECK(size == sizeof(taken->model) && local != NULL);
+  memcpy(&taken->model, bytes, size);
+  taken->calls = (int)local_size;
+  return 0;
+}
+
+/* Local models, of no bytes on rank 0. Rank 1 dies in version 2. */
+static int Local(phx_session* session) {
+  const int rank = phx_session_rank(session);
+  const uint64_t life = phx_session_life(session);
+  Taken taken = {0, 0, 0};
+  uint64_t version = 7;
+  if (life > 0) {
+    CHECK(phx_session_load(session, 0, Take, &taken, &version) == 3); /* it has them */
+  }
+  CHECK(phx_session_load(session, 1, TakeBoth, &taken, &version) == 0);
+  CHECK(version == (life == 0 ? 0 : 2) && taken.model == (int64_t)version);
+  CHECK(taken.calls == (life == 0 ? 0 : 4));
+  while (phx_session_version(session) < kVersions) {
+    CHECK(phx_session_barrier(session, NULL) == 0);
+    if (rank == 1 && life == 0 && phx_session_version(session) == 2) return 0;
+    ++taken.model;
+    CHECK(phx_session_checkpoint(session, &taken.model, sizeof(taken.model), "local",
+                                 rank == 0 ? 0 : 4) == 0);
+  }
+  CHECK(phx_session_checkpoint(session, "model", 5, NULL, 0) == 3); /* so it goes on with them */
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
+
+/* Calls that are under way together. */
+static int Together(phx_session* session) {
+  enum { kCalls = 20 };
+  static int64_t values[kRanks][kCalls][2];
+  const int rank = phx_session_rank(session);
+  phx_call* calls[kCalls];
+  for (int i = 0; i < kCalls; ++i) {
+    Input input = {values[rank][i], i + rank, 0, i == 7};
+    do {
+      calls[i] = phx_session_allreduce_async(session, PHX_I64, values[rank][i],
+                                             sizeof(values[0][0]), PHX_SUM, Fill, &input, NULL);
+      CHECK(calls[i] != NULL || (i == 7 && phx_error_code() == kCancelled));
+    } while (calls[i] == NULL);
+  }
+  CHECK(phx_session_allreduce_async(session, PHX_I64, values, 8, PHX_SUM + 99, NULL, NULL, NULL) ==
+        NULL);
+  CHECK(phx_error_code() == 3 && phx_session_seq(session) == kCalls);
+  CHECK(phx_session_barrier(session, NULL) == 0);
+  for (int i = kCalls - 1; i >= 0; --i) {
+    CHECK(phx_wait(calls[i], 0) == 0);
+    CHECK(values[rank][i][0] == 2 * i + 1 && values[rank][i][1] == 10 * (2 * i + 1));
+    phx_call_free(calls[i]);
+  }
+  CHECK(phx_session_leave(session) == 0);
+  calls[0] = phx_session_allreduce_async(session, PHX_I64, values, 8, PHX_SUM, NULL, NULL, NULL);
+  CHECK(calls[0] == NULL && phx_error_code() == kOver);
+  return 1;
+}
+
+/* Folds of the program, small ones and along a tree. */
+static int Folds(phx_session* session) {
+  const int rank = phx_session_rank(session);
+  for (uint64_t count = 1; count <= kLarge; count *= kLarge) {
+    int64_t* const functions = malloc(2 * count * sizeof(int64_t));
+    for (uint64_t i = 0; i < 2 * count; i += 2) {
+      functions[i] = 2 + rank;
+      functions[i + 1] = 5 + rank;
+    }
+    uint64_t folded = 0;
+    CHECK(phx_session_allreduce_by(session, functions, 2 * count * sizeof(int64_t),
+                                   2 * sizeof(int64_t), Compose, &folded, NULL, NULL, NULL) == 0);
+    for (uint64_t i = 0; i < 2 * count; i += 2) {
+      CHECK(functions[i] == 6 && functions[i + 1] == 2 * 6 + 5);
+    }
+    CHECK(folded == (count == 1 || rank == 0 ? count : 0));
+    free(functions);
+  }
+  Word word = {"", 0};
+  strcpy(word.text, rank == 0 ? "to" : "gether");
+  CHECK(phx_session_allreduce_model(session, SaveWord, AddWord, LoadWord, &word, NULL, NULL,
+                                    NULL) == 0);
+  CHECK(strcmp(word.text, "together") == 0);
+  /* Without a value there is no call, and it can be made. */
+  word.refuses = 1;
+  CHECK(phx_session_allreduce_model(session, SaveWord, AddWord, LoadWord, &word, NULL, NULL,
+                                    NULL) == kCancelled);
+  CHECK(phx_session_seq(session) == 3);
+  word.refuses = 0;
+  CHECK(phx_session_allreduce_model(session, SaveWord, RefuseWord, LoadWord, &word, NULL, NULL,
+                                    NULL) == kCancelled);
+  CHECK(phx_session_barrier(session, NULL) == kCancelled);
+  return 1;
+}
+
+/* A fold that fails ends its rank's session; the others wait for the next life of the rank. */
+static int FailingFold(phx_session* session) {
+  int64_t* const vector = calloc(kLarge, sizeof(int64_t));
+  uint64_t folded = 0;
+  int refusals = 0;
+  const int fails = phx_session_rank(session) == 0 && phx_session_life(session) == 0;
+  const int code = phx_session_allreduce_by(
+      session, vector, kLarge * sizeof(int64_t), 2 * sizeof(int64_t), fails ? Refuse : Compose,
+      fails ? (void*)&refusals : (void*)&folded, NULL, NULL, NULL);
+  free(vector);
+  CHECK(code == (fails ? kCancelled : 0) && refusals == fails);
+  if (fails) {
+    CHECK(phx_session_barrier(session, NULL) != 0);
+    return 0;
+  }
+  CHECK(phx_session_leave(session) == 0);
+  return 1;
+}
 
 /* Every call, once. */
 static int Calls(phx_session* session) {
@@ -156,6 +382,7 @@ static int Calls(phx_session* session) {
   CHECK(phx_session_seq(session) == 5 && phx_session_version(session) == 0);
   CHECK(phx_session_checkpoint(session, "model", 5, NULL, 0) == 0);
   CHECK(phx_session_seq(session) == 0 && phx_session_version(session) == 1);
+  CHECK(phx_session_print(session, "printed", 7) == 0);
   phx_session_stats stats;
   phx_session_stats_of(session, &stats);
   CHECK(stats.repeated == 0 && stats.made == 7 && stats.prepared == 0);
@@ -262,6 +489,13 @@ int main(void) {
   const char* const address = phx_client_address(client);
   RunJob(address, "calls", Calls);
   RunJob(address, "survives", Survives);
+  RunJob(address, "lazy", LazyBeforeACall);
+  RunJob(address, "lazy2", LazyBeforeAnAsynchronousCall);
+  RunJob(address, "lazy3", LazyBeforeAFold);
+  RunJob(address, "local", Local);
+  RunJob(address, "together", Together);
+  RunJob(address, "folds", Folds);
+  RunJob(address, "fails", FailingFold);
   RunJob(address, "refused", Refusals);
   WrongOptions(client);
   Forked(client);

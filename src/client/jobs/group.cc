@@ -326,13 +326,15 @@ jobs::FillOrder GroupState::OrderOf(CallKind kind, uint64_t bytes) {
 // before the caller has its future.
 class InputCopy {
  public:
+  // `most`: copies no more bytes than these.
   InputCopy(const GroupBuffer& buffer, const void* input, jobs::FillOrder order,
-            jobs::YieldRule& yields)
+            jobs::YieldRule& yields, uint64_t most)
       : mapping_(buffer.mapping),
         to_(buffer.data),
         from_(static_cast<const char*>(input)),
         order_(std::move(order)),
-        yields_(yields) {}
+        yields_(yields),
+        left_(most) {}
 
   void CopyFirst(local::GroupCall& message) {
     CopySlice();
@@ -345,14 +347,16 @@ class InputCopy {
   bool more() const { return more_; }
   // Without the lock. Also if the call has ended: it may run again, for other members.
   void CopyRest(Connection& connection, const GroupCallState& call) {
-    if (slice_.empty()) CopySlice();
-    for (; !slice_.empty(); CopySlice()) {
+    if (slice_.empty() && left_ > 0) CopySlice();
+    while (!slice_.empty()) {
       connection.Update([&] {
         if (!connection.status().ok()) return;
         for (const jobs::ByteRange& each : slice_) {
           connection.Send(local::GroupFilled{call.request, each.from, each.bytes});
         }
       });
+      slice_.clear();
+      if (left_ > 0) CopySlice();
     }
     connection.Update([&] {
       std::optional<GroupBuffer> unused = connection.group_buffers().EndFilling(call.request);
@@ -363,7 +367,9 @@ class InputCopy {
  private:
   void CopySlice() {
     slice_ = order_.Next();
-    for (const jobs::ByteRange& each : slice_) {
+    for (jobs::ByteRange& each : slice_) {
+      each.bytes = std::min(each.bytes, left_);
+      left_ -= each.bytes;
       CopyBeside(to_ + each.from, from_ + each.from, each.bytes, yields_);
     }
   }
@@ -373,6 +379,7 @@ class InputCopy {
   const char* const from_;
   jobs::FillOrder order_;
   jobs::YieldRule& yields_;             // of the group, which outlives the call
+  uint64_t left_;                       // bytes to copy
   std::vector<jobs::ByteRange> slice_;  // copied, and not named yet
   bool more_ = false;
 };
@@ -417,7 +424,10 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   // A call that the group will refuse needs no memory, but the others must hear of it.
   const bool takes_input = refused.ok() && jobs::CheckCall(spec, world).ok();
   absl::StatusOr<internal::GroupBuffer> buffer = internal::GroupBuffer();
-  if (takes_input && input > object_store::local::kMaxInlineGroupBytes) {
+  const std::optional<uint64_t> fatal =
+      takes_input ? member.FatalBytes(input) : std::optional<uint64_t>();
+  // A message holds all of an input, so a death within a small one needs a buffer, too.
+  if (takes_input && (input > object_store::local::kMaxInlineGroupBytes || fatal.has_value())) {
     buffer = state_->TakeBuffer(input, until);
     refused = buffer.status();
   } else if (takes_input) {
@@ -428,7 +438,8 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   std::optional<internal::InputCopy> copy;
   if (buffer.ok() && buffer->mapping != nullptr) {
     message.buffer = buffer->number;
-    copy.emplace(*buffer, arguments.input, state_->OrderOf(spec.kind, input), state_->yields);
+    copy.emplace(*buffer, arguments.input, state_->OrderOf(spec.kind, input), state_->yields,
+                 fatal.value_or(input));
     copy->CopyFirst(message);
   }
   // Before Start, because an answer of the node can name the buffer as free.
@@ -441,6 +452,7 @@ Future<Done> Group::Call(const GroupArguments& arguments) const {
   });
   connection.Start(call, call->request, 1, until, message);
   if (copy.has_value() && copy->more()) copy->CopyRest(connection, *call);
+  if (fatal.has_value() && copy.has_value()) member.DieInCall();
   return Future<Done>(std::move(call));
 }
 

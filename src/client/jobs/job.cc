@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/client.h"
+#include "src/client/access.h"
+#include "src/client/jobs/declared_death.h"
 #include "src/client/jobs/member_call.h"
 #include "src/client/socket/launch_print.h"
 #include "src/client/verb.h"
@@ -48,22 +51,19 @@ absl::StatusOr<int> WorldOf(int given) {
       absl::StrCat("Join: PHALANX_WORLD is \"", text, "\", not a number of tasks"));
 }
 
-absl::StatusOr<internal::FatalCall> FatalCallOf(const std::string& task) {
+absl::StatusOr<internal::FromLaunch> FromLaunchOf(const std::string& task) {
+  internal::FromLaunch launch;
+  launch.mark = Or("", "PHALANX_FAIL_MARK");
+  launch.print = Or("", internal::kPrintVariable);
   const std::string text = Or("", "PHALANX_FAIL");
-  if (text.empty() || task != Or("", "PHALANX_TASK")) return internal::FatalCall();
-  internal::FatalCall call{.number = 0, .mark = Or("", "PHALANX_FAIL_MARK")};
-  if (absl::SimpleAtoi(text, &call.number) && call.number > 0) return call;
-  return absl::InvalidArgumentError(
-      absl::StrCat("Join: PHALANX_FAIL is \"", text, "\", not the number of a call"));
-}
-
-// SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
-[[noreturn]] void DieAsDeclared(const std::string& mark) {
-  const int fd = open(mark.c_str(), O_WRONLY | O_CLOEXEC);
-  // Without the mark the launch reports another kill than the declared one.
-  if (fd >= 0) (void)!write(fd, "x", 1);
-  raise(SIGKILL);
-  std::abort();
+  if (text.empty() || task != Or("", "PHALANX_TASK")) return launch;
+  const std::optional<internal::DeathPoint> death = internal::ParseDeathPoint(text);
+  if (!death) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Join: PHALANX_FAIL is \"", text, "\", not ", internal::kDeathPointForms));
+  }
+  launch.death = *death;
+  return launch;
 }
 
 }  // namespace
@@ -88,11 +88,10 @@ absl::StatusOr<Membership> Client::Join(std::string job, std::string task, JoinO
                                                    options.rank.value_or(0), " in a world of ",
                                                    options.world));
   }
-  PHALANX_ASSIGN_OR_RETURN(internal::FatalCall fatal_call, FatalCallOf(task));
+  PHALANX_ASSIGN_OR_RETURN(internal::FromLaunch launch, FromLaunchOf(task));
   const auto state =
       std::make_shared<internal::MembershipState>(std::make_shared<internal::MemberCall>(
-          connection_, std::move(job), std::move(role), std::move(task), std::move(fatal_call),
-          Or("", internal::kPrintVariable)));
+          connection_, std::move(job), std::move(role), std::move(task), std::move(launch)));
   PHALANX_RETURN_IF_ERROR(state->call->Begin(options));
   return Membership(state);
 }
@@ -164,8 +163,51 @@ absl::Status MemberCall::Begin(const JoinOptions& options) {
 }
 
 void MemberCall::BeginGroupCall() {
-  if (++group_calls_ == fatal_call_.number) DieAsDeclared(fatal_call_.mark);
+  ++group_calls_;
+  const DeathPoint& death = launch_.death;
+  if (death.kind == DeathPoint::Kind::kCall && death.number == group_calls_) {
+    Die(DeathPointText(death));
+  }
   ++group_calls_under_way_;
+}
+
+std::optional<uint64_t> MemberCall::FatalBytes(uint64_t input) {
+  const DeathPoint& death = launch_.death;
+  // The whole input is there before.
+  if (death.kind != DeathPoint::Kind::kPut || death.bytes >= input) return std::nullopt;
+  uint64_t next = 0;
+  connection().Update([&] { next = group_calls_ + 1; });
+  return next == death.number ? std::optional(death.bytes) : std::nullopt;
+}
+
+void MemberCall::DieInCall() {
+  // Also what a batch holds back.
+  connection().WaitInsideCall([] { return true; }, MonotonicNow());
+  Die(DeathPointText(launch_.death));
+}
+
+void MemberCall::DieIfDeclared(DeathPoint::Kind point) {
+  const uint64_t number = point == DeathPoint::Kind::kCheckpoint ? ++checkpoints_ : 0;
+  if (launch_.death.kind == point && launch_.death.number == number) {
+    Die(DeathPointText(launch_.death));
+  }
+}
+
+// SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
+void MemberCall::Die(absl::string_view death) const {
+  const int fd = open(launch_.mark.c_str(), O_WRONLY | O_CLOEXEC);
+  // Without the mark the launch reports another kill than the declared one.
+  if (fd >= 0) (void)!write(fd, death.data(), death.size());
+  raise(SIGKILL);
+  std::abort();
+}
+
+void Access::Die(const Membership& member, absl::string_view death) {
+  StateOf(member)->call->Die(death);
+}
+
+void Access::DieIfDeclared(const Membership& member, DeathPoint::Kind point) {
+  StateOf(member)->call->DieIfDeclared(point);
 }
 
 MemberCall::Place MemberCall::NodePlace() {
@@ -388,7 +430,8 @@ Message MemberCall::TakeMessage() {
 absl::Status MemberCall::Print(absl::string_view text) const {
   const absl::Status process = connection().CheckProcess();
   if (!process.ok() || text.empty()) return process;
-  return print_.empty() ? PrintHere(text) : PrintAtLaunch(print_, text, kPrintPatience);
+  if (launch_.print.empty()) return PrintHere(text);
+  return PrintAtLaunch(launch_.print, text, kPrintPatience);
 }
 
 absl::Status MemberCall::Leave(bool failed) {

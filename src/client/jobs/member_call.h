@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "phalanx/job.h"
 #include "src/client/connection/call.h"
 #include "src/client/connection/connection.h"
+#include "src/client/jobs/declared_death.h"
 
 namespace phalanx::internal {
 
@@ -32,23 +34,25 @@ inline constexpr size_t kMaxGroupCallsUnderWay = 512;
 // How long Print waits for the launch.
 inline constexpr absl::Duration kPrintPatience = absl::Minutes(1);
 
-// The call of a group in which this process is killed (`phalanx launch --fail`).
-struct FatalCall {
-  uint64_t number = 0;  // from 1; 0: none
-  // A file into which the process writes before, so that the launch sees which kill it was.
+// What `phalanx launch` has put into the variables of this process.
+struct FromLaunch {
+  // Where the process is killed (--fail).
+  DeathPoint death;
+  // A file into which the process writes before that, so that the launch sees which death it was.
   std::string mark;
+  // The socket of the launch for what this process prints; empty: there is no launch.
+  std::string print;
 };
 
 class MemberCall final : public Call {
  public:
   MemberCall(std::shared_ptr<Connection> connection, std::string job, std::string role,
-             std::string task, FatalCall fatal_call, std::string print)
+             std::string task, FromLaunch launch)
       : Call(std::move(connection), "Join", ObjectId()),
         job_(std::move(job)),
         role_(std::move(role)),
         task_(std::move(task)),
-        fatal_call_(std::move(fatal_call)),
-        print_(std::move(print)) {}
+        launch_(std::move(launch)) {}
 
   // Lock held.
   void OnAnswer(uint64_t request, const local::Answer& answer) override;
@@ -66,6 +70,15 @@ class MemberCall final : public Call {
   absl::StatusOr<Message> Receive(absl::Duration timeout);
   absl::Status Print(absl::string_view text) const;
   absl::Status Leave(bool failed);
+  // Of the input of the next call, of so many bytes: after how many of them the process is to be
+  // killed, if that is before the last one.
+  std::optional<uint64_t> FatalBytes(uint64_t input);
+  // Kills the process, as it is declared, when the node has what was sent.
+  [[noreturn]] void DieInCall();
+  // A session is at this point. By the session's thread.
+  void DieIfDeclared(DeathPoint::Kind point);
+  // Kills the process, and writes which death it is into the mark.
+  [[noreturn]] void Die(absl::string_view death) const;
   // Lock held. The calls of its group that the member makes.
   void BeginGroupCall();
   void EndGroupCall() { --group_calls_under_way_; }
@@ -111,14 +124,13 @@ class MemberCall final : public Call {
   const std::string job_;
   const std::string role_;
   const std::string task_;
-  const FatalCall fatal_call_;
-  // The socket of the launch for what this process prints; empty: there is no launch.
-  const std::string print_;
+  const FromLaunch launch_;
   // Constant once the Join has ended.
   int world_ = 0;
   int rank_ = 0;
   uint64_t life_ = 0;
   uint64_t group_calls_ = 0;
+  uint64_t checkpoints_ = 0;  // of the session; its thread alone
   size_t group_calls_under_way_ = 0;
   uint64_t request_ = 0;
 

@@ -5,12 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
+#include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 #include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd {
 namespace {
+
+constexpr int kMaxLocalCopies = 15;
 
 // What the ranks tell each other before data whose sizes they do not know.
 struct Sizes {
@@ -25,6 +28,10 @@ absl::StatusOr<Session> Session::Join(Client& client, Options options) {
   if (options.result_copies < 1 || options.result_copies > kMost) {
     return absl::InvalidArgumentError(
         absl::StrCat("result_copies is ", options.result_copies, "; it is 1 to ", kMost));
+  }
+  if (options.local_copies < 1 || options.local_copies > kMaxLocalCopies) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local_copies is ", options.local_copies, "; it is 1 to ", kMaxLocalCopies));
   }
   JoinOptions join;
   join.world = options.world;
@@ -174,7 +181,7 @@ absl::Status Session::Barrier(absl::string_view name) {
 
 absl::StatusOr<uint64_t> Session::LoadBytes(Take take) {
   uint64_t version = 0;
-  const absl::Status status = state_->Run("Load", [&]() -> absl::Status {
+  const absl::Status status = state_->RunAlone("Load", [&]() -> absl::Status {
     PHALANX_ASSIGN_OR_RETURN(version, state_->Load(take));
     return absl::OkStatus();
   });
@@ -182,12 +189,39 @@ absl::StatusOr<uint64_t> Session::LoadBytes(Take take) {
   return version;
 }
 
+absl::StatusOr<uint64_t> Session::LoadBytes(TakeBoth take) {
+  uint64_t version = 0;
+  const absl::Status status = state_->RunAlone("Load", [&]() -> absl::Status {
+    PHALANX_ASSIGN_OR_RETURN(version, state_->LoadBoth(take));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return version;
+}
+
+absl::Status Session::CheckpointBytes(absl::string_view bytes, absl::string_view local) {
+  return state_->RunAlone("Checkpoint", [&] { return state_->CheckpointBoth(bytes, local); });
+}
+
 absl::Status Session::CheckpointBytes(absl::string_view bytes) {
-  return state_->Run("Checkpoint", [&] { return state_->Checkpoint(bytes); });
+  return state_->RunAlone("Checkpoint", [&] { return state_->Checkpoint(bytes); });
+}
+
+absl::Status Session::LazyCheckpointBytes(std::function<std::string()> save) {
+  return state_->RunAlone("LazyCheckpoint",
+                          [&] { return state_->LazyCheckpoint(std::move(save)); });
+}
+
+absl::Status Session::Print(absl::string_view text) {
+  return state_->Run("Print", [&] { return state_->member().Print(text); });
 }
 
 absl::Status Session::Leave() {
-  return state_->Run("Leave", [&] { return state_->Leave(); });
+  return state_->RunAlone("Leave", [&] { return state_->Leave(); });
 }
 
 }  // namespace phalanx::spmd
+
+void phalanx::internal::Access::Die(const spmd::Session& session, absl::string_view death) {
+  Die(session.state_->member(), death);
+}

@@ -21,7 +21,7 @@ using testing::SessionWorld;
 
 // PHALANX_TEST_SEEDS=1000000 runs so many.
 uint64_t Seeds() {
-  uint64_t seeds = 20'000;
+  uint64_t seeds = 10'000;
   const char* text = std::getenv("PHALANX_TEST_SEEDS");
   if (text != nullptr && !absl::SimpleAtoi(text, &seeds)) return 0;
   return phalanx::testing::SeedGiven() ? 1 : seeds;
@@ -41,15 +41,22 @@ TEST(SessionSimulation, AllRanksEndWithTheStateOfARunWithoutDeaths) {
     all.repeated += counts.repeated;
     all.loads += counts.loads;
     all.of_others += counts.of_others;
-    all.behind += counts.behind;
+    all.of_later += counts.of_later;
+    all.locals += counts.locals;
+    all.of_before += counts.of_before;
+    all.lazy += counts.lazy;
+    all.saved += counts.saved;
     all.runs += counts.runs;
   }
   std::cout << all.deaths << " deaths, " << all.node_deaths << " of nodes, " << all.repeated
             << " calls repeated, " << all.loads << " checkpoints loaded, " << all.of_others
-            << " of them of other ranks, " << all.behind
-            << " joins before a Broadcast that had ended, " << all.runs << " runs began anew\n";
+            << " of them of other ranks, " << all.of_later << " of later versions, " << all.locals
+            << " local models loaded, " << all.of_before << " of the version before, " << all.saved
+            << " of " << all.lazy << " lazy checkpoints saved, " << all.runs
+            << " runs began anew\n";
   if (Seeds() == 1) return;
-  for (const uint64_t count : {all.repeated, all.loads, all.of_others, all.behind, all.runs}) {
+  for (const uint64_t count : {all.repeated, all.loads, all.of_others, all.of_later, all.locals,
+                               all.of_before, all.saved, all.runs}) {
     EXPECT_GT(count, 0u);
   }
 }
@@ -64,7 +71,7 @@ uint64_t SeedsUntilDetected(Defect defect) {
 }
 
 TEST(SessionSimulation, EverySeededDefectIsDetected) {
-  for (Defect defect = Defect::kSessionRepeatsOneLess; defect <= Defect::kSessionRunsShareNames;
+  for (Defect defect = Defect::kSessionRepeatsOneLess; defect <= Defect::kSessionLocalNotCopied;
        defect = static_cast<Defect>(static_cast<int>(defect) + 1)) {
     const uint64_t seeds = SeedsUntilDetected(defect);
     std::cout << DefectName(defect) << ": " << seeds << " seeds\n";

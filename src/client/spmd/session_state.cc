@@ -1,6 +1,8 @@
 #include "src/client/spmd/session_state.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "src/common/random.h"
@@ -8,6 +10,16 @@
 #include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd::internal {
+namespace {
+
+constexpr uint64_t kRecordsAtOnce = 64;
+
+// The number of the run makes it the job's and the role's.
+Scope ScopeOfFolds(uint64_t run, uint64_t call) {
+  return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run, absl::kZeroPad16)), call};
+}
+
+}  // namespace
 
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                            const Options& options)
@@ -18,7 +30,10 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {}
+      patience_(options.peer_timeout) {
+  folds_.left = member_.life() > 0;
+  locals_.copies = options.local_copies + 1;
+}
 
 // The number of the run is that of the first call's result, so all lives of all ranks have the same
 // one as long as any of them knows of the group.
@@ -26,13 +41,16 @@ absl::Status SessionState::Begin() {
   if (member_.life() == 0) PHALANX_RETURN_IF_ERROR(member_.WaitForWorld(patience_));
   PHALANX_ASSIGN_OR_RETURN(const GroupProgress progress, group_.Progress().Wait());
   const GroupKeep& said = progress.keep;
-  core_.emplace(SessionProgress{progress.ended, {said.boot, said.released, said.mark}});
+  core_.emplace(
+      SessionProgress{progress.ended, SessionKeep::Of(said.boot, said.released, said.mark)});
   recovers_ = progress.ended > 0;
-  return Run("Join", [this] {
+  SeeMembers();
+  return Run("Join", [this]() -> absl::Status {
     run_ = SystemRandom64();
-    return Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
+    PHALANX_RETURN_IF_ERROR(Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
       return group.AllReduce(absl::MakeSpan(&run_, 1), ReduceOp::kMax);
-    });
+    }));
+    return ReadRecords();
   });
 }
 
@@ -61,12 +79,79 @@ absl::Status SessionState::CheckPlace(const void* place, uint64_t bytes) {
   return End(absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes")));
 }
 
+absl::Status SessionState::BeginCall(absl::string_view name) {
+  if (core_->loaded()) return absl::OkStatus();
+  if (within_) return End(core_->boot_calls().CheckNext());
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().Begin(name));
+  if (!record.has_value()) return End(core_->boot_calls().CheckNext());
+  const absl::Status made = MakeRecord(*record);
+  if (made.ok() || name.empty()) return made;
+  return End(absl::Status(made.code(),
+                          absl::StrCat("before the call named \"", name, "\": ", made.message())));
+}
+
+absl::Status SessionState::BeginLoad() {
+  if (core_->loaded()) return absl::OkStatus();
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().BeginLoad());
+  return record.has_value() ? MakeRecord(*record) : absl::OkStatus();
+}
+
+// What the call says has the name as well, so it fails if the ranks differ.
+absl::Status SessionState::MakeRecord(NameRecord record) {
+  const absl::Span<uint64_t> numbers = absl::MakeSpan(record);
+  return CallGroup({kNeedsAll}, record.data(), sizeof(record),
+                   [&](const Group& group) { return group.AllReduce(numbers, ReduceOp::kMax); });
+}
+
+// Results of other sizes are no records. They come to this node, which needs them as well.
+absl::Status SessionState::ReadRecords() {
+  BootCalls& calls = core_->boot_calls();
+  const uint64_t last = calls.last_record();
+  for (uint64_t first = 2; first <= last; first += kRecordsAtOnce) {
+    std::vector<NameRecord> records(std::min(kRecordsAtOnce, last + 1 - first));
+    std::vector<Future<Done>> reads;
+    for (size_t i = 0; i < records.size(); ++i) {
+      reads.push_back(group_.Result(first + i, absl::MakeSpan(records[i])));
+    }
+    absl::Status failed;
+    for (size_t i = 0; i < records.size(); ++i) {
+      const absl::Status read = reads[i].Wait().status();
+      if (read.ok() && BootCalls::IsRecord(records[i])) calls.AddRecord(first + i, records[i]);
+      if (!read.ok() && !absl::IsInvalidArgument(read)) failed = read;
+    }
+    PHALANX_RETURN_IF_ERROR(End(failed));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t bytes, Make make) {
-  const uint64_t number = core_->next_call();
-  const bool repeats = core_->repeats();
-  if (repeats) {
+  PHALANX_RETURN_IF_ERROR(BeginCall(info.name));
+  return CallGroup(info, output, bytes, make);
+}
+
+absl::Status SessionState::CallGroup(const CallInfo& info, void* output, uint64_t bytes,
+                                     Make make) {
+  SaveIfNeeded();
+  const MadeCall call = MakeCall(info, output, bytes, make);
+  const absl::Status ended = Await(call.future);
+  // Those before it.
+  PHALANX_RETURN_IF_ERROR(EndAsync(0));
+  PHALANX_RETURN_IF_ERROR(End(ExplainKind(ended)));
+  if (!call.repeats && group_.calls() != call.number) {
+    return End(absl::InternalError(
+        absl::StrCat("call ", call.number, " was call ", group_.calls(), " of the group")));
+  }
+  OnCallEnded({call.number, call.losses}, info.needs_all);
+  within_ = true;
+  return absl::OkStatus();
+}
+
+SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output, uint64_t bytes,
+                                              Make make) {
+  MadeCall call{core_->next_call(), core_->repeats(), 0, {}};
+  if (call.repeats) {
     ++stats_.repeated;
-    PHALANX_RETURN_IF_ERROR(End(group_.Result(number, output, bytes).Wait().status()));
+    call.future = group_.Result(call.number, output, bytes);
   } else {
     if (info.prepare != nullptr && *info.prepare != nullptr) {
       (*info.prepare)();
@@ -74,17 +159,45 @@ absl::Status SessionState::Call(const CallInfo& info, void* output, uint64_t byt
     }
     if (std::exchange(recovers_, false)) stats_.recovery = MonotonicNow() - began_;
     const SessionKeep keep = core_->keep();
-    group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.version});
+    group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.mark()});
     ++stats_.made;
-    PHALANX_RETURN_IF_ERROR(End(make(group_).Wait().status()));
-    if (group_.calls() != number) {
-      return End(absl::InternalError(
-          absl::StrCat("call ", number, " was call ", group_.calls(), " of the group")));
-    }
+    call.losses = core_->SeenLosses(SeeMembers());
+    call.future = make(group_);
   }
-  core_->OnCallEnded(info.needs_all);
+  core_->OnCallMade();
+  return call;
+}
+
+void SessionState::OnCallEnded(const AsyncCalls::EndedCall& call, bool needs_all) {
+  SaveIfNeeded();
+  core_->OnCallEnded(needs_all, call.losses);
   Free();
-  return absl::OkStatus();
+  if (needs_all) EndFolds(call.number);
+}
+
+void SessionState::CountCall() {
+  ++seq_;
+  within_ = false;
+}
+
+Scope SessionState::BeginFold(uint64_t call) {
+  folds_.left = true;
+  folds_.last = call;
+  return ScopeOfFolds(run_, call);
+}
+
+void SessionState::EndFolds(uint64_t call) {
+  if (member_.rank() != 0 || !folds_.left || call <= folds_.last) return;
+  folds_.left = false;
+  folds_.end = client_->EndScope(ScopeOfFolds(run_, call - 1), patience_);
+}
+
+// If they are with local models on some ranks alone, the calls' marks differ.
+absl::Status SessionState::ExplainKind(const absl::Status& why) const {
+  if (!absl::IsInvalidArgument(why) || !core_->loaded()) return why;
+  return absl::InvalidArgumentError(absl::StrCat(why.message(), "; checkpoints of this rank are ",
+                                                 core_->local() ? "with" : "without",
+                                                 " local models"));
 }
 
 absl::Status SessionState::End(absl::Status why) {

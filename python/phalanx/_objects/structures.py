@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import weakref
 
-from phalanx import _calls, _failures, _native, _values, _waiting, exceptions
+from phalanx import _calls, _native, _values, _waiting, exceptions
+from phalanx._objects import failures
 from phalanx._ref import ObjectRef
 
 TYPE_CHECKING = False
@@ -75,7 +76,7 @@ def fetch(connection: Connection, digest: bytes, seconds: float | None = None) -
     try:
         limit = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
         call = _calls.get(connection, [ref], limit, free=_waiting.abandon)
-        yield from _failures.finish(connection, call, None, "Get", ref, [ref], allow_pickle=False)
+        yield from failures.finish(connection, call, None, "Get", ref, [ref], allow_pickle=False)
         text: Any = _calls.values_of(connection, call, 1, None, allow_pickle=False)[0]
     except exceptions.PhalanxError as error:
         raise exceptions.ObjectLostError(

@@ -1,7 +1,7 @@
 """Values as objects: put, get and wait, with structures of trees and with exceptions of producers.
 
-Joins the calls (`_calls`), the encoding (`_values`), the structures of large trees (`_structures`)
-and the producers' exceptions (`_failures`). Has no state; any thread can use it. `Client` documents
+Joins the calls (`_calls`), the encoding (`_values`), the structures of large trees (`structures`)
+and the producers' exceptions (`failures`). Has no state; any thread can use it. `Client` documents
 the arguments.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from phalanx import _arguments, _calls, _failures, _native, _structures, _values, _waiting, exceptions
+from phalanx import _arguments, _calls, _native, _values, _waiting, exceptions
+from phalanx._objects import failures, structures
 from phalanx._native import lib
 from phalanx._ref import ObjectRef, several
 
@@ -39,7 +40,7 @@ def put(
     # The structure and the value share one timeout.
     if encoded.structure is not None:
         deadline = _waiting.Deadline(seconds)
-        structure = yield from _structures.put(connection, encoded.structure, seconds)
+        structure = yield from structures.put(connection, encoded.structure, seconds)
         encoded.refs = [*encoded.refs, structure.id]
         seconds = deadline.left()
     return (yield from _calls.put(connection, encoded, ref, keep, seconds, exist_ok, stays))
@@ -69,11 +70,11 @@ def get(
     if progress:
         _show_progress(connection, wanted, seconds, on_lost == "raise")
     # The library keeps the deadline, and its error names the object that is missing.
-    # Most Gets are small, so this is `_failures.finish`, without its generator.
+    # Most Gets are small, so this is `failures.finish`, without its generator.
     try:
         yield _waiting.Finish(call, None, "Get", wanted[0]._id)
     except exceptions.PhalanxError as error:
-        failure = yield from _failures.raised(connection, error, wanted, allow_pickle)
+        failure = yield from failures.raised(connection, error, wanted, allow_pickle)
         raise failure from failure.__cause__
     values = yield from values_of(connection, call, len(wanted), copy, out, writable, allow_pickle)
     return values if many else values[0]
@@ -112,7 +113,7 @@ def opened_values(
         copied += len(data)
         digest = _values.structure_elsewhere(metadata)
         if digest is not None and digest not in found:
-            found[digest] = yield from _structures.fetch(connection, digest)
+            found[digest] = yield from structures.fetch(connection, digest)
 
     def find(_: Connection, digest: bytes) -> TreeSpec:
         return found[digest]

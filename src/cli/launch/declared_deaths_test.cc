@@ -1,0 +1,126 @@
+#include "src/cli/launch/declared_deaths.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using ::phalanx::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+// All tasks are here.
+DeclaredDeaths Of(const std::vector<std::string>& fail,
+                  const std::vector<std::string>& command = {}, int tasks = 10) {
+  return DeclaredDeaths::Parse(fail, command, 0, tasks, tasks).value();
+}
+
+TEST(DeclaredDeathsTest, EachLifeHasItsPoint) {
+  const DeclaredDeaths deaths = Of({"5@57:entry", "4@load", "5@3:put:100", "5@checkpoint"});
+  EXPECT_EQ(deaths.PointOf(5, 0), "57");
+  EXPECT_EQ(deaths.PointOf(5, 1), "3:put:100");
+  EXPECT_EQ(deaths.PointOf(5, 2), "checkpoint:1");
+  EXPECT_EQ(deaths.PointOf(5, 3), "");
+  EXPECT_EQ(deaths.PointOf(4, 0), "load");
+  EXPECT_EQ(deaths.PointOf(0, 0), "");
+  EXPECT_TRUE(deaths.Has(5, 2));
+  EXPECT_FALSE(deaths.Has(5, 3));
+  EXPECT_FALSE(deaths.Has(0, 0));
+}
+
+TEST(DeclaredDeathsTest, ThoseOfOtherLaunchesAreLeftOut) {
+  const std::vector<std::string> fail = {"3@1", "6@2", "5@3", "0@4"};
+  const std::vector<std::string> command = {"train", "mock=3,0,0,0", "mock=5,1,2,1",
+                                            "mock=8,0,0,0"};
+  auto deaths = DeclaredDeaths::Parse(fail, command, /*first=*/4, /*tasks=*/2, /*world=*/8);
+  PHALANX_ASSERT_OK(deaths.status());
+  EXPECT_EQ(deaths->PointOf(1, 0), "3");
+  EXPECT_TRUE(deaths->Has(1, 1));
+  EXPECT_THAT(deaths->TakeUnmade(),
+              ElementsAre("declared death 5@3 was not made: task 5 has not had life 0",
+                          "declared death mock=5,1,2,1 was not made: task 5 has not had life 1"));
+}
+
+TEST(DeclaredDeathsTest, AMadeDeathIsNeitherMissedNorLeft) {
+  DeclaredDeaths deaths = Of({"3@57:entry", "3@leave"}, {"mock=1,1,1,0", "mock=1,1,1,1"});
+  deaths.Ended(3, 0, "worker3 ended by signal 9 (Killed)", "57");
+  EXPECT_EQ(deaths.Missed(3, 0), std::nullopt);
+  deaths.Ended(1, 0, "worker1 ended by signal 9 (Killed)", "mock=1,1,1,0");
+  deaths.Ended(1, 1, "worker1 ended by signal 9 (Killed)", "mock=01,1,1,1");
+  deaths.Ended(3, 1, "worker3 ended by signal 9 (Killed)", "leave");
+  deaths.Ended(3, 2, "worker3 ended with exit code 0", "");
+  EXPECT_EQ(deaths.Missed(3, 1), std::nullopt);
+  EXPECT_EQ(deaths.Missed(3, 2), std::nullopt);
+  EXPECT_THAT(deaths.TakeUnmade(), IsEmpty());
+}
+
+TEST(DeclaredDeathsTest, ALifeThatEndsOtherwiseHasMissedItsDeath) {
+  for (const char* mark : {"", "58", "57:put:0", "mock=3,0,0,0", "what"}) {
+    DeclaredDeaths deaths = Of({"3@57"});
+    deaths.Ended(3, 0, "worker3 ended with exit code 0", mark);
+    EXPECT_THAT(
+        deaths.Missed(3, 0),
+        Optional(HasSubstr("declared death 3@57 was not made: worker3 ended with exit code 0")));
+  }
+}
+
+TEST(DeclaredDeathsTest, EachUnmadeDeathIsNamedWithItsReason) {
+  DeclaredDeaths deaths = Of({"3@57:entry"}, {"mock=0,0,1,0", "mock=0,1,1,0", "mock=4,1,3,0",
+                                              "mock=4,1,3,2", "mock=12,0,0,0"});
+  deaths.Ended(3, 0, "worker3 ended by signal 9 (Killed)", "57");
+  deaths.Ended(0, 0, "worker0 ended by signal 9 (Killed)", "mock=0,0,1,0");
+  deaths.Ended(4, 0, "worker4 ended with exit code 0", "");
+  EXPECT_THAT(
+      deaths.TakeUnmade(),
+      ElementsAre(
+          "declared death mock=0,1,1,0 was not made: worker0 ended by signal 9 (Killed) "
+          "(mock=0,0,1,0) in life 0",
+          "declared death mock=4,1,3,0 was not made: worker4 ended with exit code 0 in life 0",
+          "declared death mock=4,1,3,2 was not made: task 4 has not had life 2",
+          "declared death mock=12,0,0,0 was not made: there is no task 12"));
+  EXPECT_THAT(deaths.TakeUnmade(), IsEmpty());
+}
+
+TEST(DeclaredDeathsTest, AMockDeathIsNoReasonToStopAtOnce) {
+  DeclaredDeaths deaths = Of({}, {"mock=0,0,1,0"});
+  deaths.Ended(0, 0, "worker0 ended with exit code 0", "");
+  EXPECT_EQ(deaths.PointOf(0, 0), "");
+  EXPECT_EQ(deaths.Missed(0, 0), std::nullopt);
+}
+
+TEST(DeclaredDeathsTest, WordsOfTheProgramAreLeftToIt) {
+  EXPECT_THAT(Of({}, {"mock", "mock=", "mock=1,2,3", "mock=1,2,3,4,5", "mock=a,1,1,0",
+                      "mock=-1,1,1,0", "mock=1,1,1,", "--mock=1,1,1,0", "mock=1,1,1,99999999999",
+                      "xmock=1,1,1,0", "mock=1, 1,1,0"})
+                  .TakeUnmade(),
+              IsEmpty());
+}
+
+TEST(DeclaredDeathsTest, ADeathThatIsDeclaredTwiceIsOne) {
+  EXPECT_EQ(Of({}, {"mock=0,0,1,0", "mock=0,0,01,0"}).TakeUnmade().size(), 1u);
+}
+
+TEST(DeclaredDeathsTest, OtherTextsAreRefusedWithTheRightForms) {
+  for (const char* text : {"", "3", "3@", "@3", "3@0", "3@-1", "3@1@1", "a@1", "3@1.5", "-1@1",
+                           "3@put:1", "3@57:put", "3@checkpoint:0", "3@unload", " 3@57"}) {
+    EXPECT_THAT(
+        DeclaredDeaths::Parse({text}, {}, 0, 4, 4),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("3@57"), HasSubstr("CALL:put:BYTES"), HasSubstr("checkpoint:N"))))
+        << text;
+  }
+  EXPECT_THAT(DeclaredDeaths::Parse({"4@load"}, {}, 0, 4, 4),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there is no task 4 in a world of 4")));
+}
+
+}  // namespace
+}  // namespace phalanx::runtime

@@ -1,0 +1,137 @@
+// SessionsFixture: sessions whose ranks are threads with clients of real nodes. A rank that drops
+// its session without Leave has died. Testonly.
+#ifndef PHALANX_NODE_TESTING_SESSIONS_FIXTURE_H_
+#define PHALANX_NODE_TESTING_SESSIONS_FIXTURE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "phalanx/client.h"
+#include "phalanx/job.h"
+#include "phalanx/spmd.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/node/local_cluster.h"
+
+namespace phalanx::runtime {
+
+inline constexpr absl::Duration kDeadline = absl::Seconds(60);
+
+// A rank dies where it throws this.
+struct Death {};
+// Counts the places at which a life can die, and dies at one of them; 0: not.
+class Points {
+ public:
+  explicit Points(int fatal) : fatal_(fatal) {}
+  void Pass() {
+    if (++count_ == fatal_) throw Death();
+  }
+  int count() const { return count_; }
+
+ private:
+  const int fatal_;
+  int count_ = 0;
+};
+
+class SessionsFixture : public ::testing::Test {
+ protected:
+  void Make(int nodes, int world) {
+    LocalClusterOptions options;
+    options.nodes = nodes;
+    // A result is kept on several hosts.
+    options.configure_node = [](int node, NodeConfig& config) {
+      config.node.labels["host"] = absl::StrCat("host", node);
+    };
+    absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(std::move(options));
+    ASSERT_THAT(cluster, testing::IsOk());
+    cluster_ = *std::move(cluster);
+    world_ = world;
+  }
+  spmd::Options OptionsOf(int rank) const {
+    spmd::Options options;
+    options.job = job_;
+    options.task = absl::StrCat("worker", rank);
+    options.world = world_;
+    options.local_copies = local_copies_;
+    options.peer_timeout = peer_timeout_;
+    return options;
+  }
+  std::shared_ptr<Client> Connect(int node) const {
+    ClientOptions options;
+    options.address = cluster_->client_address(node);
+    return Client::Connect(options).value();
+  }
+  int NodeOf(int rank) const { return rank % cluster_->nodes(); }
+  absl::StatusOr<spmd::Session> Join(int rank) const {
+    return spmd::Session::Join(*Connect(NodeOf(rank)), OptionsOf(rank));
+  }
+  // Until the others see that the rank has died.
+  void WaitForDeath(int rank) const {
+    const std::shared_ptr<Client> client = Connect(0);
+    const absl::StatusOr<Membership> watcher =
+        client->Join(job_, "watcher", {.world = 1, .role = "watcher"});
+    ASSERT_THAT(watcher, testing::IsOk());
+    for (uint64_t change = 0;;) {
+      const std::vector<Member> members = watcher->Members("worker");
+      const auto at = static_cast<size_t>(rank);
+      if (members.size() > at && members[at].state == MemberState::kDied) break;
+      const absl::StatusOr<uint64_t> next = watcher->WaitForChange(change, kDeadline);
+      ASSERT_THAT(next, testing::IsOk());
+      change = *next;
+    }
+    EXPECT_THAT(watcher->Leave(), testing::IsOk());
+  }
+  void ForAllRanks(const std::function<void(int rank)>& body) const {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < world_; ++rank) ranks.emplace_back(body, rank);
+    for (std::thread& rank : ranks) rank.join();
+  }
+  // Calls `body` with a session of each rank, in threads.
+  void ForAll(const std::function<void(spmd::Session&)>& body) const {
+    ForAllRanks([&](int rank) {
+      absl::StatusOr<spmd::Session> session = Join(rank);
+      ASSERT_THAT(session, testing::IsOk());
+      body(*session);
+    });
+  }
+  // Runs a program in which lives of a rank die, at these points, one each. Returns the number of
+  // points of each rank's last life.
+  using FatalProgram = std::function<void(spmd::Session&, Points&)>;
+  std::vector<int> RunWithDeaths(int victim, const std::vector<int>& fatal_points,
+                                 const FatalProgram& program) const {
+    std::vector<int> counts(static_cast<size_t>(world_));
+    ForAllRanks([&](int rank) {
+      std::vector<int> lives = {0};
+      if (rank == victim) lives.insert(lives.begin(), fatal_points.begin(), fatal_points.end());
+      for (const int fatal_point : lives) {
+        Points points(fatal_point);
+        bool died = false;
+        try {
+          absl::StatusOr<spmd::Session> session = Join(rank);
+          ASSERT_THAT(session, testing::IsOk());
+          program(*session, points);
+        } catch (const Death&) {
+          died = true;
+        }
+        EXPECT_EQ(died, fatal_point > 0) << "rank " << rank << ", point " << fatal_point;
+        counts[static_cast<size_t>(rank)] = points.count();
+      }
+    });
+    return counts;
+  }
+
+  std::unique_ptr<LocalCluster> cluster_;
+  std::string job_ = "train";
+  absl::Duration peer_timeout_ = kDeadline;
+  int world_ = 0;
+  int local_copies_ = 2;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_NODE_TESTING_SESSIONS_FIXTURE_H_
