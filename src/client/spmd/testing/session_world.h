@@ -5,7 +5,8 @@
 // or ends with its node; a next life begins on any node.
 //
 // The model of the group. A call in which every rank gives something ends after all ranks have made
-// it; a Broadcast after its root has. It ends on each node by itself. A node forgets the group
+// it; a Broadcast after its root has. It ends on each node by itself, and in some worlds on one
+// alone for a while, in which faults are frequent. A node forgets the group
 // when no rank lives there, and frees the results that an ended call releases. A life that joins
 // learns the last call that has ended on any node, and what the newest of them has said that was no
 // Broadcast; and its node gets all that is kept. The others can make Broadcasts that it has still
@@ -129,6 +130,21 @@ class SessionWorld {
     bool copied = false;  // has had all of its copies
   };
 
+  struct Chances {
+    double fault = 0;  // before an action
+    double lazy = 0;
+    double see = 0;
+    double slow_load = 0;
+    double copy = 0;   // of a local model
+    double adopt = 1;  // that a call which has ended on another node ends here
+    double alone = 0;  // that a call which needs all ends on one node alone for a while
+  };
+  // It has ended there alone, and other nodes adopt no end in so many actions.
+  struct Alone {
+    int node = 0;
+    int actions = 0;
+  };
+
   void DrawProgram();
   // Of the run without deaths, before each step.
   struct States {
@@ -139,7 +155,8 @@ class SessionWorld {
   void CheckStates(int rank);
 
   void Act();
-  void Fault();
+  // Of this node, or of any node or ranks.
+  void Fault(std::optional<int> node);
   void EndRank(int rank);
   void EndNode(int node);
   // Ends all ranks if what they need has ended.
@@ -179,13 +196,10 @@ class SessionWorld {
   Random random_;
   std::vector<Step> program_;
   int nodes_ = 0;
-  double fault_chance_ = 0;
-  double lazy_chance_ = 0;
-  double see_chance_ = 0;
-  double slow_load_ = 0;
-  bool local_ = false;  // with local models
-  int copies_ = 0;      // of each
-  double copy_chance_ = 0;
+  Chances chances_;
+  Alone alone_;
+  bool local_ = false;                      // with local models
+  int copies_ = 0;                          // of each
   std::vector<std::optional<Life>> lives_;  // by rank
   std::vector<Change> changes_;
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
