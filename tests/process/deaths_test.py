@@ -110,7 +110,7 @@ class DeathsTest(LaunchCase):
             mine = [f"--fail={each}" for each in fail if each.startswith(f"{i}@")]
             launches.append(self.begin(
                 f"--world={NODES}", f"--first={i}", f"--job=job{self.jobs}", "--restarts=9", *mine, *flags,
-                f"--address={node.client_address}", "--", RANK, str(ITERATIONS), str(count),
+                f"--address={node.client_address}", "--", RANK, str(ITERATIONS), str(count), "eager",
             ))
         lines = collections.defaultdict(lambda: collections.defaultdict(list))
         errors = ""
@@ -153,7 +153,7 @@ class DeathsTest(LaunchCase):
                     tap = Tap(self.cluster.path(f"tap{self.jobs}"), node)
                     self.launch(
                         f"--job=job{self.jobs}", f"--fail=0@{ALLREDUCE}:put:{byte}",
-                        f"--address=unix:{self.cluster.path(f'tap{self.jobs}')}", "--", RANK, str(ITERATIONS), str(count),
+                        f"--address=unix:{self.cluster.path(f'tap{self.jobs}')}", "--", RANK, str(ITERATIONS), str(count), "eager",
                         expect=128 + signal.SIGKILL,
                     )
                     tap.listener.close()
