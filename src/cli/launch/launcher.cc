@@ -223,6 +223,7 @@ void Launcher::PassPrints() {
 
 void Launcher::OnEnd(size_t index) {
   Task& task = tasks_[index];
+  const int pid = task.process->pid();
   const ChildProcess::End end = task.process->Reap();
   // What it has printed is among those that wait now. Other tasks can add to them without end.
   PassPrints();
@@ -239,7 +240,9 @@ void Launcher::OnEnd(size_t index) {
   if (!plan_.stopping()) {
     // A SIGKILL alone can have come from the kernel, when memory was short.
     const std::string mark = end.exit_code() == kKilled ? ReadMark(task.mark) : "";
-    deaths_.Ended(index, plan_.life(index), text, mark);
+    // A shell that the launch has started ends with the exit code of the process that has died.
+    const std::optional<int> process = end.signalled ? std::optional(pid) : std::nullopt;
+    deaths_.Ended(index, plan_.life(index), text, DeathInMark(mark, plan_.life(index), process));
     if (options_.deaths_must_be_made) missed = deaths_.Missed(index, plan_.life(index));
   }
   const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), missed.has_value());
