@@ -139,7 +139,7 @@ class Membership {
   // than 64 KiB are cut, and texts of other tasks can come between the parts of a text of more than
   // 64 KiB. Texts of a task keep their order, and are printed also if the task dies then. Waits
   // while the launch's own output is full. Errors:
-  //     Unavailable          the launch has ended, or is in another network namespace
+  //     Unavailable          the launch has ended, or does not share its files with this process
   //     DeadlineExceeded     it has taken nothing for a minute
   //     ResourceExhausted    no descriptor is left for it
   //     FailedPrecondition   in a child of fork

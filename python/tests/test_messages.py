@@ -137,6 +137,12 @@ with phalanx.join() as member:
             member.print(f"{member.task} {i}")
         member.print("two\\nlines\\n")
         member.print("")
+        sys.stdout = open("/dev/full", "w")
+        print("lost")
+        member.print("broken output")
+        sys.stdout = open(os.devnull, "w")
+        sys.stdout.close()
+        member.print("closed output")
         # With a shell between, and no descriptor of the task's. The child joins as a next life.
         member.leave()
         subprocess.run(["sh", "-c", '"$@"', "sh", sys.executable, __file__, "again"], check=True)
@@ -158,7 +164,8 @@ def test_texts_are_printed_by_the_launch(tmp_path):
         assert printed == [f"{task} {i}" for i in range(50)]
         assert lines.count(f"child of {task}") == 1
         assert lines.count(f"[{task}] of the task") == 1
-    assert (lines.count("two"), lines.count("lines"), len(lines)) == (2, 2, 108)
+    assert (lines.count("two"), lines.count("lines"), len(lines)) == (2, 2, 112)
+    assert (lines.count("broken output"), lines.count("closed output")) == (2, 2)
 
 
 def test_without_a_launch_texts_go_to_the_own_output(pair, capfd):
@@ -169,7 +176,7 @@ def test_without_a_launch_texts_go_to_the_own_output(pair, capfd):
 
 
 def test_a_launch_that_has_ended_prints_nothing(client, monkeypatch):
-    monkeypatch.setenv("PHALANX_PRINT", "@phalanx-no-such-launch")
+    monkeypatch.setenv("PHALANX_PRINT", "/nonexistent/print")
     with phalanx.join("printing", "worker0", world=1) as member:
         with pytest.raises(exceptions.DisconnectedError, match="the launch has ended"):
             member.print("late")

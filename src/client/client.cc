@@ -349,7 +349,7 @@ int Client::Poll(absl::Duration timeout) { return connection_->Poll(timeout); }
 void Client::Close() { connection_->Close(); }
 
 const std::string& Client::address() const { return connection_->address(); }
-const std::string& Client::node_name() const { return connection_->node_name(); }
-const std::string& Client::directory() const { return connection_->directory(); }
+const std::string& Client::node_name() const { return connection_->identity().name; }
+const std::string& Client::directory() const { return connection_->identity().directory; }
 
 }  // namespace phalanx

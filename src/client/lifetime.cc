@@ -69,8 +69,8 @@ absl::StatusOr<std::string> Client::Transit(const ObjectId& id) {
   PHALANX_RETURN_IF_ERROR(connection_->Post(local::Transit{id, number}));
   std::string token;
   ByteWriter out(token);
-  out.U64(connection_->node().node);
-  out.U64(connection_->node().incarnation);
+  out.U64(connection_->identity().node.node);
+  out.U64(connection_->identity().node.incarnation);
   out.U64(number);
   return token;
 }

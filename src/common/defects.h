@@ -177,6 +177,7 @@ namespace phalanx {
   X(kSessionRepeatsOneLess, "session-repeats-one-less")             \
   X(kSessionLoadsOlder, "session-loads-older")                      \
   X(kSessionFreesAtCheckpoint, "session-frees-at-checkpoint")       \
+  X(kSessionFreesAfterOneCall, "session-frees-after-one-call")      \
   X(kSessionBroadcastFrees, "session-broadcast-frees")              \
   X(kSessionReleasesItsVersion, "session-releases-its-version")     \
   X(kSessionRunsShareNames, "session-runs-share-names")             \

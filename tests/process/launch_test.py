@@ -99,7 +99,7 @@ class LaunchTest(LaunchCase):
 
     def test_each_life_has_its_declared_death(self):
         # As the library does in that call.
-        die = 'echo "$PHALANX_FAIL" > "$PHALANX_FAIL_MARK"; kill -9 $$'
+        die = 'echo "$PHALANX_LIFE $$ $PHALANX_FAIL" > "$PHALANX_FAIL_MARK"; kill -9 $$'
         script = f'echo "life $PHALANX_LIFE: ${{PHALANX_FAIL:-none}}"; [ -z "$PHALANX_FAIL" ] || {{ {die}; }}'
         flags = ("--restarts=3", "--fail=0@57:entry", "--fail=0@3:put:100", "--fail=0@checkpoint", "--no-prefix")
         # An outer launch's declared death is not inherited.
@@ -107,16 +107,31 @@ class LaunchTest(LaunchCase):
         self.assertEqual(out.splitlines(), ["life 0: 57", "life 1: 3:put:100", "life 2: checkpoint:1", "life 3: none"])
 
     def test_a_death_at_another_point_is_not_the_declared_one(self):
-        script = 'echo 6 > "$PHALANX_FAIL_MARK"; kill -9 $$'
+        script = 'echo "0 $$ 6" > "$PHALANX_FAIL_MARK"; kill -9 $$'
         _, err = self.shell(script, "--restarts=3", "--fail=0@5", expect=ERROR)
         self.assertIn("declared death 0@5 was not made: worker0 ended by signal 9 (Killed) (6) in life 0", err)
+
+    def test_a_death_of_another_process_is_not_that_of_the_task(self):
+        # A child that the task has forked, and one that an earlier life has left.
+        for mark in ("0 1 5", "1 $$ 5"):
+            with self.subTest(mark=mark):
+                script = f'echo "{mark}" > "$PHALANX_FAIL_MARK"; kill -9 $$'
+                _, err = self.shell(script, "--restarts=3", "--fail=0@5", expect=ERROR)
+                self.assertIn("declared death 0@5 was not made: worker0 ended by signal 9 (Killed) in life 0", err)
+        # A shell that waits for the process ends as that does.
+        script = 'sh -c \'[ $PHALANX_LIFE = 1 ] || { echo "0 $$ 5" > "$PHALANX_FAIL_MARK"; kill -9 $$; }\' || exit $?'
+        self.shell(script, "--restarts=3", "--fail=0@5")
+
+    def test_words_declare_deaths_of_workers_alone(self):
+        arguments = (NO_CLUSTER, "--role=ps", "--", "sh", "-c", "exit 0", "sh", "mock=0,0,0,0")
+        self.assertEqual(self.launch(*arguments), ("", ""))
 
     def test_unfired_deaths_are_only_reported_if_that_is_wanted(self):
         # The first life misses its death and fails; the second one makes its own; the third one ends.
         script = """
             case $PHALANX_LIFE in
                 0) exit 3 ;;
-                1) echo $PHALANX_FAIL > $PHALANX_FAIL_MARK; kill -9 $$ ;;
+                1) echo $PHALANX_LIFE $$ $PHALANX_FAIL > $PHALANX_FAIL_MARK; kill -9 $$ ;;
             esac
         """
         flags = ("-n2", "--restarts=4", "--fail=0@5", "--fail=0@load", "--fail=1@6", "--fail=1@7", "--fail=1@8", "--fail=1@9")
@@ -140,7 +155,7 @@ class LaunchTest(LaunchCase):
         script = """
             for word in "$@"; do
                 case $word in
-                    mock=$DMLC_TASK_ID,*,$DMLC_NUM_ATTEMPT) echo $word > $PHALANX_FAIL_MARK; kill -9 $$ ;;
+                    mock=$DMLC_TASK_ID,*,$DMLC_NUM_ATTEMPT) echo $DMLC_NUM_ATTEMPT $$ $word > $PHALANX_FAIL_MARK; kill -9 $$ ;;
                 esac
             done
         """

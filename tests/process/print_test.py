@@ -91,9 +91,28 @@ class PrintTest(LaunchCase):
         self.assertLess(most, 16 << 10)
 
     def test_a_launch_that_has_ended_is_an_error(self):
-        out, _ = self.members("--", "sh", "-c", 'PHALANX_PRINT=@phalanx-launch-gone "$@"', "sh", MEMBER, "print:late", expect=ERROR)
+        out, _ = self.members("--", "sh", "-c", 'PHALANX_PRINT=/nonexistent/print "$@"', "sh", MEMBER, "print:late", expect=ERROR)
         self.assertIn("ERROR 14", out)
         self.assertIn("the launch has ended", out)
+
+    def test_a_text_begins_its_own_line(self):
+        out, _ = self.members("--no-prefix", "--restarts=1", "--", "sh", "-c", """
+            [ $PHALANX_LIFE = 1 ] || { printf open; exit 1; }
+            exec "$@"
+        """, "sh", MEMBER, "print:text")
+        self.assertEqual(out, "open\ntext\n")
+
+    def test_the_socket_of_a_launch_is_removed(self):
+        for end in ((), (signal.SIGTERM,)):
+            with self.subTest(end=end):
+                launch = self.begin("--", "sh", "-c", 'echo "$PHALANX_PRINT"; exec sleep 1000' if end else 'echo "$PHALANX_PRINT"',
+                                    variables=SMALL)
+                path = launch.stdout.readline().split()[-1]
+                if end:
+                    self.assertTrue(os.path.exists(path))
+                    launch.send_signal(*end)
+                launch.wait(DEADLINE_S)
+                self.assertFalse(os.path.exists(os.path.dirname(path)))
 
     def test_without_a_launch_texts_go_to_the_own_output(self):
         out, _ = self.members("--", "sh", "-c", 'PHALANX_PRINT= "$@"', "sh", MEMBER, "print:one", "print:two\n")

@@ -10,6 +10,7 @@ Fork: in a child every call raises ClosedError, before it could wait for a lock 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -36,6 +37,16 @@ _ABORTED, _EXISTS, _UNAVAILABLE, _LOST = 10, 6, 14, 15
 # How long a wait in the library can hold up an interrupt.
 _SLICE_S = 0.2
 _MAX_WORLD = 65536
+
+
+def flush_output() -> None:
+    """Write out what Python has written so far, so that the text of the library comes behind it.
+
+    The text can be for the launch, so a standard output that is closed or broken is no error here.
+    """
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
 
 
 class MemberInfo:
@@ -391,14 +402,13 @@ class Member:
         Raises
         ------
         DisconnectedError
-            The launch has ended, or is in another network namespace.
+            The launch has ended, or this process does not see its files (a container).
         GetTimeoutError
             The launch has taken nothing for a minute.
         """
         self._check_process()
         data = _arguments.utf8(text, "text")
-        if sys.stdout is not None:
-            sys.stdout.flush()  # The library writes behind what Python has written.
+        flush_output()
 
         def call() -> None:
             if code := lib.phx_member_print(self._ptr, data, len(data)):

@@ -10,13 +10,13 @@ ClosedError.
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 
 from phalanx import _arguments, _collectives, _native, _waiting, exceptions
 from phalanx._jobs import session_arrays, session_calls, session_values
+from phalanx._jobs.members import flush_output
 from phalanx._jobs.session_calls import Caller, Functions, outcome
 from phalanx._native import ffi, lib, nanos
 from phalanx._typing import Generic, TypeVar, overload
@@ -292,8 +292,7 @@ class Session:
     def print(self, msg: object) -> None:
         """Print a text once at the launch, as `Member.print` does; any other value as its `str`."""
         text = _arguments.utf8(str(msg), "msg")
-        if sys.stdout is not None:
-            sys.stdout.flush()  # The library writes behind what Python has written.
+        flush_output()
         self._call(lib.phx_session_print, text, len(text))
 
     def _die(self, death: str) -> None:

@@ -30,6 +30,8 @@ class ChildProcess {
   // Kills its group, unless it was reaped.
   ~ChildProcess();
 
+  // -1: it was reaped.
+  pid_t pid() const { return pid_; }
   // Readable when the process has ended.
   int end_fd() const { return end_.get(); }
   // The read ends of its standard output [0] and error [1].
@@ -51,7 +53,7 @@ class ChildProcess {
  private:
   ChildProcess() = default;
 
-  pid_t pid_ = -1;  // -1: reaped
+  pid_t pid_ = -1;
   net::UniqueFd end_;
   net::UniqueFd output_[2];
 };

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -41,10 +42,18 @@ std::string MockText(const std::vector<uint64_t>& numbers) {
 std::string Normal(absl::string_view mark) {
   if (const auto numbers = MockNumbers(mark)) return MockText(*numbers);
   if (const auto point = internal::ParseDeathPoint(mark)) return internal::DeathPointText(*point);
-  return std::string(mark);
+  // Any program can have written it.
+  return absl::CHexEscape(mark);
 }
 
 }  // namespace
+
+absl::string_view DeathInMark(absl::string_view mark, int life, std::optional<int> process) {
+  const std::vector<absl::string_view> words = absl::StrSplit(mark, absl::MaxSplits(' ', 2));
+  if (words.size() < 3 || internal::ParseDigits(words[0]) != static_cast<uint64_t>(life)) return "";
+  if (!process) return words[2];
+  return internal::ParseDigits(words[1]) == static_cast<uint64_t>(*process) ? words[2] : "";
+}
 
 absl::StatusOr<DeclaredDeaths> DeclaredDeaths::Parse(const std::vector<std::string>& fail,
                                                      const std::vector<std::string>& command,

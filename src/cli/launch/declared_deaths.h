@@ -6,7 +6,8 @@
 //   mock=3,1,0,2      a word of the command, Rabit's order to its mock library: rank 3, version 1,
 //                     call 0 of that version, life 2. The program reads it itself
 //
-// A life that is killed on order writes the text of that death into its mark before.
+// A process that is killed on order writes a line into its mark before: the number of the life, its
+// own, and the text of that death.
 //
 // A core: owned by the Launcher, which starts the lives and reads their marks.
 #ifndef PHALANX_CLI_LAUNCH_DECLARED_DEATHS_H_
@@ -23,6 +24,10 @@
 #include "src/client/jobs/declared_death.h"
 
 namespace phalanx::runtime {
+
+// Returns the text of the death in the mark if it is one of this life and process; any process of
+// the life without that.
+absl::string_view DeathInMark(absl::string_view mark, int life, std::optional<int> process);
 
 class DeclaredDeaths {
  public:
@@ -41,7 +46,7 @@ class DeclaredDeaths {
   // Whether this life needs a mark.
   bool Has(size_t task, int life) const;
   // A life has ended, but not because the launch has stopped it. `how`: "worker3 ended with exit
-  // code 0". `mark`: what it has written before it was killed on order, or nothing.
+  // code 0". `mark`: the death in its mark, or nothing.
   void Ended(size_t task, int life, absl::string_view how, absl::string_view mark);
   // Says so if --fail declares a death of this life, and it has ended otherwise.
   std::optional<std::string> Missed(size_t task, int life) const;

@@ -89,6 +89,21 @@ TEST(DeclaredDeathsTest, EachUnmadeDeathIsNamedWithItsReason) {
   EXPECT_THAT(deaths.TakeUnmade(), IsEmpty());
 }
 
+TEST(DeclaredDeathsTest, AMarkOfAnotherLifeOrProcessIsNone) {
+  EXPECT_EQ(DeathInMark("1 77 57:put:0", 1, 77), "57:put:0");
+  EXPECT_EQ(DeathInMark("1 78 57", 1, std::nullopt), "57");
+  EXPECT_EQ(DeathInMark("1 77 a word", 1, 77), "a word");
+  for (const char* mark : {"", "57", "77 57", "0 77 57", "1 78 57", "1  57", "x 77 57", "1 x 57"}) {
+    EXPECT_EQ(DeathInMark(mark, 1, 77), "") << mark;
+  }
+}
+
+TEST(DeclaredDeathsTest, BytesOfAMarkThatAreNoDeathAreEscaped) {
+  DeclaredDeaths deaths = Of({"3@57"});
+  deaths.Ended(3, 0, "worker3 ended by signal 9 (Killed)", "\x1b[2J\n57");
+  EXPECT_THAT(deaths.Missed(3, 0), Optional(HasSubstr("(Killed) (\\x1b[2J\\n57) in life 0")));
+}
+
 TEST(DeclaredDeathsTest, AMockDeathIsNoReasonToStopAtOnce) {
   DeclaredDeaths deaths = Of({}, {"mock=0,0,1,0"});
   deaths.Ended(0, 0, "worker0 ended with exit code 0", "");

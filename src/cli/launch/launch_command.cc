@@ -124,9 +124,12 @@ class LaunchCommand : public Command {
     OpenStandardDescriptors();
     PHALANX_RETURN_IF_ERROR(SetPlace());
     options_.prefix = !no_prefix_;
-    PHALANX_ASSIGN_OR_RETURN(options_.deaths,
-                             DeclaredDeaths::Parse(fail_, options_.command, options_.first,
-                                                   options_.tasks, options_.world));
+    // Their ranks are those of workers.
+    const bool has_mock = options_.role == kWorkerRole;
+    PHALANX_ASSIGN_OR_RETURN(
+        options_.deaths,
+        DeclaredDeaths::Parse(fail_, has_mock ? options_.command : std::vector<std::string>(),
+                              options_.first, options_.tasks, options_.world));
     options_.deaths_must_be_made = unfired_ != kWarn;
     if (options_.job.empty()) {
       options_.job = absl::StrCat("job-", absl::Hex(SystemRandom64(), absl::kZeroPad16));

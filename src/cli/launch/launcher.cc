@@ -109,7 +109,7 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   task.world = options_.world;
   task.life = plan_.life(index);
   task.address = options_.address;
-  task.print = prints_->name();
+  task.print = prints_->path();
   task.fail = deaths_.PointOf(index, task.life);
   if (tasks_[index].mark.valid()) task.fail_mark = PathOf(tasks_[index].mark);
   return TaskEnvironment(task, environ);
@@ -204,7 +204,11 @@ bool Launcher::PassPrint() {
   if (!text) return false;
   if (!text->empty()) {
     const bool ends = text->back() == '\n';
-    outputs_[0]->Append([&](std::string* out) { absl::StrAppend(out, *text, ends ? "" : "\n"); });
+    // Without prefixes the line of a task can be open.
+    const bool begins = outputs_[0]->at_line_start();
+    outputs_[0]->Append([&](std::string* out) {
+      absl::StrAppend(out, begins ? "" : "\n", *text, ends ? "" : "\n");
+    });
   } else if (!knew && prints_->stranger()) {
     // Once: another user must not fill the output.
     Report(absl::StrCat("dropping what processes of user ", *prints_->stranger(), " print"));
@@ -212,12 +216,17 @@ bool Launcher::PassPrint() {
   return true;
 }
 
-void Launcher::OnEnd(size_t index) {
-  Task& task = tasks_[index];
-  const ChildProcess::End end = task.process->Reap();
-  // What it has printed is among those that wait now. Other tasks can add to them without end.
+void Launcher::PassPrints() {
   for (int i = prints_->most_waiting(); i > 0 && PassPrint(); --i) {
   }
+}
+
+void Launcher::OnEnd(size_t index) {
+  Task& task = tasks_[index];
+  const int pid = task.process->pid();
+  const ChildProcess::End end = task.process->Reap();
+  // What it has printed is among those that wait now. Other tasks can add to them without end.
+  PassPrints();
   for (const int stream : {0, 1}) PassRest(task, stream);
   task.end.reset();
   task.process.reset();
@@ -231,7 +240,9 @@ void Launcher::OnEnd(size_t index) {
   if (!plan_.stopping()) {
     // A SIGKILL alone can have come from the kernel, when memory was short.
     const std::string mark = end.exit_code() == kKilled ? ReadMark(task.mark) : "";
-    deaths_.Ended(index, plan_.life(index), text, mark);
+    // A shell that the launch has started ends with the exit code of the process that has died.
+    const std::optional<int> process = end.signalled ? std::optional(pid) : std::nullopt;
+    deaths_.Ended(index, plan_.life(index), text, DeathInMark(mark, plan_.life(index), process));
     if (options_.deaths_must_be_made) missed = deaths_.Missed(index, plan_.life(index));
   }
   const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), missed.has_value());
@@ -357,6 +368,14 @@ void Launcher::EndIfDone() {
     const bool written = outputs_[0]->empty() && outputs_[1]->empty();
     return plan_.finished() && (written || abandoned_);
   };
+  if (done() && print_watcher_ != nullptr) {
+    // Processes that the tasks have left can print until now. They get an error from now on, so
+    // that no text is lost that was taken.
+    prints_->Refuse();
+    print_watcher_.reset();
+    print_held_ = false;
+    PassPrints();
+  }
   if (done() && !plan_.stopping()) JudgeDeaths();
   if (done()) loop_.Stop();
 }

@@ -106,6 +106,8 @@ class Launcher {
   // Passes on what the pipe holds, and closes the stream.
   void PassRest(Task& task, int stream);
   void OnPrint();
+  // Passes on the texts that wait.
+  void PassPrints();
   // Passes on the next text that a task has printed at the launch. Returns false if none waits.
   bool PassPrint();
   // Reads on from the tasks, each in its turn.
@@ -142,6 +144,7 @@ class Launcher {
   // The same queue twice if both are one file.
   std::shared_ptr<OutputQueue> outputs_[2];
   std::unique_ptr<PrintSocket> prints_;
+  // Null: the launch ends.
   std::unique_ptr<net::FdWatcher> print_watcher_;
   // Not read, because the output is full.
   bool print_held_ = false;

@@ -58,7 +58,9 @@ absl::Status OutputQueue::WatchRoom(net::EventLoop& loop) {
 
 void OutputQueue::Append(const std::function<void(std::string*)>& add) {
   const bool idle = empty();
+  const size_t before = waiting_.size();
   add(&waiting_);
+  if (waiting_.size() > before) at_line_start_ = waiting_.back() == '\n';
   // Otherwise the queue waits for room already.
   if (idle) Write();
 }

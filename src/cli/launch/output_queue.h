@@ -40,6 +40,8 @@ class OutputQueue {
   void Append(const std::function<void(std::string*)>& add);
 
   bool full() const { return waiting_.size() - written_ >= kFullBytes; }
+  // Whether the last byte was a newline, or there was none.
+  bool at_line_start() const { return at_line_start_; }
   bool empty() const { return waiting_.size() == written_; }
 
  private:
@@ -63,6 +65,7 @@ class OutputQueue {
   // How much of waiting_ was written. Less than kFullBytes, or half of it.
   size_t written_ = 0;
   bool broken_ = false;
+  bool at_line_start_ = true;
 };
 
 }  // namespace phalanx::runtime

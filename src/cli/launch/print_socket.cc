@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/client/socket/launch_print.h"
-#include "src/common/random.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
@@ -44,19 +43,19 @@ std::optional<uid_t> SenderOf(msghdr& message) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PrintSocket>> PrintSocket::Open() {
-  const auto random = [] { return absl::Hex(SystemRandom64(), absl::kZeroPad16); };
-  std::string name = absl::StrCat("@phalanx-launch-", random(), random());
-  PHALANX_ASSIGN_OR_RETURN(const internal::SocketAddress at, internal::PrintAddress(name));
+  PHALANX_ASSIGN_OR_RETURN(TemporaryFolder folder, TemporaryFolder::Make());
+  std::string path = absl::StrCat(folder.path(), "/print");
+  PHALANX_ASSIGN_OR_RETURN(const internal::SocketAddress at, internal::PrintAddress(path));
   net::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Refused(errno);
-  // Before the name can be used.
+  // Before the path can be used.
   const int credentials = 1;
   if (setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &credentials, sizeof(credentials)) != 0 ||
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0) {
     return Refused(errno);
   }
   return std::unique_ptr<PrintSocket>(
-      new PrintSocket(std::move(fd), std::move(name), MostWaiting()));
+      new PrintSocket(std::move(folder), std::move(path), std::move(fd), MostWaiting()));
 }
 
 std::optional<absl::string_view> PrintSocket::Take() {
@@ -80,5 +79,7 @@ std::optional<absl::string_view> PrintSocket::Take() {
   if (!stranger_ && sender) stranger_ = sender;
   return absl::string_view();
 }
+
+void PrintSocket::Refuse() { shutdown(fd_.get(), SHUT_RD); }
 
 }  // namespace phalanx::runtime

@@ -1,12 +1,15 @@
 #include "src/cli/launch/print_socket.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "src/client/socket/launch_print.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/common/time/clock.h"
 #include "src/net/tcp/unique_fd.h"
 
 namespace phalanx::runtime {
@@ -36,7 +40,7 @@ class PrintSocketTest : public ::testing::Test {
   }
 
   absl::Status Print(absl::string_view text, absl::Duration timeout = kPatience) {
-    return internal::PrintAtLaunch(socket_->name(), text, timeout);
+    return internal::PrintAtLaunch(socket_->path(), text, timeout);
   }
   // The datagrams that wait.
   std::vector<std::string> TakeAll() {
@@ -85,6 +89,73 @@ TEST_F(PrintSocketTest, ALineThatIsTooLongIsCut) {
   EXPECT_THAT(TakeAll(), ElementsAre(std::string(internal::kMaxPrintBytes, 'x'), "xxx\nlast\n"));
 }
 
+TEST_F(PrintSocketTest, ALineOfJustTheLimitIsNotFollowedByAnEmptyOne) {
+  const std::string most(internal::kMaxPrintBytes, 'x');
+  PHALANX_EXPECT_OK(Print(most));
+  PHALANX_EXPECT_OK(Print(most + "\n"));
+  PHALANX_EXPECT_OK(Print("first\n" + most + "\n\nlast\n"));
+  EXPECT_THAT(TakeAll(), ElementsAre(most, most, "first\n", most, "\nlast\n"));
+}
+
+// The limit of the time is that of each part, of which the launch takes the next one in time.
+TEST_F(PrintSocketTest, ALongTextCanTakeLongerThanTheLimit) {
+  constexpr absl::Duration kLimit = absl::Seconds(4);
+  while (Print("fill\n", absl::Milliseconds(10)).ok()) {
+  }
+  const std::string line(internal::kMaxPrintBytes, 'x');
+  std::atomic<bool> ended = false;
+  const Instant begin = MonotonicNow();
+  std::thread sender([&] {
+    PHALANX_EXPECT_OK(Print(line + line + line + line + line + line, kLimit));
+    EXPECT_GT(MonotonicNow() - begin, kLimit);
+    ended = true;
+  });
+  while (!ended) {
+    poll(nullptr, 0, 1000);
+    socket_->Take();
+  }
+  sender.join();
+}
+
+TEST_F(PrintSocketTest, SignalsDoNotProlongTheWait) {
+  while (Print("fill\n", absl::Milliseconds(10)).ok()) {
+  }
+  struct sigaction ignores = {}, before = {};
+  ignores.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &ignores, &before), 0);
+  std::atomic<bool> ended = false;
+  std::thread sender([&] {
+    EXPECT_THAT(Print("late\n", absl::Milliseconds(20)),
+                StatusIs(absl::StatusCode::kDeadlineExceeded));
+    ended = true;
+  });
+  // More often than the least wait.
+  const Instant until = MonotonicNow() + kPatience;
+  while (!ended && MonotonicNow() < until) pthread_kill(sender.native_handle(), SIGUSR1);
+  EXPECT_TRUE(ended);
+  // It ends then.
+  while (!ended) TakeAll();
+  sender.join();
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_F(PrintSocketTest, WhatWasTakenBeforeTheEndIsThere) {
+  PHALANX_EXPECT_OK(Print("in time\n"));
+  socket_->Refuse();
+  EXPECT_THAT(Print("late\n"), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(TakeAll(), ElementsAre("in time\n"));
+}
+
+TEST_F(PrintSocketTest, OnlyItsUserReachesTheSocketAndNothingIsLeft) {
+  const std::string path = socket_->path();
+  const std::string folder = path.substr(0, path.rfind('/'));
+  struct stat status;
+  ASSERT_EQ(stat(folder.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  socket_.reset();
+  EXPECT_NE(stat(folder.c_str(), &status), 0);
+}
+
 TEST_F(PrintSocketTest, WhatATaskHasSentBeforeItsDeathArrives) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -118,14 +189,14 @@ TEST_F(PrintSocketTest, ASenderWaitsWhileTheSocketIsFull) {
 }
 
 TEST_F(PrintSocketTest, ALaunchThatHasEndedIsAnError) {
-  const std::string name = socket_->name();
+  const std::string name = socket_->path();
   socket_.reset();
   EXPECT_THAT(internal::PrintAtLaunch(name, "late\n", kPatience),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the launch has ended")));
 }
 
 TEST_F(PrintSocketTest, AnEndOfTheLaunchEndsTheWait) {
-  const std::string name = socket_->name();
+  const std::string name = socket_->path();
   while (Print("fill\n", absl::Milliseconds(10)).ok()) {
   }
   std::thread sender([&] {
@@ -137,15 +208,15 @@ TEST_F(PrintSocketTest, AnEndOfTheLaunchEndsTheWait) {
 }
 
 TEST_F(PrintSocketTest, OtherNamesAreRefused) {
-  for (const std::string& name : {std::string(), std::string("@"), std::string("/tmp/socket"),
-                                  "@" + std::string(sizeof(sockaddr_un::sun_path), 'x')}) {
+  for (const std::string& name : {std::string(), std::string("@socket"), std::string("socket"),
+                                  "/" + std::string(sizeof(sockaddr_un::sun_path), 'x')}) {
     EXPECT_THAT(internal::PrintAtLaunch(name, "text\n", kPatience),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("PHALANX_PRINT")))
         << name;
   }
 }
 
-// Two sockets have two names.
+// Two sockets have two paths.
 TEST_F(PrintSocketTest, EachLaunchReadsItsOwn) {
   const auto other = PrintSocket::Open();
   PHALANX_ASSERT_OK(other.status());
@@ -156,7 +227,7 @@ TEST_F(PrintSocketTest, EachLaunchReadsItsOwn) {
 
 // Ancillary data of the sender neither leaves descriptors here nor hides its user.
 TEST_F(PrintSocketTest, DescriptorsOfASenderAreClosed) {
-  const auto at = internal::PrintAddress(socket_->name());
+  const auto at = internal::PrintAddress(socket_->path());
   PHALANX_ASSERT_OK(at.status());
   const net::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   int sent[2];

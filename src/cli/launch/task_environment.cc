@@ -12,10 +12,28 @@ namespace {
 // The launch runs no tracker of Rabit. With the address of another one, a program of Rabit would
 // connect to that.
 constexpr absl::string_view kTrackerVariables = "DMLC_TRACKER_";
+// Where the scheduler of a parameter server is. The DMLC variables beside it are that program's.
+constexpr absl::string_view kServerVariables = "DMLC_PS_ROOT_";
 // Set for workers alone: programs of Rabit end at once in other roles.
 constexpr absl::string_view kRoleVariable = "DMLC_ROLE";
 
 absl::string_view NameOf(absl::string_view entry) { return entry.substr(0, entry.find('=')); }
+
+bool HasServers(const char* const* inherited) {
+  for (; *inherited != nullptr; ++inherited) {
+    if (absl::StartsWith(*inherited, kServerVariables)) return true;
+  }
+  return false;
+}
+
+// What launchers of Rabit's programs set.
+void AddRabit(const TaskVariables& task, std::vector<std::string>& variables) {
+  variables.push_back(absl::StrCat("DMLC_TASK_ID=", task.number));
+  variables.push_back(absl::StrCat("DMLC_NUM_WORKER=", task.world));
+  variables.push_back("DMLC_NUM_SERVER=0");
+  variables.push_back(absl::StrCat("DMLC_NUM_ATTEMPT=", task.life));
+  if (task.role == kWorkerRole) variables.push_back(absl::StrCat(kRoleVariable, "=worker"));
+}
 
 }  // namespace
 
@@ -32,18 +50,16 @@ std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* 
       absl::StrCat(internal::kPrintVariable, "=", task.print),
       absl::StrCat("PHALANX_FAIL=", task.fail),
       absl::StrCat("PHALANX_FAIL_MARK=", task.fail_mark),
-      // What launchers of Rabit's programs set.
-      absl::StrCat("DMLC_TASK_ID=", task.number),
-      absl::StrCat("DMLC_NUM_WORKER=", task.world),
-      "DMLC_NUM_SERVER=0",
-      absl::StrCat("DMLC_NUM_ATTEMPT=", task.life),
   };
-  if (task.role == kWorkerRole) variables.push_back(absl::StrCat(kRoleVariable, "=worker"));
-  std::set<std::string> own = {std::string(kRoleVariable)};
+  const bool of_rabit = !HasServers(inherited);
+  if (of_rabit) AddRabit(task, variables);
+  std::set<std::string> own;
   for (const std::string& variable : variables) own.emplace(NameOf(variable));
+  if (of_rabit) own.emplace(kRoleVariable);
   for (const char* const* entry = inherited; *entry != nullptr; ++entry) {
     const absl::string_view name = NameOf(*entry);
-    if (own.contains(std::string(name)) || absl::StartsWith(name, kTrackerVariables)) continue;
+    if (own.contains(std::string(name))) continue;
+    if (of_rabit && absl::StartsWith(name, kTrackerVariables)) continue;
     variables.emplace_back(*entry);
   }
   return variables;

@@ -1,6 +1,7 @@
 // The environment of a task's process: that of the launch, but for the variables that say which
 // task it is. Those of an outer launch, or of another launcher of Rabit's programs, do not reach
-// it.
+// it. If the environment names a parameter server (DMLC_PS_ROOT_*), all DMLC variables stay as they
+// are.
 //
 // A core: strings in, strings out.
 #ifndef PHALANX_CLI_LAUNCH_TASK_ENVIRONMENT_H_

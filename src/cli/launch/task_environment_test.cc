@@ -24,7 +24,7 @@ TaskVariables Third() {
   task.world = 8;
   task.life = 2;
   task.address = "unix:/run/node.sock";
-  task.print = "@socket";
+  task.print = "/run/print";
   task.fail = "57";
   task.fail_mark = "/proc/1/fd/9";
   return task;
@@ -43,7 +43,7 @@ TEST(TaskEnvironmentTest, SaysWhichTaskItIs) {
       TaskEnvironment(Third(), kNone),
       ElementsAre("PHALANX_JOB=train", "PHALANX_TASK=worker3", "PHALANX_ROLE=worker",
                   "PHALANX_WORLD=8", "PHALANX_LIFE=2", "PHALANX_ADDRESS=unix:/run/node.sock",
-                  "PHALANX_PRINT=@socket", "PHALANX_FAIL=57", "PHALANX_FAIL_MARK=/proc/1/fd/9",
+                  "PHALANX_PRINT=/run/print", "PHALANX_FAIL=57", "PHALANX_FAIL_MARK=/proc/1/fd/9",
                   "DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2",
                   "DMLC_ROLE=worker"));
 }
@@ -76,6 +76,13 @@ TEST(TaskEnvironmentTest, OnlyWorkersAreWorkersOfRabit) {
   EXPECT_THAT(Dmlc(variables), ElementsAre("DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8",
                                            "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2"));
   EXPECT_THAT(variables, Contains("PHALANX_TASK=ps3"));
+}
+
+TEST(TaskEnvironmentTest, VariablesOfAParameterServerStay) {
+  const char* const outer[] = {"DMLC_PS_ROOT_URI=10.0.0.1", "DMLC_NUM_SERVER=4", "DMLC_ROLE=server",
+                               "DMLC_TRACKER_URI=10.0.0.1", "DMLC_NUM_WORKER=8", nullptr};
+  EXPECT_THAT(Dmlc(TaskEnvironment(Third(), outer)),
+              ElementsAre(outer[0], outer[1], outer[2], outer[3], outer[4]));
 }
 
 TEST(TaskEnvironmentTest, NamesThatOnlyBeginAlikeStay) {

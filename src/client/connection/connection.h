@@ -185,6 +185,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void PutBackWriter(std::shared_ptr<FileMapping> mapping);
   // Also the answers of calls that were cancelled free buffers.
   GroupBuffers& group_buffers() { return memory_.group_buffers(); }
+  // Whether the node can still get requests, and how many bytes of them wait for room in the
+  // socket.
+  bool CanSend() const { return status_.ok() && !out_.broken(); }
+  size_t unsent() const { return out_.size(); }
   // Why a new call cannot be made, or OK.
   absl::Status Admit() const;
   // OK while calls can be made.
@@ -199,9 +203,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   absl::Status CheckProcess() const;
   bool forked() const { return mark_.Forked(); }
   const std::string& address() const { return options_.address; }
-  const std::string& node_name() const { return identity_.name; }
-  const std::string& directory() const { return identity_.directory; }
-  const NodeKey& node() const { return identity_.node; }
+  const NodeIdentity& identity() const { return identity_; }
   // Its lock cannot be taken in a child of fork.
   NameTable& names() { return names_; }
 

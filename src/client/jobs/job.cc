@@ -54,6 +54,7 @@ absl::StatusOr<int> WorldOf(int given) {
 absl::StatusOr<internal::FromLaunch> FromLaunchOf(const std::string& task) {
   internal::FromLaunch launch;
   launch.mark = Or("", "PHALANX_FAIL_MARK");
+  launch.life = Or("", "PHALANX_LIFE");
   launch.print = Or("", internal::kPrintVariable);
   const std::string text = Or("", "PHALANX_FAIL");
   if (text.empty() || task != Or("", "PHALANX_TASK")) return launch;
@@ -182,8 +183,15 @@ std::optional<uint64_t> MemberCall::FatalBytes(uint64_t input) {
 
 void MemberCall::DieInCall() {
   // Also what a batch holds back.
-  connection().WaitInsideCall([] { return true; }, MonotonicNow());
-  Die(DeathPointText(launch_.death));
+  bool given = false;
+  connection().WaitInsideCall(
+      [&] {
+        given = connection().CanSend() && connection().unsent() == 0;
+        return given || !connection().CanSend();
+      },
+      MonotonicNow() + kDeathPatience);
+  // Otherwise the death is not the declared one.
+  Die(given ? DeathPointText(launch_.death) : std::string());
 }
 
 void MemberCall::DieIfDeclared(DeathPoint::Kind point) {
@@ -195,9 +203,11 @@ void MemberCall::DieIfDeclared(DeathPoint::Kind point) {
 
 // SIGKILL, like the kernel's when memory is short: nothing of the program runs any more.
 void MemberCall::Die(absl::string_view death) const {
-  const int fd = open(launch_.mark.c_str(), O_WRONLY | O_CLOEXEC);
+  const int fd = open(launch_.mark.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  // A mark can be that of a later life by now, and this process a child of the task's.
+  const std::string mark = absl::StrCat(launch_.life, " ", getpid(), " ", death);
   // Without the mark the launch reports another kill than the declared one.
-  if (fd >= 0) (void)!write(fd, death.data(), death.size());
+  if (fd >= 0 && !death.empty()) (void)!write(fd, mark.data(), mark.size());
   raise(SIGKILL);
   std::abort();
 }

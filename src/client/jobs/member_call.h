@@ -31,6 +31,9 @@ namespace phalanx::internal {
 // more (jobs::kMaxOutstandingCalls), and refuses what exceeds that without a number.
 inline constexpr size_t kMaxGroupCallsUnderWay = 512;
 
+// How long a process that is to be killed in a call waits until the node can have its bytes.
+inline constexpr absl::Duration kDeathPatience = absl::Seconds(30);
+
 // How long Print waits for the launch.
 inline constexpr absl::Duration kPrintPatience = absl::Minutes(1);
 
@@ -40,6 +43,8 @@ struct FromLaunch {
   DeathPoint death;
   // A file into which the process writes before that, so that the launch sees which death it was.
   std::string mark;
+  // Of the task, as the launch counts.
+  std::string life;
   // The socket of the launch for what this process prints; empty: there is no launch.
   std::string print;
 };

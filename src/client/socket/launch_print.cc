@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
 
@@ -25,7 +26,7 @@ absl::Status SendError(int error) {
   const char* text = std::strerror(error);
   if (error == ECONNREFUSED || error == ENOENT || error == EPIPE) {
     return absl::UnavailableError(absl::StrCat(
-        "Print: the launch has ended, or is in another network namespace (", text, ")"));
+        "Print: the launch has ended, or this process does not see its files (", text, ")"));
   }
   if (error == ENOBUFS || error == ENOMEM || error == EMFILE || error == ENFILE) {
     return absl::ResourceExhaustedError(absl::StrCat("Print: ", text));
@@ -41,6 +42,10 @@ absl::string_view FirstPart(absl::string_view text) {
   return end == absl::string_view::npos ? most : most.substr(0, end + 1);
 }
 
+absl::Status NotRead() {
+  return absl::DeadlineExceededError("Print: the launch has not read earlier texts in time");
+}
+
 absl::Status SendPart(int fd, const SocketAddress& to, absl::string_view part, Instant until) {
   while (true) {
     // A timeout of zero would be none.
@@ -51,10 +56,10 @@ absl::Status SendPart(int fd, const SocketAddress& to, absl::string_view part, I
                reinterpret_cast<const sockaddr*>(&to.address), to.size) >= 0) {
       return absl::OkStatus();
     }
-    if (errno == EAGAIN) {
-      return absl::DeadlineExceededError("Print: the launch has not read earlier texts in time");
-    }
+    if (errno == EAGAIN) return NotRead();
     if (errno != EINTR) return SendError(errno);
+    // A timer's signals can interrupt every wait.
+    if (MonotonicNow() >= until) return NotRead();
   }
 }
 
@@ -62,20 +67,18 @@ absl::Status SendPart(int fd, const SocketAddress& to, absl::string_view part, I
 
 absl::StatusOr<SocketAddress> PrintAddress(absl::string_view name) {
   SocketAddress to;
-  if (name.size() < 2 || name[0] != '@' || name.size() > sizeof(to.address.sun_path)) {
+  if (name.empty() || name[0] != '/' || name.size() >= sizeof(to.address.sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat("Print: ", kPrintVariable, " is \"", name,
-                                                   "\", not the name of a launch's socket"));
+                                                   "\", not the path of a launch's socket"));
   }
   to.address.sun_family = AF_UNIX;
-  // A zero byte stands for the abstract namespace.
+  // A zero byte ends it.
   name.copy(to.address.sun_path, name.size());
-  to.address.sun_path[0] = 0;
-  to.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  to.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + 1);
   return to;
 }
 
 absl::Status PrintAtLaunch(absl::string_view name, absl::string_view text, absl::Duration timeout) {
-  const Instant until = MonotonicNow() + timeout;
   PHALANX_ASSIGN_OR_RETURN(const SocketAddress to, PrintAddress(name));
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return SendError(errno);
@@ -83,8 +86,11 @@ absl::Status PrintAtLaunch(absl::string_view name, absl::string_view text, absl:
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
   while (!text.empty()) {
     const absl::string_view part = FirstPart(text);
-    PHALANX_RETURN_IF_ERROR(SendPart(fd, to, part, until));
+    // Each part that the launch takes is progress.
+    PHALANX_RETURN_IF_ERROR(SendPart(fd, to, part, MonotonicNow() + timeout));
     text.remove_prefix(part.size());
+    // The launch ends a part that has no newline with one.
+    if (part.back() != '\n') absl::ConsumePrefix(&text, "\n");
   }
   return absl::OkStatus();
 }

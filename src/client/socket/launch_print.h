@@ -2,9 +2,9 @@
 //
 //   PrintAtLaunch ──datagrams──► the launch's socket ──► its standard output
 //
-// The socket is in the abstract namespace, and its name is in a variable. So the processes that a
-// task has started reach it, too, whichever shell or program stands between, and nothing is left
-// behind. The kernel says to the launch which user has sent a datagram; it drops those of others.
+// The path of the socket is in a variable. So the processes that a task has started reach it, too,
+// whichever shell or program stands between. Its folder is closed to other users; the kernel says
+// to the launch which user has sent a datagram, and it drops those of root.
 //
 // Functions; any thread.
 #ifndef PHALANX_CLIENT_SOCKET_LAUNCH_PRINT_H_
@@ -23,7 +23,7 @@
 
 namespace phalanx::internal {
 
-// Has the name of the socket.
+// Has the path of the socket.
 inline constexpr char kPrintVariable[] = "PHALANX_PRINT";
 // Of one datagram. Longer texts are sent in parts.
 inline constexpr size_t kMaxPrintBytes = 64 << 10;
@@ -33,16 +33,16 @@ struct SocketAddress {
   socklen_t size = 0;
 };
 
-// The address of a name such as "@phalanx-launch-1f". InvalidArgument if it is none.
+// The address of an absolute path. InvalidArgument if it is none, or too long.
 absl::StatusOr<SocketAddress> PrintAddress(absl::string_view name);
 
 // Sends the text in parts of whole lines; a line of more than kMaxPrintBytes is cut. Texts of other
 // tasks can come between the parts. Returns when the launch's socket has the last one: it is then
 // printed also if this process ends. Waits while the launch does not read, as it does when the
-// reader of its output is slow. Errors:
-//     Unavailable         the launch has ended, or is in another network namespace
+// reader of its output is slow; `timeout` is that for each part. Errors:
+//     Unavailable         the launch has ended, or this process does not see its files, or may not
 //     DeadlineExceeded    it has not read in time; it can have the first parts
-//     InvalidArgument     no such name
+//     InvalidArgument     no such path
 //     ResourceExhausted   no descriptor or memory
 absl::Status PrintAtLaunch(absl::string_view name, absl::string_view text, absl::Duration timeout);
 

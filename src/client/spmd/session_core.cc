@@ -88,7 +88,8 @@ void SessionCore::OnCallEnded(bool needs_all, uint64_t losses) {
   }
   if (DefectActive(Defect::kSessionBroadcastFrees)) needs_all = true;
   if (!needs_all) return;
-  const uint64_t last = std::exchange(known_, version_);
+  uint64_t last = std::exchange(known_, version_);
+  if (DefectActive(Defect::kSessionFreesAfterOneCall)) last = version_;
   if (local_ && DefectActive(Defect::kSessionLocalFreedEarly)) {
     return FreeUntil(version_ - (version_ > 0));
   }

@@ -11,6 +11,9 @@ namespace {
 // Actions with faults, and those within which all ranks must end after that.
 constexpr int kActionsWithFaults = 3000;
 constexpr int kActionsToTheEnd = 40'000;
+// A call that has ended on one node alone: for how long, and how often that node ends then.
+constexpr int kActionsAlone = 25;
+constexpr double kEndAlone = 0.03;
 
 uint64_t Mix(uint64_t a, uint64_t b) {
   uint64_t mixed = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
@@ -28,13 +31,15 @@ uint64_t InputOf(uint64_t state, size_t step, int rank) {
 SessionWorld::SessionWorld(uint64_t seed) : random_(seed) {
   nodes_ = 2 + static_cast<int>(random_.Below(4));
   lives_.resize(2 + random_.Below(4));
-  fault_chance_ = 0.004 * static_cast<double>(1 + random_.Below(10));
-  slow_load_ = random_.Chance(0.5) ? 0.8 : 0.95;
-  see_chance_ = random_.Chance(0.5) ? 0.03 : 0.3;
+  chances_.fault = 0.004 * static_cast<double>(1 + random_.Below(10));
+  chances_.slow_load = random_.Chance(0.5) ? 0.8 : 0.95;
+  chances_.see = random_.Chance(0.5) ? 0.03 : 0.3;
   local_ = random_.Chance(0.3);
-  copies_.wanted = 2 + static_cast<int>(random_.Below(2));
-  copies_.chance = random_.Chance(0.5) ? 0.005 : 0.05;
-  lazy_chance_ = local_ ? 0 : 0.5 * static_cast<double>(random_.Below(3));
+  copies_ = 2 + static_cast<int>(random_.Below(2));
+  chances_.copy = random_.Chance(0.5) ? 0.005 : 0.05;
+  chances_.lazy = local_ ? 0 : 0.5 * static_cast<double>(random_.Below(3));
+  chances_.adopt = random_.Chance(0.5) ? 1 : 0.3;
+  chances_.alone = random_.Chance(0.5) ? 0 : 0.2;
   ended_.resize(static_cast<size_t>(nodes_));
   newest_.resize(static_cast<size_t>(nodes_));
   DrawProgram();
@@ -96,7 +101,8 @@ void SessionWorld::CheckStates(int rank) {
 std::vector<std::string> SessionWorld::Run() {
   for (int rank = 0; rank < static_cast<int>(lives_.size()); ++rank) Join(rank);
   for (int i = 0; i < kActionsWithFaults && wrong_.empty(); ++i) {
-    if (random_.Chance(fault_chance_)) Fault();
+    if (random_.Chance(chances_.fault)) Fault(std::nullopt);
+    if (alone_.actions > 0 && random_.Chance(kEndAlone)) Fault(alone_.node);
     Act();
   }
   const auto over = [this] {
@@ -104,7 +110,9 @@ std::vector<std::string> SessionWorld::Run() {
       return life.has_value() && life->step == program_.size();
     });
   };
-  copies_.chance = 1;
+  chances_.copy = 1;
+  chances_.adopt = 1;
+  chances_.alone = 0;
   for (int i = 0; i < kActionsToTheEnd && wrong_.empty() && !over(); ++i) Act();
   for (size_t rank = 0; rank < lives_.size() && wrong_.empty(); ++rank) {
     if (!over()) {
@@ -121,13 +129,14 @@ std::vector<std::string> SessionWorld::Run() {
 }
 
 void SessionWorld::Act() {
-  if (random_.Chance(copies_.chance)) MakeCopy();
+  if (alone_.actions > 0) --alone_.actions;
+  if (random_.Chance(chances_.copy)) MakeCopy();
   const int rank = static_cast<int>(random_.Below(lives_.size()));
   const std::optional<Life>& life = lives_[static_cast<size_t>(rank)];
   if (!life.has_value()) return Join(rank);
   // The others can go on, or end, meanwhile.
   const Kind kind = life->step < program_.size() ? program_[life->step].kind : Kind::kFold;
-  if (kind == Kind::kLoad && random_.Chance(slow_load_)) return;
+  if (kind == Kind::kLoad && random_.Chance(chances_.slow_load)) return;
   if (kind == Kind::kCheckpoint && random_.Chance(0.85)) {
     if (random_.Chance(0.3)) See(rank, changes_.size());
     return;
@@ -137,14 +146,16 @@ void SessionWorld::Act() {
 
 // ---------------------------------------------------------------------------- lives
 
-void SessionWorld::Fault() {
+void SessionWorld::Fault(std::optional<int> node) {
   // Ranks that have left make no call in which they could save a model.
   const bool leaves =
       std::any_of(lives_.begin(), lives_.end(), [this](const std::optional<Life>& life) {
         return life.has_value() && life->step == program_.size();
       });
-  if (leaves && lazy_chance_ > 0) return;
-  if (random_.Chance(0.3)) {
+  if (leaves && chances_.lazy > 0) return;
+  if (node.has_value()) {
+    EndNode(*node);
+  } else if (random_.Chance(0.3)) {
     EndNode(static_cast<int>(random_.Below(static_cast<uint64_t>(nodes_))));
   } else {
     do EndRank(static_cast<int>(random_.Below(lives_.size())));
@@ -255,7 +266,6 @@ void SessionWorld::Join(int rank) {
   life.state = run_;
   life.local = FirstLocal(run_, rank);
   life.seen = changes_.size();
-  life.node_deaths = counts_.node_deaths;
   for (const std::optional<Life>& other : lives_) life.live.push_back(other.has_value());
   life.live[static_cast<size_t>(rank)] = true;
   lives_[static_cast<size_t>(rank)].emplace(std::move(life));
@@ -272,7 +282,7 @@ void SessionWorld::Advance(int rank) {
     return;
   }
   if (life.step == program_.size()) return;
-  if (random_.Chance(see_chance_)) {
+  if (random_.Chance(chances_.see)) {
     See(rank, life.seen + random_.Below(changes_.size() - life.seen + 1));
   }
   if (life.phase == Phase::kInCall) return TryEndCall(rank);
@@ -353,6 +363,8 @@ void SessionWorld::TryEndCall(int rank) {
       return Wrong(rank, absl::StrCat("call ", number, " differs from the one that has ended"));
     }
     const EndedCall call = at->second;
+    const bool here = ended_[static_cast<size_t>(life.node)].contains(number);
+    if (!here && (alone_.actions > 0 || !random_.Chance(chances_.adopt))) return;
     EndCallAt(life.node, number, call);
     return TakeResult(rank, call.result);
   }
@@ -360,6 +372,9 @@ void SessionWorld::TryEndCall(int rank) {
   const std::optional<uint64_t> result = ResultOf(rank, step);
   if (!result.has_value()) return;
   EndCallAt(life.node, number, {step.kind, life.core.keep(), *result});
+  if (step.kind != Kind::kBroadcast && random_.Chance(chances_.alone)) {
+    alone_ = {life.node, kActionsAlone};
+  }
   TakeResult(rank, *result);
 }
 
@@ -433,7 +448,7 @@ void SessionWorld::PutLocal(int rank, uint64_t version, const Object& object) {
 }
 
 bool SessionWorld::HasCopies(const Object& object) const {
-  return static_cast<int>(object.nodes.size()) >= std::min(copies_.wanted, nodes_);
+  return static_cast<int>(object.nodes.size()) >= std::min(copies_, nodes_);
 }
 
 void SessionWorld::MakeCopy() {
@@ -466,7 +481,6 @@ void SessionWorld::Load(int rank) {
   }
   if (local_) return LoadLocal(rank, *first);
   const int world = static_cast<int>(lives_.size());
-  bool any = false;
   // Any that it may load will do.
   const bool newest_first = random_.Chance(0.5);
   for (uint64_t n = 0; n < internal::kLoadableVersions; ++n) {
@@ -476,7 +490,6 @@ void SessionWorld::Load(int rank) {
       const auto at = objects_.find(NameOf(owner, life.run, version));
       if (at == objects_.end()) continue;
       const Object& object = at->second;
-      any = true;
       if (!life.core.CanLoad(version, object.base)) continue;
       life.found = Found{owner, version, object.base, object.state, object.step, 0};
       life.phase = Phase::kEnd;
@@ -487,12 +500,6 @@ void SessionWorld::Load(int rank) {
     }
   }
   if (AnySaves(rank)) return;
-  // The node of a rank that had an older one has ended since, and a later life has passed that.
-  if (any && life.node_deaths < counts_.node_deaths) {
-    ++counts_.given_up;
-    EndRank(rank);
-    return EndRunIfLost();
-  }
   Wrong(rank, absl::StrCat("no rank has, or saves, a checkpoint for a life that has learned of ",
                            "version ", *first));
 }
@@ -578,7 +585,7 @@ void SessionWorld::Checkpoint(int rank) {
       if (local != objects_.end() && !HasCopies(local->second)) return;
       if (local == objects_.end()) return Wrong(rank, "its local model is lost");
     }
-    if (life.core.CanBeLazy() && random_.Chance(lazy_chance_)) {
+    if (life.core.CanBeLazy() && random_.Chance(chances_.lazy)) {
       ++counts_.lazy;
       return EndCheckpoint(rank, /*lazy=*/true);
     }

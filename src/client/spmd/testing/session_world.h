@@ -5,7 +5,8 @@
 // or ends with its node; a next life begins on any node.
 //
 // The model of the group. A call in which every rank gives something ends after all ranks have made
-// it; a Broadcast after its root has. It ends on each node by itself. A node forgets the group
+// it; a Broadcast after its root has. It ends on each node by itself, and in some worlds on one
+// alone for a while, in which faults are frequent. A node forgets the group
 // when no rank lives there, and frees the results that an ended call releases. A life that joins
 // learns the last call that has ended on any node, and what the newest of them has said that was no
 // Broadcast; and its node gets all that is kept. The others can make Broadcasts that it has still
@@ -16,8 +17,7 @@
 // The model of checkpoints. An object is on the node of the life that has put it. A later life of
 // the rank that puts it again gets a copy on its own node; when that life has ended, the node can
 // drop the copy unless it is the last one. A node's copies end with it. A lazy checkpoint is saved
-// within a call of its version, and the model changes after the last one. A life for which there
-// are only later ones than it may load ends, if a node has ended since it has joined.
+// within a call of its version, and the model changes after the last one.
 //
 // The model of local models, in some worlds. An object is copied to as many nodes as it is to be
 // on, each a host, and again when one of them ends. A node does not end if it has the only copy of
@@ -55,7 +55,6 @@ class SessionWorld {
     uint64_t loads = 0;        // of checkpoints
     uint64_t of_others = 0;    // of them, those of another rank
     uint64_t of_later = 0;     // of them, those of a later version than it has learned
-    uint64_t given_up = 0;     // Loads that have failed
     uint64_t locals = 0;       // local models loaded
     uint64_t of_before = 0;    // of them, those of the version before that which it has learned
     uint64_t lazy = 0;         // checkpoints
@@ -98,7 +97,6 @@ class SessionWorld {
     uint64_t model = 0;                    // what is saved of the state
     size_t model_step = 0;                 // that comes after its checkpoint
     size_t seen = 0;                       // of the changes of members
-    uint64_t node_deaths = 0;              // before it
     std::vector<bool> live = {};           // by rank, as it has seen
     uint64_t seen_losses = 0;              // as it has made the call
     uint64_t input = 0;                    // of the call
@@ -132,10 +130,19 @@ class SessionWorld {
     bool copied = false;  // has had all of its copies
   };
 
-  // Of local models.
-  struct Copies {
-    int wanted = 0;     // of each
-    double chance = 0;  // of one more in a step
+  struct Chances {
+    double fault = 0;  // before an action
+    double lazy = 0;
+    double see = 0;
+    double slow_load = 0;
+    double copy = 0;   // of a local model
+    double adopt = 1;  // that a call which has ended on another node ends here
+    double alone = 0;  // that a call which needs all ends on one node alone for a while
+  };
+  // It has ended there alone, and other nodes adopt no end in so many actions.
+  struct Alone {
+    int node = 0;
+    int actions = 0;
   };
 
   void DrawProgram();
@@ -148,7 +155,8 @@ class SessionWorld {
   void CheckStates(int rank);
 
   void Act();
-  void Fault();
+  // Of this node, or of any node or ranks.
+  void Fault(std::optional<int> node);
   void EndRank(int rank);
   void EndNode(int node);
   // Ends all ranks if what they need has ended.
@@ -188,12 +196,10 @@ class SessionWorld {
   Random random_;
   std::vector<Step> program_;
   int nodes_ = 0;
-  double fault_chance_ = 0;
-  double lazy_chance_ = 0;
-  double see_chance_ = 0;
-  double slow_load_ = 0;
-  bool local_ = false;  // with local models
-  Copies copies_;
+  Chances chances_;
+  Alone alone_;
+  bool local_ = false;                      // with local models
+  int copies_ = 0;                          // of each
   std::vector<std::optional<Life>> lives_;  // by rank
   std::vector<Change> changes_;
   std::vector<std::map<uint64_t, EndedCall>> ended_;  // by node, then by number
