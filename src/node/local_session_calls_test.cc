@@ -523,7 +523,7 @@ TEST_F(LocalSessionCallsTest, ANodeThatEndsWhileTheResultIsSentIsReplaced) {
     outcome[0] = 4 * kAlongTree;
     EXPECT_THAT(session.Broadcast(outcome.data(), 512, 0), IsOk());
   };
-  std::latch known(1), dead(1), joined(1);
+  std::latch known(2), dead(1), joined(1);
   std::vector<std::thread> ranks;
   for (const int rank : {0, 1}) {
     ranks.emplace_back([&, rank] {
@@ -531,6 +531,7 @@ TEST_F(LocalSessionCallsTest, ANodeThatEndsWhileTheResultIsSentIsReplaced) {
         Session session = join(rank, 1);
         if (rank == 0) {
           begin(session);
+          known.count_down();
           dead.wait();
         } else {
           EXPECT_FALSE(fold(session).ok());
