@@ -6,13 +6,13 @@
 //
 // The model of the group. A call in which every rank gives something ends after all ranks have made
 // it; a Broadcast after its root has. It ends on each node by itself, and in some worlds on one
-// alone for a while, in which faults are frequent. A node forgets the group
-// when no rank lives there, and frees the results that an ended call releases. A life that joins
-// learns the last call that has ended on any node, and what the newest of them has said that was no
-// Broadcast; and its node gets all that is kept. The others can make Broadcasts that it has still
-// to make. A rank sees at any time that a member has died or joined, at the latest when a call has
-// ended that had not on this node before. (Where the copies of results are is not modelled: the
-// nodes keep them on several hosts.)
+// alone for a while, in which faults are frequent. A node forgets the group when no rank lives
+// there, and frees the results that an ended call releases. A life that joins learns the last call
+// that has ended on any node, and what the newest of them has said that was no Broadcast; and its
+// node gets all that is kept. The others can make Broadcasts that it has still to make. A rank sees
+// at any time that a member has died or joined, at the latest when a call has ended that had not on
+// this node before. (Where the copies of results are is not modelled: the nodes keep them on
+// several hosts.)
 //
 // The model of checkpoints. An object is on the node of the life that has put it. A later life of
 // the rank that puts it again gets a copy on its own node; when that life has ended, the node can
