@@ -264,6 +264,8 @@ class Session {
   absl::Status LazyCheckpoint(const M& model) {
     return LazyCheckpointBytes([&model] { return std::string(SaveModel(model)); });
   }
+  template <Model M>
+  absl::Status LazyCheckpoint(const M&& model) = delete;
   absl::Status LazyCheckpointBytes(std::function<std::string()> save);
 
   // Prints the text at the launch (Membership::Print). A next life prints again what comes between

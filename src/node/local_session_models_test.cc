@@ -544,8 +544,8 @@ TEST_F(LocalSessionPairsTest, CheckpointsWithAndWithoutLocalModelsAreNotMixed) {
   Make(1, 2);
   ForAll([this](Session& session) {
     ExpectLoads(session, 0);
-    for (const absl::Status& mixed :
-         {session.Checkpoint(GlobalOf(1)), session.LazyCheckpoint(GlobalOf(1))}) {
+    for (const absl::Status& mixed : {session.Checkpoint(GlobalOf(1)),
+                                      session.LazyCheckpointBytes([] { return GlobalOf(1); })}) {
       EXPECT_THAT(mixed,
                   StatusIs(absl::StatusCode::kInvalidArgument,
                            AllOf(HasSubstr("version 0, seq 0"),
@@ -659,7 +659,8 @@ TEST_F(LocalSessionFilesTest, AJobWhoseRanksHaveAllDiedGoesOnFromTheNewestVersio
       EXPECT_THAT(session.Barrier(), IsOk());
       // One rank has not come to the last one. A lazy checkpoint is written, too.
       if (version == 3 && session.rank() != 1) break;
-      EXPECT_THAT(session.LazyCheckpoint(absl::StrCat("model ", version)), IsOk());
+      const std::string saved = absl::StrCat("model ", version);
+      EXPECT_THAT(session.LazyCheckpoint(saved), IsOk());
     }
   });
   for (int run = 1; run <= 2; ++run) {
@@ -717,9 +718,58 @@ TEST_F(LocalSessionFilesTest, WithLocalModelsItGoesOnFromTheNewestVersionOnAllDi
   });
   RunOnce([&](Session& session) {
     std::string model;
-    EXPECT_THAT(session.Load(model),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("the files in the directory of checkpoints are with one")));
+    EXPECT_THAT(session.Load(model), StatusIs(absl::StatusCode::kInvalidArgument,
+                                              HasSubstr("the files of rank 0 are with one")));
+  });
+}
+
+TEST_F(LocalSessionFilesTest, ARankWithoutFilesIsNamedAndTheOthersKeepTheirs) {
+  Make(2, 3);
+  RunOnce([&](Session& session) {
+    std::string model, local;
+    EXPECT_THAT(session.Load(model, local), IsOkAndHolds(0u));
+    EXPECT_THAT(session.Checkpoint(std::string("model"), std::string("local")), IsOk());
+    EXPECT_THAT(session.Barrier(), IsOk());
+  });
+  std::filesystem::rename(DiskOf(1), root_ + "/away");
+  RunOnce([&](Session& session) {
+    std::string model, local;
+    EXPECT_THAT(session.Load(model, local),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("rank 1 has no whole file")));
+  });
+  EXPECT_EQ(FilesOf(0), 1u);
+  std::filesystem::remove(DiskOf(1));
+  std::filesystem::rename(root_ + "/away", root_ + "/1");
+  RunOnce([&](Session& session) {
+    std::string model, local;
+    EXPECT_THAT(session.Load(model, local), IsOkAndHolds(1u));
+    EXPECT_EQ(local, "local");
+  });
+}
+
+// The calls of Load are no boot calls, so its next life says the same as the others.
+TEST_F(LocalSessionFilesTest, ARankWithALocalModelThatDiesInVersionZeroGoesOnWithTheOthers) {
+  Make(2, 2);
+  std::latch dead(1);
+  RunOnce([&](Session& session) {
+    std::string model, local;
+    EXPECT_THAT(session.Load(model, local), IsOkAndHolds(0u));
+    EXPECT_THAT(session.Barrier(), IsOk());
+    if (session.rank() == 0) {
+      dead.wait();
+      EXPECT_THAT(session.Barrier(), IsOk());
+      return;
+    }
+    const auto client = Connect(1);
+    spmd::Options options = OptionsOf(1);
+    options.checkpoint_dir = DiskOf(1);
+    { const Session ends = std::move(session); }
+    absl::StatusOr<Session> next = Session::Join(*client, options);
+    ASSERT_THAT(next, IsOk());
+    dead.count_down();
+    EXPECT_THAT(next->Load(model, local), IsOkAndHolds(0u));
+    EXPECT_THAT(next->Barrier(), IsOk());
+    EXPECT_THAT(next->Barrier(), IsOk());
   });
 }
 

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "src/common/status_macros.h"
 
 namespace phalanx::spmd::internal {
 namespace {
@@ -81,18 +82,21 @@ absl::Status WriteAll(int fd, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-// Nothing if it cannot be read.
-std::optional<std::string> ReadAll(const std::string& path) {
+// Nothing if it is not there, or is no file.
+absl::StatusOr<std::optional<std::string>> ReadAll(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
+  if (fd < 0 && errno == ENOENT) return std::nullopt;
+  if (fd < 0) return Failed("open", path);
   const absl::Cleanup close_fd = [fd] { close(fd); };
   struct stat info = {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  if (fstat(fd, &info) != 0) return Failed("read", path);
+  if (!S_ISREG(info.st_mode)) return std::nullopt;
   std::string bytes(static_cast<size_t>(info.st_size), 0);
   for (size_t at = 0; at < bytes.size();) {
     const ssize_t got = read(fd, bytes.data() + at, bytes.size() - at);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return std::nullopt;
+    if (got < 0) return Failed("read", path);
+    if (got == 0) return std::nullopt;
     at += static_cast<size_t>(got);
   }
   return bytes;
@@ -181,6 +185,10 @@ absl::Status CheckpointFiles::Write(uint64_t version, absl::string_view global,
     return absl::Status(status.code(), absl::StrCat("cannot write ", path, ": ", status.message()));
   }
   // That the file has its name is to be on the disk, too.
+  return SyncDirectory();
+}
+
+absl::Status CheckpointFiles::SyncDirectory() const {
   const int folder = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return Failed("open", directory_);
   const absl::Cleanup close_folder = [folder] { close(folder); };
@@ -189,11 +197,16 @@ absl::Status CheckpointFiles::Write(uint64_t version, absl::string_view global,
   return absl::OkStatus();
 }
 
-std::vector<CheckpointFiles::Name> CheckpointFiles::List() const {
+absl::StatusOr<std::vector<CheckpointFiles::Name>> CheckpointFiles::List() const {
   std::vector<Name> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(directory_.c_str()), &closedir);
-  while (opened != nullptr) {
+  if (opened == nullptr) return Failed("read the directory of checkpoints", directory_);
+  while (true) {
+    errno = 0;
     const dirent* const entry = readdir(opened.get());
+    if (entry == nullptr && errno != 0) {
+      return Failed("read the directory of checkpoints", directory_);
+    }
     if (entry == nullptr) break;
     absl::string_view text = entry->d_name;
     if (!absl::ConsumePrefix(&text, prefix_) || !absl::ConsumeSuffix(&text, kSuffix)) continue;
@@ -211,8 +224,9 @@ std::vector<CheckpointFiles::Name> CheckpointFiles::List() const {
   return names;
 }
 
-std::optional<CheckpointFile> CheckpointFiles::ReadFile(const Name& name, bool local) const {
-  const std::optional<std::string> file = ReadAll(PathOf(name));
+absl::StatusOr<std::optional<CheckpointFile>> CheckpointFiles::ReadFile(const Name& name,
+                                                                        bool local) const {
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<std::string> file, ReadAll(PathOf(name)));
   if (!file.has_value() || file->size() < kHeaderSize) return std::nullopt;
   absl::string_view rest = *file;
   if (!absl::ConsumePrefix(&rest, kMagic)) return std::nullopt;
@@ -234,29 +248,40 @@ std::optional<CheckpointFile> CheckpointFiles::ReadFile(const Name& name, bool l
                         std::string(rest.substr(global_size))};
 }
 
-std::optional<CheckpointFile> CheckpointFiles::Newest(bool local) const {
-  for (const Name& name : List()) {
+absl::StatusOr<std::optional<CheckpointFile>> CheckpointFiles::Newest(bool local) const {
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<Name> names, List());
+  for (const Name& name : names) {
     if (name.version == 0 || (local && name.rank != rank_)) continue;
-    std::optional<CheckpointFile> file = ReadFile(name, local);
+    PHALANX_ASSIGN_OR_RETURN(std::optional<CheckpointFile> file, ReadFile(name, local));
     if (file.has_value()) return file;
   }
   return std::nullopt;
 }
 
-std::optional<CheckpointFile> CheckpointFiles::Read(uint64_t version) const {
+absl::StatusOr<std::optional<CheckpointFile>> CheckpointFiles::Read(uint64_t version) const {
   return ReadFile({rank_, version}, /*local=*/true);
 }
 
-void CheckpointFiles::RemoveUntil(uint64_t version) const {
-  for (const Name& name : List()) {
-    if (name.rank == rank_ && name.version <= version) unlink(PathOf(name).c_str());
+void CheckpointFiles::RemoveUntil(uint64_t version) {
+  if (removed_.has_value()) {
+    for (uint64_t at = *removed_ + 1; at <= version; ++at) unlink(PathOf({rank_, at}).c_str());
+  } else if (const absl::StatusOr<std::vector<Name>> names = List(); names.ok()) {
+    for (const Name& name : *names) {
+      if (name.rank == rank_ && name.version <= version) unlink(PathOf(name).c_str());
+    }
   }
+  removed_ = std::max(removed_.value_or(0), version);
 }
 
-void CheckpointFiles::RemoveAfter(uint64_t version) const {
-  for (const Name& name : List()) {
-    if (name.rank == rank_ && name.version > version) unlink(PathOf(name).c_str());
+absl::Status CheckpointFiles::RemoveAfter(uint64_t version) const {
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<Name> names, List());
+  bool any = false;
+  for (const Name& name : names) {
+    if (name.rank != rank_ || name.version <= version) continue;
+    if (unlink(PathOf(name).c_str()) != 0 && errno != ENOENT) return Failed("remove", PathOf(name));
+    any = true;
   }
+  return any ? SyncDirectory() : absl::OkStatus();
 }
 
 }  // namespace phalanx::spmd::internal

@@ -46,16 +46,18 @@ class CheckpointFiles {
   CheckpointFiles(std::string directory, absl::string_view job, absl::string_view role, int rank);
 
   // Replaces the file of this version. `local`: nothing if there are no local models. The error
-  // names the file, and no part of it is left.
+  // names the file, which can be there whole or not at all.
   absl::Status Write(uint64_t version, absl::string_view global,
                      std::optional<absl::string_view> local) const;
-  // The newest one that is whole. With local models one of this rank, else of any rank.
-  std::optional<CheckpointFile> Newest(bool local) const;
+  // The newest one that is whole; nothing if there is none. With local models one of this rank,
+  // else of any rank. Errors, here and below: a file, or the directory, cannot be read.
+  absl::StatusOr<std::optional<CheckpointFile>> Newest(bool local) const;
   // That of this version of this rank, with a local model, if it is whole.
-  std::optional<CheckpointFile> Read(uint64_t version) const;
-  // Remove this rank's files up to this version, or behind it. What cannot be removed stays.
-  void RemoveUntil(uint64_t version) const;
-  void RemoveAfter(uint64_t version) const;
+  absl::StatusOr<std::optional<CheckpointFile>> Read(uint64_t version) const;
+  // Removes this rank's files up to this version. What cannot be removed stays.
+  void RemoveUntil(uint64_t version);
+  // Removes this rank's files behind this version, so that they are not on the disk any more.
+  absl::Status RemoveAfter(uint64_t version) const;
 
  private:
   struct Name {
@@ -65,13 +67,15 @@ class CheckpointFiles {
 
   std::string PathOf(const Name& name) const;
   // Of this job and role, the newest first.
-  std::vector<Name> List() const;
-  std::optional<CheckpointFile> ReadFile(const Name& name, bool local) const;
+  absl::StatusOr<std::vector<Name>> List() const;
+  absl::StatusOr<std::optional<CheckpointFile>> ReadFile(const Name& name, bool local) const;
+  absl::Status SyncDirectory() const;
 
   const std::string directory_;
   const std::string of_job_;  // what a file has in it
   const std::string prefix_;  // of the names of files
   const int rank_;
+  std::optional<uint64_t> removed_;  // files up to this version have been
 };
 
 }  // namespace phalanx::spmd::internal

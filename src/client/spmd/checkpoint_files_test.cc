@@ -51,8 +51,13 @@ class CheckpointFilesTest : public ::testing::Test {
   void SetContents(const std::string& name, const std::string& bytes) const {
     std::ofstream(absl::StrCat(directory_, "/", name), std::ios::trunc) << bytes;
   }
-  static uint64_t VersionOf(const std::optional<CheckpointFile>& file) {
-    return file.has_value() ? file->version : 0;
+  static std::optional<CheckpointFile> Whole(absl::StatusOr<std::optional<CheckpointFile>> file) {
+    EXPECT_THAT(file, IsOk());
+    return file.ok() ? *std::move(file) : std::nullopt;
+  }
+  static uint64_t VersionOf(absl::StatusOr<std::optional<CheckpointFile>> file) {
+    const std::optional<CheckpointFile> whole = Whole(std::move(file));
+    return whole.has_value() ? whole->version : 0;
   }
 
   std::string directory_;
@@ -66,17 +71,17 @@ TEST(Crc32c, HasTheKnownValues) {
 }
 
 TEST_F(CheckpointFilesTest, TheNewestFileOfAnyRankIsRead) {
-  EXPECT_EQ(Of(0).Newest(kGlobal), std::nullopt);
+  EXPECT_EQ(VersionOf(Of(0).Newest(kGlobal)), 0u);
   EXPECT_THAT(Of(0).Write(9, "nine", std::nullopt), IsOk());
   EXPECT_THAT(Of(3).Write(10, "ten", std::nullopt), IsOk());
-  const std::optional<CheckpointFile> newest = Of(1).Newest(kGlobal);
-  ASSERT_EQ(VersionOf(newest), 10u);
+  const std::optional<CheckpointFile> newest = Whole(Of(1).Newest(kGlobal));
+  ASSERT_EQ(newest.has_value() ? newest->version : 0, 10u);
   EXPECT_EQ(newest->global, "ten");
   EXPECT_EQ(newest->local, "");
   // Those of the other kind, of other jobs, and of other roles are not.
-  EXPECT_EQ(Of(3).Newest(kLocal), std::nullopt);
-  EXPECT_EQ(Of(3, "train_worker").Newest(kGlobal), std::nullopt);
-  EXPECT_EQ(CheckpointFiles(directory_, "train", "server", 3).Newest(kGlobal), std::nullopt);
+  EXPECT_EQ(VersionOf(Of(3).Newest(kLocal)), 0u);
+  EXPECT_EQ(VersionOf(Of(3, "train_worker").Newest(kGlobal)), 0u);
+  EXPECT_EQ(VersionOf(CheckpointFiles(directory_, "train", "server", 3).Newest(kGlobal)), 0u);
 }
 
 TEST_F(CheckpointFilesTest, ALocalModelIsReadByItsRankAlone) {
@@ -84,13 +89,13 @@ TEST_F(CheckpointFilesTest, ALocalModelIsReadByItsRankAlone) {
   EXPECT_THAT(Of(1).Write(5, "later", "of 1"), IsOk());
   EXPECT_THAT(Of(1).Write(4, "global", std::string("\0\n", 2)), IsOk());
   EXPECT_EQ(VersionOf(Of(0).Newest(kLocal)), 4u);
-  EXPECT_EQ(Of(0).Newest(kLocal)->local, "of 0");
+  EXPECT_EQ(Whole(Of(0).Newest(kLocal))->local, "of 0");
   EXPECT_EQ(VersionOf(Of(1).Newest(kLocal)), 5u);
   ASSERT_EQ(VersionOf(Of(1).Read(4)), 4u);
-  EXPECT_EQ(Of(1).Read(4)->local, std::string("\0\n", 2));
-  EXPECT_EQ(Of(1).Read(3), std::nullopt);
-  EXPECT_EQ(Of(2).Newest(kLocal), std::nullopt);
-  EXPECT_EQ(Of(2).Newest(kGlobal), std::nullopt);
+  EXPECT_EQ(Whole(Of(1).Read(4))->local, std::string("\0\n", 2));
+  EXPECT_EQ(VersionOf(Of(1).Read(3)), 0u);
+  EXPECT_EQ(VersionOf(Of(2).Newest(kLocal)), 0u);
+  EXPECT_EQ(VersionOf(Of(2).Newest(kGlobal)), 0u);
 }
 
 TEST_F(CheckpointFilesTest, AFileThatIsNotWholeIsSkipped) {
@@ -123,12 +128,23 @@ TEST_F(CheckpointFilesTest, FilesOfItsRankAreRemoved) {
   EXPECT_THAT(Of(1).Write(8, "global", std::nullopt), IsOk());
   Of(0).RemoveUntil(9);
   EXPECT_THAT(Names(), SizeIs(4));
-  Of(0).RemoveAfter(10);
+  EXPECT_THAT(Of(0).RemoveAfter(10), IsOk());
   EXPECT_EQ(VersionOf(Of(0).Newest(kGlobal)), 10u);
   Of(0).RemoveUntil(10);
   EXPECT_EQ(VersionOf(Of(0).Newest(kGlobal)), 8u);
   Of(1).RemoveUntil(100);
   EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(CheckpointFilesTest, ADirectoryOrAFileThatCannotBeReadIsAnError) {
+  EXPECT_THAT(Of(0).Write(1, "global", std::nullopt), IsOk());
+  const std::string path = absl::StrCat(directory_, "/", Names().front());
+  std::filesystem::remove(path);
+  // A link to itself.
+  std::filesystem::create_symlink(path, path);
+  EXPECT_FALSE(Of(0).Newest(kGlobal).ok());
+  std::filesystem::remove_all(directory_);
+  EXPECT_THAT(Of(0).Newest(kGlobal), StatusIs(absl::StatusCode::kNotFound, HasSubstr(directory_)));
 }
 
 TEST_F(CheckpointFilesTest, NamesOfJobsCanBeOfAnyKind) {
@@ -151,7 +167,7 @@ TEST_F(CheckpointFilesTest, AnErrorNamesTheFileAndLeavesNothing) {
   const CheckpointFiles files(absent, "train", "worker", 0);
   EXPECT_THAT(files.Write(1, "global", std::nullopt),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(absent)));
-  EXPECT_EQ(files.Newest(kGlobal), std::nullopt);
+  EXPECT_EQ(VersionOf(files.Newest(kGlobal)), 0u);
   // The name of the file is taken by a directory.
   EXPECT_THAT(Of(0).Write(1, "global", std::nullopt), IsOk());
   const std::string path = absl::StrCat(directory_, "/", Names().front());
@@ -161,7 +177,7 @@ TEST_F(CheckpointFilesTest, AnErrorNamesTheFileAndLeavesNothing) {
   EXPECT_FALSE(failed.ok());
   EXPECT_THAT(std::string(failed.message()), HasSubstr(path));
   EXPECT_THAT(Names(), SizeIs(1));
-  EXPECT_EQ(Of(0).Newest(kGlobal), std::nullopt);
+  EXPECT_EQ(VersionOf(Of(0).Newest(kGlobal)), 0u);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ absl::StatusOr<uint64_t> Session::LoadBytes(Take take) {
 
 absl::StatusOr<uint64_t> Session::LoadBytes(TakeBoth take) {
   uint64_t version = 0;
-  const absl::Status status = state_->Run("Load", [&]() -> absl::Status {
+  const absl::Status status = state_->RunAlone("Load", [&]() -> absl::Status {
     PHALANX_ASSIGN_OR_RETURN(version, state_->LoadBoth(take));
     return absl::OkStatus();
   });
@@ -222,7 +222,7 @@ absl::StatusOr<uint64_t> Session::LoadBytes(TakeBoth take) {
 }
 
 absl::Status Session::CheckpointBytes(absl::string_view bytes, absl::string_view local) {
-  return state_->Run("Checkpoint", [&] { return state_->CheckpointBoth(bytes, local); });
+  return state_->RunAlone("Checkpoint", [&] { return state_->CheckpointBoth(bytes, local); });
 }
 
 absl::Status Session::CheckpointBytes(absl::string_view bytes) {

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
+#include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd::internal {
 namespace {
@@ -15,6 +17,8 @@ using ::phalanx::internal::DeathPoint;
 
 // How long Load waits for a checkpoint that it may read when there are only later ones.
 constexpr absl::Duration kLaterPatience = absl::Seconds(10);
+// So many versions whose checkpoints are all lazy, as this rank knows, are freed together.
+constexpr uint64_t kFreedTogether = 16;
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
 
@@ -150,12 +154,14 @@ absl::StatusOr<uint64_t> SessionState::Load(
     return Restore([take](absl::string_view bytes, absl::string_view) { return take(bytes); },
                    /*local=*/false);
   }
+  within_ = false;
   if (version == 0) {
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
     core_->OnLoaded(0, 0, /*local=*/false);
   } else {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));
     PHALANX_RETURN_IF_ERROR(take(found.bytes.view()));
+    PHALANX_RETURN_IF_ERROR(WriteFile(found.at.version, found.bytes.view(), std::nullopt));
     // What another rank has is deleted when that rank needs it no more.
     if (found.at.rank == member_.rank()) {
       written_.held[found.at.version] = std::move(found.bytes);
@@ -178,10 +184,22 @@ absl::Status SessionState::BeginLoad() {
   return absl::OkStatus();
 }
 
+// A global model is sent by a call when the job goes on from it.
+absl::Status SessionState::WriteFile(uint64_t version, absl::string_view bytes,
+                                     std::optional<absl::string_view> local) {
+  if (!files_.has_value()) return absl::OkStatus();
+  if (!local.has_value() && bytes.size() > jobs::kMaxGroupBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a model of ", bytes.size(), " bytes; the limit with a directory of checkpoints is ",
+        jobs::kMaxGroupBytes));
+  }
+  return files_->Write(version, bytes, local);
+}
+
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   const uint64_t version = core_->version() + 1;
-  if (files_.has_value()) PHALANX_RETURN_IF_ERROR(files_->Write(version, bytes, std::nullopt));
+  PHALANX_RETURN_IF_ERROR(WriteFile(version, bytes, std::nullopt));
   PHALANX_RETURN_IF_ERROR(Store(version, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
@@ -216,7 +234,11 @@ void SessionState::Free() {
     written_.versions.erase(version);
   }
   if (files_.has_value() && !freed.empty()) files_->RemoveUntil(freed.back());
-  if (any && !freed.empty() && member_.rank() == 0) freeing_.wanted = freed.back();
+  // Others can have written theirs also if this rank has not.
+  if (!freed.empty() && freed.back() >= freeing_.asked + kFreedTogether) any = true;
+  if (member_.rank() != 0) return;
+  if (!freed.empty()) freeing_.last = freed.back();
+  if (any) freeing_.wanted = freeing_.last;
   if (freeing_.wanted == freeing_.asked || (freeing_.asked > 0 && !freeing_.end.ready())) return;
   freeing_.asked = freeing_.wanted;
   freeing_.end = client_->EndScope(ScopeOf(freeing_.asked), patience_);
@@ -233,10 +255,14 @@ absl::Status SessionState::Leave() {
   over_ = Explain("Leave", absl::FailedPreconditionError("the rank has left"));
   written_.held.clear();
   locals_ = {};
-  if (files_.has_value()) files_->RemoveUntil(core_->version());
+  if (files_.has_value()) {
+    files_->RemoveUntil(core_->version());
+    // What an earlier run has left.
+    files_->RemoveAfter(core_->version()).IgnoreError();
+  }
   std::vector<Future<Done>> ends;
-  if (freeing_.wanted > 0) {
-    ends.push_back(client_->EndScope(ScopeOf(freeing_.wanted), kDeletePatience));
+  if (freeing_.last > 0) {
+    ends.push_back(client_->EndScope(ScopeOf(freeing_.last), kDeletePatience));
   }
   for (const uint64_t version : core_->TakeRest()) Delete(version, ends);
   ends.push_back(folds_.end);

@@ -36,7 +36,8 @@
 //    next life that has learned of version v finds its local model of version v - 1, and perhaps
 //    that of v. It takes that of v if it is there, with the global model of the same version, and
 //    never another rank's.
-// 6. So each checkpoint is freed one version later than without local models.
+// 6. So each checkpoint is freed one version later than without local models: a life that learns of
+//    version v needs that of v - 1.
 //
 // A lazy checkpoint is not written. The rank saves its model within a call of its version if a
 // member may need it, since the program changes it after the last one.
@@ -55,22 +56,6 @@
 //    Broadcast) has seen by the end of the call that this life has joined: its node knew of it when
 //    the nodes agreed on what has ended, and reports members before ends of calls. So in that call
 //    it saves the version before, or has written it.
-//
-// With local models, which each rank has of its own, a rank can die with the newest one before it
-// is copied to other hosts. So a call of version v says where version v - 1 began:
-//
-//   call        1  2  3 │ 4  5  6 │ 7  8  9 10 │ 11
-//               boot    │ version 0│ version 1  │ version 2       `released` is 3, 3, 3, 6
-//                       Load       Checkpoint   Checkpoint, after the copies of version 1
-//
-// 7. The checkpoint of version v + 1 waits for the copies of the local model of version v. So a
-//    next life that has learned of version v finds its local model of version v - 1, and perhaps
-//    that of v. It takes that of v if it is there, with the global model of the same version, and
-//    never another rank's.
-// 8. The end of a call of version v that needs all frees the checkpoints of version v - 2: the
-//    others have ended the last such call before it, in version v - 1 or v. If there was none in
-//    version v - 1, it frees those of versions before that of the last one. For a call that has
-//    ended here alone is forgotten with this node, and no other rank has the local model.
 //
 // A job that begins anew can go on from checkpoints on disks. Load then has calls of its own: in
 // these, the ranks agree on the version, and get its model.
@@ -174,6 +159,9 @@ class SessionCore {
   // Whether no call after Load has ended in this run of the job: it can go on from disks. REQUIRES:
   // VersionToLoad is 0.
   bool begins() const { return progress_.keep.boot == 0; }
+  // With local models, of which VersionToLoad is 1: whether this run has begun with version 0. A
+  // job that goes on from disks has more than one call in Load.
+  bool CanBeginAnew() const { return progress_.keep.released <= progress_.keep.boot + 1; }
   // Instead of OnLoaded: in Load, which began after the call `boot`, the ranks have agreed on this
   // version.
   void OnRestored(uint64_t version, uint64_t boot, bool local);

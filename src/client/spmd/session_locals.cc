@@ -48,7 +48,9 @@ std::optional<SessionState::Pair> SessionState::PairOf(uint64_t version, absl::S
     const size_t end = std::min(places.size(), begin + kAskedRanks);
     std::optional<Found> global = FindAmong({places.begin() + static_cast<std::ptrdiff_t>(begin),
                                              places.begin() + static_cast<std::ptrdiff_t>(end)});
-    if (global.has_value()) return Pair{*std::move(global), *std::move(local)};
+    if (global.has_value() && global->base == *base) {
+      return Pair{*std::move(global), *std::move(local)};
+    }
   }
   why = absl::NotFoundError(
       absl::StrCat("no rank has its global model of version ", core_->GlobalOf(version)));
@@ -61,7 +63,7 @@ absl::StatusOr<std::optional<SessionState::Pair>> SessionState::FindPair(uint64_
   absl::Status newest_why, before_why;
   while (true) {
     std::optional<Pair> pair = PairOf(newest, newest_why);
-    if (!pair.has_value() && newest == 1) return std::nullopt;
+    if (!pair.has_value() && newest == 1 && core_->CanBeginAnew()) return std::nullopt;
     if (!pair.has_value()) pair = PairOf(newest - 1, before_why);
     if (pair.has_value()) return pair;
     PHALANX_RETURN_IF_ERROR(member_.status());
@@ -102,6 +104,7 @@ absl::StatusOr<uint64_t> SessionState::LoadBoth(TakeBoth take) {
   PHALANX_RETURN_IF_ERROR(BeginLoad());
   PHALANX_ASSIGN_OR_RETURN(const uint64_t newest, core_->VersionToLoad(/*local=*/true));
   if (files_.has_value() && core_->begins()) return Restore(take, /*local=*/true);
+  within_ = false;
   std::optional<Pair> pair;
   if (newest > 0) {
     PHALANX_ASSIGN_OR_RETURN(pair, FindPair(newest));
@@ -109,6 +112,7 @@ absl::StatusOr<uint64_t> SessionState::LoadBoth(TakeBoth take) {
   if (pair.has_value()) {
     const Place& at = pair->global.at;
     PHALANX_RETURN_IF_ERROR(take(pair->global.bytes.view(), pair->local.view()));
+    PHALANX_RETURN_IF_ERROR(WriteFile(at.version, pair->global.bytes.view(), pair->local.view()));
     locals_.held[at.version] = std::move(pair->local);
     HoldBefore(at.version - 1);
     if (at.rank == member_.rank()) {
@@ -161,7 +165,7 @@ absl::Status SessionState::CheckpointBoth(absl::string_view bytes, absl::string_
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/true));
   PHALANX_RETURN_IF_ERROR(AwaitCopies());
   const uint64_t version = core_->version() + 1;
-  if (files_.has_value()) PHALANX_RETURN_IF_ERROR(files_->Write(version, bytes, local));
+  PHALANX_RETURN_IF_ERROR(WriteFile(version, bytes, local));
   PHALANX_RETURN_IF_ERROR(StoreBoth(version, core_->next_base(), bytes, local));
   stats_.checkpoint_bytes += bytes.size() + local.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);

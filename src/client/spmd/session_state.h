@@ -173,7 +173,8 @@ class SessionState {
   };
   // By rank 0, of checkpoints.
   struct Freeing {
-    uint64_t wanted = 0;  // up to this version
+    uint64_t last = 0;    // up to this version no rank needs them
+    uint64_t wanted = 0;  // up to this version they are to go now
     uint64_t asked = 0;
     Future<Done> end;
   };
@@ -203,6 +204,9 @@ class SessionState {
   // All ranks: this one, then those on its node, whose checkpoints need not travel, then the
   // others.
   std::vector<int> NearestRanks() const;
+  // Nothing without a directory.
+  absl::Status WriteFile(uint64_t version, absl::string_view bytes,
+                         std::optional<absl::string_view> local);
   // The names of the calls before it are known.
   absl::Status BeginLoad();
   // A checkpoint that this life can load.
@@ -255,7 +259,7 @@ class SessionState {
   const Membership member_;
   Group group_;
   const absl::Duration patience_;
-  const std::optional<CheckpointFiles> files_;  // nothing without a directory
+  std::optional<CheckpointFiles> files_;  // nothing without a directory
 
   std::atomic<bool> used_ = false;
   std::optional<SessionCore> core_;  // from Begin on
