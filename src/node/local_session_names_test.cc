@@ -1,10 +1,14 @@
 // Calls of sessions that have names, on real nodes.
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <latch>
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
@@ -158,6 +162,38 @@ TEST_F(LocalSessionNamesTest, ARankThatDiesBetweenCallsWithNamesGoesOn) {
     job_ = absl::StrCat("dies", point);
     RunWithDeaths(1, {point, points - point + 1}, program);
   }
+}
+
+// Load has calls of its own then, which follow its name.
+TEST_F(LocalSessionNamesTest, AJobWithNamesGoesOnFromItsDisk) {
+  Make(2, 2);
+  checkpoint_dir_ = absl::StrCat(::testing::TempDir(), "/names-", getpid());
+  ASSERT_TRUE(std::filesystem::create_directories(checkpoint_dir_));
+  const absl::Cleanup remove = [this] { std::filesystem::remove_all(checkpoint_dir_); };
+  ForAll([](Session& session) {
+    NamedCalls(session).Words();
+    std::string model;
+    EXPECT_THAT(session.Load(model), IsOkAndHolds(0u));
+    EXPECT_THAT(session.Barrier(), IsOk());
+    EXPECT_THAT(session.Checkpoint(std::string("on disk")), IsOk());
+    EXPECT_THAT(session.Barrier(), IsOk());
+  });
+  for (int rank = 0; rank < 2; ++rank) WaitForDeath(rank);
+  ForAllRanks([&](int rank) {
+    for (int life = rank == 1 ? 0 : 1; life < 2; ++life) {
+      absl::StatusOr<Session> session = Join(rank);
+      ASSERT_THAT(session, IsOk());
+      // The next life leaves it out.
+      if (rank == 0 || life == 0) NamedCalls(*session).Words();
+      std::string model;
+      EXPECT_THAT(session->Load(model), IsOkAndHolds(1u));
+      EXPECT_EQ(model, "on disk");
+      EXPECT_EQ(session->stats().repeated > 0, life == 1 && rank == 1);
+      if (life == 0) continue;
+      EXPECT_THAT(session->Barrier(), IsOk());
+      EXPECT_THAT(session->Leave(), IsOk());
+    }
+  });
 }
 
 TEST_F(LocalSessionNamesTest, OtherNamesThanThoseOfTheOthersAreRefusedOnAllRanks) {

@@ -12,9 +12,10 @@ import sys
 import unittest
 import zipfile
 
+from tests.process import rabit_test
 from tests.process.harness import OK
 from tests.process.launches import LaunchCase
-from tests.process.rabit_test import DEATH, DEATHS, DIE_HARD, DIE_SAME, LOCAL, RabitTest
+from tests.process.rabit_test import DEATH, DEATHS, DIE_HARD, DIE_SAME, LOCAL
 
 FOLDER = pathlib.Path(sys.argv.pop(1)).resolve() if __name__ == "__main__" else None
 RANK = os.path.abspath("tests/process/xgboost_rank.py")
@@ -56,7 +57,7 @@ class OriginalsTest(LaunchCase):
         out, err = self.launch(f"-n{world}", "--restarts=20", "--unfired=warn", "--", str(FOLDER / "programs" / name),
                                *arguments, *mocks, expect=OK)
         made = [",".join(numbers) for numbers in DEATH.findall(err)]
-        self.assertEqual(sorted(made), sorted(RabitTest.possible(deaths)), err)
+        self.assertEqual(sorted(made), sorted(rabit_test.RabitTest.possible(deaths)), err)
         return out
 
     def test_the_guide(self):

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -18,6 +19,8 @@ EACH = WORLD // NODES
 ITERATIONS = 4
 # So many last for seconds after a kill.
 MANY = 600
+# With a disk.
+FEWER = 200
 COUNT = 20_000
 LINE = re.compile(r"\[worker(\d+)\] (start|load|prepare|saved|end) (.*)$")
 # Calls of the group: the one of Join, the two of the first Broadcast, and those of an iteration.
@@ -40,7 +43,7 @@ class SpmdTest(ClusterTest):
             self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
         self.cluster.wait_for_nodes(NODES)
 
-    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS, kind="eager"):
+    def begin(self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS, kind="eager", disk=None):
         """A launch on each node, with two ranks each."""
         launches = []
         for node in range(NODES):
@@ -48,7 +51,8 @@ class SpmdTest(ClusterTest):
             command += [f"--address={self.cluster.nodes[f'n{node}'].client_address}", f"--restarts={restarts}"]
             command += [f"--fail={each}" for each in fail if int(each.split("@")[0]) // EACH == node]
             launch = subprocess.Popen(
-                tied(*command, "--", RANK, str(iterations), str(COUNT), kind, *deaths), env=environment(),
+                tied(*command, "--", RANK, str(iterations), str(COUNT), kind, *deaths),
+                env=environment() | ({"PHALANX_CHECKPOINT_DIR": disk} if disk else {}),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )
             self.addCleanup(self.cluster.discard, launch)
@@ -210,6 +214,27 @@ class SpmdTest(ClusterTest):
                 self.assertEqual(self.result(self.begin(f"folds{i}", *deaths, kind="fold")), calm)
                 for rank in range(WORLD):
                     self.assertEqual(self.lives(rank)[-1], sum(f":{rank}:" in each for each in deaths))
+
+    def test_a_job_whose_ranks_are_all_killed_goes_on_from_its_disk(self):
+        for kind in ("eager", "lazy", "local"):
+            with self.subTest(kind=kind), tempfile.TemporaryDirectory() as disk:
+                calm = self.result(self.begin(f"calm_{kind}", iterations=FEWER, kind=kind))
+                launches = self.begin(f"all_{kind}", iterations=FEWER, kind=kind, disk=disk)
+                self.until(launches[0], 0, 20)
+                for launch in launches:
+                    launch.kill()
+                for launch in launches:
+                    with self.watched(launch):
+                        # Its end is that of the ranks, which have it, too.
+                        for line in launch.stdout:
+                            self.take(line)
+                        launch.wait()
+                written = max(int(self.of(rank, "saved")[-1]) for rank in range(WORLD))
+                self.assertEqual(self.result(self.begin(f"all_{kind}", iterations=FEWER, kind=kind, disk=disk)), calm)
+                for rank in range(WORLD):
+                    (loaded,) = self.of(rank, "load")
+                    self.assertGreaterEqual(int(loaded), written - 1)
+                self.assertEqual(os.listdir(disk), [])
 
     def test_a_node_ends_with_its_ranks(self):
         for kind in ("eager", "lazy", "local"):

@@ -298,6 +298,34 @@ def test_a_lazy_checkpoint_has_no_local_model(client):
             session.checkpoint(1, 2, lazy=True)
 
 
+# ---- checkpoints on disks
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_job_whose_ranks_have_all_died_goes_on_from_its_files(client, tmp_path, local):
+    class AllDie(Exception):
+        pass
+
+    def body(session):
+        version, model, *own = session.load(local=local)
+        model = np.zeros(3) if version == 0 else model
+        begun = version
+        while session.version < begun + 3:
+            model += session.allreduce(np.ones(3))
+            session.checkpoint(model, *([(session.rank, session.version)] if local else []))
+        session.barrier()
+        if begun == 0:
+            raise AllDie
+        assert own == ([(session.rank, begun - 1)] if local else [])
+        return begun, session.version, model.tolist()
+
+    job = f"files {local}"
+    with pytest.raises(AllDie):
+        run(client, job, body, checkpoint_dir=tmp_path)
+    ended = run(client, job, body, checkpoint_dir=tmp_path)
+    assert ended == [(3, 6, [6 * WORLD] * 3)] * WORLD
+
+
 # ---- interrupts, forks, and processes of their own
 
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +33,13 @@ absl::StatusOr<Session> Session::Join(Client& client, Options options) {
   if (options.local_copies < 1 || options.local_copies > kMaxLocalCopies) {
     return absl::InvalidArgumentError(
         absl::StrCat("local_copies is ", options.local_copies, "; it is 1 to ", kMaxLocalCopies));
+  }
+  if (options.checkpoint_dir.empty()) {
+    const char* const directory = std::getenv("PHALANX_CHECKPOINT_DIR");
+    if (directory != nullptr) options.checkpoint_dir = directory;
+  }
+  if (!options.checkpoint_dir.empty()) {
+    PHALANX_RETURN_IF_ERROR(internal::CheckpointFiles::Check(options.checkpoint_dir));
   }
   JoinOptions join;
   join.world = options.world;

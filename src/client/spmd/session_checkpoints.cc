@@ -13,6 +13,8 @@ namespace {
 using ::phalanx::internal::Access;
 using ::phalanx::internal::DeathPoint;
 
+// How long Load waits for a checkpoint that it may read when there are only later ones.
+constexpr absl::Duration kLaterPatience = absl::Seconds(10);
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
 
@@ -120,10 +122,18 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
   for (const Place& place : places) ids.push_back(IdOf(place));
   // A rank saves its model when it makes a call; or the directory does not know yet what all have
   // written, or their nodes are out of reach.
+  bool only_later = false;
   while (true) {
     GetOptions options;
     options.timeout = deadline - MonotonicNow();
+    if (only_later) options.timeout = std::min(options.timeout, kLaterPatience);
     absl::StatusOr<std::vector<Client::Arrival>> first = client_->GetFirst(ids, 1, options).Wait();
+    if (!first.ok() && only_later) {
+      return absl::UnavailableError(
+          absl::StrCat("no rank has its checkpoint of version ", version,
+                       " any more, and calls before those of later ones have ended since this life "
+                       "has joined: the rank's next life can load them"));
+    }
     if (!first.ok()) {
       return absl::Status(
           first.status().code(),
@@ -133,6 +143,7 @@ absl::StatusOr<SessionState::Found> SessionState::Find(uint64_t version) {
     const size_t index = first->front().index;
     std::optional<Found> found = Loadable(std::move(first->front().buffer), places[index]);
     if (found.has_value()) return *std::move(found);
+    only_later = true;
     ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(index));
     places.erase(places.begin() + static_cast<std::ptrdiff_t>(index));
   }
@@ -142,6 +153,10 @@ absl::StatusOr<uint64_t> SessionState::Load(
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
   PHALANX_RETURN_IF_ERROR(BeginLoad());
   PHALANX_ASSIGN_OR_RETURN(const uint64_t version, core_->VersionToLoad(/*local=*/false));
+  if (files_.has_value() && core_->begins()) {
+    return Restore([take](absl::string_view bytes, absl::string_view) { return take(bytes); },
+                   /*local=*/false);
+  }
   if (version == 0) {
     Access::DieIfDeclared(member_, DeathPoint::Kind::kLoad);
     core_->OnLoaded(0, 0, /*local=*/false);
@@ -163,7 +178,9 @@ absl::StatusOr<uint64_t> SessionState::Load(
 
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
-  PHALANX_RETURN_IF_ERROR(Store(core_->version() + 1, core_->next_base(), bytes, patience_));
+  const uint64_t version = core_->version() + 1;
+  if (files_.has_value()) PHALANX_RETURN_IF_ERROR(files_->Write(version, bytes, std::nullopt));
+  PHALANX_RETURN_IF_ERROR(Store(version, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/false);
@@ -192,8 +209,10 @@ void SessionState::Free() {
     if (version == locals_.before) locals_.of_before = {};
     stored_.erase(version);
   }
-  if (!freed.empty() && member_.rank() == 0)
+  if (files_.has_value() && !freed.empty()) files_->RemoveUntil(freed.back());
+  if (!freed.empty() && member_.rank() == 0) {
     client_->EndScope(ScopeOf(member_, run_, freed.back()));
+  }
 }
 
 // A rank that dies in the Barrier has its own checkpoint, unless its node ends as well, and results
@@ -207,6 +226,7 @@ absl::Status SessionState::Leave() {
   over_ = Explain("Leave", absl::FailedPreconditionError("the rank has left"));
   held_.clear();
   locals_ = {};
+  if (files_.has_value()) files_->RemoveUntil(core_->version());
   std::vector<Future<Done>> deletions;
   for (const uint64_t version : core_->TakeRest()) Delete(version, deletions);
   folds_.end.Wait(kDeletePatience).IgnoreError();

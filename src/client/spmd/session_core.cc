@@ -148,6 +148,20 @@ void SessionCore::OnLoaded(uint64_t version, uint64_t base, bool local) {
   loaded_ = true;
 }
 
+// A local model of this version has its copies before a call says the version, so no life needs the
+// version before.
+void SessionCore::OnRestored(uint64_t version, uint64_t boot, bool local) {
+  boot_ = boot;
+  made_ = boot_calls_.last();
+  base_ = base_before_ = made_;
+  version_ = version;
+  // There are older files.
+  oldest_ = version > 1 ? version - 1 : 1;
+  local_ = local;
+  can_be_lazy_ = false;
+  loaded_ = true;
+}
+
 absl::Status SessionCore::CheckCheckpoint(bool local) const {
   if (!loaded_) return absl::FailedPreconditionError("Checkpoint comes before Load");
   if (local == local_) return absl::OkStatus();

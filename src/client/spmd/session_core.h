@@ -61,6 +61,13 @@
 //    the nodes agreed on what has ended, and reports members before ends of calls. So in that call
 //    it saves the version before, or has written it.
 //
+// A job that begins anew can go on from checkpoints on disks. Load then has calls of its own: in
+// these, the ranks agree on the version, and get its model.
+//
+//   call        1  2  3 │ 4  5  6 │ 7  8  9         a life that has learned of version 12 repeats
+//               boot    │ of Load │ version 12      calls 1 to 3, and loads the objects that all
+//                       Load begins               ranks have written in Load
+//
 // Pure: no thread, clock or socket. Owned by a Session, or by a test. One thread at a time.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_CORE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_CORE_H_
@@ -154,13 +161,19 @@ class SessionCore {
   // that were made. With local models the version can be 0 if
   // VersionToLoad is 1.
   void OnLoaded(uint64_t version, uint64_t base, bool local);
+  // Whether no call after Load has ended in this run of the job: it can go on from disks. REQUIRES:
+  // VersionToLoad is 0.
+  bool begins() const { return progress_.keep.boot == 0; }
+  // Instead of OnLoaded: in Load, which began after the call `boot`, the ranks have agreed on this
+  // version.
+  void OnRestored(uint64_t version, uint64_t boot, bool local);
   // FailedPrecondition before Load. InvalidArgument: Load was with a local model, and this is
   // without one, or the reverse.
   absl::Status CheckCheckpoint(bool local) const;
   // The version whose local model must have its copies before the next checkpoint.
   std::optional<uint64_t> LocalToAwait() const;
   // The last call before the next version.
-  uint64_t next_base() const { return made_; }
+  uint64_t next_base() const { return next_call() - 1; }
   // Whether the next checkpoint can be lazy.
   bool CanBeLazy() const { return can_be_lazy_; }
   // The checkpoint of the next version is there, or is a lazy one. REQUIRES: CheckCheckpoint is OK;

@@ -452,6 +452,37 @@ TEST(SessionCore, CheckpointsWithAndWithoutLocalModelsAreNotMixed) {
   EXPECT_THAT(with_local.CheckCheckpoint(kLocal), IsOk());
 }
 
+// ---- disks
+
+TEST(SessionCore, AJobThatGoesOnFromDisksCountsTheCallsOfLoadApart) {
+  for (const bool local : {kGlobal, kLocal}) {
+    SessionCore core({});
+    EndCalls(core, 2);
+    ASSERT_THAT(core.VersionToLoad(local), IsOkAndHolds(0));
+    ASSERT_TRUE(core.begins());
+    EndCalls(core, 3);
+    core.OnRestored(12, 2, local);
+    EXPECT_EQ(core.version(), 12u);
+    const SessionKeep keep{2, 5, 12, local};
+    EXPECT_EQ(core.keep(), keep);
+    EndCalls(core, 1);
+    EXPECT_THAT(core.TakeFreed(), IsEmpty());
+    EndCalls(core, 1);
+    if (!local) {
+      EXPECT_THAT(core.TakeFreed(), ElementsAre(11));
+    }
+    // A next life repeats the calls before Load, and loads what the others have written there.
+    SessionCore next({.ended = 6, .keep = keep});
+    EndCalls(next, 2);
+    ASSERT_THAT(next.VersionToLoad(local), IsOkAndHolds(12));
+    EXPECT_FALSE(next.begins());
+    ASSERT_TRUE(next.CanLoad(12, 5));
+    next.OnLoaded(12, 5, local);
+    EXPECT_EQ(next.next_call(), 6u);
+    EXPECT_EQ(next.keep(), keep);
+  }
+}
+
 TEST(SessionKeep, SaysInItsMarkWhetherThereAreLocalModels) {
   const SessionKeep keep{2, 5, 3, true};
   EXPECT_EQ(SessionKeep::Of(2, 5, keep.mark()), keep);

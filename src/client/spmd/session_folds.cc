@@ -126,13 +126,10 @@ absl::StatusOr<std::vector<Input>> FoldCall::GatherInputs() {
 absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& value) {
   const uint64_t call = state_.next_call();
   bool climbed = false;
-  const auto look = [&] { return state_.Look(); };
   const auto climb = [&] {
     climbed = true;
     MakeInput();
-    FoldTree tree(state_.client(), state_.member(), plan, state_.BeginFold(call), state_.patience(),
-                  look);
-    return tree.Climb(value);
+    return state_.FoldAlong(plan, call, value);
   };
   Outcome outcome;
   absl::Status mine;

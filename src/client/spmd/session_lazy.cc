@@ -19,7 +19,7 @@ constexpr absl::Duration kSavePatience = absl::Seconds(10);
 absl::Status SessionState::LazyCheckpoint(std::function<std::string()> save) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   if (save == nullptr) return absl::InvalidArgumentError("no function that saves the model");
-  if (!core_->CanBeLazy()) return Checkpoint(save());
+  if (!core_->CanBeLazy() || files_.has_value()) return Checkpoint(save());
   phalanx::internal::Access::DieIfDeclared(member_,
                                            phalanx::internal::DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/true);
@@ -53,11 +53,6 @@ void SessionState::SaveIfNeeded() {
   if (!core_->lazy()) return;
   SeeMembers();
   if (core_->ToSave().has_value()) SaveLazy().IgnoreError();
-}
-
-bool SessionState::Look() {
-  SaveIfNeeded();
-  return core_->lazy();
 }
 
 absl::Status SessionState::SaveLazy() {

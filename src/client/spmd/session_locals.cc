@@ -103,6 +103,7 @@ void SessionState::HoldBefore(uint64_t version) {
 absl::StatusOr<uint64_t> SessionState::LoadBoth(TakeBoth take) {
   PHALANX_RETURN_IF_ERROR(BeginLoad());
   PHALANX_ASSIGN_OR_RETURN(const uint64_t newest, core_->VersionToLoad(/*local=*/true));
+  if (files_.has_value() && core_->begins()) return Restore(take, /*local=*/true);
   std::optional<Pair> pair;
   if (newest > 0) {
     PHALANX_ASSIGN_OR_RETURN(pair, FindPair(newest));
@@ -148,17 +149,22 @@ absl::Status SessionState::AwaitCopies() {
                                    locals_.copies, " hosts yet: ", status.message()));
 }
 
-absl::Status SessionState::CheckpointBoth(absl::string_view bytes, absl::string_view local) {
-  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/true));
-  PHALANX_RETURN_IF_ERROR(AwaitCopies());
-  const uint64_t version = core_->version() + 1;
-  const uint64_t base = core_->next_base();
+absl::Status SessionState::StoreBoth(uint64_t version, uint64_t base, absl::string_view bytes,
+                                     absl::string_view local) {
   PutOptions options;
   options.scope.number = version;
   options.copies = locals_.copies;
   options.timeout = patience_;
   PHALANX_RETURN_IF_ERROR(Store(version, base, bytes, patience_));
-  PHALANX_RETURN_IF_ERROR(Put(LocalIdOf(version), options, base, local, locals_.held[version]));
+  return Put(LocalIdOf(version), options, base, local, locals_.held[version]);
+}
+
+absl::Status SessionState::CheckpointBoth(absl::string_view bytes, absl::string_view local) {
+  PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/true));
+  PHALANX_RETURN_IF_ERROR(AwaitCopies());
+  const uint64_t version = core_->version() + 1;
+  if (files_.has_value()) PHALANX_RETURN_IF_ERROR(files_->Write(version, bytes, local));
+  PHALANX_RETURN_IF_ERROR(StoreBoth(version, core_->next_base(), bytes, local));
   stats_.checkpoint_bytes += bytes.size() + local.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);
   core_->OnCheckpoint(/*lazy=*/false);

@@ -19,18 +19,23 @@ Scope ScopeOfFolds(uint64_t run, uint64_t call) {
   return {absl::StrCat("phalanx.spmd.fold/", absl::Hex(run, absl::kZeroPad16)), call};
 }
 
+std::optional<CheckpointFiles> FilesOf(const Membership& member, const std::string& directory) {
+  if (directory.empty()) return std::nullopt;
+  return CheckpointFiles(directory, member.job(), member.role(), member.rank());
+}
+
 }  // namespace
 
 SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
                            const Options& options)
-    : began_(MonotonicNow()),
-      client_(std::move(client)),
+    : client_(std::move(client)),
       member_(std::move(member)),
       group_(member_, {.on_loss = LossPolicy::kWait,
                        .timeout = options.peer_timeout,
                        .retain = kUntilReleased,
                        .retain_copies = options.result_copies}),
-      patience_(options.peer_timeout) {
+      patience_(options.peer_timeout),
+      files_(FilesOf(member_, options.checkpoint_dir)) {
   folds_.left = member_.life() > 0;
   locals_.copies = options.local_copies + 1;
 }
@@ -43,7 +48,7 @@ absl::Status SessionState::Begin() {
   const GroupKeep& said = progress.keep;
   core_.emplace(
       SessionProgress{progress.ended, SessionKeep::Of(said.boot, said.released, said.mark)});
-  recovers_ = progress.ended > 0;
+  recovery_.under_way = progress.ended > 0;
   SeeMembers();
   return Run("Join", [this]() -> absl::Status {
     run_ = SystemRandom64();
@@ -93,7 +98,10 @@ absl::Status SessionState::BeginCall(absl::string_view name) {
 absl::Status SessionState::BeginLoad() {
   if (core_->loaded()) return absl::OkStatus();
   PHALANX_ASSIGN_OR_RETURN(const std::optional<NameRecord> record, core_->boot_calls().BeginLoad());
-  return record.has_value() ? MakeRecord(*record) : absl::OkStatus();
+  if (record.has_value()) PHALANX_RETURN_IF_ERROR(MakeRecord(*record));
+  // Load can have calls of its own.
+  within_ |= core_->boot_calls().named();
+  return absl::OkStatus();
 }
 
 // What the call says has the name as well, so it fails if the ranks differ.
@@ -157,7 +165,9 @@ SessionState::MadeCall SessionState::MakeCall(const CallInfo& info, void* output
       (*info.prepare)();
       ++stats_.prepared;
     }
-    if (std::exchange(recovers_, false)) stats_.recovery = MonotonicNow() - began_;
+    if (std::exchange(recovery_.under_way, false)) {
+      stats_.recovery = MonotonicNow() - recovery_.began;
+    }
     const SessionKeep keep = core_->keep();
     group_.Keep({.boot = keep.boot, .released = keep.released, .mark = keep.mark()});
     ++stats_.made;
@@ -180,10 +190,16 @@ void SessionState::CountCall() {
   within_ = false;
 }
 
-Scope SessionState::BeginFold(uint64_t call) {
+absl::Status SessionState::FoldAlong(const FoldPlan& plan, uint64_t call,
+                                     const FoldTree::Value& value) {
   folds_.left = true;
   folds_.last = call;
-  return ScopeOfFolds(run_, call);
+  const auto look = [this] {
+    SaveIfNeeded();
+    return core_->lazy();
+  };
+  FoldTree tree(*client_, member_, plan, ScopeOfFolds(run_, call), patience_, look);
+  return tree.Climb(value);
 }
 
 void SessionState::EndFolds(uint64_t call) {

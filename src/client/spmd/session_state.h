@@ -1,6 +1,7 @@
 // SessionState: what a Session of include/phalanx/spmd.h has. session_state.cc has the calls, and
 // session_checkpoints.cc what a rank loads and writes, with local models session_locals.cc;
-// session_lazy.cc when it saves the model of a lazy checkpoint.
+// session_lazy.cc when it saves the model of a lazy checkpoint;
+// session_files.cc how a job goes on from disks.
 #ifndef PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 #define PHALANX_CLIENT_SPMD_SESSION_STATE_H_
 
@@ -26,6 +27,9 @@
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
 #include "src/client/spmd/async_calls.h"
+#include "src/client/spmd/checkpoint_files.h"
+#include "src/client/spmd/fold_plan.h"
+#include "src/client/spmd/fold_tree.h"
 #include "src/client/spmd/session_core.h"
 #include "src/common/time/clock.h"
 
@@ -87,13 +91,9 @@ class SessionState {
   uint64_t next_call() const { return core_->next_call(); }
   bool repeats() const { return core_->repeats(); }
   Client& client() const { return *client_; }
-  absl::Duration patience() const { return patience_; }
-  // The scope of the objects of a fold whose result this call has. Rank 0 ends it once all ranks
-  // have ended the call.
-  Scope BeginFold(uint64_t call);
-  // While the rank waits within a call: saves the model of a lazy checkpoint if a member may need
-  // it. Returns whether it is to be called again soon.
-  bool Look();
+  // A FoldTree, whose result is that of this call of the group. Rank 0 ends the scope of its
+  // objects once all ranks have ended the call.
+  absl::Status FoldAlong(const FoldPlan& plan, uint64_t call, const FoldTree::Value& value);
 
   // ---- checkpoints
   absl::StatusOr<uint64_t> Load(absl::FunctionRef<absl::Status(absl::string_view)> take);
@@ -112,6 +112,9 @@ class SessionState {
   const Stats& stats() const { return stats_; }
 
  private:
+  // In Load, of a job that goes on from disks.
+  class Restoring;
+
   // A rank's checkpoint.
   struct Place {
     int rank = 0;
@@ -150,6 +153,10 @@ class SessionState {
     absl::Status failed;  // to be saved
   };
 
+  struct Recovery {
+    Instant began = MonotonicNow();
+    bool under_way = false;  // until the first call with the other ranks
+  };
   struct Folds {
     // Objects of folds can be there, of this life or an earlier one, up to this call.
     bool left = false;
@@ -207,6 +214,12 @@ class SessionState {
   std::vector<Place> PlacesOf(uint64_t version) const;
   void HoldBefore(uint64_t version);
 
+  absl::Status StoreBoth(uint64_t version, uint64_t base, absl::string_view bytes,
+                         absl::string_view local);
+
+  // ---- files
+  absl::StatusOr<uint64_t> Restore(TakeBoth take, bool local);
+
   // ---- lazy checkpoints
   // Takes in what the node has reported of members. Returns whether all live.
   bool SeeMembers();
@@ -218,15 +231,15 @@ class SessionState {
   // Waits for a call, and saves the model meanwhile if a member may need it.
   absl::Status Await(const Future<Done>& call);
 
-  const Instant began_;
   const std::shared_ptr<Client> client_;
   const Membership member_;
   Group group_;
   const absl::Duration patience_;
+  const std::optional<CheckpointFiles> files_;  // nothing without a directory
 
   std::atomic<bool> used_ = false;
   std::optional<SessionCore> core_;  // from Begin on
-  bool recovers_ = false;            // until the first call with the other ranks
+  Recovery recovery_;
   uint64_t run_ = 0;
   uint64_t seq_ = 0;
   std::shared_ptr<AsyncCalls> async_;  // from the first one on

@@ -59,6 +59,7 @@ class SessionsFixture : public ::testing::Test {
     options.world = world_;
     options.local_copies = local_copies_;
     options.peer_timeout = peer_timeout_;
+    options.checkpoint_dir = checkpoint_dir_;
     return options;
   }
   std::shared_ptr<Client> Connect(int node) const {
@@ -130,6 +131,7 @@ class SessionsFixture : public ::testing::Test {
   absl::Duration peer_timeout_ = kDeadline;
   int world_ = 0;
   int local_copies_ = 2;
+  std::string checkpoint_dir_;
 };
 
 }  // namespace phalanx::runtime

@@ -255,6 +255,7 @@ void SessionWorld::Join(int rank) {
   life.state = run_;
   life.local = FirstLocal(run_, rank);
   life.seen = changes_.size();
+  life.node_deaths = counts_.node_deaths;
   for (const std::optional<Life>& other : lives_) life.live.push_back(other.has_value());
   life.live[static_cast<size_t>(rank)] = true;
   lives_[static_cast<size_t>(rank)].emplace(std::move(life));
@@ -465,6 +466,7 @@ void SessionWorld::Load(int rank) {
   }
   if (local_) return LoadLocal(rank, *first);
   const int world = static_cast<int>(lives_.size());
+  bool any = false;
   // Any that it may load will do.
   const bool newest_first = random_.Chance(0.5);
   for (uint64_t n = 0; n < internal::kLoadableVersions; ++n) {
@@ -474,6 +476,7 @@ void SessionWorld::Load(int rank) {
       const auto at = objects_.find(NameOf(owner, life.run, version));
       if (at == objects_.end()) continue;
       const Object& object = at->second;
+      any = true;
       if (!life.core.CanLoad(version, object.base)) continue;
       life.found = Found{owner, version, object.base, object.state, object.step, 0};
       life.phase = Phase::kEnd;
@@ -484,6 +487,12 @@ void SessionWorld::Load(int rank) {
     }
   }
   if (AnySaves(rank)) return;
+  // The node of a rank that had an older one has ended since, and a later life has passed that.
+  if (any && life.node_deaths < counts_.node_deaths) {
+    ++counts_.given_up;
+    EndRank(rank);
+    return EndRunIfLost();
+  }
   Wrong(rank, absl::StrCat("no rank has, or saves, a checkpoint for a life that has learned of ",
                            "version ", *first));
 }

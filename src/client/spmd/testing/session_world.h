@@ -17,7 +17,8 @@
 // the rank that puts it again gets a copy on its own node; when that life has ended, the node can
 // drop the copy unless it is the last one. A node's copies end with it. What rank 0 needs no more
 // is freed for all ranks, and is not put again. A lazy checkpoint is saved within a call of its
-// version, and the model changes after the last one.
+// version, and the model changes after the last one. A life for which there are only later ones
+// than it may load ends, if a node has ended since it has joined.
 //
 // The model of local models, in some worlds. An object is copied to as many nodes as it is to be
 // on, each a host, and again when one of them ends. A node does not end if it has the only copy of
@@ -55,6 +56,7 @@ class SessionWorld {
     uint64_t loads = 0;        // of checkpoints
     uint64_t of_others = 0;    // of them, those of another rank
     uint64_t of_later = 0;     // of them, those of a later version than it has learned
+    uint64_t given_up = 0;     // Loads that have failed
     uint64_t locals = 0;       // local models loaded
     uint64_t of_before = 0;    // of them, those of the version before that which it has learned
     uint64_t lazy = 0;         // checkpoints
@@ -97,6 +99,7 @@ class SessionWorld {
     uint64_t model = 0;                    // what is saved of the state
     size_t model_step = 0;                 // that comes after its checkpoint
     size_t seen = 0;                       // of the changes of members
+    uint64_t node_deaths = 0;              // before it
     std::vector<bool> live = {};           // by rank, as it has seen
     uint64_t seen_losses = 0;              // as it has made the call
     uint64_t input = 0;                    // of the call

@@ -1,0 +1,262 @@
+#include "src/client/spmd/checkpoint_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace phalanx::spmd::internal {
+namespace {
+
+constexpr char kMagic[] = "phxckpt1";
+constexpr char kSuffix[] = ".checkpoint";
+constexpr char kTemporary[] = ".writing";
+constexpr size_t kHeaderSize = 48;
+constexpr size_t kCrcAt = 44;
+// Of the names of a job and of a role in the name of a file.
+constexpr size_t kMaxReadableName = 60;
+
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+// Of eight bytes at a time.
+const Tables& CrcTables() {
+  static const Tables tables = [] {
+    constexpr uint32_t kReversedPolynomial = 0x82f63b78;
+    Tables made;
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t crc = i;
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? kReversedPolynomial : 0);
+      made[0][i] = crc;
+    }
+    for (uint32_t i = 0; i < 256; ++i) {
+      for (size_t t = 1; t < 8; ++t) {
+        made[t][i] = made[t - 1][i] >> 8 ^ made[0][made[t - 1][i] & 0xff];
+      }
+    }
+    return made;
+  }();
+  return tables;
+}
+
+template <typename T>
+void Append(std::string& to, T number) {
+  for (size_t i = 0; i < sizeof(T); ++i) to.push_back(static_cast<char>(number >> 8 * i & 0xff));
+}
+
+template <typename T>
+T Take(absl::string_view& from) {
+  T number = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    number |= static_cast<T>(static_cast<uint8_t>(from[i])) << 8 * i;
+  }
+  from.remove_prefix(sizeof(T));
+  return number;
+}
+
+absl::Status Failed(absl::string_view what, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
+}
+
+absl::Status WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return absl::ErrnoToStatus(errno, "write");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+// Nothing if it cannot be read.
+std::optional<std::string> ReadAll(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  const absl::Cleanup close_fd = [fd] { close(fd); };
+  struct stat info = {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  std::string bytes(static_cast<size_t>(info.st_size), 0);
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t got = read(fd, bytes.data() + at, bytes.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    at += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+// Names of jobs can be long, and have characters that names of files have not.
+std::string Readable(absl::string_view name) {
+  std::string readable(name.substr(0, kMaxReadableName));
+  for (char& c : readable) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  }
+  return readable;
+}
+
+// FNV-1a: the same in every process, forever.
+uint64_t HashOf(absl::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
+uint32_t Crc32c(absl::string_view bytes, uint32_t before) {
+  const Tables& tables = CrcTables();
+  uint32_t crc = ~before;
+  while (bytes.size() >= 8) {
+    const uint64_t eight = Take<uint64_t>(bytes) ^ crc;
+    crc = 0;
+    for (size_t i = 0; i < 8; ++i) crc ^= tables[7 - i][eight >> 8 * i & 0xff];
+  }
+  for (const char c : bytes) crc = crc >> 8 ^ tables[0][(crc ^ static_cast<uint8_t>(c)) & 0xff];
+  return ~crc;
+}
+
+absl::Status CheckpointFiles::Check(const std::string& directory) {
+  DIR* const opened = opendir(directory.c_str());
+  if (opened == nullptr) return Failed("read the directory of checkpoints", directory);
+  closedir(opened);
+  return absl::OkStatus();
+}
+
+CheckpointFiles::CheckpointFiles(std::string directory, absl::string_view job,
+                                 absl::string_view role, int rank)
+    : directory_(std::move(directory)),
+      of_job_(absl::StrCat(job, absl::string_view("\0", 1), role)),
+      prefix_(absl::StrCat(Readable(job), "_", Readable(role), "_",
+                           absl::Hex(HashOf(of_job_), absl::kZeroPad16), "_")),
+      rank_(rank) {}
+
+std::string CheckpointFiles::PathOf(const Name& name) const {
+  return absl::StrCat(directory_, "/", prefix_, name.rank, "_", name.version, kSuffix);
+}
+
+absl::Status CheckpointFiles::Write(uint64_t version, absl::string_view global,
+                                    std::optional<absl::string_view> local) const {
+  std::string header = kMagic;
+  Append<uint64_t>(header, version);
+  Append<uint32_t>(header, static_cast<uint32_t>(rank_));
+  Append<uint32_t>(header, local.has_value() ? 1 : 0);
+  Append<uint64_t>(header, global.size());
+  Append<uint64_t>(header, local.value_or("").size());
+  Append<uint32_t>(header, static_cast<uint32_t>(of_job_.size()));
+  uint32_t crc = Crc32c(header);
+  for (const absl::string_view part : {absl::string_view(of_job_), global, local.value_or("")}) {
+    crc = Crc32c(part, crc);
+  }
+  Append<uint32_t>(header, crc);
+
+  const std::string path = PathOf({rank_, version});
+  const std::string temporary = absl::StrCat(path, kTemporary);
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return Failed("create", temporary);
+  absl::Status status;
+  for (const absl::string_view part :
+       {absl::string_view(header), absl::string_view(of_job_), global, local.value_or("")}) {
+    if (status.ok()) status = WriteAll(fd, part);
+  }
+  if (status.ok() && fdatasync(fd) != 0) status = absl::ErrnoToStatus(errno, "fdatasync");
+  if (close(fd) != 0 && status.ok()) status = absl::ErrnoToStatus(errno, "close");
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = absl::ErrnoToStatus(errno, "rename");
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return absl::Status(status.code(), absl::StrCat("cannot write ", path, ": ", status.message()));
+  }
+  // That the file has its name is to be on the disk, too.
+  const int folder = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return Failed("open", directory_);
+  const absl::Cleanup close_folder = [folder] { close(folder); };
+  // Some file systems cannot do this for a directory.
+  if (fsync(folder) != 0 && errno != EINVAL) return Failed("fsync", directory_);
+  return absl::OkStatus();
+}
+
+std::vector<CheckpointFiles::Name> CheckpointFiles::List() const {
+  std::vector<Name> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(directory_.c_str()), &closedir);
+  while (opened != nullptr) {
+    const dirent* const entry = readdir(opened.get());
+    if (entry == nullptr) break;
+    absl::string_view text = entry->d_name;
+    if (!absl::ConsumePrefix(&text, prefix_) || !absl::ConsumeSuffix(&text, kSuffix)) continue;
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, '_');
+    Name name;
+    const bool numbers =
+        absl::SimpleAtoi(parts.first, &name.rank) && absl::SimpleAtoi(parts.second, &name.version);
+    if (numbers && PathOf(name) == absl::StrCat(directory_, "/", entry->d_name)) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end(), [](const Name& a, const Name& b) {
+    return a.version != b.version ? a.version > b.version : a.rank < b.rank;
+  });
+  return names;
+}
+
+std::optional<CheckpointFile> CheckpointFiles::ReadFile(const Name& name, bool local) const {
+  const std::optional<std::string> file = ReadAll(PathOf(name));
+  if (!file.has_value() || file->size() < kHeaderSize) return std::nullopt;
+  absl::string_view rest = *file;
+  if (!absl::ConsumePrefix(&rest, kMagic)) return std::nullopt;
+  const bool its_version = Take<uint64_t>(rest) == name.version;
+  const bool its_rank = Take<uint32_t>(rest) == static_cast<uint32_t>(name.rank);
+  const bool its_kind = Take<uint32_t>(rest) == (local ? 1 : 0);
+  const uint64_t global_size = Take<uint64_t>(rest);
+  const uint64_t local_size = Take<uint64_t>(rest);
+  const uint64_t name_size = Take<uint32_t>(rest);
+  const uint32_t crc = Take<uint32_t>(rest);
+  if (!its_version || !its_rank || !its_kind || name_size != of_job_.size()) return std::nullopt;
+  if (rest.size() < name_size || rest.size() - name_size < global_size ||
+      rest.size() - name_size - global_size != local_size) {
+    return std::nullopt;
+  }
+  if (Crc32c(rest, Crc32c(absl::string_view(*file).substr(0, kCrcAt))) != crc) return std::nullopt;
+  if (!absl::ConsumePrefix(&rest, of_job_)) return std::nullopt;
+  return CheckpointFile{name.version, std::string(rest.substr(0, global_size)),
+                        std::string(rest.substr(global_size))};
+}
+
+std::optional<CheckpointFile> CheckpointFiles::Newest(bool local) const {
+  for (const Name& name : List()) {
+    if (name.version == 0 || (local && name.rank != rank_)) continue;
+    std::optional<CheckpointFile> file = ReadFile(name, local);
+    if (file.has_value()) return file;
+  }
+  return std::nullopt;
+}
+
+std::optional<CheckpointFile> CheckpointFiles::Read(uint64_t version) const {
+  return ReadFile({rank_, version}, /*local=*/true);
+}
+
+void CheckpointFiles::RemoveUntil(uint64_t version) const {
+  for (const Name& name : List()) {
+    if (name.rank == rank_ && name.version <= version) unlink(PathOf(name).c_str());
+  }
+}
+
+void CheckpointFiles::RemoveAfter(uint64_t version) const {
+  for (const Name& name : List()) {
+    if (name.rank == rank_ && name.version > version) unlink(PathOf(name).c_str());
+  }
+}
+
+}  // namespace phalanx::spmd::internal
