@@ -231,6 +231,8 @@ def measure_rounds(cluster, arguments):
     records = []
     for size in map(parse_size, arguments.sizes.split(",")):
         with SessionJob(cluster, f"rounds-{size}", [size, model, rounds, ROUNDS_OF_A_VERSION, 0]) as job:
+            # The first question of a tool takes memory of the directory that stays.
+            _shard_status(cluster, arguments)
             memory = {}
             for sample in range(1, SAMPLES + 1):
                 versions = sample * rounds // SAMPLES // ROUNDS_OF_A_VERSION

@@ -155,7 +155,7 @@ TEST_F(CheckpointFilesTest, NamesOfJobsCanBeOfAnyKind) {
   EXPECT_THAT(Names(), SizeIs(jobs.size()));
   for (const std::string& job : jobs) {
     ASSERT_EQ(VersionOf(Of(0, job).Newest(kGlobal)), 1u);
-    EXPECT_EQ(Of(0, job).Newest(kGlobal)->global, job);
+    EXPECT_EQ(Whole(Of(0, job).Newest(kGlobal))->global, job);
   }
 }
 

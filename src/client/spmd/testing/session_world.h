@@ -16,9 +16,10 @@
 //
 // The model of checkpoints. An object is on the node of the life that has put it. A later life of
 // the rank that puts it again gets a copy on its own node; when that life has ended, the node can
-// drop the copy unless it is the last one. A node's copies end with it. A lazy checkpoint is saved
-// within a call of its version, and the model changes after the last one. A life for which there
-// are only later ones than it may load ends, if a node has ended since it has joined.
+// drop the copy unless it is the last one. A node's copies end with it. What rank 0 needs no more
+// is freed for all ranks, and is not put again. A lazy checkpoint is saved within a call of its
+// version, and the model changes after the last one. A life for which there are only later ones
+// than it may load ends, if a node has ended since it has joined.
 //
 // The model of local models, in some worlds. An object is copied to as many nodes as it is to be
 // on, each a host, and again when one of them ends. A node does not end if it has the only copy of
