@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "src/common/status_macros.h"
+#include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd::internal {
 namespace {
@@ -282,6 +283,17 @@ absl::Status CheckpointFiles::RemoveAfter(uint64_t version) const {
     any = true;
   }
   return any ? SyncDirectory() : absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::optional<CheckpointFiles>& files, uint64_t version,
+                       absl::string_view global, std::optional<absl::string_view> local) {
+  if (!files.has_value()) return absl::OkStatus();
+  if (!local.has_value() && global.size() > jobs::kMaxGroupBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a model of ", global.size(), " bytes; the limit with a directory of checkpoints is ",
+        jobs::kMaxGroupBytes));
+  }
+  return files->Write(version, global, local);
 }
 
 }  // namespace phalanx::spmd::internal

@@ -78,6 +78,11 @@ class CheckpointFiles {
   std::optional<uint64_t> removed_;  // files up to this version have been
 };
 
+// Writes nothing without files. InvalidArgument: a global model that no call can send when the job
+// goes on from it.
+absl::Status WriteFile(const std::optional<CheckpointFiles>& files, uint64_t version,
+                       absl::string_view global, std::optional<absl::string_view> local);
+
 }  // namespace phalanx::spmd::internal
 
 #endif  // PHALANX_CLIENT_SPMD_CHECKPOINT_FILES_H_

@@ -7,7 +7,6 @@
 #include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
-#include "src/jobs/group/group_call.h"
 
 namespace phalanx::spmd::internal {
 namespace {
@@ -161,7 +160,7 @@ absl::StatusOr<uint64_t> SessionState::Load(
   } else {
     PHALANX_ASSIGN_OR_RETURN(Found found, Find(version));
     PHALANX_RETURN_IF_ERROR(take(found.bytes.view()));
-    PHALANX_RETURN_IF_ERROR(WriteFile(found.at.version, found.bytes.view(), std::nullopt));
+    PHALANX_RETURN_IF_ERROR(WriteFile(files_, found.at.version, found.bytes.view(), std::nullopt));
     // What another rank has is deleted when that rank needs it no more.
     if (found.at.rank == member_.rank()) {
       written_.held[found.at.version] = std::move(found.bytes);
@@ -184,22 +183,10 @@ absl::Status SessionState::BeginLoad() {
   return absl::OkStatus();
 }
 
-// A global model is sent by a call when the job goes on from it.
-absl::Status SessionState::WriteFile(uint64_t version, absl::string_view bytes,
-                                     std::optional<absl::string_view> local) {
-  if (!files_.has_value()) return absl::OkStatus();
-  if (!local.has_value() && bytes.size() > jobs::kMaxGroupBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a model of ", bytes.size(), " bytes; the limit with a directory of checkpoints is ",
-        jobs::kMaxGroupBytes));
-  }
-  return files_->Write(version, bytes, local);
-}
-
 absl::Status SessionState::Checkpoint(absl::string_view bytes) {
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/false));
   const uint64_t version = core_->version() + 1;
-  PHALANX_RETURN_IF_ERROR(WriteFile(version, bytes, std::nullopt));
+  PHALANX_RETURN_IF_ERROR(WriteFile(files_, version, bytes, std::nullopt));
   PHALANX_RETURN_IF_ERROR(Store(version, core_->next_base(), bytes, patience_));
   stats_.checkpoint_bytes += bytes.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);

@@ -112,7 +112,8 @@ absl::StatusOr<uint64_t> SessionState::LoadBoth(TakeBoth take) {
   if (pair.has_value()) {
     const Place& at = pair->global.at;
     PHALANX_RETURN_IF_ERROR(take(pair->global.bytes.view(), pair->local.view()));
-    PHALANX_RETURN_IF_ERROR(WriteFile(at.version, pair->global.bytes.view(), pair->local.view()));
+    PHALANX_RETURN_IF_ERROR(
+        WriteFile(files_, at.version, pair->global.bytes.view(), pair->local.view()));
     locals_.held[at.version] = std::move(pair->local);
     HoldBefore(at.version - 1);
     if (at.rank == member_.rank()) {
@@ -165,7 +166,7 @@ absl::Status SessionState::CheckpointBoth(absl::string_view bytes, absl::string_
   PHALANX_RETURN_IF_ERROR(core_->CheckCheckpoint(/*local=*/true));
   PHALANX_RETURN_IF_ERROR(AwaitCopies());
   const uint64_t version = core_->version() + 1;
-  PHALANX_RETURN_IF_ERROR(WriteFile(version, bytes, local));
+  PHALANX_RETURN_IF_ERROR(WriteFile(files_, version, bytes, local));
   PHALANX_RETURN_IF_ERROR(StoreBoth(version, core_->next_base(), bytes, local));
   stats_.checkpoint_bytes += bytes.size() + local.size();
   Access::DieIfDeclared(member_, DeathPoint::Kind::kCheckpoint);

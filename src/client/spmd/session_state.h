@@ -204,9 +204,6 @@ class SessionState {
   // All ranks: this one, then those on its node, whose checkpoints need not travel, then the
   // others.
   std::vector<int> NearestRanks() const;
-  // Nothing without a directory.
-  absl::Status WriteFile(uint64_t version, absl::string_view bytes,
-                         std::optional<absl::string_view> local);
   // The names of the calls before it are known.
   absl::Status BeginLoad();
   // A checkpoint that this life can load.
