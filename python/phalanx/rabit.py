@@ -134,7 +134,7 @@ class _Rank:
     def _load_before_checkpoint(self, session: Session, with_local: bool) -> None:
         """Load, for the first checkpoint of a program that does not. A version there means a rank has lost its own."""
         if not self._loaded:
-            self._passed_over = session.load(local=with_local)[0]
+            self._passed_over = (session.load(local=True) if with_local else session.load())[0]
             self._loaded = True
         if self._passed_over:
             raise exceptions.ClosedError(
