@@ -30,23 +30,47 @@
 #include "internal/timer.h"
 #include "serializable.h"
 
+// Programs ask whether there are the functions with a std::function.
+#ifndef DMLC_USE_CXX11
+#define DMLC_USE_CXX11 1
+#endif
+
 namespace rabit {
 
 // What Allreduce does with two elements.
 namespace op {
 struct Max {
   static const engine::mpi::OpType kType = engine::mpi::kMax;
+  template <typename DType>
+  static void Reduce(DType& into, const DType& from) {  // NOLINT
+    if (into < from) into = from;
+  }
 };
 struct Min {
   static const engine::mpi::OpType kType = engine::mpi::kMin;
+  template <typename DType>
+  static void Reduce(DType& into, const DType& from) {  // NOLINT
+    if (from < into) into = from;
+  }
 };
 struct Sum {
   static const engine::mpi::OpType kType = engine::mpi::kSum;
+  template <typename DType>
+  static void Reduce(DType& into, const DType& from) {  // NOLINT
+    into = static_cast<DType>(into + from);
+  }
 };
 // Of integers; of floats it is an error.
 struct BitOR {
   static const engine::mpi::OpType kType = engine::mpi::kBitwiseOR;
+  template <typename DType>
+  static void Reduce(DType& into, const DType& from) {  // NOLINT
+    into = static_cast<DType>(into | from);
+  }
 };
+// Folds elements with one of them: a reduce function of engine::Allreduce_ and ReduceHandle.
+template <typename OP, typename DType>
+inline void Reducer(const void* from, void* into, int count, const MPI::Datatype& type);
 }  // namespace op
 
 // ---- the process
@@ -111,8 +135,8 @@ inline int LoadCheckPoint(Serializable* global_model, Serializable* local_model 
 // Saves the models, as those of the next version. The global model is the same on all ranks; a
 // local one, which differs from rank to rank, is copied to other hosts.
 inline void CheckPoint(const Serializable* global_model, const Serializable* local_model = NULL);
-// Saves nothing unless a rank dies: the model must not change until the last collective before the
-// next checkpoint has ended.
+// Saves nothing unless a rank dies: the model must not change, and its memory not be freed, until
+// the last collective before the next checkpoint, or Finalize, has ended.
 inline void LazyCheckPoint(const Serializable* global_model);
 // The number of checkpoints so far.
 inline int VersionNumber();

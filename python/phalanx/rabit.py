@@ -27,6 +27,7 @@ import time
 import numpy as np
 
 from phalanx import exceptions, spmd
+from phalanx._client import Client
 from phalanx._jobs import rabit_parameters
 
 TYPE_CHECKING = False
@@ -62,15 +63,20 @@ _DIED = 254
 
 
 class _Rank:
-    """The rank of a thread; `session` is None without a launcher."""
+    """The rank of a thread; `session` is None without a launcher. Owns the client of the session, if there is one."""
 
-    def __init__(self, parameters: Parameters, session: Session | None) -> None:
+    def __init__(self, parameters: Parameters, session: Session | None, client: Client | None = None) -> None:
         self.parameters = parameters
         self.session = session
+        self.client = client
         self.rank = 0 if session is None else session.rank
         self.world = 1 if session is None else session.world
         self.seq = 0
         self._version = 0
+        # Whether the session goes on from the checkpoint that there is.
+        self._loaded = False
+        # The version that a program without load_checkpoint has passed over.
+        self._passed_over = 0
         self._in_calls = 0.0
         self._began = time.monotonic()
 
@@ -84,8 +90,8 @@ class _Rank:
             return life
         return 0 if self.session is None else self.session.life
 
-    def die_if_due(self) -> None:
-        here = (self.rank, self.version, self.seq, self.life())
+    def die_if_due(self, ahead: int = 0) -> None:
+        here = (self.rank, self.version, self.seq + ahead, self.life())
         if here not in self.parameters.deaths:
             return
         text = f"[{here[0]}] dies at version {here[1]}, call {here[2]}, in life {here[3]}"
@@ -98,11 +104,12 @@ class _Rank:
 
     def call(self, call: Callable[[], Any], collectives: int = 1) -> Any:
         """Make a call that Rabit counts as so many collectives."""
-        for _ in range(collectives):
-            self.die_if_due()
-            self.seq += 1
+        for ahead in range(collectives):
+            self.die_if_due(ahead)
         began = time.monotonic()
         result = call()
+        # A call that raises can be one that was not made.
+        self.seq += collectives
         self._in_calls += time.monotonic() - began
         return result
 
@@ -114,6 +121,7 @@ class _Rank:
         if self.session is None:
             self._version += 1
         else:
+            self._load_before_checkpoint(self.session, local is not None)
             self.session.checkpoint(model, local)
         end = time.monotonic()
         if self.parameters.report_stats and self.rank == 0:
@@ -122,6 +130,17 @@ class _Rank:
                 f"checkpoint before, {end - began:g} s in this one\n"
             )
         self._restart(end)
+
+    def _load_before_checkpoint(self, session: Session, with_local: bool) -> None:
+        """Load, for the first checkpoint of a program that does not. A version there means a rank has lost its own."""
+        if not self._loaded:
+            self._passed_over = (session.load(local=True) if with_local else session.load())[0]
+            self._loaded = True
+        if self._passed_over:
+            raise exceptions.ClosedError(
+                f"rabit.checkpoint: this rank was started again, but the program has not called load_checkpoint, which "
+                f"goes on from version {self._passed_over}"
+            )
 
     def load(self, with_local: bool) -> tuple[Any, ...]:
         if self.session is None:
@@ -135,6 +154,7 @@ class _Rank:
             loaded = self.session.load(local=True)
         else:
             loaded = self.session.load()
+        self._loaded = True
         self._restart(time.monotonic())
         return loaded
 
@@ -170,7 +190,11 @@ def _begun() -> bool:
     return _thread.rank is not None and _thread.rank.parameters is not _ALONE
 
 
-def init(args: Sequence[str | bytes] | None = None, lib: str = "standard") -> None:
+def init(
+    args: Sequence[str | bytes] | None = None,
+    lib: str = "standard",
+    lib_dll: object = None,
+) -> None:
     """Join the other ranks, and wait for them. Does nothing if this thread has called it.
 
     Parameters
@@ -180,6 +204,8 @@ def init(args: Sequence[str | bytes] | None = None, lib: str = "standard") -> No
         the program. None: those of the program.
     lib
         "mock" makes the deaths that arguments ``mock=RANK,VERSION,SEQ,LIFE`` order.
+    lib_dll
+        The library of Rabit. It is not used: this module needs none.
 
     Raises
     ------
@@ -200,19 +226,28 @@ def init(args: Sequence[str | bytes] | None = None, lib: str = "standard") -> No
     if parameters.role != "worker":
         print(f"rabit: a process of role {parameters.role} is no worker, and ends", file=sys.stderr)
         raise SystemExit(0)
-    session = None
-    if parameters.launched:
+    rank = _join(parameters) if parameters.launched else _Rank(parameters, None)
+    if parameters.unused and rank.rank == 0 and rank.life() == 0:
+        print("rabit: without effect here: " + ", ".join(parameters.unused), file=sys.stderr)
+    _thread.rank = rank
+
+
+def _join(parameters: Parameters) -> _Rank:
+    # Ranks that are threads have a client each.
+    client = Client()
+    try:
         session = spmd.join(
             task=parameters.task,
             world=parameters.world,
+            client=client,
             result_copies=parameters.result_copies,
             local_copies=parameters.local_copies,
             peer_timeout=parameters.peer_timeout,
         )
-    rank = _Rank(parameters, session)
-    if parameters.unused and rank.rank == 0 and rank.life() == 0:
-        print("rabit: without effect here: " + ", ".join(parameters.unused), file=sys.stderr)
-    _thread.rank = rank
+    except BaseException:
+        client.close()
+        raise
+    return _Rank(parameters, session, client)
 
 
 def finalize() -> None:
@@ -221,6 +256,8 @@ def finalize() -> None:
     if rank is not None and rank.session is not None:
         rank.session.leave()
         _thread.left = True
+        if rank.client is not None:
+            rank.client.close()
     _thread.rank = None
 
 

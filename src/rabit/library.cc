@@ -45,10 +45,23 @@ struct Thread {
   Engine& current() { return engine != nullptr ? *engine : alone; }
 };
 
+// That of a thread is freed at its end. That of the main thread is not: functions of atexit and
+// destructors of static objects, which come after those of the thread, can call as well.
+thread_local Thread* own_thread = nullptr;
+
+struct ThreadEnd {
+  ~ThreadEnd() {
+    if (gettid() != getpid()) delete std::exchange(own_thread, nullptr);
+  }
+};
+
 // Made by the thread's first call.
 Thread& Own() {
-  thread_local Thread own;
-  return own;
+  if (own_thread == nullptr) {
+    own_thread = new Thread;
+    thread_local const ThreadEnd end;
+  }
+  return *own_thread;
 }
 
 const char* Return(Error error) {

@@ -198,7 +198,7 @@ constexpr const char* kVariables[] = {
 constexpr const char* kLaunchersVariables[][2] = {
     {"DMLC_TASK_ID", "PHALANX_TASK"},
     {"DMLC_NUM_WORKER", "PHALANX_WORLD"},
-    {"DMLC_NUM_ATTEMPT", "PHALANX_JOB"},
+    {"DMLC_NUM_ATTEMPT", "PHALANX_LIFE"},
 };
 
 // A variable that is empty counts as one that is not set.
@@ -213,6 +213,10 @@ std::string ReadEnvironment(const Environment& environment, Reading* reading) {
     wrong = Read(name, value, reading);
     if (!wrong.empty()) return wrong;
   }
+  // Rabit counts the processes of a rank, as the launch does; a session counts those that joined.
+  const char* const life = environment("PHALANX_LIFE");
+  if (IsSet(life)) wrong = Read("DMLC_NUM_ATTEMPT", life, reading);
+  if (!wrong.empty()) return wrong;
   for (const char* const name : kVariables) {
     const char* const value = environment(name);
     if (IsSet(value)) wrong = Read(name, value, reading);
@@ -225,14 +229,14 @@ std::string ReadEnvironment(const Environment& environment, Reading* reading) {
 std::string Finish(const Environment& environment, Reading* reading) {
   Parameters& to = reading->to;
   to.peer_timeout_ns = reading->timeout ? reading->timeout_seconds * kNanosPerSecond : kForever;
-  const char* const world = environment("PHALANX_WORLD");
-  // The first rank that joins says for all how many there are.
-  if (to.world != 0 && IsSet(world) && Integer(world) != to.world) {
-    return "rabit_world_size=" + std::to_string(to.world) + ": the launch has a world of " + world;
-  }
   const bool job = IsSet(environment("PHALANX_JOB"));
   const bool alone = reading->tracker == "NULL";
   to.launched = job && !alone;
+  const char* const world = environment("PHALANX_WORLD");
+  // The first rank that joins says for all how many there are.
+  if (to.launched && to.world != 0 && IsSet(world) && Integer(world) != to.world) {
+    return "rabit_world_size=" + std::to_string(to.world) + ": the launch has a world of " + world;
+  }
   // Each process would run alone, and none would notice.
   if (!job && !alone && !reading->tracker.empty()) {
     return "there is a tracker (" + reading->tracker +

@@ -39,7 +39,7 @@ struct Parameters {
   std::vector<MockDeath> deaths;
   bool report_stats = false;
   bool force_local = false;
-  std::optional<int> life;  // rabit_num_trial
+  std::optional<int> life;  // rabit_num_trial, or that of the launch
 
   // Given parameters that have no effect here, in the order in which they came.
   std::vector<std::string> unused;

@@ -69,11 +69,15 @@ TEST(Parameters, OfOtherLaunchersCountBehindTheLaunchsOwn) {
   EXPECT_EQ(alone.parameters.world, 5);
   EXPECT_EQ(alone.parameters.life, 2);
   std::map<std::string, std::string> both = others;
-  both.insert({{"PHALANX_JOB", "j"}, {"PHALANX_TASK", "worker0"}, {"PHALANX_WORLD", "2"}});
+  both.insert({{"PHALANX_JOB", "j"},
+               {"PHALANX_TASK", "worker0"},
+               {"PHALANX_WORLD", "2"},
+               {"PHALANX_LIFE", "1"}});
   const Outcome launched = Read({}, both);
   EXPECT_EQ(launched.parameters.task, "");
   EXPECT_EQ(launched.parameters.world, 0);
-  EXPECT_EQ(launched.parameters.life, std::nullopt);
+  EXPECT_EQ(launched.parameters.life, 1);
+  EXPECT_EQ(Read({"rabit_num_trial=3"}, both).parameters.life, 3);
 }
 
 TEST(Parameters, NameTasksAndWorlds) {
@@ -85,10 +89,12 @@ TEST(Parameters, NameTasksAndWorlds) {
 }
 
 TEST(Parameters, DoNotContradictTheLaunch) {
-  const std::map<std::string, std::string> launch = {{"PHALANX_WORLD", "3"}};
+  const std::map<std::string, std::string> launch = {{"PHALANX_JOB", "j"}, {"PHALANX_WORLD", "3"}};
   EXPECT_EQ(Read({"rabit_world_size=3"}, launch).wrong, "");
   EXPECT_EQ(Read({"rabit_world_size=4"}, launch).wrong,
             "rabit_world_size=4: the launch has a world of 3");
+  // A single process within the launch.
+  EXPECT_EQ(Read({"rabit_world_size=1", "rabit_tracker_uri=NULL"}, launch).wrong, "");
 }
 
 TEST(Parameters, LimitCopies) {

@@ -13,80 +13,6 @@ namespace {
 
 namespace mpi = ::rabit::engine::mpi;
 
-// Runs functions of the program within calls of the client, which no exception may leave: they are
-// thrown again when the call has ended.
-class Guard {
- public:
-  // Returns 0, or 1 if the body has thrown.
-  template <typename Body>
-  int Run(Body body) noexcept {
-    try {
-      body();
-      return 0;
-    } catch (...) {
-      thrown_ = std::current_exception();
-      return 1;
-    }
-  }
-  void Rethrow() {
-    if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
-  }
-
- private:
-  std::exception_ptr thrown_;
-};
-
-// The arguments of the functions below are those of one call, on its stack.
-
-struct PrepareCall {
-  Preparation preparation;
-  Guard* guard;
-
-  phx_prepare function() const {
-    if (preparation.prepare == nullptr) return nullptr;
-    return [](void* self) {
-      auto* const call = static_cast<PrepareCall*>(self);
-      return call->guard->Run([call] { call->preparation.prepare(call->preparation.argument); });
-    };
-  }
-};
-
-struct FoldCall {
-  library::Reduce* reduce;
-  size_t element;
-  Guard* guard;
-
-  static int Fold(void* self, void* into, const void* from, uint64_t count) {
-    auto* const call = static_cast<FoldCall*>(self);
-    return call->guard->Run([=] { call->FoldAll(into, from, count); });
-  }
-  // A function of Rabit counts elements with an int.
-  void FoldAll(void* into, const void* from, uint64_t count) const {
-    const MPI::Datatype type{element};
-    for (uint64_t at = 0; at < count;) {
-      const uint64_t n = std::min<uint64_t>(count - at, INT_MAX);
-      reduce(static_cast<const char*>(from) + at * element, static_cast<char*>(into) + at * element,
-             static_cast<int>(n), type);
-      at += n;
-    }
-  }
-};
-
-struct TakeCall {
-  library::Loaded global;
-  library::Loaded local;
-  Guard* guard;
-
-  static int Take(void* self, const void* bytes, uint64_t size, const void* local,
-                  uint64_t local_size) {
-    auto* const call = static_cast<TakeCall*>(self);
-    return call->guard->Run([=] {
-      call->global.load(call->global.model, bytes, size);
-      if (call->local.model != nullptr) call->local.load(call->local.model, local, local_size);
-    });
-  }
-};
-
 // The store knows integers by their sizes. char has a sign on some machines.
 template <typename T>
 constexpr int IntegerType() {
@@ -118,6 +44,55 @@ int OpOf(int op) {
 
 }  // namespace
 
+struct SessionEngine::PrepareCall {
+  Preparation preparation;
+  Guard* guard;
+
+  phx_prepare function() const {
+    if (preparation.prepare == nullptr) return nullptr;
+    return [](void* self) {
+      auto* const call = static_cast<PrepareCall*>(self);
+      return call->guard->Run([call] { call->preparation.prepare(call->preparation.argument); });
+    };
+  }
+};
+
+struct SessionEngine::FoldCall {
+  library::Reduce* reduce;
+  size_t element;
+  Guard* guard;
+
+  static int Fold(void* self, void* into, const void* from, uint64_t count) {
+    auto* const call = static_cast<FoldCall*>(self);
+    return call->guard->Run([=] { call->FoldAll(into, from, count); });
+  }
+  // A function of Rabit counts elements with an int.
+  void FoldAll(void* into, const void* from, uint64_t count) const {
+    const MPI::Datatype type{element};
+    for (uint64_t at = 0; at < count;) {
+      const uint64_t n = std::min<uint64_t>(count - at, INT_MAX);
+      reduce(static_cast<const char*>(from) + at * element, static_cast<char*>(into) + at * element,
+             static_cast<int>(n), type);
+      at += n;
+    }
+  }
+};
+
+struct SessionEngine::TakeCall {
+  library::Loaded global;
+  library::Loaded local;
+  Guard* guard;
+
+  static int Take(void* self, const void* bytes, uint64_t size, const void* local,
+                  uint64_t local_size) {
+    auto* const call = static_cast<TakeCall*>(self);
+    return call->guard->Run([=] {
+      call->global.load(call->global.model, bytes, size);
+      if (call->local.model != nullptr) call->local.load(call->local.model, local, local_size);
+    });
+  }
+};
+
 std::unique_ptr<SessionEngine> SessionEngine::Join(const ClientFunctions& client,
                                                    const Parameters& parameters, Error* wrong) {
   // What has been made is freed with it if the rest fails.
@@ -143,13 +118,24 @@ SessionEngine::~SessionEngine() {
   if (connection_ != nullptr) client_.client_free(connection_);
 }
 
-Error SessionEngine::Ended(int code) const { return code == 0 ? "" : client_.error(); }
+Error SessionEngine::Ended(int code) {
+  guard_.Rethrow();
+  return code == 0 ? "" : client_.error();
+}
+
+Error SessionEngine::Made(int code) {
+  // One that was not made, because `prepare` has thrown, can be made later, from the same place.
+  if (code == 0 && !place_.empty()) ++calls_[place_];
+  return Ended(code);
+}
 
 const char* SessionEngine::NameOf(const library::Where& where) {
-  if (!boot_by_caller_ || loaded_) return nullptr;
-  const std::string place = std::string(where.file) + ":" + std::to_string(where.line) + ":" +
-                            std::string(where.function);
-  name_ = place + "#" + std::to_string(++calls_[place]);
+  place_.clear();
+  // All calls of C come from one place, which is no name.
+  if (!boot_by_caller_ || loaded_ || where.line < 1) return nullptr;
+  place_ = std::string(where.file) + ":" + std::to_string(where.line) + ":" +
+           std::string(where.function);
+  name_ = place_ + "#" + std::to_string(calls_[place_] + 1);
   return name_.c_str();
 }
 
@@ -159,29 +145,22 @@ Error SessionEngine::Print(const std::string& text) {
 
 Error SessionEngine::Allreduce(void* inout, size_t count, int type, int op, Preparation preparation,
                                const library::Where& where) {
-  Guard guard;
-  PrepareCall prepare{preparation, &guard};
-  const Error error =
-      Ended(client_.session_allreduce(session_, TypeOf(type), inout, count * SizeOf(type), OpOf(op),
-                                      prepare.function(), &prepare, NameOf(where)));
-  guard.Rethrow();
-  return error;
+  PrepareCall prepare{preparation, &guard_};
+  return Made(client_.session_allreduce(session_, TypeOf(type), inout, count * SizeOf(type),
+                                        OpOf(op), prepare.function(), &prepare, NameOf(where)));
 }
 
 Error SessionEngine::AllreduceBy(void* inout, size_t element, size_t count, library::Reduce* reduce,
                                  Preparation preparation, const library::Where& where) {
-  Guard guard;
-  PrepareCall prepare{preparation, &guard};
-  FoldCall fold{reduce, element, &guard};
-  const Error error =
-      Ended(client_.session_allreduce_by(session_, inout, count * element, element, FoldCall::Fold,
-                                         &fold, prepare.function(), &prepare, NameOf(where)));
-  guard.Rethrow();
-  return error;
+  PrepareCall prepare{preparation, &guard_};
+  FoldCall fold{reduce, element, &guard_};
+  return Made(client_.session_allreduce_by(session_, inout, count * element, element,
+                                           FoldCall::Fold, &fold, prepare.function(), &prepare,
+                                           NameOf(where)));
 }
 
 Error SessionEngine::Broadcast(void* inout, size_t size, int root, const library::Where& where) {
-  return Ended(client_.session_broadcast(session_, inout, size, root, NameOf(where)));
+  return Made(client_.session_broadcast(session_, inout, size, root, NameOf(where)));
 }
 
 Error SessionEngine::Allgather(void* inout, size_t total, size_t begin, size_t size,
@@ -202,12 +181,13 @@ Error SessionEngine::Allgather(void* inout, size_t total, size_t begin, size_t s
   std::vector<uint64_t> offsets(static_cast<size_t>(world()) + 1);
   const int code = client_.session_allgather(session_, part.data(), part.size(), 1, place, &target,
                                              offsets.data(), NameOf(where));
+  const Error error = Made(code);
   // The session only knows that there was no memory for the parts.
   if (code != 0 && target.all != 0 && target.all != total) {
     return "Allgather: the parts of all ranks have " + std::to_string(target.all) +
            " bytes together, but the whole has " + std::to_string(total);
   }
-  if (code != 0) return Ended(code);
+  if (code != 0) return error;
   if (offsets[static_cast<size_t>(rank())] == begin) return "";
   return "Allgather: the part of rank " + std::to_string(rank()) + " begins at byte " +
          std::to_string(begin) + ", but the ranks before it have " +
@@ -228,15 +208,14 @@ Error SessionEngine::Load(const library::Loaded& global, const library::Loaded& 
            "once, "
            "in the beginning";
   }
-  Guard guard;
-  TakeCall take{global, local, &guard};
+  TakeCall take{global, local, &guard_};
   uint64_t loaded = 0;
   const bool with_local = local.model != nullptr;
   const int code =
       client_.session_load(session_, with_local ? 1 : 0, TakeCall::Take, &take, &loaded);
   // A model that cannot be loaded can be loaded again.
-  guard.Rethrow();
-  if (code != 0) return Ended(code);
+  const Error error = Ended(code);
+  if (code != 0) return error;
   loaded_ = true;
   with_local_ = with_local;
   *version = static_cast<int>(loaded);
@@ -280,8 +259,7 @@ Error SessionEngine::CheckPoint(const library::Saved& global, const library::Sav
 
 int SessionEngine::LazyModel::Save(void* self, const void** bytes, uint64_t* size) {
   auto* const lazy = static_cast<LazyModel*>(self);
-  Guard guard;
-  const int failed = guard.Run([lazy] { lazy->bytes = BytesOf(lazy->model); });
+  const int failed = lazy->guard->Run([lazy] { lazy->bytes = BytesOf(lazy->model); });
   *bytes = lazy->bytes.data();
   *size = lazy->bytes.size();
   return failed;
@@ -291,7 +269,7 @@ Error SessionEngine::LazyCheckPoint(const library::Saved& global) {
   Error error = LoadBeforeCheckPoint(false);
   if (!error.empty()) return error;
   // Until the call has ended the session can use the model of the version before.
-  auto next = std::make_unique<LazyModel>(LazyModel{global, ""});
+  auto next = std::make_unique<LazyModel>(LazyModel{global, &guard_, ""});
   error = Ended(client_.session_lazy_checkpoint(session_, LazyModel::Save, next.get()));
   if (error.empty()) lazy_ = std::move(next);
   return error;

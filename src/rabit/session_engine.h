@@ -6,9 +6,11 @@
 #define PHALANX_RABIT_SESSION_ENGINE_H_
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/rabit/client_functions.h"
 #include "src/rabit/engine.h"
@@ -45,21 +47,51 @@ class SessionEngine : public Engine {
   void Die(const std::string& death) override;
 
  private:
-  // A model that the session saves when it is needed, and its bytes.
+  // Runs functions of the program within calls of the client, which no exception may leave: they
+  // are thrown again when the call has ended.
+  class Guard {
+   public:
+    // Returns 0, or 1 if the body has thrown.
+    template <typename Body>
+    int Run(Body body) noexcept {
+      try {
+        body();
+        return 0;
+      } catch (...) {
+        thrown_ = std::current_exception();
+        return 1;
+      }
+    }
+    void Rethrow() {
+      if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
+    }
+
+   private:
+    std::exception_ptr thrown_;
+  };
+  // The arguments of functions within one call, on its stack.
+  struct PrepareCall;
+  struct FoldCall;
+  struct TakeCall;
+  // A model that the session saves when it is needed, in a later call, and its bytes.
   struct LazyModel {
     library::Saved model = {};
+    Guard* guard;
     std::string bytes;
 
     static int Save(void* self, const void** bytes, uint64_t* size);
   };
 
-  // The name of a call before Load; valid until the next one. NULL: it has none.
+  // The name of a call before Load; valid until the next one. NULL: it has none. Made counts it.
   const char* NameOf(const library::Where& where);
   // A program without LoadCheckPoint: its first checkpoint begins with one.
   Error LoadBeforeCheckPoint(bool with_local);
   Error CheckLocal(bool with_local);
-  // What an ended call of the session is for the caller.
-  Error Ended(int code) const;
+  // What an ended call of the session is for the caller. Throws what a function of the program has
+  // thrown in it.
+  Error Ended(int code);
+  // Likewise, for a collective.
+  Error Made(int code);
 
   explicit SessionEngine(const ClientFunctions& client) : client_(client) {}
 
@@ -69,8 +101,10 @@ class SessionEngine : public Engine {
   bool boot_by_caller_ = false;
   bool loaded_ = false;
   bool with_local_ = false;  // once loaded_
-  // How often each place of the program has called, before Load.
+  Guard guard_;
+  // How many calls each place of the program has made, before Load.
   std::map<std::string, int> calls_;
+  std::string place_;  // of the call that is under way, empty if it has no name
   std::string name_;
   // That of the last checkpoint, if it was a LazyCheckPoint.
   std::unique_ptr<LazyModel> lazy_;

@@ -170,11 +170,28 @@ TEST_F(SessionEngineTest, NamesCallsBeforeLoadByTheirPlaceOnRequest) {
                           "broadcast file.cc:8:Train#1", "load -", "broadcast -"));
 }
 
-TEST_F(SessionEngineTest, NamesNoCallsOtherwise) {
-  const auto engine = Join();
+TEST_F(SessionEngineTest, NamesACallThatWasNotMadeAgain) {
+  Parameters parameters;
+  parameters.boot_by_caller = true;
+  const auto engine = Join(parameters);
+  const Preparation throws{[](void*) { throw std::runtime_error("no input"); }, nullptr};
   int value = 1;
-  EXPECT_EQ(engine->Broadcast(&value, 4, 0, kHere), "");
-  EXPECT_THAT(session_.calls, ElementsAre("broadcast -"));
+  EXPECT_THROW(engine->Allreduce(&value, 1, 2, 2, throws, kHere), std::runtime_error);
+  EXPECT_EQ(engine->Allreduce(&value, 1, 2, 2, {}, kHere), "");
+  EXPECT_EQ(engine->Allreduce(&value, 1, 2, 2, {}, kHere), "");
+  EXPECT_THAT(session_.calls,
+              ElementsAre("allreduce file.cc:7:Train#1", "allreduce file.cc:7:Train#1",
+                          "allreduce file.cc:7:Train#2"));
+}
+
+TEST_F(SessionEngineTest, NamesNoCallsOtherwise) {
+  Parameters parameters;
+  int value = 1;
+  EXPECT_EQ(Join(parameters)->Broadcast(&value, 4, 0, kHere), "");
+  parameters.boot_by_caller = true;
+  // From C.
+  EXPECT_EQ(Join(parameters)->Broadcast(&value, 4, 0, {"c_api", 0, ""}), "");
+  EXPECT_THAT(session_.calls, ElementsAre("broadcast -", "free -", "broadcast -", "free -"));
 }
 
 TEST_F(SessionEngineTest, GathersPartsInPlace) {
@@ -235,7 +252,11 @@ TEST_F(SessionEngineTest, SavesALazyModelWhenItIsNeeded) {
     throw std::runtime_error("no model");
   };
   EXPECT_EQ(engine->LazyCheckPoint({&model, throws}), "");
+  // Within a call of the session.
   EXPECT_NE(session_.lazy(session_.lazy_argument, &bytes, &size), 0);
+  int value = 1;
+  EXPECT_THROW(engine->Broadcast(&value, 4, 0, kHere), std::runtime_error);
+  EXPECT_EQ(engine->Broadcast(&value, 4, 0, kHere), "");
 }
 
 TEST_F(SessionEngineTest, DiesAsItIsDeclared) {

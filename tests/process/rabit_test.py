@@ -128,6 +128,11 @@ class RabitTest(LaunchCase):
         lines, _ = self.ranks(CALLS, "broadcast", world=3)
         self.assertEqual(lines, {rank: ["hello world 7 7"] for rank in range(3)})
 
+    def test_functions_at_the_end_of_the_process_are_still_ranks(self):
+        lines, _ = self.ranks(CALLS, "at_exit", world=2, restarts=0)
+        both = ["max 1 2 3", "sum 2 4 6", "min 0 1 2", "or 3", "static 1"]
+        self.assertEqual(lines, {0: both, 1: both})
+
     def test_prepare_runs_once_for_each_rank(self):
         lines, err = self.ranks(CALLS, "lazy_allreduce", "mock=0,0,1,0", world=2)
         self.assertEqual(lines, {rank: ["run prepare", "sum 2 4 6"] for rank in range(2)})

@@ -226,6 +226,16 @@ class SdkTest(unittest.TestCase):
         self.assertIn("sdk: /proc/phalanx cannot be written", ended.stderr)
         self.assertNotIn("Analyz", ended.stderr)
 
+    def test_headers_of_another_dmlc_core_stay_as_they_are(self):
+        header = self.folder / "include" / "dmlc" / "io.h"
+        header.parent.mkdir(parents=True)
+        header.write_text("// of dmlc-core\n")
+        command = [ROOT / "scripts" / "sdk", self.folder]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(f"sdk: {header} is that of a dmlc-core", ended.stderr)
+        self.assertEqual(header.read_text(), "// of dmlc-core\n")
+
     def test_another_workspace_of_bazel_builds_the_clients(self):
         workspace = self.folder / "workspace"
         # What Bazel builds goes with the folder.

@@ -87,21 +87,20 @@ inline void IEngine::TrackerPrint(const std::string& text) {
   library::End(library::Print(text.c_str()));
 }
 
-inline void Allreduce_(void* inout, size_t, size_t count, IEngine::ReduceFunction,
+inline void Allreduce_(void* inout, size_t type_nbytes, size_t count, IEngine::ReduceFunction red,
                        mpi::DataType dtype, mpi::OpType op, IEngine::PreprocFunction prepare_fun,
                        void* prepare_arg, const char* _file, int _line, const char* _caller) {
-  library::End(library::Allreduce(inout, count, dtype, op, prepare_fun, prepare_arg,
-                                  library::At(_file, _line, _caller)));
+  const library::Where where = library::At(_file, _line, _caller);
+  library::End(
+      red != NULL
+          ? library::AllreduceBy(inout, type_nbytes, count, red, prepare_fun, prepare_arg, where)
+          : library::Allreduce(inout, count, dtype, op, prepare_fun, prepare_arg, where));
 }
 
 inline void ReduceHandle::Allreduce(void* inout, size_t type_nbytes, size_t count,
                                     IEngine::PreprocFunction prepare_fun, void* prepare_arg,
                                     const char* _file, int _line, const char* _caller) {
   utils::Assert(reduce_ != NULL, "ReduceHandle: Allreduce before Init");
-  utils::Assert(element_ == 0 || element_ == type_nbytes,
-                "ReduceHandle: elements of %lu bytes, and Init said %lu",
-                static_cast<unsigned long>(type_nbytes),  // NOLINT
-                static_cast<unsigned long>(element_));    // NOLINT
   GetEngine()->Allreduce(inout, type_nbytes, count, reduce_, prepare_fun, prepare_arg, _file, _line,
                          _caller);
 }

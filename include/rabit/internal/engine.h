@@ -67,6 +67,7 @@ typedef void(Reduce)(const void* from, void* into, int count, const MPI::Datatyp
 // Takes bytes of a model.
 typedef void(Put)(void* to, const void* bytes, size_t size);
 
+// A line below 1: it is not known.
 struct Where {
   const char* file;
   int line;
@@ -144,7 +145,7 @@ inline IEngine* GetEngine() {
   return &engine;
 }
 
-// `red` is not called: type and op say what it does.
+// Reduces by `red`; if it is NULL, by the operation on elements of the type.
 inline void Allreduce_(void* inout, size_t type_nbytes, size_t count, IEngine::ReduceFunction red,
                        mpi::DataType dtype, mpi::OpType op,
                        IEngine::PreprocFunction prepare_fun = NULL, void* prepare_arg = NULL,
@@ -154,13 +155,10 @@ inline void Allreduce_(void* inout, size_t type_nbytes, size_t count, IEngine::R
 // Reduces elements of any size by a function of the program.
 class ReduceHandle {
  public:
-  ReduceHandle() : reduce_(NULL), element_(0) {}
+  ReduceHandle() : reduce_(NULL) {}
 
-  // `type_nbytes` is the size of an element, or 0: Allreduce says it.
-  void Init(IEngine::ReduceFunction redfunc, size_t type_nbytes) {
-    reduce_ = redfunc;
-    element_ = type_nbytes;
-  }
+  // The size of an element is that of each Allreduce.
+  void Init(IEngine::ReduceFunction redfunc, size_t /*type_nbytes*/) { reduce_ = redfunc; }
   inline void Allreduce(void* inout, size_t type_nbytes, size_t count,
                         IEngine::PreprocFunction prepare_fun = NULL, void* prepare_arg = NULL,
                         const char* _file = RABIT_CALL_FILE, int _line = RABIT_CALL_LINE,
@@ -172,7 +170,6 @@ class ReduceHandle {
 
  private:
   IEngine::ReduceFunction* reduce_;
-  size_t element_;
 };
 
 }  // namespace engine

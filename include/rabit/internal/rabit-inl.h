@@ -135,6 +135,13 @@ struct SerializedElements {
 
 }  // namespace engine
 
+namespace op {
+template <typename OP, typename DType>
+inline void Reducer(const void* from, void* into, int count, const MPI::Datatype& type) {
+  engine::ReduceEach<DType, OP::template Reduce<DType> >(from, into, count, type);
+}
+}  // namespace op
+
 // ---- the process
 
 inline bool Init(int argc, char* argv[]) { return engine::Init(argc, argv); }
@@ -239,7 +246,6 @@ inline void Reducer<DType, freduce>::Allreduce(DType* inout, size_t count,
 
 template <typename DType>
 inline SerializeReducer<DType>::SerializeReducer() {
-  // max_nbyte is known later.
   handle_.Init(engine::ReduceSerialized<DType>, 0);
 }
 

@@ -19,7 +19,7 @@ _MOST_RESULT_COPIES, _MOST_LOCAL_COPIES = 16, 15
 _SIZE = re.compile(r"\d+([bkmg]b?)?", re.IGNORECASE)
 _DEATH = re.compile(r"(\d+),(\d+),(\d+),(\d+)")
 # Of other launchers; the variable of ours counts before each.
-_LAUNCHERS = {"DMLC_TASK_ID": "PHALANX_TASK", "DMLC_NUM_WORKER": "PHALANX_WORLD", "DMLC_NUM_ATTEMPT": "PHALANX_JOB"}
+_LAUNCHERS = {"DMLC_TASK_ID": "PHALANX_TASK", "DMLC_NUM_WORKER": "PHALANX_WORLD", "DMLC_NUM_ATTEMPT": "PHALANX_LIFE"}
 _VARIABLES = ("DMLC_TRACKER_URI", "DMLC_ROLE")
 
 
@@ -43,7 +43,7 @@ class Parameters:
         Of the mock library: (rank, version, seq, life).
     report_stats, force_local : bool
     life : int | None
-        ``rabit_num_trial``, or None: that of the launch.
+        ``rabit_num_trial``, or that of the launch; None: that of the session.
     unused : list[str]
         Parameters that have no effect here, in the order in which they came.
     """
@@ -182,6 +182,9 @@ def read(arguments: Iterable[str], environment: Mapping[str, str], *, mock: bool
     for name, own in _LAUNCHERS.items():
         if environment.get(name) and not environment.get(own):
             reader.read(name, environment[name])
+    # Rabit counts the processes of a rank, as the launch does; a session counts those that have joined.
+    if environment.get("PHALANX_LIFE"):
+        reader.read("DMLC_NUM_ATTEMPT", environment["PHALANX_LIFE"])
     for name in sorted(environment):
         if environment[name] and (name in _VARIABLES or name.startswith("rabit_")):
             reader.read(name, environment[name])
@@ -191,14 +194,14 @@ def read(arguments: Iterable[str], environment: Mapping[str, str], *, mock: bool
             reader.read(name, value)
     to = reader.to
     to.peer_timeout = reader.timeout_s if reader.timeout else None
-    of_launch = environment.get("PHALANX_WORLD")
-    if to.world is not None and of_launch and str(to.world) != of_launch:
-        raise exceptions.InvalidArgumentError(
-            f"rabit.init: rabit_world_size={to.world}: the launch has a world of {of_launch}"
-        )
     alone = reader.tracker == "NULL"
     job = bool(environment.get("PHALANX_JOB"))
     to.launched = job and not alone
+    of_launch = environment.get("PHALANX_WORLD")
+    if to.launched and to.world is not None and of_launch and str(to.world) != of_launch:
+        raise exceptions.InvalidArgumentError(
+            f"rabit.init: rabit_world_size={to.world}: the launch has a world of {of_launch}"
+        )
     if reader.tracker and not job and not alone:
         raise exceptions.InvalidArgumentError(
             f"rabit.init: there is a tracker ({reader.tracker}), but no job: this library has no use for Rabit's "

@@ -76,6 +76,43 @@ while rabit.version_number() < 2:
 print(rank, version, int(model.sum()))
 """
 
+WITHOUT_LOAD = """
+for i in range(2):
+    rabit.allreduce(np.array([1]), rabit.SUM)
+    rabit.checkpoint([i], [rank] if "local" in sys.argv else None)
+print(rank, rabit.version_number())
+"""
+
+# The call that was not made is call 0 again.
+NOT_MADE = """
+def prepare(a):
+    raise OSError("no input")
+try:
+    rabit.allreduce(np.zeros(1), rabit.SUM, prepare)
+except OSError:
+    pass
+print(rank, rabit.allreduce(np.ones(1), rabit.SUM).tolist())
+"""
+
+THREADS = """
+import threading
+import numpy as np
+import phalanx.rabit as rabit
+def run(rank):
+    rabit.init([f"rabit_task_id={rank}", "rabit_world_size=2"], lib_dll="librabit.so")
+    total = rabit.allreduce(np.array([rank + 1]), rabit.SUM)
+    rabit.checkpoint(1)
+    rabit.finalize()
+    totals.append(int(total[0]))
+totals = []
+threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print(totals)
+"""
+
 TRACKER = """
 rabit.tracker_print(f"rank {rank} of {rabit.get_world_size()}")
 """
@@ -197,6 +234,32 @@ def test_a_large_checkpoint_is_loaded_again():
     assert deaths(errors) == ["1,1,1,0"]
 
 
+def test_a_program_without_load_checkpoint_has_its_checkpoints():
+    for arguments in ([], ["local"], ["force_local=1"]):
+        lines, _ = launch(WITHOUT_LOAD, *arguments)
+        assert lines == ["0 2", "1 2"]
+    # Started again it cannot go on from them. The other rank waits until the launch ends it.
+    _, errors = launch(WITHOUT_LOAD, "mock=1,1,1,0", restarts=1, expect=1)
+    assert "ClosedError" in errors and "has not called load_checkpoint" in errors
+
+
+def test_a_call_that_was_not_made_does_not_count():
+    lines, errors = launch(NOT_MADE, "mock=1,0,1,0", flags=["--unfired=warn"])
+    assert lines == ["0 [2.0]", "1 [2.0]"]
+    assert deaths(errors) == []
+
+
+def test_ranks_are_threads(client):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+    where = os.path.dirname(os.path.dirname(phalanx.__file__))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
+    environment |= {"PHALANX_JOB": "threads of rabit", "PHALANX_ADDRESS": client.address}
+    ended = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=150, env=environment, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "[3, 3]\n"), ended.stderr
+
+
 def test_a_text_for_the_tracker_comes_at_the_launch():
     lines, _ = launch(TRACKER, world=3)
     assert lines == [f"rank {rank} of 3" for rank in range(3)]
@@ -243,14 +306,19 @@ def test_arguments_count_before_the_environment():
     assert read("rabit_task_id=7", PHALANX_ROLE="trainer").task == "trainer7"
     got = read(DMLC_TASK_ID="3", DMLC_NUM_WORKER="5", DMLC_NUM_ATTEMPT="2")
     assert (got.task, got.world, got.life) == ("worker3", 5, 2)
-    got = read(DMLC_TASK_ID="3", DMLC_NUM_WORKER="5", PHALANX_JOB="j", PHALANX_TASK="worker0", PHALANX_WORLD="2")
+    launched = {"PHALANX_JOB": "j", "PHALANX_TASK": "worker0", "PHALANX_WORLD": "2"}
+    got = read(DMLC_TASK_ID="3", DMLC_NUM_WORKER="5", **launched)
     assert (got.task, got.world, got.life) == (None, None, None)
+    assert read(DMLC_NUM_ATTEMPT="2", PHALANX_LIFE="1", **launched).life == 1
+    assert read("rabit_num_trial=3", PHALANX_LIFE="1", **launched).life == 3
 
 
 def test_a_world_does_not_contradict_the_launch():
-    assert read("rabit_world_size=3", PHALANX_WORLD="3").world == 3
+    launched = {"PHALANX_JOB": "train", "PHALANX_WORLD": "3"}
+    assert read("rabit_world_size=3", **launched).world == 3
     with pytest.raises(exceptions.InvalidArgumentError, match="the launch has a world of 3"):
-        read("rabit_world_size=4", PHALANX_WORLD="3")
+        read("rabit_world_size=4", **launched)
+    assert not read("rabit_world_size=1", "rabit_tracker_uri=NULL", **launched).launched
 
 
 def test_copies_and_timeouts():

@@ -161,6 +161,25 @@ void Threads() {
   rabit::utils::Check(rabit::GetWorldSize() == 1, "the main thread has ranks");
 }
 
+// ---- calls at the end of the process
+
+struct AtEnd {
+  bool ranks = false;
+  ~AtEnd() {
+    if (!ranks) return;
+    int value = rabit::GetRank();
+    rabit::Allreduce<rabit::op::Sum>(&value, 1);
+    Print("static", {value});
+    rabit::Finalize();
+  }
+};
+AtEnd at_end;
+
+void AtExit() {
+  at_end.ranks = true;
+  std::atexit(Basic);
+}
+
 // ---- errors
 
 void Refused(const std::string& name) {
@@ -211,11 +230,9 @@ int main(int argc, char** argv) {
   rabit::Init(argc, argv);
   const char* const attempt = std::getenv("DMLC_NUM_ATTEMPT");
   const bool again = attempt != nullptr && std::atoi(attempt) > 0;
-  const std::map<std::string, void (*)()> programs = {{"basic", Basic},
-                                                      {"broadcast", Broadcast},
-                                                      {"lazy_allreduce", LazyAllreduce},
-                                                      {"reducers", Reducers},
-                                                      {"tracker", Tracker}};
+  const std::map<std::string, void (*)()> programs = {
+      {"basic", Basic},       {"broadcast", Broadcast}, {"lazy_allreduce", LazyAllreduce},
+      {"reducers", Reducers}, {"tracker", Tracker},     {"at_exit", AtExit}};
   const auto program = programs.find(name);
   if (program != programs.end()) {
     program->second();
@@ -226,6 +243,6 @@ int main(int argc, char** argv) {
   } else {
     Refused(name);
   }
-  rabit::Finalize();
+  if (name != "at_exit") rabit::Finalize();
   return 0;
 }

@@ -74,6 +74,21 @@ static void CheckStreams() {
   utils::Check(in.Read(&length) && length == 3, "another length");
 }
 
+template <typename OP>
+static int Reduced(int into, int from) {
+  OP::Reduce(into, from);
+  return into;
+}
+
+static void CheckReducers() {
+  utils::Check(Reduced<op::Max>(5, 6) == 6 && Reduced<op::Min>(5, 6) == 5 &&
+                   Reduced<op::Sum>(5, 6) == 11 && Reduced<op::BitOR>(5, 6) == 7,
+               "another element");
+#ifndef DMLC_USE_CXX11
+  utils::Error("functions with a std::function are not announced");
+#endif
+}
+
 int main(int argc, char* argv[]) {
   utils::SPrintf(argv[0], 1, "%s", "");
   rabit::Init(argc, argv);
@@ -97,9 +112,13 @@ int main(int argc, char* argv[]) {
   summaries.Allreduce(&summary, 64, 1);
   utils::Check(summary.values.size() == 1 && summary.values[0] == 9, "another summary");
   engine::ReduceHandle handle;
-  handle.Init(AddBytes, 1);
+  // The size of Init does not count.
+  handle.Init(AddBytes, 64);
   handle.Allreduce(&letter, 1, 1);
   engine::Allreduce_(value, sizeof(float), 2, NULL, engine::mpi::kFloat, engine::mpi::kSum);
+  engine::Allreduce_(value, sizeof(float), 2, op::Reducer<op::Sum, float>, engine::mpi::kFloat,
+                     engine::mpi::kSum);
+  CheckReducers();
   engine::GetEngine()->Broadcast(value, sizeof(value), 0);
 
   std::string text = "text";
