@@ -13,7 +13,7 @@ OTHER_USER = 65534
 # Sends a text to the socket of a launch.
 SENDER = """
 import socket, sys
-socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), "\\0" + sys.argv[1][1:])
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sys.argv[1])
 """
 
 
@@ -59,15 +59,28 @@ class OtherUserTest(ClusterTest):
 
 
 class OtherUserPrintTest(LaunchCase):
+    def print_as(self, user, name, text):
+        return subprocess.run(
+            ["/usr/bin/python3", "-c", SENDER, name, text],
+            user=user, check=False, timeout=DEADLINE_S, cwd="/", stderr=subprocess.PIPE, text=True,
+        )
+
     def test_a_launch_drops_what_another_user_prints(self):
         if os.geteuid() != 0:
             self.skipTest("only root can start a process of another user")
         fifo = self.fifo()
         launch = self.begin(NO_CLUSTER, "--no-prefix", "--", "sh", "-c", f"echo $PHALANX_PRINT; read line < {fifo}")
         name = launch.stdout.readline().strip()
-        self.assertTrue(name.startswith("@"), name)
+        folder = os.path.dirname(name)
+        self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
+        theirs = self.print_as(OTHER_USER, name, "refused\n")
+        self.assertIn("PermissionError", theirs.stderr)
+        # Another user is refused despite the permissions of the files.
+        for path in (os.path.dirname(folder), folder):
+            os.chmod(path, 0o755)
+        os.chmod(name, 0o666)
         for user, text in ((OTHER_USER, "theirs\n"), (None, "ours\n"), (OTHER_USER, "theirs again\n")):
-            subprocess.run(["/usr/bin/python3", "-c", SENDER, name, text], user=user, check=True, timeout=DEADLINE_S, cwd="/")
+            self.assertEqual(self.print_as(user, name, text).returncode, 0)
         pathlib.Path(fifo).write_text("end\n")
         out, err = launch.communicate(timeout=DEADLINE_S)
         self.assertEqual((launch.returncode, out), (OK, "ours\n"))

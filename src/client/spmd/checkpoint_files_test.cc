@@ -167,7 +167,7 @@ TEST_F(CheckpointFilesTest, AnErrorNamesTheFileAndLeavesNothing) {
   const CheckpointFiles files(absent, "train", "worker", 0);
   EXPECT_THAT(files.Write(1, "global", std::nullopt),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(absent)));
-  EXPECT_EQ(VersionOf(files.Newest(kGlobal)), 0u);
+  EXPECT_THAT(files.Newest(kGlobal), StatusIs(absl::StatusCode::kNotFound, HasSubstr(absent)));
   // The name of the file is taken by a directory.
   EXPECT_THAT(Of(0).Write(1, "global", std::nullopt), IsOk());
   const std::string path = absl::StrCat(directory_, "/", Names().front());

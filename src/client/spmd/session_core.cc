@@ -144,7 +144,8 @@ void SessionCore::OnLoaded(uint64_t version, uint64_t base, bool local) {
   }
   base_ = made_;
   // A life that begins in the version before the one that it has learned of makes no call in it.
-  base_before_ = local && version_ == said.version ? said.released : boot_;
+  const bool goes_on = local && said.boot > 0 && version_ == said.version;
+  base_before_ = goes_on ? said.released : boot_;
   // The life before may have ended between the call that frees its older checkpoint and the
   // deletion. With local models it may have had some more.
   const uint64_t kept = local ? 4 : 1;
