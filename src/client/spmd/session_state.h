@@ -88,7 +88,6 @@ class SessionState {
   void CountPrepared() { ++stats_.prepared; }
 
   // ---- folds with functions of the program
-  // The number of the next call of the group, and whether its result is kept.
   const SessionCore& core() const { return *core_; }
   Client& client() const { return *client_; }
   // A FoldTree, whose result is that of this call of the group. Rank 0 ends the scope of its
