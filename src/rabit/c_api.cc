@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rabit/rabit.h"
+#include "src/common/threads/per_thread.h"
 #include "src/rabit/engine.h"
 
 namespace {
@@ -31,6 +32,12 @@ struct Bytes {
 void LoadBytes(void* to, const void* bytes, size_t size) {
   static_cast<std::string*>(to)->assign(static_cast<const char*>(bytes), size);
 }
+
+// Until the next call of this thread, as the header says.
+struct LoadedModels {
+  std::string global;
+  std::string local;
+};
 
 // The memory stays the library's.
 void Return(std::string& model, char** out, rbt_ulong* size) {
@@ -77,9 +84,7 @@ void RabitAllreduce(void* inout, size_t count, int enum_dtype, int enum_op,
 
 int RabitLoadCheckPoint(char** out_global_model, rbt_ulong* out_global_len, char** out_local_model,
                         rbt_ulong* out_local_len) {
-  // Until the next call of this thread, as the header says.
-  thread_local std::string global;
-  thread_local std::string local;
+  auto& [global, local] = phalanx::PerThread<LoadedModels>();
   global.clear();
   local.clear();
   const bool with_local = out_local_model != nullptr;

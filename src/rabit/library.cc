@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "src/common/threads/per_thread.h"
 #include "src/rabit/client_functions.h"
 #include "src/rabit/engine.h"
 #include "src/rabit/local_engine.h"
@@ -45,24 +46,7 @@ struct Thread {
   Engine& current() { return engine != nullptr ? *engine : alone; }
 };
 
-// That of a thread is freed at its end. That of the main thread is not: functions of atexit and
-// destructors of static objects, which come after those of the thread, can call as well.
-thread_local Thread* own_thread = nullptr;
-
-struct ThreadEnd {
-  ~ThreadEnd() {
-    if (gettid() != getpid()) delete std::exchange(own_thread, nullptr);
-  }
-};
-
-// Made by the thread's first call.
-Thread& Own() {
-  if (own_thread == nullptr) {
-    own_thread = new Thread;
-    thread_local const ThreadEnd end;
-  }
-  return *own_thread;
-}
+Thread& Own() { return phalanx::PerThread<Thread>(); }
 
 const char* Return(Error error) {
   Thread& own = Own();

@@ -1,15 +1,15 @@
 #include "src/client/c/handles.h"
 
-#include <cstring>
-
-#include "absl/strings/str_cat.h"
+#include "src/common/threads/per_thread.h"
 
 namespace phalanx::c {
 namespace {
 
 // Per thread, like errno: a call on another thread must not replace the error before it is read.
-thread_local int last_code = 0;
-thread_local std::string last_text;
+struct LastError {
+  int code = 0;
+  std::string text;
+};
 
 template <typename T>
 internal::Call* StateOfFuture(const Future<T>& future) {
@@ -28,9 +28,10 @@ absl::Status OutcomeOfFuture(const Creating& creating) { return creating->result
 int Report(const absl::Status& status) {
   if (status.ok()) return 0;
   // A success leaves the last error, as errno does.
-  last_code = static_cast<int>(status.code());
-  last_text = std::string(status.message());
-  return last_code;
+  LastError& last = PerThread<LastError>();
+  last.code = static_cast<int>(status.code());
+  last.text = std::string(status.message());
+  return last.code;
 }
 
 absl::Duration DurationOf(int64_t nanos) {
@@ -78,5 +79,5 @@ phx_call* Handle(AnyCall call) {
 
 }  // namespace phalanx::c
 
-const char* phx_error(void) { return phalanx::c::last_text.c_str(); }
-int phx_error_code(void) { return phalanx::c::last_code; }
+const char* phx_error(void) { return phalanx::PerThread<phalanx::c::LastError>().text.c_str(); }
+int phx_error_code(void) { return phalanx::PerThread<phalanx::c::LastError>().code; }
