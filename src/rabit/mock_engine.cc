@@ -71,20 +71,24 @@ template <typename Call>
 Error MockEngine::Collective(Call call) {
   DieIfDue();
   const Time begin = std::chrono::steady_clock::now();
-  const Error error = call();
+  Error error = call();
+  // One that was refused was not made, as one whose `prepare` has thrown.
+  if (!error.empty()) return error;
   // The time includes that of `prepare`, and the wait for other ranks.
   in_calls_ += std::chrono::steady_clock::now() - begin;
   ++seq_;
-  return error;
+  return "";
 }
 
 template <typename Call>
 Error MockEngine::Checkpoint(Call call) {
   DieIfDue();
   const Time begin = std::chrono::steady_clock::now();
-  const Error error = call();
+  Error error = call();
+  // The version, and its calls, are as they were.
+  if (!error.empty()) return error;
   const Time end = std::chrono::steady_clock::now();
-  if (error.empty() && report_stats_ && rank() == 0) {
+  if (report_stats_ && rank() == 0) {
     const auto seconds = [](auto duration) {
       return std::chrono::duration<double>(duration).count();
     };
@@ -95,10 +99,14 @@ Error MockEngine::Checkpoint(Call call) {
                   version(), seq_, in_calls_.count(), seconds(end - began_), seconds(end - begin));
     Print(line);
   }
+  BeginVersion(end);
+  return "";
+}
+
+void MockEngine::BeginVersion(Time now) {
   seq_ = 0;
   in_calls_ = std::chrono::duration<double>(0);
-  began_ = end;
-  return error;
+  began_ = now;
 }
 
 Error MockEngine::Allreduce(void* inout, size_t count, int type, int op, Preparation preparation,
@@ -124,12 +132,10 @@ Error MockEngine::Allgather(void* inout, size_t total, size_t begin, size_t size
 Error MockEngine::Load(const library::Loaded& global, const library::Loaded& local, int* version) {
   LoadedPair both{global, local};
   int nothing = 0;
-  const Error error =
-      force_local_ ? engine_->Load({&nothing, LoadNothing}, {&both, LoadedPair::Load}, version)
-                   : engine_->Load(global, local, version);
-  seq_ = 0;
-  in_calls_ = std::chrono::duration<double>(0);
-  began_ = std::chrono::steady_clock::now();
+  Error error = force_local_
+                    ? engine_->Load({&nothing, LoadNothing}, {&both, LoadedPair::Load}, version)
+                    : engine_->Load(global, local, version);
+  if (error.empty()) BeginVersion(std::chrono::steady_clock::now());
   return error;
 }
 

@@ -1,6 +1,7 @@
 // MockEngine: the engine of librabit_mock. It stands in front of another one, and
 //  - dies on entry to the calls that `mock=` names: collectives, CheckPoint and LazyCheckPoint. The
-//    collectives of a version are counted from 0, and those that a life repeats count as well;
+//    collectives of a version are counted from 0. Those that a life repeats count, those that
+//    return an error do not;
 //  - with `report_stats`, prints a line per version at rank 0;
 //  - with `force_local`, turns global models into local ones, so that their copies can be tested.
 #ifndef PHALANX_RABIT_MOCK_ENGINE_H_
@@ -44,12 +45,13 @@ class MockEngine : public Engine {
   using Time = std::chrono::steady_clock::time_point;
 
   void DieIfDue();
-  // Makes a collective, and counts it.
+  // Makes a collective, and counts it unless it fails.
   template <typename Call>
   Error Collective(Call call);
   // Makes a checkpoint, and reports it.
   template <typename Call>
   Error Checkpoint(Call call);
+  void BeginVersion(Time now);
 
   const std::unique_ptr<Engine> engine_;
   const std::vector<MockDeath> deaths_;
