@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "dmlc/base.h"
+
 namespace rabit {
 namespace utils {
 
@@ -100,18 +102,7 @@ inline void Error(const char* format, ...) {
 }  // namespace utils
 
 // Pointers to the first element, NULL if there is none.
-template <typename T>
-inline T* BeginPtr(std::vector<T>& from) {  // NOLINT
-  return from.empty() ? NULL : &from[0];
-}
-template <typename T>
-inline const T* BeginPtr(const std::vector<T>& from) {
-  return from.empty() ? NULL : &from[0];
-}
-inline char* BeginPtr(std::string& from) {  // NOLINT
-  return from.empty() ? NULL : &from[0];
-}
-inline const char* BeginPtr(const std::string& from) { return from.empty() ? NULL : &from[0]; }
+using dmlc::BeginPtr;
 
 }  // namespace rabit
 
