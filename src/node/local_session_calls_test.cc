@@ -20,13 +20,7 @@ namespace phalanx::runtime {
 namespace {
 
 using spmd::ModelFold;
-using spmd::Session;
-using ::testing::AllOf;
 using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using testing::IsOk;
-using testing::IsOkAndHolds;
-using testing::StatusIs;
 
 // Of so many bytes together, at least, values are folded along a tree.
 constexpr size_t kAlongTree = size_t{300} << 10;
@@ -113,17 +107,16 @@ TEST_F(LocalSessionCallsTest, ValuesAreFoldedInTheOrderOfRanks) {
 
 TEST_F(LocalSessionCallsTest, ALargeVectorOfFloatsHasTheSameBitsOnAllRanks) {
   Make(2, 5);
-  constexpr size_t kCount = size_t{2} << 20;
-  constexpr float kValues[] = {1e8f, 1, -1e8f};
+  constexpr size_t kFloats = size_t{2} << 20;
   std::vector<std::vector<float>> sums(5);
   ForAll([&](Session& session) {
     const auto rank = static_cast<size_t>(session.rank());
     std::vector<float>& sum = sums[rank];
-    sum.resize(kCount);
+    sum.resize(kFloats);
     EXPECT_THAT(session.AllreduceBy(
                     absl::MakeSpan(sum), [](float& into, const float& from) { into += from; },
                     [&] {
-                      for (size_t i = 0; i < kCount; ++i) sum[i] = kValues[(i + rank) % 3];
+                      for (size_t i = 0; i < kFloats; ++i) sum[i] = kValues[(i + rank) % 3];
                     }),
                 IsOk());
     EXPECT_EQ(session.stats().prepared, 1u);
@@ -343,18 +336,19 @@ TEST_F(LocalSessionCallsTest, ARankThatDiesAnywhereInATreeEndsWithTheResult) {
 TEST_F(LocalSessionCallsTest, ARankThatDiesInAChainEndsWithTheResult) {
   Make(2, 4);
   // Four pieces.
-  constexpr size_t kCount = (size_t{4} << 20) / sizeof(Matrix);
-  const std::vector<Matrix> products = Products(kCount, 4);
+  constexpr size_t kMatrices = (size_t{4} << 20) / sizeof(Matrix);
+  const std::vector<Matrix> products = Products(kMatrices, 4);
   const auto program = [&](Session& session, Points& points) {
-    std::vector<Matrix> matrices = MatricesOf(kCount, session.rank());
+    std::vector<Matrix> matrices = MatricesOf(kMatrices, session.rank());
     const auto fold = [&](void* into, const void* from, uint64_t count) {
       points.Pass();
       for (uint64_t i = 0; i < count; ++i) {
         Multiply(static_cast<Matrix*>(into)[i], static_cast<const Matrix*>(from)[i]);
       }
     };
-    EXPECT_THAT(session.AllreduceBy(matrices.data(), kCount * sizeof(Matrix), sizeof(Matrix), fold),
-                IsOk());
+    EXPECT_THAT(
+        session.AllreduceBy(matrices.data(), kMatrices * sizeof(Matrix), sizeof(Matrix), fold),
+        IsOk());
     EXPECT_EQ(matrices, products);
     EXPECT_THAT(session.Leave(), IsOk());
   };

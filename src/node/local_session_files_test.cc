@@ -24,13 +24,6 @@
 namespace phalanx::runtime {
 namespace {
 
-using spmd::Session;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::IsOk;
-using testing::IsOkAndHolds;
-using testing::StatusIs;
-
 class LocalSessionFilesTest : public SessionsFixture {
  protected:
   // Rank r's files are in a directory of its own, as on hosts with their own disks.

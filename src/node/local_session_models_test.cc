@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
@@ -19,32 +20,10 @@
 namespace phalanx::runtime {
 namespace {
 
-using spmd::Session;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::IsOk;
-using testing::IsOkAndHolds;
-using testing::StatusIs;
-
-constexpr int kIterations = 3;
-constexpr size_t kCount = 1000;
 // Points of a program: before the first call and Load, in each iteration, and before Leave.
 constexpr int kPointsBefore = 2;
 constexpr int kPointsEach = 5;
 constexpr int kPoints = kPointsBefore + kPointsEach * kIterations + 1;
-
-struct Values {
-  std::string Save() const {
-    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  }
-  absl::Status Load(absl::string_view bytes) {
-    if (bytes.size() != kCount * sizeof(float)) return absl::DataLossError("another size");
-    values.resize(kCount);
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
-    return absl::OkStatus();
-  }
-  std::vector<float> values = std::vector<float>(kCount);
-};
 
 enum class Kind {
   kEager,
@@ -56,56 +35,50 @@ enum class Kind {
 // A program whose versions end with a Broadcast, which its root passes alone.
 class Program {
  public:
-  // It dies at this point, from 1; 0: not.
-  Program(Kind kind, int fatal_point) : kind_(kind), fatal_point_(fatal_point) {}
+  Program(Kind kind, Points& points) : kind_(kind), points_(points) {}
 
-  // Returns true if it has come to its end.
-  bool Run(Session& session) {
-    if (Dies()) return false;
+  void Run(Session& session) {
+    points_.Pass();
     std::string boot(session.rank() == 1 ? 100 : 0, 'b');
     EXPECT_THAT(session.Broadcast(&boot, 1), IsOk());
-    if (Dies()) return false;
+    points_.Pass();
     const absl::StatusOr<uint64_t> version =
         kind_ == Kind::kLocal ? session.Load(model_, local_) : session.Load(model_);
     EXPECT_THAT(version, IsOk());
     while (version.ok() && session.version() < kIterations) {
       // A life that begins behind a checkpoint has passed its points.
-      point_ = kPointsBefore + kPointsEach * static_cast<int>(session.version());
-      if (!Iterate(session)) return false;
+      points_.Skip(kPointsBefore + kPointsEach * static_cast<int>(session.version()));
+      Iterate(session);
     }
-    point_ = kPoints - 1;
-    if (Dies()) return false;
+    points_.Skip(kPoints - 1);
+    points_.Pass();
     EXPECT_THAT(session.Leave(), IsOk());
-    return true;
   }
   const std::vector<float>& result() const { return model_.values; }
   const std::vector<float>& local() const { return local_.values; }
   int saved() const { return saved_; }
 
  private:
-  bool Dies() { return ++point_ == fatal_point_; }
-
-  bool Iterate(Session& session) {
+  void Iterate(Session& session) {
     const auto version = static_cast<size_t>(session.version());
     const auto rank = static_cast<size_t>(session.rank());
-    if (Dies()) return false;
+    points_.Pass();
     std::vector<float> sum(kCount);
     EXPECT_THAT(session.Allreduce(absl::MakeSpan(sum), ReduceOp::kSum,
                                   [&] {
-                                    constexpr float kValues[] = {1e8f, 1, -1e8f};
                                     for (size_t i = 0; i < kCount; ++i) {
                                       sum[i] = kValues[(i + rank + version) % 3] +
                                                model_.values[i] + local_.values[i];
                                     }
                                   }),
                 IsOk());
-    if (Dies()) return false;
+    points_.Pass();
     const std::vector<float> mine(rank + 1, model_.values[rank]);
     const absl::StatusOr<std::vector<float>> all = session.Allgather(absl::MakeConstSpan(mine));
     EXPECT_THAT(all, IsOk());
-    if (Dies()) return false;
+    points_.Pass();
     EXPECT_THAT(session.Barrier(), IsOk());
-    if (Dies()) return false;
+    points_.Pass();
     float scale = 0;
     const int root = static_cast<int>(version + 1) % session.world();
     if (session.rank() == root) scale = 0.5f + sum[0];
@@ -116,11 +89,10 @@ class Program {
       if (kind_ != Kind::kLocal) continue;
       local_.values[i] = local_.values[i] * 0.5f + static_cast<float>(rank + 1) * sum[i];
     }
-    if (Dies()) return false;
+    points_.Pass();
     EXPECT_THAT(Checkpoint(session), IsOk());
     EXPECT_EQ(session.version(), version + 1);
     EXPECT_EQ(session.seq(), 0u);
-    return true;
   }
 
   absl::Status Checkpoint(Session& session) {
@@ -135,19 +107,14 @@ class Program {
   }
 
   const Kind kind_;
-  const int fatal_point_;
+  Points& points_;
   Values model_;
   Values local_;
-  int point_ = 0;
   int saved_ = 0;
 };
 
 class LocalSessionModelsTest : public SessionsFixture {
  protected:
-  struct Death {
-    int rank = 0;
-    int point = 0;
-  };
   struct Outcome {
     std::vector<std::vector<float>> results;  // by rank
     std::vector<std::vector<float>> locals;   // by rank
@@ -159,29 +126,19 @@ class LocalSessionModelsTest : public SessionsFixture {
     outcome.results.resize(static_cast<size_t>(world_));
     outcome.locals.resize(static_cast<size_t>(world_));
     outcome.saved.resize(static_cast<size_t>(world_));
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world_; ++rank) {
-      ranks.emplace_back([this, rank, kind, &deaths, &outcome] {
-        std::vector<int> lives;
-        for (const Death& death : deaths) {
-          if (death.rank == rank) lives.push_back(death.point);
-        }
-        lives.push_back(0);
-        for (const int fatal_point : lives) {
-          absl::StatusOr<Session> session = Join(rank);
-          ASSERT_THAT(session, IsOk());
-          Program program(kind, fatal_point);
-          EXPECT_EQ(program.Run(*session), fatal_point == 0) << "rank " << rank;
-          outcome.results[static_cast<size_t>(rank)] = program.result();
-          outcome.locals[static_cast<size_t>(rank)] = program.local();
-          outcome.saved[static_cast<size_t>(rank)] += program.saved();
-          if (kind != Kind::kLazy) continue;
-          EXPECT_EQ(session->stats().checkpoint_bytes,
-                    static_cast<uint64_t>(program.saved()) * kCount * sizeof(float));
-        }
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
+    RunWithDeaths(deaths, [&](Session& session, Points& points) {
+      const auto rank = static_cast<size_t>(session.rank());
+      Program program(kind, points);
+      const absl::Cleanup ended = [&] {
+        outcome.results[rank] = program.result();
+        outcome.locals[rank] = program.local();
+        outcome.saved[rank] += program.saved();
+        if (kind != Kind::kLazy) return;
+        EXPECT_EQ(session.stats().checkpoint_bytes,
+                  static_cast<uint64_t>(program.saved()) * kCount * sizeof(float));
+      };
+      program.Run(session);
+    });
     return outcome;
   }
 };

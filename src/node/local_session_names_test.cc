@@ -19,13 +19,6 @@
 namespace phalanx::runtime {
 namespace {
 
-using spmd::Session;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::IsOk;
-using testing::IsOkAndHolds;
-using testing::StatusIs;
-
 using LocalSessionNamesTest = SessionsFixture;
 
 // What a program does before Load, with calls of all kinds.

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
@@ -24,66 +25,35 @@ namespace phalanx::runtime {
 namespace {
 
 using spmd::Options;
-using spmd::Session;
-using ::testing::AllOf;
 using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using testing::IsOk;
-using testing::IsOkAndHolds;
-using testing::StatusIs;
-
-constexpr int kIterations = 3;
-constexpr size_t kCount = 1000;
-// Sums of them depend on their order.
-constexpr float kValues[] = {1e8f, 1, -1e8f};
-
-struct Weights {
-  std::string Save() const {
-    return std::string(reinterpret_cast<const char*>(values.data()), kCount * sizeof(float));
-  }
-  absl::Status Load(absl::string_view bytes) {
-    if (bytes.size() != kCount * sizeof(float)) return absl::DataLossError("another size");
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
-    return absl::OkStatus();
-  }
-  std::vector<float> values = std::vector<float>(kCount);
-};
 
 // A program with calls of every kind. Its points are numbered: before and after Load, and before
 // every call and checkpoint.
 class Program {
  public:
-  // It dies at this point; 0: not.
-  explicit Program(int fatal_point) : fatal_point_(fatal_point) {}
+  explicit Program(Points& points) : points_(points) {}
 
-  // Returns true if it has come to its end.
-  bool Run(Session& session) {
-    if (Dies()) return false;
+  void Run(Session& session) {
+    points_.Pass();
     std::string boot(session.rank() == 1 ? 100 : 0, 'b');
     EXPECT_THAT(session.Broadcast(&boot, 1), IsOk());
     EXPECT_EQ(boot, std::string(100, 'b'));
-    if (Dies()) return false;
+    points_.Pass();
     const absl::StatusOr<uint64_t> version = session.Load(model_);
     EXPECT_THAT(version, IsOk());
     // A life that begins behind a checkpoint has passed its points.
-    while (version.ok() && session.version() < kIterations) {
-      if (!Iterate(session)) return false;
-    }
-    if (Dies()) return false;
+    while (version.ok() && session.version() < kIterations) Iterate(session);
+    points_.Pass();
     EXPECT_THAT(session.Leave(), IsOk());
-    return true;
   }
   const std::vector<float>& result() const { return model_.values; }
-  int points() const { return points_; }
   int prepared() const { return prepared_; }
 
  private:
-  bool Dies() { return ++points_ == fatal_point_; }
-
-  bool Iterate(Session& session) {
+  void Iterate(Session& session) {
     const auto version = static_cast<size_t>(session.version());
     const auto rank = static_cast<size_t>(session.rank());
-    if (Dies()) return false;
+    points_.Pass();
     std::vector<float> sum(kCount);
     EXPECT_THAT(session.Allreduce(absl::MakeSpan(sum), ReduceOp::kSum,
                                   [&] {
@@ -94,12 +64,12 @@ class Program {
                                   }),
                 IsOk());
     for (size_t i = 0; i < kCount; ++i) model_.values[i] += sum[i];
-    if (Dies()) return false;
+    points_.Pass();
     const int root = static_cast<int>(version) % session.world();
     std::vector<double> sent(static_cast<int>(rank) == root ? version + 5 : 0, 0.5);
     EXPECT_THAT(session.Broadcast(&sent, root), IsOk());
     EXPECT_EQ(sent, std::vector<double>(version + 5, 0.5));
-    if (Dies()) return false;
+    points_.Pass();
     const std::vector<int64_t> mine(rank + version % 2, static_cast<int64_t>(rank));
     std::vector<size_t> offsets;
     const absl::StatusOr<std::vector<int64_t>> all =
@@ -108,18 +78,16 @@ class Program {
     EXPECT_EQ(offsets.size(), static_cast<size_t>(session.world()) + 1);
     EXPECT_EQ(offsets.back(), all->size());
     EXPECT_EQ(all->back(), session.world() - 1);
-    if (Dies()) return false;
+    points_.Pass();
     EXPECT_THAT(session.Barrier(), IsOk());
     EXPECT_EQ(session.seq(), 4u);
-    if (Dies()) return false;
+    points_.Pass();
     EXPECT_THAT(session.Checkpoint(model_), IsOk());
     EXPECT_EQ(session.seq(), 0u);
-    return true;
   }
 
-  const int fatal_point_;
-  Weights model_;
-  int points_ = 0;
+  Points& points_;
+  Values model_;
   int prepared_ = 0;
 };
 
@@ -129,30 +97,24 @@ class LocalSessionsTest : public SessionsFixture {
   // Returns what the ranks have at the end.
   std::vector<std::vector<float>> RunProgram(int victim, const std::vector<int>& fatal_points) {
     std::vector<std::vector<float>> results(static_cast<size_t>(world_));
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world_; ++rank) {
-      ranks.emplace_back([this, rank, victim, &fatal_points, &results] {
-        std::vector<int> lives = {0};
-        if (rank == victim) lives.insert(lives.begin(), fatal_points.begin(), fatal_points.end());
-        int prepared = 0;
-        for (const int fatal_point : lives) {
-          absl::StatusOr<Session> session = Join(rank);
-          ASSERT_THAT(session, IsOk());
-          Program program(fatal_point);
-          const bool over = program.Run(*session);
-          EXPECT_EQ(over, fatal_point == 0) << "rank " << rank << ", point " << fatal_point;
-          prepared += program.prepared();
-          EXPECT_EQ(session->stats().prepared, static_cast<uint64_t>(program.prepared()));
-          EXPECT_EQ(session->stats().repeated > 0, session->life() > 0);
-          EXPECT_EQ(session->stats().recovery > absl::ZeroDuration(), session->life() > 0 && over);
-          results[static_cast<size_t>(rank)] = program.result();
-          if (rank == victim) points_ = program.points();
-        }
-        // No input was given twice, and none that was not needed.
-        EXPECT_EQ(prepared, kIterations) << "rank " << rank;
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
+    std::vector<int> prepared(static_cast<size_t>(world_));
+    const auto body = [&](Session& session, Points& points) {
+      const auto rank = static_cast<size_t>(session.rank());
+      Program program(points);
+      bool over = false;
+      const absl::Cleanup ended = [&] {
+        prepared[rank] += program.prepared();
+        EXPECT_EQ(session.stats().prepared, static_cast<uint64_t>(program.prepared()));
+        EXPECT_EQ(session.stats().repeated > 0, session.life() > 0);
+        EXPECT_EQ(session.stats().recovery > absl::ZeroDuration(), session.life() > 0 && over);
+        results[rank] = program.result();
+      };
+      program.Run(session);
+      over = true;
+    };
+    points_ = RunWithDeaths(victim, fatal_points, body)[static_cast<size_t>(victim)];
+    // No input was given twice, and none that was not needed.
+    EXPECT_EQ(prepared, std::vector<int>(static_cast<size_t>(world_), kIterations));
     return results;
   }
 

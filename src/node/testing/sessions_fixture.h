@@ -3,6 +3,7 @@
 #ifndef PHALANX_NODE_TESTING_SESSIONS_FIXTURE_H_
 #define PHALANX_NODE_TESTING_SESSIONS_FIXTURE_H_
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "phalanx/job.h"
@@ -21,17 +23,50 @@
 
 namespace phalanx::runtime {
 
-inline constexpr absl::Duration kDeadline = absl::Seconds(60);
+using spmd::Session;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::IsOkAndHolds;
+using testing::StatusIs;
 
-// A rank dies where it throws this.
-struct Death {};
+inline constexpr absl::Duration kDeadline = absl::Seconds(60);
+inline constexpr int kIterations = 3;
+inline constexpr size_t kCount = 1000;
+// Sums of them depend on their order.
+inline constexpr float kValues[] = {1e8f, 1, -1e8f};
+
+// A model of kCount floats.
+struct Values {
+  std::string Save() const {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  absl::Status Load(absl::string_view bytes) {
+    if (bytes.size() != kCount * sizeof(float)) return absl::DataLossError("another size");
+    values.resize(kCount);
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
+    return absl::OkStatus();
+  }
+  std::vector<float> values = std::vector<float>(kCount);
+};
+
+// A life of this rank dies at this point of its program.
+struct Death {
+  int rank = 0;
+  int point = 0;
+};
 // Counts the places at which a life can die, and dies at one of them; 0: not.
 class Points {
  public:
+  // What the place where a life dies throws.
+  struct Fatal {};
+
   explicit Points(int fatal) : fatal_(fatal) {}
   void Pass() {
-    if (++count_ == fatal_) throw Death();
+    if (++count_ == fatal_) throw Fatal();
   }
+  // For a life that begins behind these.
+  void Skip(int passed) { count_ = passed; }
   int count() const { return count_; }
 
  private:
@@ -49,7 +84,7 @@ class SessionsFixture : public ::testing::Test {
       config.node.labels["host"] = absl::StrCat("host", node);
     };
     absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(std::move(options));
-    ASSERT_THAT(cluster, testing::IsOk());
+    ASSERT_THAT(cluster, IsOk());
     cluster_ = *std::move(cluster);
     world_ = world;
   }
@@ -69,24 +104,24 @@ class SessionsFixture : public ::testing::Test {
     return Client::Connect(options).value();
   }
   int NodeOf(int rank) const { return rank % cluster_->nodes(); }
-  absl::StatusOr<spmd::Session> Join(int rank) const {
-    return spmd::Session::Join(*Connect(NodeOf(rank)), OptionsOf(rank));
+  absl::StatusOr<Session> Join(int rank) const {
+    return Session::Join(*Connect(NodeOf(rank)), OptionsOf(rank));
   }
   // Until the others see that the rank has died.
   void WaitForDeath(int rank) const {
     const std::shared_ptr<Client> client = Connect(0);
     const absl::StatusOr<Membership> watcher =
         client->Join(job_, "watcher", {.world = 1, .role = "watcher"});
-    ASSERT_THAT(watcher, testing::IsOk());
+    ASSERT_THAT(watcher, IsOk());
     for (uint64_t change = 0;;) {
       const std::vector<Member> members = watcher->Members("worker");
       const auto at = static_cast<size_t>(rank);
       if (members.size() > at && members[at].state == MemberState::kDied) break;
       const absl::StatusOr<uint64_t> next = watcher->WaitForChange(change, kDeadline);
-      ASSERT_THAT(next, testing::IsOk());
+      ASSERT_THAT(next, IsOk());
       change = *next;
     }
-    EXPECT_THAT(watcher->Leave(), testing::IsOk());
+    EXPECT_THAT(watcher->Leave(), IsOk());
   }
   // Until the node has no object.
   void AwaitEmptyStore(int node) const {
@@ -104,30 +139,33 @@ class SessionsFixture : public ::testing::Test {
     for (std::thread& rank : ranks) rank.join();
   }
   // Calls `body` with a session of each rank, in threads.
-  void ForAll(const std::function<void(spmd::Session&)>& body) const {
+  void ForAll(const std::function<void(Session&)>& body) const {
     ForAllRanks([&](int rank) {
-      absl::StatusOr<spmd::Session> session = Join(rank);
-      ASSERT_THAT(session, testing::IsOk());
+      absl::StatusOr<Session> session = Join(rank);
+      ASSERT_THAT(session, IsOk());
       body(*session);
     });
   }
-  // Runs a program in which lives of a rank die, at these points, one each. Returns the number of
-  // points of each rank's last life.
-  using FatalProgram = std::function<void(spmd::Session&, Points&)>;
-  std::vector<int> RunWithDeaths(int victim, const std::vector<int>& fatal_points,
+  // Runs a program on all ranks. Each death ends one life of its rank, in this order. Returns the
+  // number of points of each rank's last life.
+  using FatalProgram = std::function<void(Session&, Points&)>;
+  std::vector<int> RunWithDeaths(const std::vector<Death>& deaths,
                                  const FatalProgram& program) const {
     std::vector<int> counts(static_cast<size_t>(world_));
     ForAllRanks([&](int rank) {
-      std::vector<int> lives = {0};
-      if (rank == victim) lives.insert(lives.begin(), fatal_points.begin(), fatal_points.end());
+      std::vector<int> lives;
+      for (const Death& death : deaths) {
+        if (death.rank == rank) lives.push_back(death.point);
+      }
+      lives.push_back(0);
       for (const int fatal_point : lives) {
         Points points(fatal_point);
         bool died = false;
         try {
-          absl::StatusOr<spmd::Session> session = Join(rank);
-          ASSERT_THAT(session, testing::IsOk());
+          absl::StatusOr<Session> session = Join(rank);
+          ASSERT_THAT(session, IsOk());
           program(*session, points);
-        } catch (const Death&) {
+        } catch (const Points::Fatal&) {
           died = true;
         }
         EXPECT_EQ(died, fatal_point > 0) << "rank " << rank << ", point " << fatal_point;
@@ -135,6 +173,12 @@ class SessionsFixture : public ::testing::Test {
       }
     });
     return counts;
+  }
+  std::vector<int> RunWithDeaths(int victim, const std::vector<int>& fatal_points,
+                                 const FatalProgram& program) const {
+    std::vector<Death> deaths;
+    for (const int point : fatal_points) deaths.push_back({victim, point});
+    return RunWithDeaths(deaths, program);
   }
 
   std::unique_ptr<LocalCluster> cluster_;
