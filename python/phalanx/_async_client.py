@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from datetime import timedelta
-    from types import TracebackType
     from typing import Any
 
     from phalanx._collectives import Reduction
@@ -154,12 +153,7 @@ class AsyncDraft:
     async def __aenter__(self) -> AsyncDraft:
         return await self._create()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             await _run(self._connection, self._draft._leave(kind is not None))
         # A coroutine that is closed can await nothing: the draft is dropped when it is freed.

@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import concurrent.futures
     from datetime import timedelta
-    from types import TracebackType
     from typing import Any
 
     from phalanx import _tools
@@ -68,12 +67,7 @@ class Client(Collectives):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Client:

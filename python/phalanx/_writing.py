@@ -18,7 +18,6 @@ from phalanx._ref import ObjectRef, checked, id_for, made_by
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import timedelta
-    from types import TracebackType
     from typing import Any
 
     from phalanx._connection import Connection
@@ -299,12 +298,7 @@ class Draft:
     def __enter__(self) -> Draft:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._connection._run(self._leave(kind is not None))
 
     def _leave(self, failed: bool) -> Steps[None]:

@@ -24,7 +24,6 @@ from phalanx._native import ffi, lib, nanos
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from types import TracebackType
     from typing import Any, Literal, TypeVar
 
     from phalanx._connection import Connection
@@ -429,12 +428,7 @@ class Member:
     def __enter__(self) -> Member:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._connection.forked:
             return  # The block of the parent goes on.
         if kind is None:

@@ -24,7 +24,6 @@ from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any, Literal
 
     from phalanx._connection import Connection
@@ -381,12 +380,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._connection.forked:
             return  # The block of the parent goes on.
         try:
