@@ -373,9 +373,7 @@ def test_lost(nodes):
 def start_hosts(cluster, hosts: str):
     """Start a node on each of the hosts, and return them."""
     cluster.start_shards()
-    nodes = [cluster.start_node(f"n{i}", [f"--label=host={host}"]) for i, host in enumerate(hosts)]
-    cluster.wait_for_nodes(len(hosts))
-    return nodes
+    return cluster.start_hosts(hosts)
 
 
 def test_copies_on_several_hosts(cluster):

@@ -10,12 +10,8 @@ MIB = 1 << 20
 
 class CopiesTest(ClusterTest):
     def start(self, hosts, shards=1):
-        """One node on each of the hosts: "aab" are n0 and n1 on host a, and n2 on host b."""
         self.cluster.start_shards(shards)
-        self.nodes = [
-            self.cluster.start_node(f"n{i}", [f"--label=host={host}"]) for i, host in enumerate(hosts)
-        ]
-        self.cluster.wait_for_nodes(len(hosts))
+        self.nodes = self.cluster.start_hosts(hosts)
 
     def put(self, size, *arguments, object_id=ID_A, node="n0", **settings):
         path = self.cluster.make_file(f"{object_id}.{size}", size)

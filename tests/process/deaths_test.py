@@ -97,9 +97,7 @@ class DeathsTest(LaunchCase):
     def setUp(self):
         super().setUp()
         self.cluster.start_shards()
-        for i, host in enumerate("abc"):
-            self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
-        self.cluster.wait_for_nodes(NODES)
+        self.cluster.start_hosts("abc")
         self.jobs = 0
 
     def session(self, count, *fail, flags=(), expect=OK):

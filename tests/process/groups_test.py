@@ -31,9 +31,7 @@ class GroupsTest(ClusterTest):
     def setUp(self):
         super().setUp()
         self.cluster.start_shards()
-        for i, host in enumerate("abc"):
-            self.cluster.start_node(f"n{i}", ["--metrics-listen=127.0.0.1:0", f"--label=host={host}"])
-        self.cluster.wait_for_nodes(NODES)
+        self.cluster.start_hosts("abc", ["--metrics-listen=127.0.0.1:0"])
 
     def begin(
         self, job, first, tasks, node, on_loss, size, *flags, calls=CALLS, seconds=DEADLINE_S / 2, retain=0, gate=None

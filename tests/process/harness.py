@@ -223,6 +223,13 @@ class Cluster:
         self.wait_for_nodes(count)
         return list(self.nodes.values())
 
+    def start_hosts(self, hosts, arguments=()):
+        """Start a node on each of the hosts: "aab" are n0 and n1 on host a, and n2 on host b."""
+        for index, host in enumerate(hosts):
+            self.start_node(f"n{index}", [f"--label=host={host}", *arguments])
+        self.wait_for_nodes(len(hosts))
+        return list(self.nodes.values())
+
     # ---- commands
 
     def begin(self, *arguments, node=None, **popen):

@@ -39,9 +39,7 @@ class SpmdTest(ClusterTest):
     def setUp(self):
         super().setUp()
         self.cluster.start_shards()
-        for i, host in enumerate("abc"):
-            self.cluster.start_node(f"n{i}", [f"--label=host={host}"])
-        self.cluster.wait_for_nodes(NODES)
+        self.cluster.start_hosts("abc")
 
     def begin(
         self, job, *deaths, fail=(), restarts=20, iterations=ITERATIONS, kind="eager", peer_timeout="60s", disk=None
