@@ -247,7 +247,10 @@ class SpmdTest(ClusterTest):
                 # A rank that finds no node ends at once.
                 launches = self.begin(f"node_{kind}", iterations=MANY, restarts=1000, kind=kind)
                 self.until(launches[0], 0, 20)
-                self.cluster.nodes["n2"].kill()
+                # The process id is that of the command in docs/jobs.md.
+                (node,) = (each for each in self.cluster.ask("status")["nodes"] if each["name"] == "n2")
+                os.kill(node["process_id"], signal.SIGKILL)
+                self.cluster.nodes["n2"].wait()
                 self.cluster.start_node("n2", ["--label=host=c"])
                 self.assertEqual(self.result(launches), calm)
                 for rank in (4, 5):
