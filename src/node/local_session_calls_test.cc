@@ -738,6 +738,21 @@ TEST_F(LocalSessionCallsTest, AnErrorOfACallUnderWayEndsTheLaterOnes) {
   });
 }
 
+TEST_F(LocalSessionCallsTest, ACallUnderWayBehindAnErrorWaitsForNoOtherRank) {
+  Make(1, 2);
+  peer_timeout_ = 10 * kDeadline;
+  std::latch over(1);
+  ForAll([&](Session& session) {
+    std::vector<float> first(session.rank() == 0 ? 2 : 3), second(10);
+    const Future<Done> differs = session.AllreduceAsync(absl::MakeSpan(first));
+    if (session.rank() == 1) return over.wait();  // it lives, and does not make the second call
+    const Future<Done> later = session.AllreduceAsync(absl::MakeSpan(second));
+    EXPECT_THAT(differs.Wait(), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(later.Wait(kDeadline).status(), differs.Wait().status());
+    over.count_down();
+  });
+}
+
 TEST_F(LocalSessionCallsTest, ACallUnderWayThatIsCancelledEndsTheSession) {
   Make(1, 2);
   std::latch cancelled(1);

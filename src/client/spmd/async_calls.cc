@@ -57,7 +57,8 @@ void AsyncCalls::EndInOrder() {
   while (!calls_.empty() && calls_.front()->ended.has_value()) {
     const std::shared_ptr<Call> call = std::move(calls_.front());
     calls_.pop_front();
-    if (over_.ok() && !call->ended->ok()) {
+    const bool failed = over_.ok() && !call->ended->ok();
+    if (failed) {
       over_ = absl::Status(call->ended->code(), absl::StrCat(call->where, call->ended->message()));
     }
     if (over_.ok()) ended_.push_back(call->when_ended);
@@ -66,7 +67,15 @@ void AsyncCalls::EndInOrder() {
     if (!call->done()) call->Set(over_);
     // The last one of the group's state takes the lock.
     connection_->Trash(call);
+    if (failed) CancelAll(over_);
   }
+}
+
+void AsyncCalls::CancelAll(const absl::Status& why) {
+  // Those that end leave the list.
+  const std::vector<std::shared_ptr<Call>> calls(calls_.begin(), calls_.end());
+  for (const std::shared_ptr<Call>& call : calls) call->OnFailure(why);
+  for (const std::shared_ptr<Call>& call : calls) connection_->Trash(call);
 }
 
 std::vector<AsyncCalls::EndedCall> AsyncCalls::TakeEnded() {
@@ -91,14 +100,7 @@ size_t AsyncCalls::under_way() const {
 
 void AsyncCalls::Cancel() {
   if (connection_->forked()) return;
-  connection_->Update([&] {
-    // Those that end leave the list.
-    const std::vector<std::shared_ptr<Call>> calls(calls_.begin(), calls_.end());
-    for (const std::shared_ptr<Call>& call : calls) {
-      call->OnFailure(absl::CancelledError("the session has ended"));
-    }
-    for (const std::shared_ptr<Call>& call : calls) connection_->Trash(call);
-  });
+  connection_->Update([&] { CancelAll(absl::CancelledError("the session has ended")); });
 }
 
 void AsyncCalls::AwaitOldest() const {

@@ -5,8 +5,9 @@
 //                     └► the session's future ◄───────────┘ ends when the call and all before it
 //                     have
 //
-// A future that ends with an error ends those of all later calls with it, when their calls have
-// ended: until then they can still write to memory of the program.
+// A future that ends with an error ends those of all later calls with it. Their calls are
+// cancelled, so that they write to no memory of the program, and wait for no rank that does not
+// make them.
 //
 // Owned by a session and by the calls under way. Any thread: the futures' state is under the
 // connection's lock, and ends where that of the calls does. In a child of fork there are no calls.
@@ -58,6 +59,7 @@ class AsyncCalls : public std::enable_shared_from_this<AsyncCalls> {
 
   // Lock held.
   void EndInOrder();
+  void CancelAll(const absl::Status& why);
 
   const std::shared_ptr<phalanx::internal::Connection> connection_;
   // Under its lock.
