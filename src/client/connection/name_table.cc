@@ -32,17 +32,29 @@ ObjectId NameTable::Derive(absl::string_view name_space, absl::string_view name)
     names_.erase(oldest_first_.front());
     oldest_first_.pop_front();
   }
-  names_.emplace(id, std::move(kept));
-  oldest_first_.push_back(id);
+  names_.emplace(id, Entry{std::move(kept), oldest_first_.insert(oldest_first_.end(), id)});
   any_.store(true, std::memory_order_release);
   return id;
+}
+
+void NameTable::Forget(const ObjectId& id) {
+  const MutexLock lock(mu_);
+  const auto found = names_.find(id);
+  if (found == names_.end()) return;
+  oldest_first_.erase(found->second.place);
+  names_.erase(found);
+}
+
+size_t NameTable::size() const {
+  const MutexLock lock(mu_);
+  return names_.size();
 }
 
 ObjectName NameTable::Find(const ObjectId& id) const {
   if (empty()) return {};
   const MutexLock lock(mu_);
   const auto found = names_.find(id);
-  return found == names_.end() ? ObjectName() : found->second;
+  return found == names_.end() ? ObjectName() : found->second.name;
 }
 
 absl::Status NameTable::WithNames(const absl::Status& status) const {

@@ -34,6 +34,23 @@ TEST(NameTableTest, ForgetsTheOldestBeyondItsLimit) {
   EXPECT_FALSE(names.Find(ObjectId::FromName("default", "one more")).empty());
 }
 
+TEST(NameTableTest, ForgetsWhatItIsToForget) {
+  NameTable names;
+  for (size_t i = 0; i < NameTable::kMaxNames; ++i) names.Derive("default", absl::StrCat(i));
+  const ObjectId first = ObjectId::FromName("default", "0");
+  names.Forget(first);
+  names.Forget(first);
+  EXPECT_EQ(names.size(), NameTable::kMaxNames - 1);
+  EXPECT_TRUE(names.Find(first).empty());
+  // It is the youngest one now, and there is room for it.
+  names.Derive("default", "0");
+  EXPECT_FALSE(names.Find(ObjectId::FromName("default", "1")).empty());
+  names.Derive("default", "one more");
+  EXPECT_TRUE(names.Find(ObjectId::FromName("default", "1")).empty());
+  EXPECT_FALSE(names.Find(first).empty());
+  EXPECT_EQ(names.size(), NameTable::kMaxNames);
+}
+
 TEST(NameTableTest, ErrorsShowTheNamesOfTheirIds) {
   NameTable names;
   const std::string job = names.Derive("default", "job/7").hex();
