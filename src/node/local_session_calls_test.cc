@@ -197,13 +197,13 @@ TEST_F(LocalSessionCallsTest, RanksThatDifferInAFoldAllGetTheError) {
     return session.AllreduceBy(vector.data(), floats * 4, 8, [](void*, const void*, uint64_t) {});
   };
   const auto third = [](Session& session) { return session.rank() == 2; };
-  differ([&](Session& s) { return fold(s, third(s) ? 4 : 2, false); }, "AllGather(24 bytes");
+  differ([&](Session& s) { return fold(s, third(s) ? 4 : 2, false); }, "AllGather(32 bytes");
   differ([&](Session& s) { return fold(s, 2, third(s)); },
          "rank 0 gives 8 bytes of elements of 4, and rank 2 8 bytes of elements of 8");
   differ([&](Session& s) { return fold(s, third(s) ? 100'002 : 100'000, false); },
          "rank 0 gives 400000 bytes of elements of 4, and rank 2 400008 bytes of elements of 4");
   differ([&](Session& s) { return fold(s, 100'000, third(s)); }, "rank 2 400000 bytes of");
-  differ([&](Session& s) { return fold(s, third(s) ? 100'000 : 2, false); }, "AllGather(16 bytes");
+  differ([&](Session& s) { return fold(s, third(s) ? 100'000 : 2, false); }, "AllGather(24 bytes");
   differ(
       [&](Session& s) {
         std::string text = "text";
@@ -466,29 +466,40 @@ TEST_F(LocalSessionCallsTest, ARankThatWaitsInATreeSavesItsLazyModel) {
 // The call that agrees on the sizes is repeated, so the next life does not see the other ranks'.
 TEST_F(LocalSessionCallsTest, ARepeatedFoldOfAnotherSizeIsRefused) {
   Make(1, 2);
+  // Along a tree, or gathered; two floats take as many bytes as the sizes of a vector.
   constexpr size_t kFloats = 100'000;
   const auto fold = [](Session& session, size_t count) {
     std::vector<float> vector(count);
     return session.AllreduceBy(absl::MakeSpan(vector), [](float&, const float&) {});
   };
-  for (const size_t count : {kFloats / 2, kFloats * 2}) {
-    job_ = absl::StrCat("again", count);
+  struct Case {
+    size_t before;
+    size_t now;
+    std::string what;
+  };
+  for (const Case& each :
+       {Case{kFloats, kFloats / 2, "400000 bytes"}, Case{kFloats, kFloats * 2, "400000 bytes"},
+        Case{kFloats, 2, "the result of call 2 has 32 bytes, not 48"},
+        Case{2, kFloats, "the result of call 2 has 48 bytes, not 32"},
+        Case{2, 4, "the result of call 2 has 48 bytes, not 64"}}) {
+    job_ = absl::StrCat("again", each.before, "and", each.now);
     std::latch over(1);
     std::thread other([&] {
       Session session = Join(0).value();
-      EXPECT_THAT(fold(session, kFloats), IsOk());
+      EXPECT_THAT(fold(session, each.before), IsOk());
       over.wait();
     });
     {
       Session session = Join(1).value();
-      EXPECT_THAT(fold(session, kFloats), IsOk());
+      EXPECT_THAT(fold(session, each.before), IsOk());
     }
     Session session = Join(1).value();
-    EXPECT_THAT(
-        fold(session, count),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr("rank 1, version 0, seq 0: AllreduceBy: a repeated call"),
-                       HasSubstr(absl::StrCat(4 * count, " bytes")), HasSubstr("400000 bytes"))));
+    const std::string own =
+        absl::StrCat("a repeated call of another size: ", 4 * each.now, " bytes");
+    EXPECT_THAT(fold(session, each.now),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(absl::StrCat("version 0, seq 0: AllreduceBy: ", own)),
+                               HasSubstr(each.what))));
     over.count_down();
     other.join();
   }

@@ -97,6 +97,8 @@ class FoldCall {
 
   void MakeInput();
   absl::StatusOr<std::vector<Input>> GatherInputs();
+  // Of a call whose kept result has another size than this one's.
+  absl::Status ExplainSize(const absl::Status& why, absl::string_view how) const;
   absl::Status FoldAlong(const FoldPlan& plan, const FoldTree::Value& value);
   absl::Status Receive(const Outcome& outcome);
 
@@ -117,17 +119,28 @@ void FoldCall::MakeInput() {
   TakeInput();
 }
 
-// A small vector is gathered by a call of another kind, so ranks that differ in that see it.
+// A small vector is gathered by a call of another kind, so ranks that differ in that see it. So
+// does a life whose vector is larger or smaller than before, since the results have different
+// sizes.
 absl::StatusOr<std::vector<Input>> FoldCall::GatherInputs() {
   if (!state_.core().repeats()) MakeInput();
   std::vector<Input> inputs(static_cast<size_t>(state_.member().world()));
   inputs[static_cast<size_t>(state_.member().rank())] = input();
   const uint64_t bytes = inputs.size() * sizeof(Input);
-  PHALANX_RETURN_IF_ERROR(
+  const bool repeats = state_.core().repeats();
+  const absl::Status called =
       state_.Call({kNeedsAll, name_}, inputs.data(), bytes, [&](const Group& group) {
         return group.AllReduce(DType::kU64, inputs.data(), bytes, ReduceOp::kBitOr);
-      }));
+      });
+  PHALANX_RETURN_IF_ERROR(repeats ? ExplainSize(called, "folded along a tree") : called);
   return inputs;
+}
+
+absl::Status FoldCall::ExplainSize(const absl::Status& why, absl::string_view how) const {
+  if (!absl::IsInvalidArgument(why)) return why;
+  const std::string own = input().element == 0 ? "a model" : Describe(input());
+  return absl::InvalidArgumentError(
+      absl::StrCat("a repeated call of another size: ", own, ", ", how, ": ", why.message()));
 }
 
 absl::Status FoldCall::FoldAlong(const FoldPlan& plan, const FoldTree::Value& value) {
@@ -215,22 +228,25 @@ class VectorFold final : public FoldCall {
   std::vector<std::max_align_t> aligned_;
 };
 
-// Each rank's part is its bytes, and then the size of its elements.
+// Each rank's part is its bytes, and then its sizes: more than the sizes alone, which are what is
+// first sent of a fold along a tree.
 absl::Status VectorFold::FoldHere() {
   const uint64_t bytes = input_.bytes;
-  const uint64_t part = bytes + sizeof(input_.element);
+  const uint64_t part = bytes + sizeof(Input);
   const auto world = static_cast<size_t>(state_.member().world());
-  if (!state_.core().repeats()) MakeInput();
+  const bool repeats = state_.core().repeats();
+  if (!repeats) MakeInput();
   std::string mine(inout_, bytes);
-  mine.append(reinterpret_cast<const char*>(&input_.element), sizeof(input_.element));
+  mine.append(reinterpret_cast<const char*>(&input_), sizeof(input_));
   std::string parts(part * world, '\0');
-  PHALANX_RETURN_IF_ERROR(
+  const absl::Status called =
       state_.Call({kNeedsAll, name_}, parts.data(), parts.size(), [&](const Group& group) {
         return group.AllGather(mine.data(), part, parts.data(), parts.size());
-      }));
-  std::vector<Input> inputs(world, {bytes, 0});
+      });
+  PHALANX_RETURN_IF_ERROR(repeats ? ExplainSize(called, "gathered") : called);
+  std::vector<Input> inputs(world);
   for (size_t rank = 0; rank < world; ++rank) {
-    std::memcpy(&inputs[rank].element, &parts[rank * part + bytes], sizeof(input_.element));
+    std::memcpy(&inputs[rank], &parts[rank * part + bytes], sizeof(Input));
   }
   PHALANX_RETURN_IF_ERROR(state_.End(Check(inputs, Sizes::kAlike)));
   state_.CountCall();
