@@ -76,9 +76,9 @@ struct Options {
   absl::Duration peer_timeout = absl::Minutes(5);
   // If it is not empty, checkpoints are written into this directory as well, lazy ones too, and a
   // job whose ranks have all died goes on from there when it begins anew: from the newest version
-  // that any rank has, or with local models from the newest one that all have. Each rank reads what
-  // it has written itself, and global models of any rank whose files it sees. All ranks have one,
-  // or none; it exists. Empty: PHALANX_CHECKPOINT_DIR, else none.
+  // of its last run that any rank has, or with local models from the newest one that all have. Each
+  // rank reads what it has written itself, and global models of any rank whose files it sees. All
+  // ranks have one, or none; it exists. Empty: PHALANX_CHECKPOINT_DIR, else none.
   std::string checkpoint_dir = {};
 };
 

@@ -189,7 +189,12 @@ namespace phalanx {
   X(kSessionLocalsMixed, "session-locals-mixed")                    \
   X(kSessionLocalFreedEarly, "session-local-freed-early")           \
   X(kSessionLocalOfAnother, "session-local-of-another")             \
-  X(kSessionLocalNotCopied, "session-local-not-copied")
+  X(kSessionLocalNotCopied, "session-local-not-copied")             \
+  /* Sessions: files from which a job goes on. */                   \
+  X(kDiskRunsNotCompared, "disk-runs-not-compared")                 \
+  X(kDiskRunNotRenewed, "disk-run-not-renewed")                     \
+  X(kDiskFilesRemovedEarly, "disk-files-removed-early")             \
+  X(kDiskEndNotMarked, "disk-end-not-marked")
 
 enum class Defect {
   kNone,

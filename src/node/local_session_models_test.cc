@@ -269,6 +269,37 @@ TEST_F(LocalSessionModelsTest, WithoutACallThatNeedsAllALazyCheckpointIsWrittenA
   });
 }
 
+// A call looks often, and a large model takes long to save.
+TEST_F(LocalSessionModelsTest, AModelForWhichThereIsNoRoomIsSavedOnce) {
+  peer_timeout_ = absl::Seconds(5);
+  Make(2, 2);
+  std::latch dead(1);
+  std::thread ranks([&] {
+    ForAll([&](Session& session) {
+      std::string model;
+      ASSERT_THAT(session.Load(model), IsOkAndHolds(0u));
+      ASSERT_THAT(session.Barrier(), IsOk());
+      int saved = 0;
+      ASSERT_THAT(session.LazyCheckpointBytes([&saved] {
+        ++saved;
+        return std::string(size_t{300} << 20, 'm');
+      }),
+                  IsOk());
+      ASSERT_THAT(session.Barrier(), IsOk());
+      if (session.rank() == 1) return;
+      dead.wait();
+      EXPECT_THAT(session.Barrier(),
+                  StatusIs(absl::StatusCode::kDeadlineExceeded,
+                           HasSubstr("the model of version 1 could not be saved")));
+      EXPECT_EQ(saved, 1);
+      EXPECT_EQ(session.stats().checkpoint_bytes, 0u);
+    });
+  });
+  WaitForDeath(1);
+  dead.count_down();
+  ranks.join();
+}
+
 TEST_F(LocalSessionModelsTest, ASessionIsOverIfTheFunctionThatSavesThrows) {
   Make(1, 2);
   std::latch dead(1);

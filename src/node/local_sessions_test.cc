@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "phalanx/spmd.h"
+#include "src/client/access.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/node/testing/sessions_fixture.h"
 
@@ -522,6 +523,29 @@ TEST_F(LocalSessionsTest, ASessionThatIsDroppedDiesAlsoIfAFutureOfItIsKept) {
   WaitForDeath(1);
   dead.count_down();
   ranks.join();
+}
+
+TEST_F(LocalSessionsTest, AClientForgetsTheNamesOfWhatIsFreed) {
+  Make(1, 2);
+  ForAllRanks([&](int rank) {
+    const std::shared_ptr<Client> client = Connect(0);
+    absl::StatusOr<Session> session = Session::Join(*client, OptionsOf(rank));
+    ASSERT_THAT(session, IsOk());
+    std::string model, local;
+    ASSERT_THAT(session->Load(model, local), IsOkAndHolds(0u));
+    std::vector<double> large(40'000);
+    for (int version = 1; version <= 20; ++version) {
+      ASSERT_THAT(session->AllreduceBy(absl::MakeSpan(large), [](double&, double) {}), IsOk());
+      ASSERT_THAT(session->Checkpoint(model, local), IsOk());
+      ASSERT_THAT(session->Barrier(), IsOk());
+      ASSERT_THAT(session->Barrier(), IsOk());
+    }
+    // Those of two versions, and of the next one, each a global and a local model.
+    const size_t names = phalanx::internal::Access::ConnectionOf(*client)->names().size();
+    EXPECT_GT(names, 0u);
+    EXPECT_LE(names, 6u);
+    EXPECT_THAT(session->Leave(), IsOk());
+  });
 }
 
 TEST_F(LocalSessionsTest, ACallNamesARankThatDoesNotCallInTime) {

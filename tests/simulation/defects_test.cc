@@ -110,7 +110,7 @@ std::vector<Defect> DetectableHere() {
         defect == Defect::kBytesBelowBeginServed || defect == Defect::kMoveBackAndForth ||
         defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth ||
         defect == Defect::kWaitingSenderBlamed || defect == Defect::kSilenceNotForgotten ||
-        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kSessionLocalNotCopied);
+        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kDiskEndNotMarked);
     if (!elsewhere) defects.push_back(defect);
   }
   return defects;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "src/client/access.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::spmd::internal {
@@ -46,10 +47,13 @@ FoldTree::FoldTree(Client& client, const Membership& member, const FoldPlan& pla
 
 FoldTree::~FoldTree() {
   for (const Future<Buffer>& future : asked_) future.Cancel();
+  phalanx::internal::NameTable& names = phalanx::internal::Access::ConnectionOf(client_)->names();
+  for (const ObjectId& id : named_) names.Forget(id);
 }
 
-ObjectId FoldTree::IdOf(int rank, uint64_t piece) const {
-  return client_.Id(scope_.name, absl::StrCat(scope_.number, "/", rank, "/", piece));
+ObjectId FoldTree::IdOf(int rank, uint64_t piece) {
+  named_.push_back(client_.Id(scope_.name, absl::StrCat(scope_.number, "/", rank, "/", piece)));
+  return named_.back();
 }
 
 absl::Status FoldTree::Climb(const Value& value) {

@@ -45,7 +45,7 @@ class FoldTree {
   // `look` is called while it waits, and returns whether it is to be called again.
   FoldTree(Client& client, const Membership& member, const FoldPlan& plan, Scope scope,
            absl::Duration patience, absl::FunctionRef<bool()> look);
-  // Cancels what it still waits for.
+  // Cancels what it still waits for. The client does not remember the names of the objects.
   ~FoldTree();
   FoldTree(const FoldTree&) = delete;
   FoldTree& operator=(const FoldTree&) = delete;
@@ -56,7 +56,7 @@ class FoldTree {
   absl::Status Climb(const Value& value);
 
  private:
-  ObjectId IdOf(int rank, uint64_t piece) const;
+  ObjectId IdOf(int rank, uint64_t piece);
   void AskAhead();
   absl::Status FoldPiece(uint64_t piece, const Value& value);
   absl::Status Take(int child, uint64_t piece, const Value& value);
@@ -77,6 +77,7 @@ class FoldTree {
   std::deque<Future<Buffer>> asked_;  // in the order of the folds
   uint64_t next_asked_ = 0;           // in that order
   std::vector<Future<PutResult>> puts_;
+  std::vector<ObjectId> named_;
 };
 
 }  // namespace phalanx::spmd::internal

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/client/access.h"
+#include "src/client/spmd/disks/disk_runs.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 
@@ -20,6 +21,11 @@ constexpr absl::Duration kLaterPatience = absl::Seconds(10);
 constexpr uint64_t kFreedTogether = 16;
 // Leave waits so long for the deletion of the rank's checkpoints.
 constexpr absl::Duration kDeletePatience = absl::Seconds(10);
+
+// A client remembers names, and a session has one or two of them in each version.
+void Forget(const Client& client, const std::string& name) {
+  Access::ConnectionOf(client)->names().Forget(ObjectId::FromName(kNameSpace, name));
+}
 
 }  // namespace
 
@@ -219,6 +225,8 @@ void SessionState::Free() {
     locals_.held.erase(version);
     if (version == locals_.before) locals_.of_before = {};
     written_.versions.erase(version);
+    Forget(*client_, CheckpointName(member_.job(), member_.role(), run_, member_.rank(), version));
+    Forget(*client_, LocalName(member_.job(), member_.role(), run_, member_.rank(), version));
   }
   if (files_.has_value() && !freed.empty()) files_->RemoveUntil(freed.back());
   // Others can have written theirs also if this rank has not.
@@ -238,15 +246,14 @@ absl::Status SessionState::Leave() {
   Access::DieIfDeclared(member_, DeathPoint::Kind::kLeave);
   PHALANX_RETURN_IF_ERROR(
       Call({kNeedsAll}, nullptr, 0, [](const Group& group) { return group.Barrier(); }));
+  const std::vector<Member> members = member_.Members();
+  const bool lives = std::any_of(members.begin(), members.end(),
+                                 [](const Member& member) { return member.life > 0; });
   PHALANX_RETURN_IF_ERROR(End(member_.Leave()));
   over_ = Explain("Leave", absl::FailedPreconditionError("the rank has left"));
   written_.held.clear();
   locals_ = {};
-  if (files_.has_value()) {
-    files_->RemoveUntil(core_->version());
-    // What an earlier run has left.
-    files_->RemoveAfter(core_->version()).IgnoreError();
-  }
+  if (files_.has_value()) files_->RemoveAll(NeedsMark(lives, core_->restored()));
   std::vector<Future<Done>> ends;
   if (freeing_.last > 0) {
     ends.push_back(client_->EndScope(ScopeOf(freeing_.last), kDeletePatience));

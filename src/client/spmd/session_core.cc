@@ -13,6 +13,7 @@ namespace {
 // Of a mark.
 constexpr uint64_t kNamedBit = uint64_t{1} << 63;
 constexpr uint64_t kLocalBit = uint64_t{1} << 62;
+constexpr uint64_t kRestoredBit = uint64_t{1} << 61;
 
 }  // namespace
 
@@ -25,16 +26,18 @@ std::string CheckpointName(absl::string_view job, absl::string_view role, uint64
 
 uint64_t SessionKeep::mark() const {
   if (boot == 0) return names;
-  return version | (names == 0 ? 0 : kNamedBit) | (local ? kLocalBit : 0);
+  return version | (names == 0 ? 0 : kNamedBit) | (local ? kLocalBit : 0) |
+         (restored ? kRestoredBit : 0);
 }
 
 SessionKeep SessionKeep::Of(uint64_t boot, uint64_t released, uint64_t mark) {
   if (boot == 0) return {.names = mark};
   return {.boot = boot,
           .released = released,
-          .version = mark & ~(kNamedBit | kLocalBit),
+          .version = mark & ~(kNamedBit | kLocalBit | kRestoredBit),
           .names = (mark & kNamedBit) / kNamedBit,
-          .local = (mark & kLocalBit) != 0};
+          .local = (mark & kLocalBit) != 0,
+          .restored = (mark & kRestoredBit) != 0};
 }
 
 std::string LocalName(absl::string_view job, absl::string_view role, uint64_t run, int rank,
@@ -67,7 +70,8 @@ SessionKeep SessionCore::keep() const {
                                : base_,
           .version = version_,
           .names = boot_calls_.named() ? uint64_t{1} : uint64_t{0},
-          .local = local_};
+          .local = local_,
+          .restored = restored_};
 }
 
 void SessionCore::OnCallMade() {
@@ -138,6 +142,7 @@ void SessionCore::OnLoaded(uint64_t version, uint64_t base, bool local) {
   boot_ = boot_calls_.last();
   made_ = boot_;
   local_ = local;
+  restored_ = said.restored;
   if (said.boot > 0) {
     made_ = version == 0 || DefectActive(Defect::kSessionKeepsOldReleased) ? said.released : base;
     version_ = version;
@@ -164,6 +169,7 @@ void SessionCore::OnRestored(uint64_t version, uint64_t boot, bool local) {
   // There are older files.
   oldest_ = version > 1 ? version - 1 : 1;
   local_ = local;
+  restored_ = version > 0;
   can_be_lazy_ = false;
   loaded_ = true;
 }

@@ -57,8 +57,9 @@
 //    the nodes agreed on what has ended, and reports members before ends of calls. So in that call
 //    it saves the version before, or has written it.
 //
-// A job that begins anew can go on from checkpoints on disks. Load then has calls of its own: in
-// these, the ranks agree on the version, and get its model.
+// A job that begins anew can go on from checkpoints on disks (disks/disk_runs.h has which ones
+// count). Load then has calls of its own: in these, the ranks agree on the version, and get its
+// model.
 //
 //   call        1  2  3 │ 4  5  6 │ 7  8  9         a life that has learned of version 12 repeats
 //               boot    │ of Load │ version 12      calls 1 to 3, and loads an object that a rank
@@ -89,7 +90,8 @@ struct SessionKeep {
   uint64_t released = 0;
   uint64_t version = 0;
   uint64_t names = 0;
-  bool local = false;  // with local models
+  bool local = false;     // with local models
+  bool restored = false;  // the run has gone on from disks
 
   // The last three as one number, of which the group knows, and back.
   uint64_t mark() const;
@@ -159,9 +161,8 @@ class SessionCore {
   // Whether no call after Load has ended in this run of the job: it can go on from disks. REQUIRES:
   // VersionToLoad is 0.
   bool begins() const { return progress_.keep.boot == 0; }
-  // With local models, of which VersionToLoad is 1: whether this run has begun with version 0. A
-  // job that goes on from disks has more than one call in Load.
-  bool CanBeginAnew() const { return progress_.keep.released <= progress_.keep.boot + 1; }
+  // With local models, of which VersionToLoad is 1: whether this run has begun with version 0.
+  bool CanBeginAnew() const { return !progress_.keep.restored; }
   // Instead of OnLoaded: in Load, which began after the call `boot`, the ranks have agreed on this
   // version.
   void OnRestored(uint64_t version, uint64_t boot, bool local);
@@ -179,6 +180,8 @@ class SessionCore {
   void OnCheckpoint(bool lazy);
   uint64_t version() const { return version_; }
   bool local() const { return local_; }
+  // Whether the run has gone on from disks.
+  bool restored() const { return restored_; }
 
   // ---- lazy checkpoints
   // This rank has seen that a member has died, or has begun another life.
@@ -207,6 +210,7 @@ class SessionCore {
   uint64_t made_ = 0;  // the last one after Load
   bool loaded_ = false;
   bool local_ = false;        // with local models
+  bool restored_ = false;     // the run has gone on from disks
   uint64_t boot_ = 0;         // calls before Load
   uint64_t base_ = 0;         // calls before this version
   uint64_t base_before_ = 0;  // calls before the version before it, if this life has passed it

@@ -467,7 +467,7 @@ TEST(SessionCore, AJobThatGoesOnFromDisksCountsTheCallsOfLoadApart) {
     EndCalls(core, 3);
     core.OnRestored(12, 2, local);
     EXPECT_EQ(core.version(), 12u);
-    const SessionKeep keep{2, 5, 12, 0, local};
+    const SessionKeep keep{2, 5, 12, 0, local, /*restored=*/true};
     EXPECT_EQ(core.keep(), keep);
     EndCalls(core, 2);
     EXPECT_EQ(core.TakeFreed(), local ? std::vector<uint64_t>() : std::vector<uint64_t>{11});
@@ -480,12 +480,32 @@ TEST(SessionCore, AJobThatGoesOnFromDisksCountsTheCallsOfLoadApart) {
     next.OnLoaded(12, 5, local);
     EXPECT_EQ(next.next_call(), 6u);
     EXPECT_EQ(next.keep(), keep);
+    EXPECT_TRUE(next.restored());
+  }
+}
+
+// Its calls of Load can be several also if it has begun with version 0.
+TEST(SessionCore, ALifeWithLocalModelsKnowsWhetherItsRunHasBegunWithVersionZero) {
+  for (const uint64_t version : {0, 1}) {
+    SessionCore core({});
+    EndCalls(core, 2);
+    ASSERT_THAT(core.VersionToLoad(kLocal), IsOkAndHolds(0));
+    EndCalls(core, 3);
+    core.OnRestored(version, 2, kLocal);
+    if (version == 0) core.OnCheckpoint(/*lazy=*/false);
+    EXPECT_EQ(core.keep(), (SessionKeep{2, 5, 1, 0, kLocal, version == 1}));
+    SessionCore next({.ended = 6, .keep = core.keep()});
+    EndCalls(next, 2);
+    ASSERT_THAT(next.VersionToLoad(kLocal), IsOkAndHolds(1));
+    EXPECT_EQ(next.CanBeginAnew(), version == 0);
   }
 }
 
 TEST(SessionKeep, SaysInItsMarkWhetherThereAreLocalModels) {
   const SessionKeep keep{2, 5, 3, 0, true};
   EXPECT_EQ(SessionKeep::Of(2, 5, keep.mark()), keep);
+  const SessionKeep restored{2, 5, 3, 0, false, true};
+  EXPECT_EQ(SessionKeep::Of(2, 5, restored.mark()), restored);
   EXPECT_EQ((SessionKeep{2, 5, 3}.mark()), 3u);
   EXPECT_EQ(SessionKeep::Of(2, 5, 3), (SessionKeep{2, 5, 3}));
 }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "src/client/access.h"
+#include "src/client/spmd/disks/disk_runs.h"
 #include "src/client/spmd/session_state.h"
 #include "src/common/status_macros.h"
 
@@ -18,26 +18,32 @@ namespace {
 using ::phalanx::internal::Access;
 using ::phalanx::internal::DeathPoint;
 
-// What a rank says of its directory instead of a version.
-constexpr uint64_t kUnreadable = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kOtherKind = kUnreadable - 1;
+// What is wrong with an offer.
+constexpr uint32_t kUnreadable = 1;
+constexpr uint32_t kOtherKind = 2;
 
 }  // namespace
 
-// Of one Load. A life that repeats its calls gets what the others have got, also if its files are
-// others now.
+// Of one Load; disk_runs.h has the rules. A life that repeats its calls gets what the others have
+// got, also if its files are others now.
 class SessionState::Restoring {
  public:
   explicit Restoring(SessionState& state) : state_(state), boot_(state.core_->next_base()) {}
   absl::Status Restore(TakeBoth take, bool local);
 
  private:
-  // The newest version that each rank can read; the same for all. An error is that of all ranks.
-  absl::StatusOr<std::vector<uint64_t>> GatherVersions(bool local);
-  absl::Status RestoreGlobal(TakeBoth take, const std::vector<uint64_t>& newest);
-  absl::Status RestoreLocal(TakeBoth take, const std::vector<uint64_t>& newest);
-  absl::Status SendFile(uint64_t version, int root, bool has, std::string& bytes);
+  // Of the newest file of a run before this one that each rank can read; the same for all. An error
+  // is that of all ranks.
+  absl::StatusOr<std::vector<DiskOffer>> Gather(const DiskRun& before, bool local);
+  // This rank's, and why there is none. Its file is file_.
+  DiskOffer OfferOf(const DiskRun& before, bool local, absl::Status& why);
+  // What all take: a file, or nothing.
+  absl::StatusOr<DiskChoice> Choose(bool local);
+  absl::Status RestoreGlobal(TakeBoth take, const DiskChoice& choice);
+  absl::Status RestoreLocal(TakeBoth take, const DiskChoice& choice);
+  absl::Status SendFile(const DiskChoice& choice, bool has, std::string& bytes);
   static absl::Status LostFile(uint64_t version);
+  bool HasFile(const DiskChoice& choice) const;
   // The least rank that lacks something; kNone if none does.
   absl::StatusOr<uint64_t> FirstThatLacks(bool lacks);
   int rank() const { return state_.member_.rank(); }
@@ -47,40 +53,87 @@ class SessionState::Restoring {
   SessionState& state_;
   const uint64_t boot_;
   std::optional<CheckpointFile> file_;
+  std::vector<DiskRun> marks_;  // that any rank has said that it sees
 };
 
 absl::Status SessionState::Restoring::Restore(TakeBoth take, bool local) {
-  PHALANX_ASSIGN_OR_RETURN(const std::vector<uint64_t> newest, GatherVersions(local));
-  // SessionCore::CanBeginAnew knows that this is the only call then.
-  if (*std::max_element(newest.begin(), newest.end()) == 0) {
+  PHALANX_ASSIGN_OR_RETURN(const DiskChoice choice, Choose(local));
+  if (choice.kind == DiskChoice::Kind::kNothing) {
     Access::DieIfDeclared(state_.member_, DeathPoint::Kind::kLoad);
     state_.core_->OnRestored(0, boot_, local);
     return absl::OkStatus();
   }
-  return local ? RestoreLocal(take, newest) : RestoreGlobal(take, newest);
+  return local ? RestoreLocal(take, choice) : RestoreGlobal(take, choice);
 }
 
-absl::StatusOr<std::vector<uint64_t>> SessionState::Restoring::GatherVersions(bool local) {
-  absl::StatusOr<std::optional<CheckpointFile>> file = state_.files_->Newest(local);
-  absl::Status own = file.status();
-  uint64_t mine = kUnreadable;
-  if (file.ok() && file->has_value()) {
-    file_ = *std::move(file);
-    mine = file_->version;
-  } else if (file.ok()) {
-    const absl::StatusOr<std::optional<CheckpointFile>> other = state_.files_->Newest(!local);
-    own = other.status();
-    if (other.ok()) mine = other->has_value() ? kOtherKind : 0;
+absl::StatusOr<DiskChoice> SessionState::Restoring::Choose(bool local) {
+  DiskRun before = state_.files_->run();
+  std::optional<int> lacks;
+  while (true) {
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<DiskOffer> offers, Gather(before, local));
+    const DiskChoice choice = ChooseFile(offers, local);
+    marks_ = MarksOf(offers);
+    if (choice.kind == DiskChoice::Kind::kAgain) continue;
+    if (choice.kind == DiskChoice::Kind::kOlder) {
+      before = choice.run;
+      if (!lacks.has_value()) lacks = choice.rank;
+      continue;
+    }
+    const bool nothing = choice.kind == DiskChoice::Kind::kNothing;
+    if (choice.kind == DiskChoice::Kind::kTake || (nothing && !lacks.has_value())) {
+      state_.files_->RemoveEnded(marks_);
+      return choice;
+    }
+    return absl::NotFoundError(absl::StrCat(
+        "rank ", nothing ? *lacks : choice.rank,
+        " has no whole file of the newest run in its directory of checkpoints, and others have: "
+        "bring its files there, or remove those of all ranks, to begin anew"));
   }
-  std::vector<uint64_t> versions(static_cast<size_t>(state_.member_.world()));
-  const uint64_t bytes = versions.size() * sizeof(mine);
-  PHALANX_RETURN_IF_ERROR(state_.Call({kNeedsAll}, versions.data(), bytes, [&](const Group& group) {
-    return group.AllGather(&mine, sizeof(mine), versions.data(), bytes);
+}
+
+DiskOffer SessionState::Restoring::OfferOf(const DiskRun& before, bool local, absl::Status& why) {
+  DiskOffer offer;
+  offer.error = kUnreadable;
+  file_.reset();
+  const absl::StatusOr<DiskMarks> marks = state_.files_->Marks();
+  why = marks.status();
+  if (!marks.ok()) return offer;
+  for (const DiskRun& mark : *marks) {
+    if (mark.number > 0) marks_.push_back(mark);
+  }
+  absl::StatusOr<std::optional<CheckpointFile>> file = state_.files_->Newest(local, before, marks_);
+  why = file.status();
+  if (!file.ok()) return offer;
+  offer.error = 0;
+  offer.marks = *marks;
+  if (file->has_value()) {
+    file_ = *std::move(file);
+    offer.run = file_->run;
+    offer.version = file_->version;
+    offer.first = file_->first ? 1 : 0;
+    return offer;
+  }
+  const absl::StatusOr<std::optional<CheckpointFile>> other =
+      state_.files_->Newest(!local, before, marks_);
+  why = other.status();
+  if (!other.ok()) offer.error = kUnreadable;
+  if (other.ok() && other->has_value()) offer.error = kOtherKind;
+  return offer;
+}
+
+absl::StatusOr<std::vector<DiskOffer>> SessionState::Restoring::Gather(const DiskRun& before,
+                                                                       bool local) {
+  absl::Status own;
+  const DiskOffer mine = OfferOf(before, local, own);
+  std::vector<DiskOffer> offers(static_cast<size_t>(state_.member_.world()));
+  const uint64_t bytes = offers.size() * sizeof(mine);
+  PHALANX_RETURN_IF_ERROR(state_.Call({kNeedsAll}, offers.data(), bytes, [&](const Group& group) {
+    return group.AllGather(&mine, sizeof(mine), offers.data(), bytes);
   }));
-  for (size_t rank = 0; rank < versions.size(); ++rank) {
-    if (versions[rank] < kOtherKind) continue;
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    if (offers[rank].error == 0) continue;
     if (static_cast<int>(rank) == this->rank() && !own.ok()) return own;
-    if (versions[rank] == kUnreadable) {
+    if (offers[rank].error == kUnreadable) {
       return absl::UnavailableError(
           absl::StrCat("rank ", rank, " cannot read its directory of checkpoints"));
     }
@@ -88,7 +141,11 @@ absl::StatusOr<std::vector<uint64_t>> SessionState::Restoring::GatherVersions(bo
                                                    " a local model, and the files of rank ", rank,
                                                    " are ", local ? "without" : "with", " one"));
   }
-  return versions;
+  return offers;
+}
+
+bool SessionState::Restoring::HasFile(const DiskChoice& choice) const {
+  return file_.has_value() && file_->run == choice.run && file_->version == choice.version;
 }
 
 absl::StatusOr<uint64_t> SessionState::Restoring::FirstThatLacks(bool lacks) {
@@ -106,35 +163,33 @@ absl::Status SessionState::Restoring::LostFile(uint64_t version) {
 }
 
 // `bytes` becomes that of the root, which has them if `has`.
-absl::Status SessionState::Restoring::SendFile(uint64_t version, int root, bool has,
+absl::Status SessionState::Restoring::SendFile(const DiskChoice& choice, bool has,
                                                std::string& bytes) {
+  const int root = choice.rank;
   const auto lacks = [&] { return root == rank() && !has && !state_.core_->repeats(); };
   uint64_t size = bytes.size();
-  if (lacks()) return LostFile(version);
+  if (lacks()) return LostFile(choice.version);
   PHALANX_RETURN_IF_ERROR(state_.Call(
       {kNeedsRoot}, &size, sizeof(size),
       [&size, root](const Group& group) { return group.Broadcast(root, &size, sizeof(size)); }));
   PHALANX_RETURN_IF_ERROR(state_.CheckBytes(size));
   bytes.resize(size);
   if (size == 0) return absl::OkStatus();
-  if (lacks()) return LostFile(version);
+  if (lacks()) return LostFile(choice.version);
   return state_.Call({kNeedsRoot}, bytes.data(), size, [&bytes, root](const Group& group) {
     return group.Broadcast(root, bytes.data(), bytes.size());
   });
 }
 
-absl::Status SessionState::Restoring::RestoreGlobal(TakeBoth take,
-                                                    const std::vector<uint64_t>& newest) {
-  const auto greatest = std::max_element(newest.begin(), newest.end());
-  const uint64_t version = *greatest;
-  const auto root = static_cast<int>(greatest - newest.begin());
-  const bool has = root == rank() && file_.has_value() && file_->version == version;
+absl::Status SessionState::Restoring::RestoreGlobal(TakeBoth take, const DiskChoice& choice) {
+  const uint64_t version = choice.version;
+  const bool has = choice.rank == rank() && HasFile(choice);
   std::string bytes;
   if (has) bytes = std::move(file_->global);
-  PHALANX_RETURN_IF_ERROR(SendFile(version, root, has, bytes));
+  PHALANX_RETURN_IF_ERROR(SendFile(choice, has, bytes));
   PHALANX_RETURN_IF_ERROR(take(bytes, ""));
   // On each disk, before older ones are removed.
-  PHALANX_RETURN_IF_ERROR(state_.files_->Write(version, bytes, std::nullopt));
+  PHALANX_RETURN_IF_ERROR(state_.files_->WriteFirst(version, bytes, std::nullopt));
   PHALANX_RETURN_IF_ERROR(
       state_.Store(version, state_.core_->next_base(), bytes, state_.patience_));
   Access::DieIfDeclared(state_.member_, DeathPoint::Kind::kLoad);
@@ -142,20 +197,11 @@ absl::Status SessionState::Restoring::RestoreGlobal(TakeBoth take,
   return absl::OkStatus();
 }
 
-// Nothing is removed before all ranks have their file of the version, and no rank writes a newer
-// one before all have removed theirs of an earlier run.
-absl::Status SessionState::Restoring::RestoreLocal(TakeBoth take,
-                                                   const std::vector<uint64_t>& newest) {
-  const auto least = std::min_element(newest.begin(), newest.end());
-  const uint64_t version = *least;
-  if (version == 0) {
-    return absl::NotFoundError(absl::StrCat(
-        "rank ", least - newest.begin(),
-        " has no whole file in its directory of checkpoints, and "
-        "others have: bring its files there, or remove those of all ranks, to begin anew"));
-  }
-  if (!file_.has_value() || file_->version != version) {
-    PHALANX_ASSIGN_OR_RETURN(file_, state_.files_->Read(version));
+// No rank goes on before all have the first file of this run.
+absl::Status SessionState::Restoring::RestoreLocal(TakeBoth take, const DiskChoice& choice) {
+  const uint64_t version = choice.version;
+  if (!HasFile(choice)) {
+    PHALANX_ASSIGN_OR_RETURN(file_, state_.files_->Read(choice.run, version));
   }
   PHALANX_ASSIGN_OR_RETURN(const uint64_t lacks, FirstThatLacks(!file_.has_value()));
   if (lacks != kNone) {
@@ -163,12 +209,13 @@ absl::Status SessionState::Restoring::RestoreLocal(TakeBoth take,
                                             version, ", the newest that all could have"));
   }
   if (!file_.has_value()) return LostFile(version);
-  const absl::Status removed = state_.files_->RemoveAfter(version);
-  PHALANX_ASSIGN_OR_RETURN(const uint64_t keeps, FirstThatLacks(!removed.ok()));
-  PHALANX_RETURN_IF_ERROR(removed);
-  if (keeps != kNone) {
+  state_.files_->RemovePassedOver(choice.run);
+  const absl::Status written = state_.files_->WriteFirst(version, file_->global, file_->local);
+  PHALANX_ASSIGN_OR_RETURN(const uint64_t fails, FirstThatLacks(!written.ok()));
+  PHALANX_RETURN_IF_ERROR(written);
+  if (fails != kNone) {
     return absl::UnavailableError(
-        absl::StrCat("rank ", keeps, " cannot remove its files of later versions than ", version));
+        absl::StrCat("rank ", fails, " cannot write its file of version ", version));
   }
   PHALANX_RETURN_IF_ERROR(take(file_->global, file_->local));
   PHALANX_RETURN_IF_ERROR(

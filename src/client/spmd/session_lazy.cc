@@ -55,18 +55,22 @@ void SessionState::SaveIfNeeded() {
   if (core_->ToSave().has_value()) SaveLazy().IgnoreError();
 }
 
+// The model stays as it is until the last call of its version has ended, and what was saved of it
+// is kept until there is room for it: it can be large, and a call looks often.
 absl::Status SessionState::SaveLazy() {
   if (!core_->lazy()) return absl::OkStatus();
-  absl::Cleanup thrown = [this] {
-    End(Explain("LazyCheckpoint",
-                absl::AbortedError("the function that saves the model has thrown")))
-        .IgnoreError();
-  };
-  const std::string bytes = lazy_.save();
-  std::move(thrown).Cancel();
-  lazy_.failed = Store(core_->version(), core_->base(), bytes, kSavePatience);
+  if (!lazy_.bytes.has_value()) {
+    absl::Cleanup thrown = [this] {
+      End(Explain("LazyCheckpoint",
+                  absl::AbortedError("the function that saves the model has thrown")))
+          .IgnoreError();
+    };
+    lazy_.bytes = lazy_.save();
+    std::move(thrown).Cancel();
+  }
+  lazy_.failed = Store(core_->version(), core_->base(), *lazy_.bytes, kSavePatience);
   if (!lazy_.failed.ok()) return lazy_.failed;
-  stats_.checkpoint_bytes += bytes.size();
+  stats_.checkpoint_bytes += lazy_.bytes->size();
   core_->OnSaved();
   lazy_ = {};
   return absl::OkStatus();

@@ -1,10 +1,12 @@
 #include "src/client/spmd/session_state.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "src/client/spmd/disks/disk_runs.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
 #include "src/jobs/group/group_call.h"
@@ -40,8 +42,9 @@ SessionState::SessionState(std::shared_ptr<Client> client, Membership member,
   locals_.copies = options.local_copies + 1;
 }
 
-// The number of the run is that of the first call's result, so all lives of all ranks have the same
-// one as long as any of them knows of the group.
+// The numbers of the run are those of the first call's result, so all lives of all ranks have the
+// same ones as long as any of them knows of the group. A directory that cannot be read is an error
+// of Load, on all ranks.
 absl::Status SessionState::Begin() {
   if (member_.life() == 0) PHALANX_RETURN_IF_ERROR(member_.WaitForWorld(patience_));
   PHALANX_ASSIGN_OR_RETURN(const GroupProgress progress, group_.Progress().Wait());
@@ -51,10 +54,16 @@ absl::Status SessionState::Begin() {
   recovery_.under_way = progress.ended > 0;
   SeeMembers();
   return Run("Join", [this]() -> absl::Status {
-    run_ = SystemRandom64();
-    PHALANX_RETURN_IF_ERROR(Call({kNeedsAll}, &run_, sizeof(run_), [this](const Group& group) {
-      return group.AllReduce(absl::MakeSpan(&run_, 1), ReduceOp::kMax);
+    std::array<uint64_t, 2> run = {SystemRandom64(), 0};
+    if (files_.has_value()) {
+      files_->RemoveUnfinished();
+      run[1] = files_->ProposePlace(static_cast<uint32_t>(SystemRandom64())).value_or(0);
+    }
+    PHALANX_RETURN_IF_ERROR(Call({kNeedsAll}, run.data(), sizeof(run), [&run](const Group& group) {
+      return group.AllReduce(absl::MakeSpan(run), ReduceOp::kMax);
     }));
+    run_ = run[0];
+    if (files_.has_value()) files_->Begin(RunAt(run[1], run_));
     return ReadRecords();
   });
 }

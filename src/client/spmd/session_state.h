@@ -27,7 +27,7 @@
 #include "phalanx/job.h"
 #include "phalanx/spmd.h"
 #include "src/client/spmd/async_calls.h"
-#include "src/client/spmd/checkpoint_files.h"
+#include "src/client/spmd/disks/checkpoint_files.h"
 #include "src/client/spmd/fold_plan.h"
 #include "src/client/spmd/fold_tree.h"
 #include "src/client/spmd/session_core.h"
@@ -150,7 +150,8 @@ class SessionState {
   };
   struct Lazy {
     std::function<std::string()> save;
-    absl::Status failed;  // to be saved
+    std::optional<std::string> bytes;  // that were saved, and have found no room
+    absl::Status failed;               // to be written
   };
 
   // Checkpoints of this rank.
