@@ -58,7 +58,10 @@ void CopyKeeper::Want(const ObjectId& id, uint32_t copies, const absl::Status& w
   if (!record.retry.infinite()) retries_.erase({record.retry, id});
   open_ -= record.keeping.size();
   requests_ -= record.waiting.size();
-  for (const auto& [node, plan] : record.keeping) UnlinkIfUnused(id, Record(), node);
+  for (const auto& [node, order] : record.keeping) {
+    RemoveLoad(node, order);
+    UnlinkIfUnused(id, Record(), node);
+  }
   for (const auto& [node, plan] : record.releasing) UnlinkIfUnused(id, Record(), node);
   for (const NodeKey& node : record.refusals.Nodes()) UnlinkIfUnused(id, Record(), node);
   for (const Waiting& waiting : record.waiting) {
@@ -142,7 +145,7 @@ void CopyKeeper::OnOrderRefused(const ObjectId& id, const NodeKey& node, PlanId 
   if (at == records_.end()) return;
   const auto order = at->second.keeping.find(node);
   // A refusal that crossed a later order does not answer it.
-  if (order != at->second.keeping.end() && order->second <= plan) OnRefused(id, node);
+  if (order != at->second.keeping.end() && order->second.plan <= plan) OnRefused(id, node);
 }
 
 void CopyKeeper::SessionBegins(const NodeKey& node) {
@@ -212,7 +215,7 @@ CopyKeeper::Hosts CopyKeeper::Count(const Object& object, const Record& record) 
     if (there) hosts.there.insert(HostOf(*node));
     if (comes) hosts.expected.insert(HostOf(*node));
   }
-  for (const auto& [key, plan] : record.keeping) {
+  for (const auto& [key, order] : record.keeping) {
     if (const Node* node = parts_.nodes.Find(key)) hosts.expected.insert(HostOf(*node));
   }
   return hosts;
@@ -226,7 +229,7 @@ void CopyKeeper::Examine(const ObjectId& id, Record& record) {
   if (object == nullptr || !CanBeCopied(*object)) return EndOrders(id, record);
   // An order is carried out when the node's copy is primary, whatever made it so.
   std::vector<NodeKey> done;
-  for (const auto& [key, plan] : record.keeping) {
+  for (const auto& [key, order] : record.keeping) {
     const auto copy = object->copies.find(key);
     if (copy != object->copies.end() && IsThere(copy->second)) done.push_back(key);
   }
@@ -263,10 +266,10 @@ void CopyKeeper::EraseShort(const ObjectId& id) {
 }
 
 void CopyKeeper::EndOrders(const ObjectId& id, Record& record) {
-  const absl::btree_map<NodeKey, PlanId> keeping = record.keeping;
+  const absl::btree_map<NodeKey, OpenOrder> keeping = record.keeping;
   const absl::btree_map<NodeKey, PlanId> releasing = std::exchange(record.releasing, {});
-  for (const auto& [key, plan] : keeping) {
-    parts_.outbox.SendFetchEnd(key, id, plan);
+  for (const auto& [key, order] : keeping) {
+    parts_.outbox.SendFetchEnd(key, id, order.plan);
     EndKeeping(id, record, key);
     UnlinkIfUnused(id, record, key);
   }
@@ -311,7 +314,9 @@ bool CopyKeeper::Order(Object& object, Record& record) {
     const PlanId plan = parts_.context.NewPlan();
     parts_.outbox.SendFetch(node->key, object.id, plan, /*keep=*/true);
     record.releasing.erase(node->key);
-    record.keeping[node->key] = plan;
+    const OpenOrder order{plan, object.generation.creator, object.info.size_bytes};
+    record.keeping[node->key] = order;
+    AddLoad(node->key, order);
     linked_[node->key].insert(object.id);
     ++open_;
     ++ordered_;
@@ -355,30 +360,57 @@ Node* CopyKeeper::ChooseHolder(const Object& object, const Record& record,
   return best;
 }
 
-// Begins at another node for each object, so that the copies are spread over all nodes; the same in
-// every replay.
+// Begins at another node for each object, so that the copies are spread over all nodes also if no
+// order is open; the same in every replay.
 Node* CopyKeeper::ChooseNode(const Object& object, const Record& record, const Hosts& hosts) const {
   const auto& nodes = parts_.nodes.all();
   auto at = nodes.lower_bound(NodeKey{object.id.ShardHash(), 0});
-  Node* best = nullptr;
+  Node* idlest = nullptr;
+  Load least;
+  Node* emptiest = nullptr;
   uint64_t most_room = 0;
   size_t compared = 0;
   for (size_t i = 0; i < nodes.size() && compared < kMaxCompared; ++i, ++at) {
     if (at == nodes.end()) at = nodes.begin();
     Node& node = *at->second;
     if (!MayBeOrdered(object, record, hosts, node)) continue;
-    const uint64_t capacity = node.info.capacity_bytes();
-    // A node that does not report a capacity is assumed to hold anything.
-    if (capacity == 0) return &node;
     ++compared;
+    const uint64_t capacity = node.info.capacity_bytes();
     const uint64_t room = capacity - std::min(capacity, node.info.used_bytes());
-    if (room >= object.info.size_bytes) return &node;
-    // A node can be full of copies that it may evict.
-    if (capacity < object.info.size_bytes || (best != nullptr && room <= most_room)) continue;
-    best = &node;
-    most_room = room;
+    // A node that does not report a capacity is assumed to hold anything.
+    if (capacity == 0 || room >= object.info.size_bytes) {
+      const Load load = LoadOf(node.key);
+      if (load == Load()) return &node;
+      if (idlest != nullptr && load >= least) continue;
+      idlest = &node;
+      least = load;
+    } else if (capacity >= object.info.size_bytes && (emptiest == nullptr || room > most_room)) {
+      // A node can be full of copies that it may evict.
+      emptiest = &node;
+      most_room = room;
+    }
   }
-  return best;
+  return idlest != nullptr ? idlest : emptiest;
+}
+
+CopyKeeper::Load CopyKeeper::LoadOf(const NodeKey& node) const {
+  const auto at = loads_.find(node);
+  return at == loads_.end() ? Load() : at->second;
+}
+
+void CopyKeeper::AddLoad(const NodeKey& to, const OpenOrder& order) {
+  if (order.bytes == 0) return;
+  loads_[to].in += order.bytes;
+  loads_[order.from].out += order.bytes;
+}
+
+void CopyKeeper::RemoveLoad(const NodeKey& to, const OpenOrder& order) {
+  if (order.bytes == 0) return;
+  loads_.at(to).in -= order.bytes;
+  loads_.at(order.from).out -= order.bytes;
+  for (const NodeKey& node : {to, order.from}) {
+    if (LoadOf(node) == Load()) loads_.erase(node);
+  }
 }
 
 // Only connected nodes are counted: one that is not may be dead.
@@ -467,7 +499,10 @@ void CopyKeeper::SetRetry(const ObjectId& id, Record& record) {
 }
 
 bool CopyKeeper::EndKeeping(const ObjectId& id, Record& record, const NodeKey& node) {
-  if (record.keeping.erase(node) == 0) return false;
+  const auto order = record.keeping.find(node);
+  if (order == record.keeping.end()) return false;
+  RemoveLoad(node, order->second);
+  record.keeping.erase(order);
   --open_;
   changed_.insert(id);
   return true;
@@ -488,6 +523,7 @@ void CopyKeeper::UnlinkIfUnused(const ObjectId& id, const Record& record, const 
 absl::Status CopyKeeper::CheckInvariants() const {
   size_t open = 0;
   size_t requests = 0;
+  absl::btree_map<NodeKey, Load> loads;
   for (const auto& [id, record] : records_) {
     const auto broken = [&id = id](absl::string_view what) {
       return absl::InternalError(absl::StrCat("copies of object ", id.hex(), ": ", what));
@@ -496,7 +532,11 @@ absl::Status CopyKeeper::CheckInvariants() const {
     open += record.keeping.size();
     requests += record.waiting.size();
     absl::btree_set<NodeKey> parts;
-    for (const auto& [node, plan] : record.keeping) parts.insert(node);
+    for (const auto& [node, order] : record.keeping) {
+      parts.insert(node);
+      loads[node].in += order.bytes;
+      loads[order.from].out += order.bytes;
+    }
     for (const auto& [node, plan] : record.releasing) {
       if (!parts.insert(node).second) return broken("a node is to keep and to release one");
     }
@@ -518,7 +558,8 @@ absl::Status CopyKeeper::CheckInvariants() const {
       if (!records_.contains(id)) return absl::InternalError("no copies of a listed object wanted");
     }
   }
-  if (open != open_ || requests != requests_ || open > kMaxOrders) {
+  absl::erase_if(loads, [](const auto& each) { return each.second == Load(); });
+  if (open != open_ || loads != loads_ || requests != requests_ || open > kMaxOrders) {
     return absl::InternalError("the orders for copies are miscounted");
   }
   return absl::OkStatus();

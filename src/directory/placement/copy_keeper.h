@@ -18,6 +18,7 @@
 //  2. At most kMaxOrders orders to keep copies are open; all others wait in `short_`.
 //  3. Copies are released only while so many other connected hosts have one that enough are left.
 //  4. A request waits only for an object with a wanted number.
+//  5. `loads_` is the sum of the open orders to keep copies.
 //
 // Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
 #ifndef PHALANX_DIRECTORY_PLACEMENT_COPY_KEEPER_H_
@@ -110,10 +111,21 @@ class CopyKeeper {
     NodeKey node;
     uint64_t request_id = 0;
   };
+  struct OpenOrder {
+    PlanId plan = 0;
+    NodeKey from;  // the object's creator, which has a copy most likely
+    uint64_t bytes = 0;
+  };
+  // Bytes that open orders to keep copies move to a node, and away from it.
+  struct Load {
+    uint64_t in = 0;
+    uint64_t out = 0;
+    friend auto operator<=>(const Load&, const Load&) = default;
+  };
   struct Record {
     uint32_t wanted = 0;
-    absl::btree_map<NodeKey, PlanId> keeping;    // open orders to keep a copy
-    absl::btree_map<NodeKey, PlanId> releasing;  // open orders to release one
+    absl::btree_map<NodeKey, OpenOrder> keeping;  // open orders to keep a copy
+    absl::btree_map<NodeKey, PlanId> releasing;   // open orders to release one
     Refusals refusals;
     Instant retry = Instant::Infinite();
     std::vector<Waiting> waiting;
@@ -142,8 +154,14 @@ class CopyKeeper {
   // A node that was sent a primary copy by a Deliver and has no order: it began to fetch the object
   // under an order of an earlier session. An order makes it confirm the copy. Or nullptr.
   Node* Unconfirmed(const Object& object, const Record& record) const;
-  // A node on another host than the object's copies, or nullptr.
+  // A node on another host than the object's copies, or nullptr; one with room that open orders
+  // load least. Of nodes that receive as much, one that sends little comes first: a node that has
+  // yet to write an object gets its share before, since it can get no copy of its own object. So if
+  // each node writes one at about the same time, each gets as many copies as it sends.
   Node* ChooseNode(const Object& object, const Record& record, const Hosts& hosts) const;
+  Load LoadOf(const NodeKey& node) const;
+  void AddLoad(const NodeKey& to, const OpenOrder& order);
+  void RemoveLoad(const NodeKey& to, const OpenOrder& order);
   // The same, of the nodes that have a part in the object already.
   Node* ChooseHolder(const Object& object, const Record& record, const Hosts& hosts) const;
   bool MayBeOrdered(const Object& object, const Record& record, const Hosts& hosts,
@@ -168,7 +186,8 @@ class CopyKeeper {
   absl::btree_set<std::pair<Instant, ObjectId>> retries_;
   // The objects in which a node has an order or a request, or that it has refused.
   absl::btree_map<NodeKey, absl::btree_set<ObjectId>> linked_;
-  size_t open_ = 0;  // orders to keep a copy
+  size_t open_ = 0;                       // orders to keep a copy
+  absl::btree_map<NodeKey, Load> loads_;  // of these; without nodes that have none
   size_t requests_ = 0;
   uint64_t ordered_ = 0;
   uint64_t released_ = 0;

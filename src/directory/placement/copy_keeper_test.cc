@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/common/random.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/objects/object_fixture.h"
 
@@ -42,16 +44,16 @@ class CopyKeeperTest : public ObjectFixture {
     keeper_.SessionBegins(key);
     keeper_.OnCopiesChanged(id_);
   }
-  // A second object with the number, of node a.
-  ObjectId PutAnother(size_t number, bool complete) {
+  // A second object with the number, of node a unless another is given.
+  ObjectId PutAnother(size_t number, bool complete, const NodeKey& creator = kA) {
     const ObjectId id = ObjectId::FromName("test", std::to_string(number));
     v1::AnnounceCreate m;
     m.set_object_id(id.binary().data(), ObjectId::kSize);
-    ToProto(Gen(kA, 10 + number), m.mutable_generation());
+    ToProto(Gen(creator, 10 + number), m.mutable_generation());
     m.mutable_info()->set_size_bytes(1);
     m.mutable_info()->set_slices(1);
     m.set_complete(complete);
-    PHALANX_EXPECT_OK(table_.OnCreate(node(kA), m));
+    PHALANX_EXPECT_OK(table_.OnCreate(node(creator), m));
     return id;
   }
   // "node: keep", "node: release" or "node: end", or "node: hosts N" or "node: error CODE" of a
@@ -241,6 +243,34 @@ TEST_F(CopyKeeperTest, ADrainingNodeDoesNotCount) {
   node(kA).draining = true;
   keeper_.OnCopiesChanged(id_);
   EXPECT_EQ(Sent().size(), 1u);
+}
+
+// Each link carries two objects in either direction then, whichever is written first.
+TEST_F(CopyKeeperTest, EachNodeGetsAsManyCopiesAsItSendsIfAllWriteAnObject) {
+  node(kA).draining = true;
+  for (const NodeKey& key : {kB, kC}) Leaves(key);
+  std::vector<NodeKey> writers;
+  for (uint64_t i = 0; i < 8; ++i) {
+    writers.push_back({100 + i, 1});
+    Node& joined = nodes_.Open(writers.back()).node;
+    joined.info.set_name("n" + std::to_string(i));
+    joined.host = 100 + i;
+  }
+  Random random(1);
+  for (size_t round = 0; round < 50; ++round) {
+    for (size_t i = writers.size(); i-- > 1;) std::swap(writers[i], writers[random.Below(i + 1)]);
+    std::vector<ObjectId> ids;
+    absl::btree_map<std::string, int> orders;
+    for (size_t i = 0; i < writers.size(); ++i) {
+      ids.push_back(PutAnother(100 * round + i, /*complete=*/true, writers[i]));
+      keeper_.Want(ids.back(), 3, absl::OkStatus());
+      for (const std::string& sent : Sent()) ++orders[sent];
+    }
+    ASSERT_EQ(orders.size(), writers.size()) << "round " << round;
+    for (const auto& [order, count] : orders) EXPECT_EQ(count, 2) << order << ", round " << round;
+    PHALANX_ASSERT_OK(keeper_.CheckInvariants());
+    for (const ObjectId& id : ids) keeper_.Want(id, 0, absl::OkStatus());
+  }
 }
 
 // Fills the queue of orders: further objects wait until one is carried out.
