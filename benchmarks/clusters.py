@@ -47,17 +47,16 @@ class Cluster:
         loopback = isinstance(self.hosts, Loopback)
         ports = [free_port() if loopback else DIRECTORY_PORT + i for i in range(self.arguments.shards)]
         self.shards = [f"{self.hosts.address(0)}:{port}" for port in ports]
-        for index, address in enumerate(self.shards):
-            self._start(0, f"directory{index}", ["directory", "--listen", address, "--shard-index", str(index),
-                                                 "--num-shards", str(len(self.shards))])
+        for index in range(len(self.shards)):
+            self.daemons.append(self._start_shard(index))
         for host in range(self.hosts.count):
             address = self.hosts.address(host) + (":0" if loopback else f":{NODE_PORT}")
             labels = ["--label", f"zone=z{self.hosts.zone(host)}"] if self.hosts.zones > 1 else []
             if loopback:  # nodes of one address count as one host, which keeps one copy of a result
                 labels += ["--label", f"host=h{host}"]
-            self._start(host, f"node{host}", ["node", "--directory", ",".join(self.shards), "--name", f"node{host}",
-                                              "--listen", address, "--socket", self.socket(host)]
-                        + labels + self.arguments.node_flags.split())
+            self.daemons.append(self._start(
+                host, f"node{host}", ["node", "--directory", ",".join(self.shards), "--name", f"node{host}", "--listen", address,
+                                      "--socket", self.socket(host)] + labels + self.arguments.node_flags.split()))
         for host in range(self.hosts.count):
             self._wait_for_socket(host)
         self.began = time.monotonic()
@@ -87,17 +86,37 @@ class Cluster:
         self.daemons[len(self.shards) + host].kill()
         return killed
 
+    def stop_node(self, host):
+        """Returns the instant at which the node is stopped: it lives, and is silent."""
+        stopped = time.monotonic_ns()
+        self.daemons[len(self.shards) + host].send_signal(signal.SIGSTOP)
+        return stopped
+
+    def kill_shard(self):
+        """Returns when the first shard has ended."""
+        self.daemons[0].kill()
+        self.daemons[0].wait()
+
+    def restart_shard(self):
+        """Starts the first shard again. Returns the instant before that."""
+        started = time.monotonic_ns()
+        self.daemons[0] = self._start_shard(0)
+        return started
+
     def wait_until_it_decides(self):
         """Waits until the directory would report the copies of a killed node as lost at once."""
         time.sleep(max(0, self.began + LEARNING_S - time.monotonic()))
+
+    def _start_shard(self, index):
+        return self._start(0, f"directory{index}", ["directory", "--listen", self.shards[index], "--shard-index", str(index),
+                                                    "--num-shards", str(len(self.shards))])
 
     def _start(self, host, name, command):
         folder = pathlib.Path(self.arguments.logs or self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / f"{name}.log", "a") as log:
-            self.daemons.append(self.hosts.popen(
-                host, [self.arguments.binary] + command + ["--secret-file", str(self.secret)],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+            return self.hosts.popen(host, [self.arguments.binary] + command + ["--secret-file", str(self.secret)],
+                                    stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def _wait_for_socket(self, host):
         """Waits for the sockets: a node opens its socket when it starts to serve."""

@@ -1,4 +1,5 @@
-"""Sessions whose ranks die, or make very many calls: the ops job_kill_rank, job_kill_node and job_rounds of benchmarks/run.
+"""Sessions whose ranks, nodes or shard die, or which make very many calls: the ops job_kill_rank, job_kill_node, job_stop_node,
+job_kill_shard and job_rounds of benchmarks/run.
 
 Each rank is a process of session_rank, which appends lines to a file of events. This process starts it, kills it, and starts its next
 life at once, as `phalanx launch` does; so it knows the instants of both.
@@ -9,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -20,7 +22,9 @@ from benchmarks.records import BadInput, parse_size, summarize
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "bazel-bin/benchmarks/session_rank"
 
-OPS = ("job_kill_rank", "job_kill_node", "job_rounds")
+# What is measured with faults.
+FAULTS = ("job_kill_rank", "job_kill_node", "job_stop_node", "job_kill_shard")
+OPS = (*FAULTS, "job_rounds")
 
 # Calls between two checkpoints, of ranks that are killed and of those that make many calls.
 CALLS_OF_A_VERSION = 20
@@ -35,6 +39,8 @@ CALLS_BETWEEN_KILLS = CALLS_OF_A_VERSION + 7
 KILL_WITHIN_S = 0.03
 # Ranks that are killed make calls until then.
 ENDLESS = 1 << 40
+# How long a killed shard is away.
+SHARD_AWAY_S = 1
 PATIENCE_S = 120
 POLL_S = 0.002
 
@@ -52,6 +58,8 @@ class SessionJob:
         self.cluster, self.name, self.work = cluster, name, work
         self.world = cluster.hosts.count * cluster.arguments.clients
         self.processes = [None] * self.world
+        # Those of earlier lives that were stopped.
+        self.stopped = []
         # When the last life of each rank was started, and the length of its events before.
         self.began = [0] * self.world
         self.behind = [0] * self.world
@@ -64,9 +72,9 @@ class SessionJob:
         return self
 
     def __exit__(self, *_):
-        for process in self.processes:
+        for process in self.processes + self.stopped:
             process.kill()
-        for process in self.processes:
+        for process in self.processes + self.stopped:
             process.communicate()
 
     def start(self, rank, host):
@@ -87,6 +95,14 @@ class SessionJob:
         for rank in ranks:
             self.processes[rank].communicate()
         return killed
+
+    def stop(self, ranks):
+        """Returns the instant before the first of these ranks is stopped. They do not go on."""
+        stopped = time.monotonic_ns()
+        for rank in ranks:
+            self.processes[rank].send_signal(signal.SIGSTOP)
+            self.stopped.append(self.processes[rank])
+        return stopped
 
     def events(self, rank):
         """Returns (word, instant, number) of each event of the rank's last life."""
@@ -120,24 +136,54 @@ def _has_call(number):
     return lambda word, _, call: word in ("made", "repeated") and call >= number
 
 
-def measure_recovery(job, victims, hosts, kill_node=None):
-    """Kills the victims, starts them on these hosts, and returns the seconds of each phase until all ranks have the next result."""
-    killed = job.kill(victims) if kill_node is None else min(kill_node(), job.kill(victims))
+def measure_recovery(job, victims, hosts, end_node=None, end=None):
+    """Ends the victims, starts them on these hosts, and returns the seconds of each phase until all ranks have the next result.
+
+    `end`: how ranks are ended, unless they are killed. `end_node`: a node is ended before, at the instant that it returns.
+    """
+    end = end or job.kill
+    ended = end(victims) if end_node is None else min(end_node(), end(victims))
     for rank, host in zip(victims, hosts):
         job.start(rank, host)
-    first = [job.wait_for(rank, lambda word, *_: word == "made") for rank in victims]
-    # The others have waited in this call: without the new lives it could not end.
-    call = max(number for _, _, number in first)
-    ends = [job.wait_for(rank, _has_call(call))[1] for rank in range(job.world)]
+    ends, call = _wait_for_next_result(job, victims)
     # The slowest start counts, since all of the victims are needed.
     ups = [(job.wait_for(rank, lambda word, *_: word == "up")[1], rank) for rank in victims]
     own_start = max(up - job.began[rank] for up, rank in ups)
     last = max(ups)[1]
-    instant = {word: at for word, at, _ in job.events(last) if word in ("up", "joined", "loaded")}
-    phases = {"dismantled": job.began[last] - killed, "own_start": own_start, "joined": instant["joined"] - instant["up"],
+    instant = _instants(job, last)
+    phases = {"dismantled": job.began[last] - ended, "own_start": own_start, "joined": instant["joined"] - instant["up"],
               "loaded": instant["loaded"] - instant["joined"], "result": max(ends) - instant["loaded"]}
     phases = {name: nanos / 1e9 for name, nanos in phases.items()}
-    return (max(ends) - killed - own_start) / 1e9, phases, call
+    return (max(ends) - ended - own_start) / 1e9, phases, call
+
+
+def measure_shard_recovery(job, victim, host, cluster):
+    """The same for a shard and a rank that are killed, from the instant at which the shard is started again. The next life waits for it."""
+    cluster.kill_shard()
+    job.kill([victim])
+    job.start(victim, host)
+    job.wait_for(victim, lambda word, *_: word == "up")
+    time.sleep(SHARD_AWAY_S)
+    if any(word == "joined" for word, *_ in job.events(victim)):
+        raise SystemExit(f"rank {victim} of {job.name} has joined without its shard")
+    back = cluster.restart_shard()
+    ends, call = _wait_for_next_result(job, [victim])
+    instant = _instants(job, victim)
+    phases = {"joined": instant["joined"] - back, "loaded": instant["loaded"] - instant["joined"],
+              "result": max(ends) - instant["loaded"]}
+    return (max(ends) - back) / 1e9, {name: nanos / 1e9 for name, nanos in phases.items()}, call
+
+
+def _wait_for_next_result(job, victims):
+    """Returns when each rank has the result of the first call in which all victims take part, and its number."""
+    first = [job.wait_for(rank, lambda word, *_: word == "made") for rank in victims]
+    # The others have waited in this call: without the new lives it could not end.
+    call = max(number for _, _, number in first)
+    return [job.wait_for(rank, _has_call(call))[1] for rank in range(job.world)], call
+
+
+def _instants(job, rank):
+    return {word: at for word, at, _ in job.events(rank) if word in ("up", "joined", "loaded")}
 
 
 def _record(op, world, size, each, phases, model):
@@ -147,15 +193,20 @@ def _record(op, world, size, each, phases, model):
     return record
 
 
-def measure_rank_kills(cluster, arguments, size, work, rng):
+def measure_rank_kills(cluster, arguments, op, size, work, rng):
+    """Kills a rank in each run, with job_kill_shard the first shard as well."""
     each, phases, after = [], [], CALLS_BETWEEN_KILLS
     with SessionJob(cluster, f"kill-{size}", work) as job:
         for run in range(arguments.warmup + arguments.runs):
             victim = run % job.world
+            host = victim % cluster.hosts.count
             for rank in range(job.world):
                 job.wait_for(rank, _has_call(after))
             time.sleep(rng.uniform(0, KILL_WITHIN_S))
-            seconds, phase, call = measure_recovery(job, [victim], [victim % cluster.hosts.count])
+            if op == "job_kill_shard":
+                seconds, phase, call = measure_shard_recovery(job, victim, host, cluster)
+            else:
+                seconds, phase, call = measure_recovery(job, [victim], [host])
             after = call + CALLS_BETWEEN_KILLS
             if run >= arguments.warmup:
                 each.append(seconds)
@@ -163,8 +214,8 @@ def measure_rank_kills(cluster, arguments, size, work, rng):
     return each, phases
 
 
-def measure_node_kill(cluster, run, size, work, rng):
-    """Kills a node and its ranks, and starts these at the node before it, where no rank is whose checkpoint they would take first.
+def measure_node_end(cluster, op, run, size, work, rng):
+    """Kills or stops a node and its ranks, and starts these at the node before it, where no rank is whose checkpoint they would take first.
 
     Not on the first host, which has the directory.
     """
@@ -175,28 +226,32 @@ def measure_node_kill(cluster, run, size, work, rng):
             job.wait_for(rank, _has_call(CALLS_BETWEEN_KILLS))
         time.sleep(rng.uniform(0, KILL_WITHIN_S))
         victims = [rank for rank in range(job.world) if rank % hosts == host]
-        seconds, phases, _ = measure_recovery(job, victims, [host - 1] * len(victims), lambda: cluster.kill_node(host))
+        stops = op == "job_stop_node"
+        seconds, phases, _ = measure_recovery(job, victims, [host - 1] * len(victims),
+                                              lambda: (cluster.stop_node if stops else cluster.kill_node)(host),
+                                              job.stop if stops else job.kill)
     return seconds, phases
 
 
-def measure_kills(hosts, arguments, op):
-    """Records of job_kill_rank and job_kill_node: from the kill to the next result on all ranks, less the program's own start."""
+def measure_faults(hosts, arguments, op):
+    """Records of FAULTS: from the fault to the next result on all ranks, less the program's own start."""
     rng = random.Random(1)
     model = parse_size(arguments.model)
     records = []
     for size in map(parse_size, arguments.sizes.split(",")):
         work = [size, model, ENDLESS, CALLS_OF_A_VERSION, 1]
         each, phases = [], []
-        # A killed node does not come back, so each run has a cluster of its own.
-        for run in range(arguments.runs if op == "job_kill_node" else 1):
+        of_node = op in ("job_kill_node", "job_stop_node")
+        # Such a node does not come back, so each run has a cluster of its own.
+        for run in range(arguments.runs if of_node else 1):
             with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder, Cluster(hosts, arguments, folder) as cluster:
                 cluster.wait_until_it_decides()
-                if op == "job_kill_rank":
-                    each, phases = measure_rank_kills(cluster, arguments, size, work, rng)
-                else:
-                    seconds, phase = measure_node_kill(cluster, run, size, work, rng)
+                if of_node:
+                    seconds, phase = measure_node_end(cluster, op, run, size, work, rng)
                     each.append(seconds)
                     phases.append(phase)
+                else:
+                    each, phases = measure_rank_kills(cluster, arguments, op, size, work, rng)
         records.append(_record(op, hosts.count * arguments.clients, size, each, phases, model))
     return records
 
@@ -272,4 +327,4 @@ def lines_of(record):
 
 def add_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--model", metavar="SIZE", default=None,
-                        help="bytes of a checkpoint of job_kill_rank and job_kill_node (32MiB), and job_rounds (1KiB)")
+                        help="bytes of a checkpoint of ops with faults (32MiB), and job_rounds (1KiB)")

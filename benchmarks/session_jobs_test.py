@@ -1,6 +1,10 @@
-"""Tests what is taken from the events of ranks that are killed, and when memory counts as flat."""
+"""Tests what is taken from the events of ranks that end, and when memory counts as flat."""
 
+import signal
+import subprocess
+import sys
 import unittest
+from unittest import mock
 
 from bazel import unittest_xml
 from benchmarks import session_jobs
@@ -16,6 +20,8 @@ class EndedJob:
     def __init__(self):
         self.began = [0, 0, 0]
         self.started = []
+        self.ended = []
+        self.name = "ended"
         self.lives = [
             [("made", 90 * MS, 6), ("made", 170 * MS, 7), ("made", 180 * MS, 8)],
             [("up", 115 * MS, 0), ("joined", 120 * MS, 1), ("loaded", 150 * MS, 3), ("repeated", 151 * MS, 6), ("made", 160 * MS, 7)],
@@ -23,7 +29,11 @@ class EndedJob:
         ]
 
     def kill(self, ranks):
-        self.killed = ranks
+        self.ended.append(("killed", ranks))
+        return 100 * MS
+
+    def stop(self, ranks):
+        self.ended.append(("stopped", ranks))
         return 100 * MS
 
     def start(self, rank, host):
@@ -41,7 +51,7 @@ class SessionJobsTest(unittest.TestCase):
     def test_a_recovery_lasts_until_all_ranks_have_the_call_in_which_they_waited_less_the_start_of_the_program(self):
         job = EndedJob()
         seconds, phases, call = session_jobs.measure_recovery(job, [1], [2])
-        self.assertEqual((job.killed, job.started, call), ([1], [(1, 2)], 7))
+        self.assertEqual((job.ended, job.started, call), ([("killed", [1])], [(1, 2)], 7))
         # From 100 to 170, and the program took from 110 to 115 to come to its first line.
         self.assertAlmostEqual(seconds, 0.065)
         self.assertEqual({name: round(each * 1e3) for name, each in phases.items()},
@@ -50,6 +60,42 @@ class SessionJobsTest(unittest.TestCase):
     def test_a_recovery_begins_with_the_kill_of_the_node_if_that_is_killed_first(self):
         seconds, _, _ = session_jobs.measure_recovery(EndedJob(), [1], [2], lambda: 98 * MS)
         self.assertAlmostEqual(seconds, 0.067)
+
+    def test_a_stopped_host_counts_from_the_stop_of_its_node(self):
+        job = EndedJob()
+        seconds, phases, _ = session_jobs.measure_recovery(job, [1], [2], lambda: 98 * MS, job.stop)
+        self.assertEqual(job.ended, [("stopped", [1])])
+        self.assertAlmostEqual(seconds, 0.067)
+        self.assertAlmostEqual(phases["dismantled"], 0.012)
+
+    def test_a_stopped_rank_lives_until_the_job_ends_and_its_next_life_has_its_place(self):
+        cluster = mock.Mock(**{"arguments.clients": 1, "hosts.count": 1})
+        cluster.folder.__truediv__ = mock.Mock()
+        job = session_jobs.SessionJob(cluster, "stops", [])
+        first, second = (subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2))
+        job.processes = [first]
+        with mock.patch.object(job, "start"), job:
+            job.stop([0])
+            job.processes = [second]
+            self.assertIsNone(first.poll())
+        self.assertEqual((first.returncode, second.returncode), (-signal.SIGKILL, -signal.SIGKILL))
+
+    def test_a_shard_counts_from_its_next_start_and_the_next_life_waits_for_it(self):
+        job, cluster = EndedJob(), mock.Mock()
+        before = job.lives[1][:1]
+        after = job.lives[1]
+        job.lives[1] = before
+        cluster.restart_shard.side_effect = lambda: job.lives.__setitem__(1, after) or 118 * MS
+        with mock.patch.object(session_jobs.time, "sleep"):
+            seconds, phases, call = session_jobs.measure_shard_recovery(job, 1, 2, cluster)
+        self.assertEqual((job.ended, job.started, call), ([("killed", [1])], [(1, 2)], 7))
+        self.assertEqual([name for name, *_ in cluster.method_calls], ["kill_shard", "restart_shard"])
+        self.assertAlmostEqual(seconds, 0.052)
+        self.assertEqual({name: round(each * 1e3) for name, each in phases.items()}, {"joined": 2, "loaded": 30, "result": 20})
+
+    def test_a_life_that_joins_without_its_shard_is_an_error(self):
+        with mock.patch.object(session_jobs.time, "sleep"), self.assertRaisesRegex(SystemExit, "rank 1 of ended has joined"):
+            session_jobs.measure_shard_recovery(EndedJob(), 1, 2, mock.Mock())
 
     def test_memory_that_grows_after_the_first_samples_is_not_flat(self):
         slack = session_jobs.SLACK_BYTES

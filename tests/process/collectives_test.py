@@ -7,15 +7,20 @@ import unittest
 from tests.process.harness import ClusterTest
 
 
-class CollectivesTest(ClusterTest):
+class CollectivesTestCase(ClusterTest):
     def setUp(self):
         super().setUp()
         self.cluster.start_shards(2)
-        self.cluster.start_nodes(4)
 
     def check(self, op, *flags, **settings):
         for record in self.cluster.bench(op, *flags, **settings):
             self.assertGreater(record["shape_limit_s"], 0)
+
+
+class CollectivesTest(CollectivesTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster.start_nodes(4)
 
     def test_gather(self):
         self.check("gather")
@@ -47,10 +52,6 @@ class CollectivesTest(ClusterTest):
         self.check("job_allreduce", "--calls=3", sizes="8,1KiB,262148")
         self.check("job_allreduce", "--calls=2", "--dtype=i64", "--op=max", sizes="8,64KiB")
 
-    def test_a_next_life_reads_the_checkpoint_of_each_run(self):
-        # So many runs that every rank has its turn.
-        self.check("job_checkpoint", "--runs=4", sizes="1,1MiB")
-
     def test_small_calls_are_repeated_a_thousand_times_and_large_ones_less(self):
         records = self.cluster.bench("group_broadcast", sizes="8,8MiB")
         self.assertEqual([record["calls"] for record in records], [1000, 4])
@@ -62,6 +63,23 @@ class CollectivesTest(ClusterTest):
         self.cluster.finish(ranks[3], expect=-signal.SIGKILL)
         [record] = json.loads([self.cluster.finish(rank) for rank in ranks[:3]][0])
         self.assertEqual((record["killed"], record["verified"]), (1, True))
+
+
+class LivesTest(CollectivesTestCase):
+    """Each node is a host: when the only rank of one dies, another one has what it has kept."""
+
+    def setUp(self):
+        super().setUp()
+        self.cluster.start_hosts("abcd")
+
+    def test_a_next_life_reads_the_checkpoint_of_each_run(self):
+        # So many runs that every rank has its turn.
+        for op in ("job_checkpoint", "job_local_checkpoint", "job_local_counted"):
+            self.check(op, "--runs=4", sizes="1,1MiB")
+
+    def test_a_lazy_checkpoint_writes_nothing_until_a_next_life_needs_it(self):
+        for record in self.cluster.bench("job_lazy_checkpoint", "--runs=4", sizes="1,1MiB"):
+            self.assertEqual((record["calls"], record["verified"]), (100, True))
 
 
 if __name__ == "__main__":

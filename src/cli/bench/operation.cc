@@ -13,12 +13,13 @@ namespace {
 
 // Operations in which several ranks take part.
 const std::vector<std::string> kTogether = {
-    "broadcast",       "broadcast_all",        "gather",
-    "allgather",       "all_to_all",           "reduce",
-    "allreduce",       "reduce_scatter",       "roundtrip",
-    "group_allreduce", "group_reduce",         "group_broadcast",
-    "group_allgather", "group_reduce_scatter", "group_all_to_all",
-    "group_barrier",   "job_allreduce",        "job_checkpoint"};
+    "broadcast",           "broadcast_all",        "gather",
+    "allgather",           "all_to_all",           "reduce",
+    "allreduce",           "reduce_scatter",       "roundtrip",
+    "group_allreduce",     "group_reduce",         "group_broadcast",
+    "group_allgather",     "group_reduce_scatter", "group_all_to_all",
+    "group_barrier",       "job_allreduce",        "job_checkpoint",
+    "job_lazy_checkpoint", "job_local_checkpoint", "job_local_counted"};
 const std::vector<std::string> kAlone = {"put",       "put_turns", "get", "put_get",
                                          "directory", "puts",      "gets"};
 

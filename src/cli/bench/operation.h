@@ -38,8 +38,9 @@ struct Run {
 class Operation {
  public:
   // The bare work that is measured in the same run: the same transfers over bare sockets
-  // (raw_links.h); kCopy: copying the bytes into warm shared memory, the lower bound of a local
-  // Put; kSaveAndCopy: making a string of the bytes on all ranks, and copying it into warm memory.
+  // (raw_links.h); kPairTwice: twice the bytes from one rank to another; kCopy: copying the bytes
+  // into warm shared memory, the lower bound of a local Put; kSaveAndCopy: making a string of the
+  // bytes on all ranks, and copying it into warm memory.
   enum class Shape {
     kNone,
     kChain,
@@ -48,6 +49,7 @@ class Operation {
     kRing,
     kFoldingRing,
     kRingTwice,
+    kPairTwice,
     kCopy,
     kSaveAndCopy
   };

@@ -43,7 +43,7 @@ struct BenchOptions {
   // broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce, reduce_scatter,
   // roundtrip, put, put_turns, get, put_get, directory, puts, gets, group_allreduce, group_reduce,
   // group_broadcast, group_allgather, group_reduce_scatter, group_all_to_all, group_barrier,
-  // job_allreduce, job_checkpoint
+  // job_allreduce, job_checkpoint, job_lazy_checkpoint, job_local_checkpoint, job_local_counted
   std::string op;
   int world = 1;
   int rank = 0;

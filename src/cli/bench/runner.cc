@@ -224,6 +224,8 @@ class Runner {
       case Operation::Shape::kRingTwice:
         // A barrier has no bytes, but its ring needs some.
         return raw_.Ring(std::max<uint64_t>(size, 1), /*fold=*/true, /*copy=*/true);
+      case Operation::Shape::kPairTwice:
+        return raw_.Pair(2 * size);
     }
     return absl::OkStatus();
   }
