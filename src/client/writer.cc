@@ -145,7 +145,7 @@ std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> conne
   call->owned = options.owned;
   if (!status.ok()) {
     call->result.emplace(std::move(status));
-    Connection::MarkEnded(*call);
+    call->MarkEnded();
     return call;
   }
   // Before the request, so that the object cannot be deleted before the client holds it.

@@ -194,7 +194,23 @@ namespace phalanx {
   X(kDiskRunsNotCompared, "disk-runs-not-compared")                 \
   X(kDiskRunNotRenewed, "disk-run-not-renewed")                     \
   X(kDiskFilesRemovedEarly, "disk-files-removed-early")             \
-  X(kDiskEndNotMarked, "disk-end-not-marked")
+  X(kDiskEndNotMarked, "disk-end-not-marked")                       \
+  /* The parameter server. */                                       \
+  X(kPsPushSeenEarly, "ps-push-seen-early")                         \
+  X(kPsArrivalOrder, "ps-arrival-order")                            \
+  X(kPsPushCountedTwice, "ps-push-counted-twice")                   \
+  X(kPsSnapshotCountedEarly, "ps-snapshot-counted-early")           \
+  X(kPsClockBeforePushes, "ps-clock-before-pushes")                 \
+  X(kPsMinimumPlusOne, "ps-minimum-plus-one")                       \
+  X(kPsParkedPullLost, "ps-parked-pull-lost")                       \
+  X(kPsOldLifeHeard, "ps-old-life-heard")                           \
+  X(kPsFreedWhenDone, "ps-freed-when-done")                         \
+  X(kPsPositionsNotSaved, "ps-positions-not-saved")                 \
+  X(kPsPullsNotSentAgain, "ps-pulls-not-sent-again")                \
+  X(kPsNextLifeSkips, "ps-next-life-skips")                         \
+  X(kPsGapNotNoticed, "ps-gap-not-noticed")                         \
+  X(kPsWelcomedEarly, "ps-welcomed-early")                          \
+  X(kPsNextLifeRepeats, "ps-next-life-repeats")
 
 enum class Defect {
   kNone,

@@ -340,6 +340,46 @@ TEST(LocalService, StopsReadingFromAClientThatDoesNotRead) {
   EXPECT_EQ(node.store_stats().pins, 0u);
 }
 
+TEST(LocalService, ReadsWhatAClientSentBeforeItClosedItsSocket) {
+  LocalNode node;
+  RawClient reader(node);
+  reader.Send(SmallPut(1, Id(0), std::string(60000, 'x')));
+  ASSERT_TRUE(reader.Receive().has_value());
+  uint64_t sent = 0;
+  {
+    RawClient client(node);
+    // As long as the node waits for room for its answers it reads nothing, and the answers cannot
+    // be sent any more when the client has gone.
+    fcntl(client.fd(), F_SETFL, O_NONBLOCK);
+    uint64_t read = 0;
+    for (int refused = 0; refused < 100;) {
+      std::string frames;
+      local::Encode(local::Request(local::Get{2 * sent + 1, Id(0)}), frames);
+      local::Encode(local::Request(SmallPut(2 * sent + 2, Id(static_cast<int>(sent) + 1), "x")),
+                    frames);
+      const ssize_t taken = send(client.fd(), frames.data(), frames.size(), MSG_NOSIGNAL);
+      if (taken == static_cast<ssize_t>(frames.size())) {
+        ++sent;
+        refused = 0;
+        continue;
+      }
+      ASSERT_LT(taken, 0) << "small frames are accepted whole";
+      // The node can still be about to read.
+      const uint64_t now = node.store_stats().objects;
+      refused = now == std::exchange(read, now) ? refused + 1 : 0;
+    }
+    EXPECT_LT(node.store_stats().objects, sent) << "the node has read all";
+  }
+  local::Get last{2, Id(static_cast<int>(sent))};
+  last.timeout = absl::Seconds(60);
+  reader.Send(last);
+  const auto answer = reader.Receive();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE(std::holds_alternative<local::Object>(*answer));
+  EXPECT_EQ(node.store_stats().objects, sent + 1);
+  ExpectServes(node, static_cast<int>(sent) + 1000);
+}
+
 TEST(LocalService, HoldsOfOneReadLeaveTogetherBeforeOtherRequests) {
   using Kind = v1::NodeMessage::KindCase;
   LocalNode node;

@@ -542,7 +542,11 @@ void LocalSession::SendNow() {
   const LocalOutbox::State sent = out_.Send(socket_);
   store_.Gather(false);
   if (sent == LocalOutbox::State::kBroken) {
-    return End(absl::UnavailableError("the client's socket does not accept its answers"));
+    // What it sent before it closed its socket still counts, such as that it left its job. The end
+    // of what it sent ends the session.
+    if (state_ == State::kOpen) state_ = State::kUnheard;
+    out_.Clear();
+    return KeepReading();
   }
   const auto again = [this] {
     sends_.OnRoom();
@@ -562,7 +566,7 @@ void LocalSession::SendNow() {
 }
 
 void LocalSession::Answer(const local::Answer& answer) {
-  // A client that has left waits for no answer.
+  // A client that has left, or has closed its socket, waits for no answer.
   if (state_ != State::kOpen) return;
   out_.Add(answer);
   SendLater();

@@ -80,7 +80,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   bool has_shown_memory() const { return out_.has_shown_files(); }
 
  private:
-  enum class State { kGreeting, kOpen, kLeft, kEnded };
+  // kUnheard: the client has closed its socket, which can still have requests in it.
+  enum class State { kGreeting, kOpen, kUnheard, kLeft, kEnded };
   // A streaming Get whose view is not final.
   struct Stream {
     PinId pin = 0;

@@ -100,8 +100,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
 // reduce_scenario_test, one costs work but no bytes, one needs a root that becomes ready in the
 // instant in which its version changes, and one two deaths and a Put within one reduction. Two cost
 // time and work but mix no bytes (uneven_broadcast_test, scenario_test), and so do three of
-// reductions (reduce_plan_slow_test, fold_paces_test). Those of jobs, groups, links, messages
-// and sessions have simulations of their own (src/jobs, src/net/link, src/client/spmd).
+// reductions (reduce_plan_slow_test, fold_paces_test). Those of jobs, groups, links, messages,
+// sessions and the parameter server have simulations of their own (src/jobs, src/net/link,
+// src/client/spmd, src/ps).
 std::vector<Defect> DetectableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
@@ -110,7 +111,7 @@ std::vector<Defect> DetectableHere() {
         defect == Defect::kBytesBelowBeginServed || defect == Defect::kMoveBackAndForth ||
         defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth ||
         defect == Defect::kWaitingSenderBlamed || defect == Defect::kSilenceNotForgotten ||
-        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kDiskEndNotMarked);
+        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kPsNextLifeRepeats);
     if (!elsewhere) defects.push_back(defect);
   }
   return defects;

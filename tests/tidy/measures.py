@@ -6,8 +6,9 @@ entry for it, a line "MEASURE KEY VALUE". An entry holds what was measured when 
 value must not get worse. An entry is stale, which is a finding too, if the value is within the limits
 or better than the entry by more than a tenth: `tidy.py --lower` brings such entries up to date.
 
-A C++ struct whose member functions are all operators is plain data: options, counters, messages. It is
-not a class in the sense of these measures, because nothing in it can act on its fields.
+A C++ struct whose member functions are all operators is plain data: options, counters, messages. So is a
+NamedTuple of Python without methods. They are no classes in the sense of these measures, because nothing in
+them can act on their fields.
 """
 
 import ast
@@ -113,6 +114,8 @@ def python_classes(tree):
             if not isinstance(node, ast.ClassDef):
                 continue
             methods = [each for each in node.body if isinstance(each, functions)]
+            if not methods and any(ast.unparse(base).endswith("NamedTuple") for base in node.bases):
+                continue
             fields = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
             fields |= {each.attr for each in ast.walk(node) if _sets_own(each)}
             lines = sum(each.end_lineno - each.lineno + 1 for each in methods)

@@ -105,6 +105,11 @@ class ClassesTest(unittest.TestCase):
         text = "class A:\n  x: int\n  def f(self):\n    self.y, z = 1, 2\n  def g(self):\n    self.y += 1\n"
         self.assertEqual(self.sizes({"python/a.py": text}), {"python/a.py:A": (2, 2, 4)})
 
+    def test_a_named_tuple_without_methods_is_plain_data(self):
+        plain = "class A(NamedTuple):\n  x: int\n"
+        acting = "class B(NamedTuple):\n  x: int\n  def f(self):\n    return 1\n"
+        self.assertEqual(self.sizes({"python/a.py": plain + acting}), {"python/a.py:B": (1, 1, 2)})
+
 
 class KeptTest(unittest.TestCase):
     def findings(self, check, files, ratchet=""):

@@ -33,7 +33,7 @@ CLANG_FORMAT = "clang-format-14"
 
 # A folder of src/ can include from itself and from the folders before it. `sim` can include
 # from all folders, and only tests can include from `sim`.
-LAYERS = ("common", "net", "directory", "object_store", "collectives", "jobs", "local", "client", "rabit", "node", "cli", "python")
+LAYERS = ("common", "net", "directory", "object_store", "collectives", "jobs", "ps", "local", "client", "rabit", "node", "cli", "python")
 
 TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_fuzz.h", "*_conformance.h", "*_conformance.cc")
 TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")

@@ -52,6 +52,8 @@ class Call : public std::enable_shared_from_this<Call> {
   // caller called Cancel.
   virtual void OnFailure(const absl::Status& why) = 0;
 
+  // Nothing changes the result any more. Lock held, or no other thread knows the call.
+  void MarkEnded() { done_.store(true, std::memory_order_release); }
   bool done() const { return done_.load(std::memory_order_acquire); }
   Connection& connection() const { return *connection_; }
   const std::shared_ptr<Connection>& shared_connection() const { return connection_; }
@@ -126,7 +128,7 @@ struct FutureState : public Call {
     if (!status.ok() && !state->connection().forked()) {
       *state->result = state->connection().names().WithNames(status);
     }
-    state->connection().MarkEnded(*state);
+    state->MarkEnded();
     return state;
   }
 

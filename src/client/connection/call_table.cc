@@ -18,7 +18,7 @@ std::vector<uint64_t> CallTable::Numbers() const {
 }
 
 void CallTable::Begin(const std::shared_ptr<Call>& call, const CallRequests& requests) {
-  open_[requests.first] = call;
+  if (requests.count > 0) open_[requests.first] = call;
   if (!requests.deadline.infinite()) deadlines_[{requests.deadline, requests.first}] = call;
 }
 

@@ -45,7 +45,7 @@ class CallTable {
   // Returns the open numbers, the oldest first.
   std::vector<uint64_t> Numbers() const;
 
-  // Opens the first number of a call, and notes the call's deadline.
+  // Opens the first number of a call, if it has any, and notes the call's deadline.
   void Begin(const std::shared_ptr<Call>& call, const CallRequests& requests);
   // Opens another number of a call.
   void AddPart(uint64_t number, const std::shared_ptr<Call>& call) { open_[number] = call; }

@@ -44,6 +44,19 @@ TEST(CallTableTest, NumbersAreInTheOrderOfTheirRequests) {
   EXPECT_EQ(table.Numbers(), even);
 }
 
+TEST(CallTableTest, ACallWithoutRequestsHasADeadlineOnly) {
+  CallTable table;
+  CallTable::Trash trash;
+  const auto timer = std::make_shared<TestCall>();
+  const CallRequests requests{7, 0, At(100)};
+  table.Begin(timer, requests);
+  EXPECT_EQ(table.size(), 0u);
+  EXPECT_EQ(table.Expired(At(99)), nullptr);
+  EXPECT_EQ(table.Expired(At(100)), timer);
+  table.End(requests, trash);
+  EXPECT_EQ(table.Expired(At(100)), nullptr);
+}
+
 TEST(CallTableTest, EndClosesAllNumbersAndTheDeadlineOfACall) {
   CallTable table;
   CallTable::Trash trash;

@@ -205,10 +205,14 @@ void Connection::SendPart(const std::shared_ptr<Call>& call, const local::Reques
   Send(request);
 }
 
-void Connection::MarkEnded(Call& call) { call.done_.store(true, std::memory_order_release); }
+void Connection::StartTimer(const std::shared_ptr<Call>& call, Instant at) {
+  call->requests_ = {NewRequests(1), 0, at};
+  if (at < calls_.next_deadline()) waiters_.Nudge();
+  calls_.Begin(call, call->requests_);
+}
 
 void Connection::Finish(Call& call) {
-  MarkEnded(call);
+  call.MarkEnded();
   calls_.End(call.requests_, trash_);
 }
 

@@ -162,13 +162,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   absl::Status Post(const local::Request& request);
   // Runs `change` under the lock, then does the work that follows from it (see Lock).
   void Update(absl::FunctionRef<void()> change);
-  // Marks a call that no other thread knows as ended.
-  static void MarkEnded(Call& call);
 
   // ---- for calls; lock held
   void Send(const local::Request& request);
   // Sends one more request of a call that was started with a row of numbers.
   void SendPart(const std::shared_ptr<Call>& call, const local::Request& request, uint64_t number);
+  // A call without requests, whose OnFailure is called at this time, while a thread drives the
+  // connection; it ends the call with Finish. Not if the connection ends before.
+  void StartTimer(const std::shared_ptr<Call>& call, Instant at);
   // The request with this number of a row is answered.
   void EndPart(uint64_t number) { calls_.EndPart(number, trash_); }
   // Cancels the call's open requests at the node.

@@ -221,9 +221,9 @@ void Access::DieIfDeclared(const Membership& member, DeathPoint::Kind point) {
 }
 
 MemberCall::Place MemberCall::NodePlace() {
-  if (std::exchange(place_at_, last_change_) == last_change_) return place_;
+  if (place_.change == last_change_) return place_;
   std::map<absl::string_view, int> nodes;
-  place_ = Place();
+  place_ = {.change = last_change_};
   const auto role = roles_.find(role_);
   if (role == roles_.end()) return place_;
   for (const Member& member : role->second) {
@@ -268,6 +268,7 @@ void MemberCall::OnUpdate(const local::MemberUpdate& update) {
     member.host = std::string(changed.host);
     member.node = std::string(changed.node);
     member.change = ++last_change_;
+    if (sink_ != nullptr) sink_->OnMember(member);
     if (callback_ == nullptr) continue;
     connection().AddReady([callback = callback_, member] { (*callback)(member); });
   }
@@ -278,6 +279,7 @@ void MemberCall::End(absl::Status why) {
   if (!why_.ok()) return;
   why_ = std::move(why);
   if (callback_ != nullptr) connection().Trash(std::exchange(callback_, nullptr));
+  if (MemberSink* const sink = std::exchange(sink_, nullptr); sink != nullptr) sink->OnEnd(why_);
   connection().Finish(*this);
 }
 
@@ -394,6 +396,26 @@ void MemberCall::OnMessage(const local::MessageArrived& arrived) {
   inbox_.push_back({{static_cast<int>(arrived.rank), std::string(arrived.role), arrived.life,
                      std::string(arrived.bytes)},
                     arrived.stream});
+  if (sink_ != nullptr) ShowToSink();
+}
+
+void MemberCall::ShowToSink() {
+  while (sink_ != nullptr && !inbox_.empty()) sink_->OnMessage(TakeMessage());
+}
+
+void MemberCall::SetSink(MemberSink* sink) {
+  if (connection().forked()) return;
+  connection().Update([&] {
+    sink_ = sink;
+    if (sink == nullptr) return;
+    for (const auto& [role, members] : roles_) {
+      for (const Member& member : members) {
+        if (member.change > 0) sink->OnMember(member);
+      }
+    }
+    ShowToSink();
+    if (!why_.ok() && std::exchange(sink_, nullptr) != nullptr) sink->OnEnd(why_);
+  });
 }
 
 absl::StatusOr<Message> MemberCall::Receive(absl::Duration timeout) {

@@ -49,6 +49,18 @@ struct FromLaunch {
   std::string print;
 };
 
+// What takes the messages of a member as they arrive, instead of Receive, and the changes of
+// members. Lock held. Belongs to whoever gives it to SetSink.
+class MemberSink {
+ public:
+  virtual ~MemberSink() = default;
+  virtual void OnMessage(const Message& message) = 0;
+  // Of any role.
+  virtual void OnMember(const Member& member) = 0;
+  // The member has ended: nothing comes any more.
+  virtual void OnEnd(const absl::Status& why) = 0;
+};
+
 class MemberCall final : public Call {
  public:
   MemberCall(std::shared_ptr<Connection> connection, std::string job, std::string role,
@@ -75,6 +87,9 @@ class MemberCall final : public Call {
   absl::StatusOr<Message> Receive(absl::Duration timeout);
   absl::Status Print(absl::string_view text) const;
   absl::Status Leave(bool failed);
+  // The sink is first shown the members that are known and the messages that have arrived. Null:
+  // no sink any more.
+  void SetSink(MemberSink* sink);
   // Of the input of the next call, of so many bytes: after how many of them the process is to be
   // killed, if that is before the last one.
   std::optional<uint64_t> FatalBytes(uint64_t input);
@@ -93,6 +108,7 @@ class MemberCall final : public Call {
   struct Place {
     int nodes = 1;
     int node = 0;
+    uint64_t change = 0;  // the last one that this takes into account
   };
   Place NodePlace();
 
@@ -122,6 +138,7 @@ class MemberCall final : public Call {
   void OnUpdate(const local::MemberUpdate& update);
   void OnMessage(const local::MessageArrived& arrived);
   Message TakeMessage();
+  void ShowToSink();
   void End(absl::Status why);
   bool Complete() const;
   absl::Status Missing() const;
@@ -144,11 +161,11 @@ class MemberCall final : public Call {
   std::map<std::string, std::vector<Member>, std::less<>> roles_;
   uint64_t last_change_ = 0;
   Place place_;
-  uint64_t place_at_ = 0;  // the last change that place_ takes into account
   // Bounded by the windows of the senders.
   std::deque<Arrived> inbox_;
   std::map<std::pair<std::string, int>, Held> held_;  // by role and rank
   std::shared_ptr<Callback> callback_;
+  MemberSink* sink_ = nullptr;
 };
 
 struct MembershipState {

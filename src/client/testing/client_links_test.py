@@ -23,7 +23,7 @@ def _lines(*command):
 
 class ClientLinksTest(unittest.TestCase):
     def test_build_depends_on_no_foreign_library(self):
-        lines = pathlib.Path("src/client/client_reaches.txt").read_text().splitlines()
+        lines = pathlib.Path("src/client/testing/client_reaches.txt").read_text().splitlines()
         self.assertEqual(lines, ["//src/client:client"])
 
     def test_program_loads_only_abseil_and_system_libraries(self):

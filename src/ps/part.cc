@@ -1,0 +1,189 @@
+#include "src/ps/part.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/io/wire.h"
+#include "src/ps/rows/half_floats.h"
+
+namespace phalanx::ps::internal {
+namespace {
+
+// Of what Save writes; MixKey, FirstValues and the order of fields are part of it.
+// A change of any of them needs another number here.
+constexpr absl::string_view kFormat = "phalanx part 1";
+// Headers are short: a name, and some numbers.
+constexpr size_t kMaxHeaderSize = 4096;
+
+// A table that says how many keys it has is dense: an array, which a key's place is an index of.
+std::unique_ptr<Rows> MakeRows(const TableSpec& spec, const Splitter& splitter, int part) {
+  return spec.keys > 0 ? MakeDenseRows(spec, splitter, part) : MakeSparseRows(spec, splitter, part);
+}
+
+}  // namespace
+
+Part::Part(const TableSpec& spec, const Splitter& splitter, int part, OwnUpdate own)
+    : spec_(spec),
+      splitter_(splitter),
+      part_(part),
+      own_(std::move(own)),
+      rows_(MakeRows(spec, splitter, part)) {
+  PHALANX_CHECK((own_ != nullptr) == (spec.update == Update::kOwn),
+                "a function is there exactly for updates of the program");
+}
+
+// A dense table has no keys behind its last one, though the split would place them.
+bool Part::Has(Key key) const {
+  return (spec_.keys == 0 || key < spec_.keys) && splitter_.PartOf(key) == part_;
+}
+
+// Order first: the shortcut for ranges below relies on it.
+absl::Status Part::CheckKeys(absl::Span<const Key> keys) const {
+  const auto wrong = [&](size_t at, auto... why) {
+    return Error(absl::StatusCode::kInvalidArgument, absl::StrCat("key ", keys[at], why...));
+  };
+  for (size_t i = 1; i < keys.size(); ++i) {
+    if (keys[i] <= keys[i - 1]) {
+      return wrong(i, " comes after key ", keys[i - 1], "; keys have to be strictly increasing");
+    }
+  }
+  // Ranges have what is between two of their keys.
+  const bool is_range = spec_.split == Split::kRange;
+  if (is_range && (keys.empty() || (Has(keys.front()) && Has(keys.back())))) {
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (Has(keys[i])) continue;
+    if (spec_.keys > 0 && keys[i] >= spec_.keys) {
+      return wrong(i, "; the table has the keys from 0 to ", spec_.keys - 1);
+    }
+    return wrong(i, " is in part ", splitter_.PartOf(keys[i]), "; this is part ", part_, " of ",
+                 splitter_.parts());
+  }
+  return absl::OkStatus();
+}
+
+// Own updates get keys and values as they came; the others are loops over the rows' memory.
+absl::Status Part::Push(const From& from, absl::Span<const Key> keys, const void* values) {
+  const auto* pushed = static_cast<const char*>(values);
+  if (spec_.update == Update::kOwn) return CallOwn(from, keys, pushed);
+  rows_->Update(keys, pushed);
+  return absl::OkStatus();
+}
+
+void Part::Pull(absl::Span<const Key> keys, void* values) const {
+  rows_->Read(keys, static_cast<char*>(values));
+}
+
+// Under BSP, where a clock's pushes are summed and one update follows in Turn.
+void Part::Add(absl::Span<const Key> keys, const void* values) {
+  rows_->Add(keys, static_cast<const char*>(values));
+}
+
+absl::Status Part::Turn(uint64_t clock) {
+  if (!rows_->added()) return absl::OkStatus();
+  if (spec_.update != Update::kOwn) {
+    rows_->Turn();
+    return absl::OkStatus();
+  }
+  std::vector<Key> keys;
+  std::vector<char> values;
+  rows_->TakeAdded(keys, values);
+  // The sum is of all workers, and of no life.
+  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, keys, values.data());
+}
+
+// The program's function is none of ours: whatever it throws becomes an error of the table.
+absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const char* values) {
+  // Values lie in a message, at any address. A program's function may use them as an array, or as a
+  // vector of the processor, so those that are not aligned for their type are copied.
+  std::vector<char> aligned;
+  if (reinterpret_cast<uintptr_t>(values) % ElementSize(spec_.dtype) != 0) {
+    aligned.assign(values, values + keys.size() * spec_.width * ElementSize(spec_.dtype));
+    values = aligned.data();
+  }
+  try {
+    const absl::Status status = own_(from, keys, values, *this);
+    if (status.ok()) return status;
+    return Error(status.code(), absl::StrCat("its update failed: ", status.message()));
+  } catch (const std::exception& error) {
+    return Error(absl::StatusCode::kInternal,
+                 absl::StrCat("its update has thrown an exception: ", error.what()));
+  } catch (...) {
+    return Error(absl::StatusCode::kInternal, "its update has thrown something unknown");
+  }
+}
+
+// A program's update can ask for any key; rows of other parts are not here.
+void* Part::Row(Key key) { return Has(key) ? rows_->Row(key) : nullptr; }
+
+absl::Status Part::Error(absl::StatusCode code, absl::string_view why) const {
+  return absl::Status(code, absl::StrCat("table \"", spec_.name, "\": ", why));
+}
+
+// Everything that the meaning of the bytes depends on, as a text, so that a part of another spec is
+// refused with both. Numbers are written with all their digits.
+std::string Part::Header() const {
+  std::string header = absl::StrCat(
+      kFormat, ", part ", part_, " of ", splitter_.parts(), ", table \"", spec_.name, "\", ",
+      spec_.keys, " keys, width ", spec_.width, ", ", DTypeName(spec_.dtype), ", split ",
+      SplitName(spec_.split), " ", spec_.block, ", ", UpdateName(spec_.update));
+  absl::StrAppend(&header, ", init ", static_cast<int>(spec_.init), " seed ", spec_.seed);
+  for (const double number :
+       {spec_.scale, spec_.rate, spec_.momentum, spec_.epsilon, spec_.beta, spec_.l1, spec_.l2}) {
+    char text[32];
+    std::snprintf(text, sizeof(text), " %.17g", number);
+    absl::StrAppend(&header, text);
+  }
+  return header;
+}
+
+// Sums between two clocks are not part of it: they are made of pushes that are saved beside it.
+std::string Part::Save() const {
+  PHALANX_CHECK(!rows_->added(), "a part is saved between two clocks");
+  std::string out;
+  ByteWriter writer(out);
+  writer.Bytes(Header());
+  rows_->Save(out);
+  return out;
+}
+
+// The rows check what they read before they change: after an error the part is what it was.
+absl::Status Part::Load(absl::string_view bytes) {
+  ByteReader in(bytes);
+  const absl::string_view header = in.Bytes(kMaxHeaderSize);
+  if (in.ok() && header != Header()) {
+    return Error(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("what was saved is \"", absl::CHexEscape(header), "\"; this is \"",
+                              absl::CHexEscape(Header()), "\""));
+  }
+  if (in.ok()) rows_->Load(in);
+  const absl::Status status = in.Finish();
+  if (status.ok()) return status;
+  return Error(absl::StatusCode::kInvalidArgument,
+               absl::StrCat("what was saved cannot be read: ", status.message()));
+}
+
+// The pairs that Check allows, in both directions.
+void Convert(DType from, DType to, const void* in, void* out, uint64_t elements) {
+  if (from == to) {
+    if (elements > 0) std::memcpy(out, in, elements * ElementSize(from));
+  } else if (from == DType::kF32 && to == DType::kF16) {
+    F32ToF16(in, out, elements);
+  } else if (from == DType::kF32 && to == DType::kBf16) {
+    F32ToBf16(in, out, elements);
+  } else if (from == DType::kF16 && to == DType::kF32) {
+    F16ToF32(in, out, elements);
+  } else {
+    PHALANX_CHECK(from == DType::kBf16 && to == DType::kF32, "a table has no such types");
+    Bf16ToF32(in, out, elements);
+  }
+}
+
+}  // namespace phalanx::ps::internal

@@ -1,0 +1,99 @@
+// Part: the rows of a table that one server has, and the updates.
+//
+// A row is `width` elements of the table's dtype. Updates with state (momentum, adagrad, ftrl) keep
+// further arrays of `width` elements beside it. A dense part has its rows in one array in the order
+// of keys; a sparse one makes a row at the first push of its key, with what the table's Init says
+// for that key, and answers a pull of another key with the same, without a row.
+//
+// All arithmetic is that of the dtype, in the order that is given: the same pushes in the same
+// order give the same bits, also after Save and Load. Integers wrap.
+//
+// Pure: no thread, clock or socket. Belongs to one ServerCore, or a test. One thread at a time.
+#ifndef PHALANX_PS_PART_H_
+#define PHALANX_PS_PART_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "phalanx/ps_table.h"
+#include "src/ps/rows/rows.h"
+#include "src/ps/split.h"
+
+namespace phalanx::ps::internal {
+
+class Part;
+
+// Who has pushed. With kBsp a push is the sum of a clock's: worker is -1.
+struct From {
+  int worker = -1;
+  uint64_t clock = 0;
+  uint64_t life = 0;
+};
+
+// kOwn: changes rows of the part (Part::Row) for the keys of a batch, whose values are keys.size()
+// rows of the dtype, aligned for it. An error, or an exception, ends the table: all calls for it
+// fail with it.
+using OwnUpdate = std::function<absl::Status(const From& from, absl::Span<const Key> keys,
+                                             const void* values, Part& part)>;
+
+class Part {
+ public:
+  // REQUIRES: Check(spec) is OK; `own` is there exactly with kOwn; 0 <= part < splitter.parts().
+  // Throws std::bad_alloc if there is no memory for the rows of a dense part.
+  Part(const TableSpec& spec, const Splitter& splitter, int part, OwnUpdate own);
+
+  // OK if the keys are strictly increasing and the part has all of them; else InvalidArgument names
+  // the table and the first that is wrong.
+  absl::Status CheckKeys(absl::Span<const Key> keys) const;
+
+  // Both REQUIRE: CheckKeys(keys) is OK. `values` is keys.size() rows of the dtype, of any
+  // alignment. One push, as it comes. An error is that of OwnUpdate, with the table's name.
+  absl::Status Push(const From& from, absl::Span<const Key> keys, const void* values);
+  void Pull(absl::Span<const Key> keys, void* values) const;
+
+  // The pushes of one clock with kBsp: Add for each in the order of (worker, number), then Turn,
+  // which makes the update once for each key that was pushed, in the order of keys. REQUIRES for
+  // Add: CheckKeys(keys) is OK. Turn without any Add does nothing, and calls no OwnUpdate.
+  void Add(absl::Span<const Key> keys, const void* values);
+  absl::Status Turn(uint64_t clock);
+
+  // The `width` elements of a key's row; makes the row. Null if the key is not one of the part's.
+  // For OwnUpdate. Valid as long as the part, or until Load.
+  void* Row(Key key);
+
+  uint64_t rows() const { return rows_->rows(); }
+  // Of memory, about.
+  uint64_t bytes() const { return rows_->bytes(); }
+
+  // All rows with their state, and nothing between Add and Turn. REQUIRES for Save: no Add since
+  // the last Turn. Load returns InvalidArgument, and leaves the part as it was, if the bytes are
+  // not those of a part of the same spec, number and parts.
+  std::string Save() const;
+  absl::Status Load(absl::string_view bytes);
+
+ private:
+  bool Has(Key key) const;
+  absl::Status CallOwn(const From& from, absl::Span<const Key> keys, const char* values);
+  absl::Status Error(absl::StatusCode code, absl::string_view why) const;
+  std::string Header() const;
+
+  const TableSpec spec_;
+  const Splitter splitter_;
+  const int part_;
+  OwnUpdate own_;
+  std::unique_ptr<Rows> rows_;  // not null, but in a part that was moved from
+};
+
+// Elements of `from` as elements of `to`, for the wire: f32 to f16 or bf16 and back, rounded to
+// nearest even (src/ps/rows/half_floats.h); or the same type, copied. Any alignment. REQUIRES:
+// TableSpec allows the pair, as dtype and wire or the other way.
+void Convert(DType from, DType to, const void* in, void* out, uint64_t elements);
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_PS_PART_H_

@@ -1,0 +1,85 @@
+// Rows: the rows of one part of a table with the state of its update, and what is added to them in
+// a clock until Turn.
+//
+//   DenseRows    values  | k0 | k1 | k2 | ...    one array for each field, rows in the order of
+//   keys
+//                state   | k0 | k1 | k2 | ...
+//                added   | k0 | k1 | k2 | ...    with a flag for each row
+//   SparseRows   key -> | values | state |       in chunks that never move
+//                key -> | added |
+//
+// Keys of all calls are those of the part, and increase. Pushed values have any alignment.
+// Pure. Belongs to a Part. One thread at a time.
+#ifndef PHALANX_PS_ROWS_ROWS_H_
+#define PHALANX_PS_ROWS_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "phalanx/ps_table.h"
+#include "src/common/io/wire.h"
+#include "src/ps/split.h"
+
+namespace phalanx::ps::internal {
+
+// Zeros, which cost no memory before they are touched. Throws std::bad_alloc.
+class ZeroedBytes {
+ public:
+  ZeroedBytes() = default;
+  explicit ZeroedBytes(uint64_t size);
+
+  char* data() const { return data_.get(); }
+  uint64_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(char* data) const;
+  };
+  std::unique_ptr<char, Free> data_;
+  uint64_t size_ = 0;
+};
+
+class Rows {
+ public:
+  explicit Rows(const TableSpec& spec);
+  virtual ~Rows() = default;
+
+  // One push, with the table's update. REQUIRES: not kOwn.
+  virtual void Update(absl::Span<const Key> keys, const char* pushed) = 0;
+  virtual void Read(absl::Span<const Key> keys, char* out) const = 0;
+  // A row's values; makes the row.
+  virtual char* Row(Key key) = 0;
+
+  // Adds to what was added to these rows before; with kAssign, replaces it.
+  virtual void Add(absl::Span<const Key> keys, const char* pushed) = 0;
+  virtual bool added() const = 0;
+  // The update with what was added, once for each such row, in the order of keys. Nothing is added
+  // afterwards. REQUIRES: not kOwn.
+  virtual void Turn() = 0;
+  // What was added, as one push, in the order of keys. Nothing is added afterwards.
+  virtual void TakeAdded(std::vector<Key>& keys, std::vector<char>& pushed) = 0;
+  // Nothing is added any more.
+  virtual void Drop() = 0;
+
+  virtual uint64_t rows() const = 0;
+  virtual uint64_t bytes() const = 0;
+
+  virtual void Save(std::string& out) const = 0;
+  // Reads what Save has written, to the end. If `in` fails, the rows are as before.
+  virtual void Load(ByteReader& in) = 0;
+
+ protected:
+  const TableSpec spec_;
+  const uint64_t row_bytes_;  // of one field
+  const uint64_t fields_;     // values, and the arrays of state
+};
+
+std::unique_ptr<Rows> MakeDenseRows(const TableSpec& spec, const Splitter& splitter, int part);
+std::unique_ptr<Rows> MakeSparseRows(const TableSpec& spec, const Splitter& splitter, int part);
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_PS_ROWS_ROWS_H_

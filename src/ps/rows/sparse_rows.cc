@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "src/ps/rows/first_values.h"
+#include "src/ps/rows/rows.h"
+#include "src/ps/rows/updates.h"
+
+namespace phalanx::ps::internal {
+namespace {
+
+// Rows of one size, found by their keys. They lie in chunks, so a row never moves.
+class RowMap {
+ public:
+  explicit RowMap(uint64_t row_bytes)
+      : row_bytes_(row_bytes), chunk_rows_(std::max<uint64_t>(1, kChunkBytes / row_bytes)) {}
+
+  char* Find(Key key) const {
+    const auto at = rows_.find(key);
+    return at == rows_.end() ? nullptr : at->second;
+  }
+
+  // The row, and whether it was made: then it has zeros, if the map was never cleared.
+  std::pair<char*, bool> Make(Key key) {
+    // One look into the index for both cases: it is the cost of a sparse push.
+    const auto [at, made] = rows_.try_emplace(key, nullptr);
+    if (made) at->second = Next();
+    return {at->second, made};
+  }
+
+  // In the order of keys.
+  std::vector<std::pair<Key, char*>> Sorted() const {
+    std::vector<std::pair<Key, char*>> sorted(rows_.begin(), rows_.end());
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }
+
+  // Keeps the memory for the next rows.
+  void Clear() {
+    rows_.clear();
+    used_ = 0;
+  }
+
+  uint64_t size() const { return rows_.size(); }
+  // The index has a byte of its own for each place.
+  uint64_t bytes() const {
+    return chunks_.size() * chunk_rows_ * row_bytes_ +
+           rows_.capacity() * (sizeof(std::pair<Key, char*>) + 1);
+  }
+
+ private:
+  // Bytes. A table with few rows takes one chunk, and a large one few allocations.
+  static constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
+
+  char* Next() {
+    if (used_ == chunks_.size() * chunk_rows_) chunks_.emplace_back(chunk_rows_ * row_bytes_);
+    char* row = chunks_[used_ / chunk_rows_].data() + used_ % chunk_rows_ * row_bytes_;
+    ++used_;
+    return row;
+  }
+
+  const uint64_t row_bytes_;
+  const uint64_t chunk_rows_;
+  absl::flat_hash_map<Key, char*> rows_;
+  std::vector<ZeroedBytes> chunks_;
+  uint64_t used_ = 0;
+};
+
+class SparseRows : public Rows {
+ public:
+  SparseRows(const TableSpec& spec, const Splitter& splitter, int part)
+      : Rows(spec),
+        splitter_(splitter),
+        part_(part),
+        rows_(std::make_unique<RowMap>(fields_ * row_bytes_)),
+        sums_(row_bytes_) {}
+
+  // Any push makes its rows.
+  void Update(absl::Span<const Key> keys, const char* pushed) override {
+    const UpdateLoop update = UpdateLoopOf(spec_);
+    for (const Key key : keys) {
+      UpdateRow(update, pushed, Row(key));
+      pushed += row_bytes_;
+    }
+  }
+
+  // A pull makes no row: reading keys that were never pushed would fill the memory, and rows would
+  // be others after a restart than without one.
+  void Read(absl::Span<const Key> keys, char* out) const override {
+    for (const Key key : keys) {
+      if (const char* row = rows_->Find(key); row != nullptr) {
+        std::memcpy(out, row, row_bytes_);
+      } else {
+        FirstValues(spec_, key, out);
+      }
+      out += row_bytes_;
+    }
+  }
+
+  // The first values depend on the key and the seed alone, so a row that is made again, after a
+  // restart, or by another server, has the same bits.
+  char* Row(Key key) override {
+    const auto [row, made] = rows_->Make(key);
+    if (made && spec_.init != Init::kZeros) FirstValues(spec_, key, row);
+    return row;
+  }
+
+  void Add(absl::Span<const Key> keys, const char* pushed) override {
+    const AddLoop add = AddLoopOf(spec_.dtype);
+    for (const Key key : keys) {
+      const auto [sums, made] = sums_.Make(key);
+      // The first push is copied: -0 stays -0, and old sums are overwritten.
+      if (made || spec_.update == Update::kAssign) {
+        std::memcpy(sums, pushed, row_bytes_);
+      } else {
+        add(pushed, sums, spec_.width);
+      }
+      pushed += row_bytes_;
+    }
+  }
+
+  bool added() const override { return sums_.size() > 0; }
+
+  // In the order of keys, so that rows are made in the same order in every run.
+  void Turn() override {
+    const UpdateLoop update = UpdateLoopOf(spec_);
+    for (const auto& [key, sums] : sums_.Sorted()) UpdateRow(update, sums, Row(key));
+    Drop();
+  }
+
+  void TakeAdded(std::vector<Key>& keys, std::vector<char>& pushed) override {
+    // In the order of keys, so that a program's function gets the same batch in every run.
+    for (const auto& [key, sums] : sums_.Sorted()) {
+      keys.push_back(key);
+      pushed.insert(pushed.end(), sums, sums + row_bytes_);
+    }
+    Drop();
+  }
+
+  void Drop() override { sums_.Clear(); }
+
+  uint64_t rows() const override { return rows_->size(); }
+  uint64_t bytes() const override { return rows_->bytes() + sums_.bytes(); }
+
+  // Sorted: the same rows have the same bytes, whatever their history.
+  void Save(std::string& out) const override {
+    ByteWriter writer(out);
+    const auto sorted = rows_->Sorted();
+    writer.U64(sorted.size());
+    out.reserve(out.size() + sorted.size() * SavedRow());
+    for (const auto& [key, row] : sorted) {
+      writer.U64(key);
+      writer.Raw({row, fields_ * row_bytes_});
+    }
+  }
+
+  void Load(ByteReader& in) override {
+    const uint64_t count = in.U64();
+    // Before any memory is taken: the count is not to be trusted.
+    if (in.remaining() % SavedRow() != 0 || in.remaining() / SavedRow() != count) {
+      in.Fail("not as many rows as it says");
+      return;
+    }
+    // The rows of before stay if this fails.
+    auto rows = std::make_unique<RowMap>(fields_ * row_bytes_);
+    // Strictly increasing keys: none is there twice. Behind the greatest key `least` would wrap to
+    // 0, so that key has to be the last one.
+    Key least = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      const Key key = in.U64();
+      if (key < least || splitter_.PartOf(key) != part_ || (key == kLast && i + 1 < count)) {
+        in.Fail("a key that is not in order, or of another part");
+        return;
+      }
+      least = key + 1;
+      const absl::string_view row = in.Raw(fields_ * row_bytes_);
+      std::memcpy(rows->Make(key).first, row.data(), row.size());
+    }
+    rows_ = std::move(rows);
+    Drop();
+  }
+
+ private:
+  static constexpr Key kLast = ~Key{0};
+
+  uint64_t SavedRow() const { return sizeof(Key) + fields_ * row_bytes_; }
+
+  // Here the fields of a row lie together: a row is one place in memory. An update does not touch
+  // the fields that it does not have, so it does not matter what these addresses are then.
+  void UpdateRow(UpdateLoop update, const char* pushed, char* row) {
+    update(spec_, pushed, row, row + row_bytes_, row + 2 * row_bytes_, spec_.width);
+  }
+
+  const Splitter splitter_;
+  const int part_;
+  std::unique_ptr<RowMap> rows_;
+  RowMap sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rows> MakeSparseRows(const TableSpec& spec, const Splitter& splitter, int part) {
+  return std::make_unique<SparseRows>(spec, splitter, part);
+}
+
+}  // namespace phalanx::ps::internal

@@ -1,0 +1,168 @@
+// ServerCore: one server, with its part of each table: what it does with messages of workers, with
+// their deaths, and with snapshots.
+//
+// 1. A worker's pushes and clocks come in their order. What was there before is ignored (SyncCore).
+// 2. A message of another channel than the last Hello's, or of an older life of a worker, or of one
+//    that has ended, is ignored. A batch that is not the next one of its channel closes the
+//    channel, and the worker gets Reset. A push, pull or request that breaks a rule is refused: its
+//    ticket gets the error, or if it has none, the worker gets TableFailed. After a message that
+//    cannot be decoded the worker gets TableFailed of every table, and the channel is closed.
+//    Others go on.
+// 3. A part is written as a snapshot when m has risen by `snapshot_every` since the last one, and
+//    when a worker asks for one; one of a table at a time. When the owner reports that it has its
+//    copies, the workers are shown up to which position it has their pushes, and the one before it
+//    is freed.
+// 4. A server in its next life restores the newest snapshot before it welcomes anybody: its clocks
+//    and positions are those of the snapshot, and workers send again what came after these. So a
+//    push counts once whatever dies: it is in the snapshot, or its worker still keeps it, or the
+//    worker has died as well, and its next life, which begins at the least clock that any server
+//    has of it, makes it again. (If only the end of a clock is missing, it begins behind that
+//    clock: worker_core.h, rule 4. The mark that shows this is a push like any other here.)
+// 5. A worker's next life is welcomed when a snapshot shows all that has come of the worker: what
+//    it begins with cannot be lost any more, though it does not keep it.
+// 6. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
+//    behind what it has freed fails with DataLoss.
+//
+// Pure: takes events, returns effects. Belongs to a Server, or a test. One thread at a time.
+#ifndef PHALANX_PS_SERVER_SERVER_CORE_H_
+#define PHALANX_PS_SERVER_SERVER_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "phalanx/member_state.h"
+#include "phalanx/ps_table.h"
+#include "src/ps/part.h"
+#include "src/ps/ps_wire.h"
+#include "src/ps/server/server_table.h"
+#include "src/ps/server/worker_port.h"
+#include "src/ps/sync_core.h"
+
+namespace phalanx::ps::internal {
+
+class ServerCore {
+ public:
+  struct Options {
+    int rank = 0;
+    int servers = 0;
+    int workers = 0;
+  };
+  // A message for a life of a worker. Those to one life go in this order.
+  struct Send {
+    int worker;
+    uint64_t life;
+    std::string bytes;
+  };
+  // The bytes of a part: the object has to get its copies, and then OnStored is called.
+  struct Store {
+    uint32_t table;
+    uint64_t number;  // from 1; grows in each table, over all lives of the server that restore
+    std::string bytes;
+  };
+  // The snapshot is needed no more.
+  struct Free {
+    uint32_t table;
+    uint64_t number;
+  };
+  // OnRequest of the owner is to be called; it answers with Respond. A request comes again if
+  // messages to the worker were lost before the answer had come.
+  struct Asked {
+    int worker;
+    uint64_t life;
+    uint64_t ticket;
+    int32_t head;
+    std::string body;
+  };
+  struct Effects {
+    std::vector<Send> sends;
+    std::vector<Store> stores;
+    std::vector<Free> frees;
+    std::vector<Asked> asked;
+  };
+
+  explicit ServerCore(const Options& options);
+
+  // Before Begin. AlreadyExists: a table of this name; InvalidArgument as of Check, or if `own` is
+  // there without kOwn, or is not there with it; ResourceExhausted: there are kMaxTables, or the
+  // part has no memory. Returns the table's number.
+  absl::StatusOr<uint32_t> AddTable(const TableSpec& spec, OwnUpdate own = nullptr);
+  // Before Begin: what an earlier life has stored. InvalidArgument if it is of another spec, or the
+  // table has no snapshots.
+  absl::Status Restore(uint32_t table, uint64_t number, absl::string_view bytes);
+  // Workers are welcomed from now on, also those that have said Hello before.
+  void Begin();
+
+  void OnMessage(int worker, uint64_t life, absl::string_view bytes);
+  // A worker's state has changed. Died: each table's OnLoss. Left: the worker is not counted any
+  // more; with all gone, done() is true. Of an older life: ignored.
+  void OnMember(int worker, MemberState state, uint64_t life);
+  // Messages to this life of the worker were lost with a link between nodes: the next one is Reset.
+  void OnLost(int worker, uint64_t life);
+  void OnStored(uint32_t table, uint64_t number);
+  // The object could not be written. Workers go on keeping their pushes. It is tried again, with
+  // the next number, when m has risen far enough, when a worker asks, and at RetryStores, which the
+  // owner calls a while later.
+  void OnStoreFailed(uint32_t table, uint64_t number);
+  void RetryStores();
+  // Ignored if the life has ended. A body of more than kBatchBytes is refused with
+  // ResourceExhausted.
+  void Respond(const Asked& asked, int32_t head, absl::string_view body);
+  void Refuse(const Asked& asked, const absl::Status& why);
+
+  // All workers have left.
+  bool done() const;
+  // For describe: a text of lines: clocks of each table, what waits, and on whom.
+  std::string Describe() const;
+  const SyncCore& sync(uint32_t table) const { return tables_[table]->sync(); }
+  // Pushes that wait for their clock, and pulls that wait, of all tables.
+  size_t waiting() const;
+
+  Effects TakeEffects();
+
+ private:
+  bool Hears(int worker, uint64_t life);
+  void OnHello(int worker, const Hello& hello);
+  void OnBatch(int worker, WorkerBatch batch);
+  void OnEntry(int worker, Push& push);
+  void OnEntry(int worker, ClockEnd& end);
+  void OnEntry(int worker, Pull& pull);
+  void OnEntry(int worker, Request& request);
+  void OnEntry(int worker, AskSnapshot& ask);
+  // Null: no such table.
+  ServerTable* Find(uint32_t table);
+  absl::Status NoTable(uint32_t table) const;
+  void RefusePush(int worker, const Push& push, const absl::Status& why);
+  void TryWelcome(int worker);
+  // The channel is open no more, and what waits for it is dropped.
+  void Close(int worker);
+  // The worker gets TableFailed of every table.
+  void Break(int worker, const absl::Status& why);
+  // The life has ended so.
+  void Lose(int worker, MemberState state);
+
+  void Add(int worker, const ServerEntry& entry);
+  void Flush(int worker);
+  // What an event has led to in the tables, and sends all batches.
+  void EndEvent();
+  void TakeFrom(uint32_t table);
+  void ShowDurable(uint32_t table);
+  // Once in each channel.
+  void ShowFailure(int worker, uint32_t table);
+
+  const Options options_;
+  std::vector<std::unique_ptr<ServerTable>> tables_;
+  std::vector<WorkerPort> workers_;
+  bool begun_ = false;
+  std::set<int> unsent_;  // workers that have a batch, or had one in this event
+  Effects effects_;
+};
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_PS_SERVER_SERVER_CORE_H_

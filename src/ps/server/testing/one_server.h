@@ -1,0 +1,193 @@
+// OneServer: a ServerCore with its workers, for tests. Testonly.
+//
+// Each worker has one channel. What it sends arrives at once, and what it receives is written down
+// as words, so that a test compares lists of words. One thread at a time.
+#ifndef PHALANX_PS_SERVER_TESTING_ONE_SERVER_H_
+#define PHALANX_PS_SERVER_TESTING_ONE_SERVER_H_
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "phalanx/member_state.h"
+#include "phalanx/ps_table.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/ps/ps_wire.h"
+#include "src/ps/server/server_core.h"
+
+namespace phalanx::ps::internal::testing {
+
+inline TableSpec Spec(Sync sync = Sync::kBsp) {
+  return {.name = "w", .keys = 8, .sync = sync, .snapshot_every = 0};
+}
+inline TableSpec Saved(Sync sync = Sync::kBsp) {
+  TableSpec spec = Spec(sync);
+  spec.snapshot_every = 2;
+  return spec;
+}
+
+inline WireKeys KeysOf(std::vector<Key> keys) { return {.keys = std::move(keys)}; }
+
+inline std::string Bytes(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+inline std::vector<float> Floats(absl::string_view bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// What a worker has received, in text, one word for each entry, so that a test reads as a list.
+class Inbox {
+ public:
+  void Take(const std::string& bytes) {
+    auto message = DecodeServerMessage(bytes);
+    ASSERT_THAT(message, ::phalanx::testing::IsOk());
+    ++messages;
+    if (const auto* got = std::get_if<Welcome>(&*message)) {
+      welcomes.push_back(*got);
+    } else if (std::holds_alternative<Reset>(*message)) {
+      entries.push_back("reset");
+    } else {
+      for (const ServerEntry& entry : std::get<ServerBatch>(*message).entries) {
+        std::visit([this](const auto& one) { Note(one); }, entry);
+      }
+    }
+  }
+  void Note(const Done& done) { entries.push_back(absl::StrCat("done ", done.count)); }
+  void Note(const Values& got) {
+    entries.push_back(absl::StrCat("values ", got.ticket, ".", got.piece));
+    values[got.ticket] = std::string(got.values);
+  }
+  void Note(const Refused& refused) {
+    entries.push_back(absl::StrCat("refused ", refused.ticket));
+    errors.push_back(refused.why);
+  }
+  void Note(const Response& response) {
+    entries.push_back(
+        absl::StrCat("response ", response.ticket, " ", response.head, " ", response.body));
+  }
+  void Note(const Durable& durable) {
+    entries.push_back(absl::StrCat("durable ", durable.upto.clock, ".", durable.upto.push));
+  }
+  void Note(const MinClock& min) { entries.push_back(absl::StrCat("min ", min.clock)); }
+  void Note(const TableFailed& failed) {
+    entries.push_back(absl::StrCat("failed ", failed.table));
+    errors.push_back(failed.why);
+  }
+
+  int messages = 0;
+  std::vector<std::string> entries;
+  std::vector<Welcome> welcomes;
+  std::map<uint64_t, std::string> values;
+  std::vector<absl::Status> errors;
+};
+
+// One server and its workers, each with one channel that carries what it sends at once.
+class OneServer {
+ public:
+  OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr)
+      : workers(workers), core({.rank = 0, .servers = 1, .workers = workers}) {
+    for (const TableSpec& spec : specs) {
+      EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
+                  ::phalanx::testing::IsOk());
+    }
+    inbox.resize(workers);
+    channel.resize(workers);
+    batches.resize(workers);
+    life.resize(workers);
+  }
+  // All workers of the first lives say Hello.
+  OneServer& Begin() {
+    core.Begin();
+    for (int worker = 0; worker < workers; ++worker) SayHello(worker);
+    return *this;
+  }
+  void SayHello(int worker) {
+    batches[worker] = 0;
+    Pass(worker, Encode(Hello{.channel = ++channel[worker]}));
+  }
+  void Pass(int worker, const std::string& bytes) {
+    core.OnMessage(worker, life[worker], bytes);
+    Run();
+  }
+  void Batch(int worker, std::vector<WorkerEntry> entries) {
+    Pass(worker, Encode(WorkerBatch{.channel = channel[worker],
+                                    .number = batches[worker]++,
+                                    .entries = std::move(entries)}));
+  }
+  // Takes effects to where they belong.
+  void Run() {
+    ServerCore::Effects effects = core.TakeEffects();
+    for (const ServerCore::Send& send : effects.sends) {
+      EXPECT_EQ(send.life, life[send.worker]);
+      EXPECT_LE(send.bytes.size(), size_t{1} << 20);
+      inbox[send.worker].Take(send.bytes);
+    }
+    for (ServerCore::Store& store : effects.stores) stores.push_back(std::move(store));
+    for (const ServerCore::Free& free : effects.frees) frees.push_back(free.number);
+    for (ServerCore::Asked& one : effects.asked) asked.push_back(std::move(one));
+  }
+  void Store(uint64_t number) {
+    core.OnStored(0, number);
+    Run();
+  }
+  void Member(int worker, MemberState state) {
+    core.OnMember(worker, state, life[worker]);
+    Run();
+  }
+  // The next life of a worker, as it first says Hello.
+  void NextLife(int worker) {
+    ++life[worker];
+    channel[worker] = 0;
+    inbox[worker] = Inbox();
+    Member(worker, MemberState::kLive);
+    SayHello(worker);
+  }
+  // What a worker has received since the last call.
+  std::vector<std::string> Take(int worker) { return std::exchange(inbox[worker].entries, {}); }
+
+  // Shorthands for table 0. Pushes of key k by `value`, numbered within the clock.
+  static internal::Push PushOf(uint64_t clock, uint32_t number, Key key, const std::string& value,
+                               uint64_t ticket = 0) {
+    return {.ticket = ticket,
+            .table = 0,
+            .at = {.clock = clock, .push = number, .piece = 0},
+            .keys = KeysOf({key}),
+            .values = value};
+  }
+  void Push(int worker, uint64_t clock, uint32_t number, Key key, float value) {
+    const std::string bytes = Bytes({value});
+    Batch(worker, {PushOf(clock, number, key, bytes)});
+  }
+  void Clock(int worker, uint64_t clock) { Batch(worker, {ClockEnd{.table = 0, .clock = clock}}); }
+  void Pull(int worker, uint64_t ticket, uint64_t clock, std::vector<Key> keys) {
+    Batch(worker, {internal::Pull{.ticket = ticket, .clock = clock, .keys = KeysOf(keys)}});
+  }
+  // REQUIRES: the pull was answered.
+  std::vector<float> Got(int worker, uint64_t ticket) {
+    return Floats(inbox[worker].values.at(ticket));
+  }
+
+  const int workers;
+  ServerCore core;
+  std::vector<Inbox> inbox;
+  std::vector<uint64_t> channel;
+  std::vector<uint64_t> batches;  // of the channel, sent
+  std::vector<uint64_t> life;
+  std::vector<ServerCore::Store> stores;
+  std::vector<uint64_t> frees;
+  std::vector<ServerCore::Asked> asked;
+};
+
+}  // namespace phalanx::ps::internal::testing
+
+#endif  // PHALANX_PS_SERVER_TESTING_ONE_SERVER_H_

@@ -1,0 +1,120 @@
+// PsPlan: the tables and the programs of a run of PsWorld, and PsOracle, which knows what each pull
+// may have. Testonly.
+//
+// The rows of a table of integers have an element for each worker and clock, and a byte of it for
+// each push of that clock: a row shows exactly which pushes are in it, and how often. Tables of
+// floats are BSP, and get 1e8, 1 and -1e8: another order has other bits.
+//
+// In an exact plan each clock begins with pulls of all tables of floats, and what is pushed to
+// these depends on every bit that was pulled. Workers die, or servers: the tables are those of a
+// serial replay.
+//
+// Values and pure functions. One thread.
+#ifndef PHALANX_PS_TESTING_PS_PLAN_H_
+#define PHALANX_PS_TESTING_PS_PLAN_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "phalanx/ps_table.h"
+#include "src/common/random.h"
+
+namespace phalanx::ps::testing {
+
+struct PsPlan {
+  enum class Kind { kPush, kPull, kPushPull, kRequest, kWait };
+  struct Step {
+    Kind kind = Kind::kWait;
+    uint32_t table = 0;
+    uint32_t push = 0;  // the number of a push in its clock, from 1
+    std::vector<Key> keys = {};
+    int server = 0;       // of a request
+    bool cancel = false;  // after a while, a pull
+    bool basis = false;   // a pull on which the pushes of the clock depend
+  };
+  struct Chances {
+    double worker_dies = 0;    // of a fault
+    double dies_at_clock = 0;  // a worker, soon after it has ended a clock
+    double server_dies = 0;
+    double store_fails = 0;
+    int faults = 0;
+  };
+
+  explicit PsPlan(uint64_t seed) : PsPlan(seed, false) {}
+  // An exact one, without faults.
+  static PsPlan Exact(uint64_t seed) { return {seed, true}; }
+
+  uint64_t seed;
+  bool exact = false;
+  int servers = 0;
+  int workers = 0;
+  uint64_t clocks = 0;              // the most of a worker; worker 0 makes so many
+  std::vector<uint64_t> clocks_of;  // by worker; one with fewer leaves before the others
+  std::vector<TableSpec> tables;
+  std::vector<std::vector<std::vector<Step>>> steps;  // by worker and clock
+  Chances chances;
+
+  bool IsCounts(uint32_t table) const { return tables[table].dtype == DType::kI64; }
+  std::vector<Key> AllKeys(uint32_t table) const;
+  // The values of a push. `basis` is of what the clock's pulls have had; 0 unless the plan is
+  // exact.
+  std::string ValuesOf(int worker, uint64_t clock, const Step& step, uint64_t basis) const;
+  size_t RowBytes(uint32_t table) const;
+
+ private:
+  PsPlan(uint64_t seed, bool exact_only);
+  void DrawTable(Random& random);
+  std::vector<Step> DrawSteps(Random& random, double more_pushes);
+  std::vector<Key> DrawKeys(Random& random, uint32_t table) const;
+};
+
+// Of one table at a clock, all bits of its rows in the order of keys; and of all tables of floats.
+uint64_t BasisOf(absl::string_view rows);
+uint64_t BasisOf(const std::vector<uint64_t>& tables);
+
+class PsOracle {
+ public:
+  explicit PsOracle(const PsPlan& plan);
+
+  // A life makes this push.
+  void Made(uint32_t table, int worker, uint64_t clock, uint32_t push);
+  // The worker has died once: tables with kDrop can be without some of its pushes.
+  void Died(int worker) { died_.insert(worker); }
+
+  struct Read {
+    uint32_t table = 0;
+    int worker = 0;
+    uint64_t clock = 0;
+    uint64_t begun = 0;         // the first clock of this life
+    uint32_t own = 0;           // pushes of this life in the clock before the pull
+    uint64_t latest_clock = 0;  // with kBsp the state can be that of a clock up to this
+    bool last = false;          // all workers have ended all their clocks
+    std::vector<Key> keys = {};
+  };
+  // Returns what is wrong with what was pulled, or an empty text.
+  std::string Check(const Read& read, const std::string& bytes) const;
+
+ private:
+  std::string CheckCounts(const Read& read, Key key, const char* row) const;
+  std::string CheckFloats(const Read& read, Key key, const char* row) const;
+  // Makes the clock that is after all in floats_.
+  void Replay(uint64_t clock);
+  bool Drops(uint32_t table, int worker) const;
+
+  const PsPlan& plan_;
+  std::set<int> died_;
+  std::set<std::tuple<uint32_t, int, uint64_t, uint32_t>> made_;
+  // Pushes of a key: (table, key), then worker, clock, number.
+  std::map<std::pair<uint32_t, Key>, std::set<std::tuple<int, uint64_t, uint32_t>>> pushes_;
+  // Of tables of floats, by table and key: the value at the beginning of each clock.
+  std::map<std::pair<uint32_t, Key>, std::vector<float>> floats_;
+};
+
+}  // namespace phalanx::ps::testing
+
+#endif  // PHALANX_PS_TESTING_PS_PLAN_H_

@@ -1,0 +1,180 @@
+// PsWorld: workers and servers of a parameter server in simulated time, with faults. Testonly.
+//
+// Each worker runs the program of its PsPlan on a WorkerCore, each server is a ServerCore. Messages
+// from one life to another have delays, and arrive in order. A worker that dies can take with it
+// what is on its way to some of the servers. A link that is lost loses what is on
+// its way, in both directions; as with the messages of jobs, either end sees that when it sends the
+// next message to the other: that one is refused, after a while, and what was sent behind it
+// arrives. News of lives have delays of their own, for each receiver. A server's snapshots take
+// time, can fail, and outlive it; one that is under way when the server dies may be stored or not.
+//
+// After a number of faults no more come. When all programs have ended, and all that they have
+// pushed is durable, the last pulls have everything, and all workers leave.
+//
+// Checked: each pull, by PsOracle; that every ticket ends once, with OK unless it was cancelled;
+// that nothing is written to the memory of a ticket that has ended; that no snapshot is freed that
+// is the newest; and that the run ends.
+//
+// Owned by a test. One thread.
+#ifndef PHALANX_PS_TESTING_PS_WORLD_H_
+#define PHALANX_PS_TESTING_PS_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "phalanx/member_state.h"
+#include "src/common/random.h"
+#include "src/ps/server/server_core.h"
+#include "src/ps/testing/ps_plan.h"
+#include "src/ps/worker_core.h"
+
+namespace phalanx::ps::testing {
+
+class PsWorld {
+ public:
+  struct Counts {
+    uint64_t worker_deaths = 0;
+    uint64_t server_deaths = 0;
+    uint64_t lost_links = 0;
+    uint64_t pulls = 0;     // that were checked
+    uint64_t restored = 0;  // snapshots
+    uint64_t failed_stores = 0;
+    uint64_t waits = 0;  // pushes that waited for a snapshot
+  };
+
+  explicit PsWorld(uint64_t seed) : PsWorld(seed, PsPlan(seed), 0) {}
+  // An exact plan, whose only fault is that worker 0 dies when it sends so many messages in its
+  // first life, from 1: this one does not arrive, and each one before that is on its way may not.
+  PsWorld(uint64_t seed, uint64_t dies_at) : PsWorld(seed, PsPlan::Exact(seed), dies_at) {}
+  // Runs to the end, and returns what was wrong; after the first fault that is seen it stops.
+  std::vector<std::string> Run();
+  const Counts& counts() const { return counts_; }
+
+ private:
+  PsWorld(uint64_t seed, const PsPlan& plan, uint64_t dies_at);
+  using Micros = uint64_t;
+  using Ticket = internal::WorkerCore::Ticket;
+  // A worker or a server.
+  struct Member {
+    bool is_server = false;
+    int rank = 0;
+    friend auto operator<=>(const Member&, const Member&) = default;
+  };
+  struct Call {
+    PsPlan::Kind kind = PsPlan::Kind::kPush;
+    PsOracle::Read read = {};
+    std::string out = {};  // what is pulled
+    bool cancelled = false;
+    bool basis = false;
+  };
+  // What a program does next.
+  enum class Phase { kBegin, kSteps, kIdle, kSettling, kLeaving, kLeft };
+  struct Worker {
+    uint64_t life = 0;
+    bool live = false;
+    std::unique_ptr<internal::WorkerCore> core;
+    Phase phase = Phase::kBegin;
+    uint64_t clock = 0;
+    size_t step = 0;
+    bool waiting = false;  // for all calls
+    bool scheduled = false;
+    std::vector<uint64_t> begun = {};                    // by table, the clock of this life
+    std::vector<uint64_t> basis = {};                    // by table, of this clock
+    std::map<Ticket, std::unique_ptr<Call>> calls = {};  // that have not ended
+    // Calls that were cancelled, and their memory then: it must stay as it is.
+    std::vector<std::pair<std::unique_ptr<Call>, std::string>> given_up = {};
+  };
+  struct Server {
+    uint64_t life = 0;
+    bool live = false;
+    std::unique_ptr<internal::ServerCore> core;
+    // By table: the number and bytes of stored snapshots.
+    std::vector<std::map<uint64_t, std::string>> stored;
+    std::vector<internal::ServerCore::Store> storing = {};
+  };
+  // From one life to another.
+  struct Stream {
+    uint64_t link = 0;  // how often it was lost
+    Micros last = 0;    // arrival
+    bool lost = false;  // the next message is refused
+  };
+  using StreamKey = std::pair<std::pair<Member, uint64_t>, std::pair<Member, uint64_t>>;
+
+  void After(Micros delay, std::function<void()> event);
+  Micros Delay() { return 30 + random_.Below(random_.Chance(0.1) ? 8'000 : 800); }
+  void Wrong(const std::string& what);
+  std::string DescribeAll() const;
+
+  // ---- lives and links
+  void Fault();
+  bool IsLive(const Member& member, uint64_t life) const;
+  uint64_t LifeOf(const Member& member) const;
+  void BeginWorker(int rank);
+  void BeginServer(int rank);
+  void EndWorker(int rank);
+  void EndServer(int rank);
+  void LoseLink(int worker, int server);
+  // What the worker has sent, and has not arrived.
+  void LoseSent(int worker, int server);
+  // All of the other role hear of it.
+  void Announce(const Member& subject, uint64_t life, MemberState state);
+  void News(const Member& to, const Member& subject);
+  void Hear(const Member& to, uint64_t to_life, const Member& subject, uint64_t life,
+            MemberState state);
+  void Carry(const Member& from, const Member& to, uint64_t to_life, std::string bytes);
+  void Arrive(const Member& from, uint64_t from_life, const Member& to, absl::string_view bytes);
+  void Lost(const Member& at, const Member& to, uint64_t life);
+
+  // ---- servers
+  void Drain(Server& server, int rank);
+  void Store(int rank, internal::ServerCore::Store store);
+  void Stored(int rank, uint32_t table, uint64_t number);
+  void Retry(int rank, uint64_t life);
+
+  // ---- workers
+  void Drain(Worker& worker, int rank);
+  void Schedule(int rank, Micros delay);
+  void Advance(int rank);
+  void Begin(Worker& worker);
+  // Does the step of the program, or returns false if it has to wait.
+  bool Do(Worker& worker, int rank, const PsPlan::Step& step);
+  bool EndClock(Worker& worker, int rank);
+  void PullAll(Worker& worker, int rank);
+  std::string ValuesOf(const Worker& worker, int rank, const PsPlan::Step& step) const;
+  Ticket StartPull(Worker& worker, int rank, const PsPlan::Step& step, bool last);
+  void Ended(Worker& worker, int rank, Ticket ticket);
+  void Cancel(int rank, uint64_t life, Ticket ticket);
+  void Probe(int rank, uint64_t life);
+  bool AllIdle(Phase least) const;
+  bool AllLeft() const;
+
+  Random random_;
+  const PsPlan plan_;
+  PsOracle oracle_;
+  Micros now_ = 0;
+  std::multimap<Micros, std::function<void()>> events_;
+  std::vector<Worker> workers_;
+  std::vector<Server> servers_;
+  std::map<StreamKey, Stream> streams_;
+  std::map<Member, MemberState> states_;
+  std::map<std::pair<Member, uint64_t>, Micros> heard_;  // by life: the last news
+  std::vector<std::vector<uint64_t>> reached_;           // by worker and table, of all lives
+  const uint64_t dies_at_;                               // 0: never
+  uint64_t sent_ = 0;                                    // messages of worker 0
+  int faults_left_ = 0;
+  bool ending_ = false;   // no more faults
+  bool settled_ = false;  // all pushes are durable: the last pulls have all of them
+  std::vector<std::string> wrong_;
+  Counts counts_;
+};
+
+}  // namespace phalanx::ps::testing
+
+#endif  // PHALANX_PS_TESTING_PS_WORLD_H_

@@ -1,0 +1,62 @@
+#include "src/ps/worker/pieces.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace phalanx::ps::internal {
+namespace {
+
+TableSpec SpecOf(Split split, DType dtype) {
+  TableSpec spec;
+  spec.name = "t";
+  spec.width = 3;
+  spec.dtype = spec.wire = dtype;
+  spec.split = split;
+  spec.block = split == Split::kBlocks ? 2 : 0;
+  return spec;
+}
+
+TEST(Pieces, HaveAllRowsOnce) {
+  for (const Split split : {Split::kRange, Split::kHash, Split::kBlocks}) {
+    const TableSpec spec = SpecOf(split, DType::kF64);
+    const Splitter splitter(spec, 3);
+    std::vector<Key> keys;
+    std::vector<double> values;
+    for (uint64_t i = 0; i < 70'000; ++i) {
+      keys.push_back(i < 40'000 ? i : i * 7);
+      for (int element = 0; element < 3; ++element)
+        values.push_back(static_cast<double>(i) + element);
+    }
+    keys.push_back(std::numeric_limits<Key>::max());
+    values.insert(values.end(), 3, 0.5);
+    std::vector<double> out(values.size(), -1);
+    uint64_t rows = 0;
+    for (const Piece& piece : Cut(spec, splitter, keys)) {
+      const std::string wire = GatherRows(spec, piece, values.data());
+      EXPECT_EQ(wire.size(), piece.keys.count * WireRowBytes(spec));
+      EXPECT_LE(wire.size() + piece.keys.bytes(), kBatchBytes);
+      ScatterRows(spec, piece, wire, out.data());
+      rows += piece.keys.count;
+      const Key first = piece.keys.list == nullptr ? piece.keys.begin : piece.keys.list->front();
+      EXPECT_EQ(splitter.PartOf(first), piece.server);
+    }
+    EXPECT_EQ(rows, keys.size());
+    EXPECT_EQ(out, values);
+  }
+}
+
+TEST(Pieces, OneRowCanBeGreaterThanABatch) {
+  TableSpec spec = SpecOf(Split::kRange, DType::kI64);
+  spec.width = kMaxWidth;
+  const std::vector<Piece> pieces = Cut(spec, Splitter(spec, 1), {1, 2, 9});
+  ASSERT_EQ(pieces.size(), 3u);
+  EXPECT_EQ(pieces[1].keys.begin, 2u);
+  EXPECT_EQ(pieces[2].first, 2u);
+}
+
+}  // namespace
+}  // namespace phalanx::ps::internal

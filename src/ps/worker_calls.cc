@@ -1,0 +1,382 @@
+// The calls of a WorkerCore; worker_core.cc has the events.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/check.h"
+#include "src/common/status_macros.h"
+#include "src/ps/worker_core.h"
+
+namespace phalanx::ps::internal {
+
+std::vector<int> WorkerCore::missing() const {
+  std::vector<int> missing;
+  for (int server = 0; server < options_.servers; ++server) {
+    if (!servers_[server].welcomed) missing.push_back(server);
+  }
+  return missing;
+}
+
+// The tables are known since Begin; nothing is sent.
+absl::StatusOr<uint32_t> WorkerCore::Open(absl::string_view name) const {
+  PHALANX_CHECK(ready_, "Open before all servers have welcomed the worker");
+  PHALANX_RETURN_IF_ERROR(tables_differ_);
+  std::vector<std::string> names;
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    if (tables_[table].view.spec.name == name) return table;
+    names.push_back(absl::StrCat("\"", tables_[table].view.spec.name, "\""));
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "no table \"", name, "\"; there are: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Push(uint32_t table, absl::Span<const Key> keys,
+                                                    const void* values) {
+  return Start(table, keys, values, nullptr, true, false);
+}
+
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Pull(uint32_t table, absl::Span<const Key> keys,
+                                                    void* out) {
+  return Start(table, keys, nullptr, out, false, true);
+}
+
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::PushPull(uint32_t table, absl::Span<const Key> keys,
+                                                        const void* values, void* out) {
+  return Start(table, keys, values, out, true, true);
+}
+
+// Checked here, though servers check again: an error at once names the call, and nothing is half
+// sent.
+absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, bool pushes) const {
+  if (table >= tables_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", table, ": there are ", tables_.size(), " tables"));
+  }
+  const TableState& state = tables_[table];
+  PHALANX_RETURN_IF_ERROR(state.failed);
+  const TableSpec& spec = state.view.spec;
+  // At once, before anything is sent: the servers would refuse the push, after others have counted
+  // their parts of it.
+  for (size_t i = 1; i < keys.size(); ++i) {
+    if (keys[i - 1] < keys[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("table \"", spec.name, "\": key ", keys[i],
+                                                   " after key ", keys[i - 1],
+                                                   ": keys must be strictly increasing"));
+  }
+  if (!keys.empty() && spec.keys > 0 && keys.back() >= spec.keys) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table \"", spec.name, "\": no key ", keys.back(), ", the last one is ", spec.keys - 1));
+  }
+  if (pushes && must_wait(table)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", spec.name, "\": more than ", spec.snapshot_bytes,
+                     " bytes of pushes are kept that the servers could lose"));
+  }
+  if (pushes && state.pushes == kAllPushes - 1) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", spec.name, "\": 2^32 - 2 pushes without a call of Clock"));
+  }
+  return absl::OkStatus();
+}
+
+// Push before pull, so that with SSP and ASP a pull of the same call sees the push.
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<const Key> keys,
+                                                     const void* values, void* out, bool pushes,
+                                                     bool pulls) {
+  PHALANX_RETURN_IF_ERROR(CheckCall(table, keys, pushes));
+  TableState& state = tables_[table];
+  std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
+  const Ticket ticket = next_ticket_;
+  Operation& operation = NewOperation(table);
+  operation.out = out;
+  operation.clock = state.view.clock;
+  // Only those: another server's batch may be waiting for its answers.
+  std::vector<bool> touched(servers_.size(), false);
+  for (const Piece& piece : pieces) touched[piece.server] = true;
+  if (pushes) {
+    ++state.pushes;
+    AddPush(ticket, pieces, values);
+  }
+  if (pulls) AddPull(ticket, std::move(pieces));
+  // A call without keys, or of pushes that an earlier life has made, has nothing to wait for.
+  EndIfDone(ticket, operation);
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    if (touched[server]) servers_[server].channel.FlushIfIdle();
+  }
+  AskIfNeeded(table);
+  return ticket;
+}
+
+WorkerCore::Operation& WorkerCore::NewOperation(std::optional<uint32_t> table) {
+  ++under_way_;
+  Operation& operation = operations_[next_ticket_++];
+  operation.table = table;
+  return operation;
+}
+
+// A piece is numbered among those of its server, in the order of keys: a next life cuts the same
+// push in the same way.
+void WorkerCore::AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values) {
+  Operation& operation = operations_.at(ticket);
+  const uint32_t table = *operation.table;
+  const TableState& state = tables_[table];
+  uint32_t number = 0;  // of the piece, among those of its server
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    number = i > 0 && pieces[i - 1].server == piece.server ? number + 1 : 0;
+    const Position at = {.clock = state.view.clock, .push = state.pushes, .piece = number};
+    const TableAtServer& here = state.servers[piece.server];
+    // What an earlier life has pushed.
+    if (at <= here.kept.freed()) continue;
+    // The server has it, but could still lose it with its life: it is kept and not sent.
+    const bool had = at <= here.had;
+    if (!had) ++operation.pushes;
+    AddKept(piece.server, table,
+            {.call = next_call_++,
+             .at = at,
+             .done = had,
+             .ticket = ticket,
+             .keys = piece.keys,
+             .values = GatherRows(state.view.spec, piece, values)});
+  }
+}
+
+// The entry is kept whether or not the channel is open: a Welcome sends it.
+void WorkerCore::AddKept(int server, uint32_t table, KeptEntries::Kept kept) {
+  TableAtServer& here = tables_[table].servers[server];
+  const Position at = kept.at;
+  // A server that has it already from an earlier life is not sent it, but it is kept: this server
+  // can die, and restore what is before it.
+  const bool had = kept.done;
+  if (!had) SendKept(server, table, kept);
+  // What was asked between the ends of two clocks is sent again between them.
+  const auto& asked = servers_[server].channel.asked();
+  const bool join = here.kept.entries().empty() || asked.empty() ||
+                    asked.rbegin()->first < here.kept.entries().back().call;
+  here.kept.Add(std::move(kept), join);
+  if (had && !IsKept(table)) here.kept.Free(at);
+}
+
+void WorkerCore::SendKept(int server, uint32_t table, KeptEntries::Kept& kept) {
+  WorkerChannel& channel = servers_[server].channel;
+  if (!channel.open() || kept.call >= tables_[table].HeldFrom()) return;
+  if (!kept.is_clock) {
+    return channel.AddPush({.ticket = kept.ticket,
+                            .table = table,
+                            .at = kept.at,
+                            .keys = ToWire(table, kept.keys, channel.lists()),
+                            .values = kept.values});
+  }
+  // Of several clocks in one entry the server may have the first ones.
+  const uint64_t had = tables_[table].servers[server].had.clock;
+  for (uint64_t clock = std::max(kept.first_clock, had); clock < kept.at.clock; ++clock) {
+    channel.AddClock(table, clock);
+  }
+}
+
+// The questions are reserved first: a channel names them by their place.
+void WorkerCore::AddPull(Ticket ticket, std::vector<Piece> pieces) {
+  Operation& operation = operations_.at(ticket);
+  // Questions are found by their place, so they do not move.
+  operation.questions.reserve(pieces.size());
+  for (Piece& piece : pieces) {
+    const int server = piece.server;
+    const auto number = static_cast<uint32_t>(operation.questions.size());
+    operation.questions.push_back({.piece = std::move(piece), .call = next_call_++});
+    Question& question = operation.questions.back();
+    ++operation.pulls;
+    servers_[server].channel.Ask(question.call, {ticket, number});
+    SendQuestion(server, ticket, operation, question);
+  }
+}
+
+void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Question& question) {
+  WorkerChannel& channel = servers_[server].channel;
+  if (!channel.open()) return;
+  if (!operation.table.has_value()) {
+    return channel.AddRequest(
+        question.call,
+        {.ticket = ticket, .head = operation.request.head, .body = operation.request.body});
+  }
+  if (question.call >= tables_[*operation.table].HeldFrom()) return;
+  const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
+  channel.AddPull(question.call,
+                  {.ticket = ticket,
+                   .piece = piece,
+                   .table = *operation.table,
+                   .clock = operation.clock,
+                   .keys = ToWire(*operation.table, question.piece.keys, channel.lists())});
+}
+
+// Every server has a clock of its own for each worker, so the end goes to all, also to those that
+// were pushed nothing.
+absl::Status WorkerCore::Clock(uint32_t table) {
+  PHALANX_RETURN_IF_ERROR(CheckCall(table, {}, /*pushes=*/false));
+  TableState& state = tables_[table];
+  const uint64_t clock = state.view.clock;
+  if (state.marked()) AddMarks(table);
+  const Position at = {.clock = clock + 1};
+  for (int server = 0; server < options_.servers; ++server) {
+    const TableAtServer& here = state.servers[server];
+    // An earlier life has ended it here, and that cannot be lost.
+    if (at <= here.kept.freed()) continue;
+    AddKept(server, table,
+            {.call = next_call_++,
+             .at = at,
+             .done = at <= here.had,
+             .is_clock = true,
+             .first_clock = clock});
+  }
+  ++state.view.clock;
+  state.pushes = 0;
+  Release(table);
+  for (Server& server : servers_) server.channel.FlushIfIdle();
+  AskIfNeeded(table);
+  return absl::OkStatus();
+}
+
+// A mark is kept, sent again and done as a push; it has no keys, and no ticket waits for it.
+void WorkerCore::AddMarks(uint32_t table) {
+  TableState& state = tables_[table];
+  const Position at = {.clock = state.view.clock, .push = kAllPushes};
+  for (int server = 0; server < options_.servers; ++server) {
+    const TableAtServer& here = state.servers[server];
+    if (at <= here.kept.freed()) continue;
+    AddKept(server, table, {.call = next_call_++, .at = at, .done = at <= here.had});
+  }
+  // Behind all marks, and before the first end: a server that is sent everything again, in the
+  // order of calls, gets its mark before the end.
+  state.held.push_back(next_call_);
+}
+
+uint64_t WorkerCore::TableState::HeldFrom() const {
+  return held.empty() ? std::numeric_limits<uint64_t>::max() : held.front();
+}
+
+std::vector<int> WorkerCore::TableState::Unmarked() const {
+  std::vector<int> unmarked;
+  if (held.empty()) return unmarked;
+  const Position mark = {.clock = view.clock - held.size(), .push = kAllPushes};
+  for (size_t server = 0; server < servers.size(); ++server) {
+    if (!servers[server].kept.IsDone(mark)) unmarked.push_back(static_cast<int>(server));
+  }
+  return unmarked;
+}
+
+// A server that dies later and loses a mark is sent all of it again, behind the pushes, as anything
+// else: the others have the end of the clock by then.
+void WorkerCore::Release(uint32_t table) {
+  TableState& state = tables_[table];
+  while (!state.held.empty() && state.Unmarked().empty()) {
+    const uint64_t from = state.HeldFrom();
+    state.held.pop_front();
+    for (int server = 0; server < options_.servers; ++server) SendAgain(server, table, from);
+  }
+}
+
+// A question without keys: sent again until it is answered, as a pull is.
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Request(int server, int32_t head,
+                                                       absl::string_view body) {
+  PHALANX_CHECK(server >= 0 && server < options_.servers, "rank of a server");
+  if (body.size() > kMaxRequestBody) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a request of ", body.size(), " bytes, at most ", kMaxRequestBody));
+  }
+  const Ticket ticket = next_ticket_;
+  Operation& operation = NewOperation(std::nullopt);
+  operation.request = {.head = head, .body = std::string(body)};
+  operation.pulls = 1;
+  Question& question = operation.questions.emplace_back();
+  question.piece.server = server;
+  question.call = next_call_++;
+  WorkerChannel& channel = servers_[server].channel;
+  channel.Ask(question.call, {ticket, 0});
+  SendQuestion(server, ticket, operation, question);
+  channel.FlushIfIdle();
+  return ticket;
+}
+
+bool WorkerCore::IsKept(uint32_t table) const {
+  return tables_[table].view.spec.snapshot_every > 0;
+}
+
+// The sum over all servers: it is this process's memory.
+bool WorkerCore::must_wait(uint32_t table) const {
+  // All servers together: it is the worker's memory that is bounded.
+  uint64_t bytes = 0;
+  for (const TableAtServer& at : tables_[table].servers) bytes += at.kept.bytes();
+  return bytes > tables_[table].view.spec.snapshot_bytes;
+}
+
+// A server may not answer, since a newer snapshot shows no more: Probe asks again.
+void WorkerCore::AskIfNeeded(uint32_t table) {
+  if (!IsKept(table) || !(leaving_ || must_wait(table))) return;
+  for (int server = 0; server < options_.servers; ++server) {
+    TableAtServer& here = tables_[table].servers[server];
+    WorkerChannel& channel = servers_[server].channel;
+    if (here.snapshot_asked || here.kept.entries().empty() || !channel.open()) continue;
+    // Not again before it has answered: each further one would be a snapshot of its own.
+    here.snapshot_asked = true;
+    channel.AskSnapshot(table);
+  }
+}
+
+// The servers would make the next snapshot some clocks later, and this worker would not be there to
+// send again what is in none.
+void WorkerCore::BeginLeave() {
+  leaving_ = true;
+  Flush();
+  for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);
+}
+
+// Before it leaves, a worker can stop when all is done; when it leaves, nothing may be kept.
+bool WorkerCore::Awaits(const TableAtServer& at) const {
+  return leaving_ ? !at.kept.entries().empty() : at.kept.undone() > 0;
+}
+
+bool WorkerCore::idle() const {
+  if (under_way_ > 0) return false;
+  for (const TableState& state : tables_) {
+    for (const TableAtServer& at : state.servers) {
+      if (Awaits(at)) return false;
+    }
+  }
+  return true;
+}
+
+std::string WorkerCore::Pending() const {
+  std::vector<std::string> texts;
+  if (under_way_ > 0) texts.push_back(absl::StrCat(under_way_, " calls"));
+  for (const TableState& state : tables_) {
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      if (!Awaits(state.servers[server])) continue;
+      texts.push_back(absl::StrCat("server ", server, " (", servers_[server].channel.Describe(),
+                                   ") for table \"", state.view.spec.name, "\""));
+    }
+  }
+  return texts.empty() ? "nothing" : absl::StrJoin(texts, "; ");
+}
+
+void WorkerCore::Flush() {
+  for (Server& server : servers_) server.channel.Flush();
+}
+
+// Nothing is awaited from a server that has taken all: the loss of what it says of clocks and
+// snapshots shows when something is.
+void WorkerCore::Probe() {
+  for (int server = 0; server < options_.servers; ++server) {
+    WorkerChannel& channel = servers_[server].channel;
+    bool awaited = channel.state() == WorkerChannel::State::kHello || !channel.asked().empty();
+    for (uint32_t table = 0; table < tables_.size(); ++table) {
+      TableAtServer& here = tables_[table].servers[server];
+      awaited = awaited || here.kept.undone() > 0 || here.snapshot_asked;
+      here.snapshot_asked = false;
+    }
+    if (awaited) channel.Probe();
+  }
+  for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);
+}
+
+}  // namespace phalanx::ps::internal

@@ -1,0 +1,454 @@
+#include "src/ps/worker_core.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+
+namespace phalanx::ps::internal {
+namespace {
+
+std::string Name(const Position& at) {
+  return absl::StrCat("clock ", at.clock, ", push ", at.push, ".", at.piece);
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(const Options& options)
+    : options_(options), servers_(static_cast<size_t>(options.servers)) {
+  PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
+}
+
+// ---- events
+
+void WorkerCore::OnServer(int server, bool live, uint64_t life) {
+  servers_[server].channel.OnServer(live, life);
+}
+
+void WorkerCore::OnLost(int server, uint64_t life) { servers_[server].channel.OnLost(life); }
+
+// Messages of a server's older life say nothing of what the newer one has.
+void WorkerCore::OnMessage(int server, uint64_t life, absl::string_view bytes) {
+  WorkerChannel& channel = servers_[server].channel;
+  // It can come before the news of this life.
+  if (channel.IsNewer(life)) channel.OnServer(true, life);
+  // Of a life that has died, or an older one: what it says of its rows is not true any more.
+  if (!channel.Hears(life)) return;
+  absl::StatusOr<ServerMessage> message = DecodeServerMessage(bytes);
+  if (!message.ok()) return OnBroken(server, message.status());
+  if (std::holds_alternative<Reset>(*message)) return channel.OnReset();
+  if (auto* const welcome = std::get_if<Welcome>(&*message)) {
+    return OnWelcome(server, std::move(*welcome));
+  }
+  const auto& batch = std::get<ServerBatch>(*message);
+  // Of an older channel: its counts are of other messages.
+  if (!channel.open() || batch.channel != channel.channel()) return;
+  for (const ServerEntry& entry : batch.entries) {
+    std::visit([this, server](const auto& one) { OnEntry(server, one); }, entry);
+  }
+  channel.FlushIfIdle();
+}
+
+// Nothing that the server says can be trusted: what waits for it ends, and the tables with it.
+void WorkerCore::OnBroken(int server, const absl::Status& why) {
+  const absl::Status broken = absl::InternalError(
+      absl::StrCat("server ", server, " sent a message that is none: ", why.message()));
+  // In all tables: whether the others are right cannot be seen.
+  for (uint32_t table = 0; table < tables_.size(); ++table) FailTable(table, broken);
+  const std::map<uint64_t, WorkerChannel::Asked> asked = servers_[server].channel.asked();
+  for (const auto& [call, question] : asked) {
+    Operation* const operation = OpenOperation(server, question.ticket, question.piece);
+    // A pull of one of the tables has ended with it.
+    if (operation != nullptr) End(question.ticket, *operation, broken);
+  }
+}
+
+// The server's tables must be those of before: numbers of tables are on the wire.
+void WorkerCore::OnWelcome(int server, Welcome welcome) {
+  Server& from = servers_[server];
+  if (!from.channel.OnWelcome(welcome.channel)) return;
+  from.welcomed = true;
+  if (ready_) {
+    for (uint32_t table = 0; table < tables_.size(); ++table) {
+      // A server that was started again with another program would take rows for others.
+      const bool same =
+          table < welcome.tables.size() && welcome.tables[table].spec == tables_[table].view.spec;
+      if (same) {
+        OnWelcomeTable(server, table, welcome.tables[table]);
+      } else {
+        FailTable(table, absl::FailedPreconditionError(absl::StrCat(
+                             "table \"", tables_[table].view.spec.name, "\": server ", server,
+                             " does not have it as it was; its program has been changed")));
+      }
+    }
+  } else {
+    from.tables = std::move(welcome.tables);
+    from.failed.clear();
+  }
+  SendAgain(server);
+  if (!ready_ && missing().empty()) Begin();
+  // What the server has, though it was not known, can be the last mark.
+  for (uint32_t table = 0; table < tables_.size(); ++table) Release(table);
+}
+
+// All against the first: it names the table and the two servers.
+absl::Status WorkerCore::CompareTables() const {
+  const std::vector<Welcome::Table>& first = servers_[0].tables;
+  for (size_t server = 1; server < servers_.size(); ++server) {
+    const std::vector<Welcome::Table>& other = servers_[server].tables;
+    if (first.size() != other.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "server 0 has ", first.size(), " tables, server ", server, " has ", other.size()));
+    }
+    for (size_t table = 0; table < first.size(); ++table) {
+      if (first[table].spec == other[table].spec) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table ", table, " of server 0, \"", first[table].spec.name, "\", is not that of server ",
+          server, ", \"", other[table].spec.name, "\": names or specs differ"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the Welcomes say is kept until the last one has come, since the clock at which a table
+// begins depends on all of them.
+void WorkerCore::Begin() {
+  ready_ = true;
+  tables_differ_ = CompareTables();
+  // No table, if they differ: Open returns the error.
+  const size_t tables = tables_differ_.ok() ? servers_[0].tables.size() : 0;
+  // table() returns references.
+  tables_.reserve(tables);
+  for (uint32_t table = 0; table < tables; ++table) {
+    TableState& state = tables_.emplace_back(servers_[0].tables[table].spec, options_.servers);
+    const uint64_t clock = FirstClock(table);
+    state.view.clock = clock;
+    for (int server = 0; server < options_.servers; ++server) {
+      const Welcome::Table& welcome = servers_[server].tables[table];
+      const bool behind = welcome.clock < clock;
+      state.servers[server].kept.Begin(behind ? welcome.at : Position{.clock = clock});
+      OnWelcomeTable(server, table, welcome);
+      if (!behind) continue;
+      AddKept(server, table,
+              {.call = next_call_++,
+               .at = {.clock = clock},
+               .is_clock = true,
+               .first_clock = welcome.clock});
+    }
+  }
+  Flush();
+  for (Server& server : servers_) {
+    for (const TableFailed& failed : server.failed) OnEntry(0, failed);
+    server.tables.clear();
+    server.failed.clear();
+  }
+}
+
+// The greatest clock that a server has, if the others lack nothing but the end of the one before
+// it; else the least one.
+uint64_t WorkerCore::FirstClock(uint32_t table) const {
+  uint64_t least = servers_[0].tables[table].clock;
+  uint64_t greatest = least;
+  for (const Server& server : servers_) {
+    least = std::min(least, server.tables[table].clock);
+    greatest = std::max(greatest, server.tables[table].clock);
+  }
+  if (DefectActive(Defect::kPsNextLifeSkips)) return greatest;
+  if (least == greatest || !tables_[table].marked()) return least;
+  if (DefectActive(Defect::kPsNextLifeRepeats)) return least;
+  const Position mark = {.clock = greatest - 1, .push = kAllPushes};
+  const bool all = std::all_of(servers_.begin(), servers_.end(), [&](const Server& server) {
+    return server.tables[table].at >= mark;
+  });
+  return all ? greatest : least;
+}
+
+void WorkerCore::OnWelcomeTable(int server, uint32_t table, const Welcome::Table& welcome) {
+  TableState& state = tables_[table];
+  TableAtServer& here = state.servers[server];
+  if (!state.failed.ok()) return;
+  // Rule 3. It can happen without snapshots, or when more hosts were lost than a snapshot has
+  // copies.
+  if (welcome.at < here.kept.freed()) {
+    return FailTable(
+        table, absl::DataLossError(absl::StrCat(
+                   "table \"", state.view.spec.name, "\": server ", server,
+                   " has lost pushes: it has those up to ", Name(welcome.at), ", and those up to ",
+                   Name(here.kept.freed()), " are not kept any more")));
+  }
+  // What is behind `at` was done, perhaps, but by a life that has taken it along.
+  here.had = welcome.at;
+  here.snapshot_asked = false;
+  SetMinClock(server, table, welcome.min_clock);
+  OnPushesDone(here.kept.MarkDone(welcome.at));
+  // In this order: done up to there, not done behind it, and free what cannot be lost.
+  here.kept.MarkLost(welcome.at);
+  OnPushesDone(here.kept.Free(IsKept(table) ? welcome.durable : welcome.at));
+}
+
+// Pushes and clocks behind what the server has, and all that was asked, in the order of the calls.
+void WorkerCore::SendAgain(int server, std::optional<uint32_t> only, uint64_t from) {
+  struct Again {
+    uint64_t call;
+    uint32_t table;
+    KeptEntries::Kept* kept;          // or
+    WorkerChannel::Asked asked = {};  // if that is null
+  };
+  // From the tables' lists and the questions, which are each in order, one list in order.
+  std::vector<Again> all;
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    if (only.value_or(table) != table) continue;
+    TableAtServer& here = tables_[table].servers[server];
+    for (KeptEntries::Kept& kept : here.kept.entries()) {
+      if (kept.call < from) continue;
+      if (here.had < kept.at || DefectActive(Defect::kPsPushCountedTwice)) {
+        all.push_back({kept.call, table, &kept});
+      }
+    }
+  }
+  if (!DefectActive(Defect::kPsPullsNotSentAgain)) {
+    const auto& all_asked = servers_[server].channel.asked();
+    for (auto asked = all_asked.lower_bound(from); asked != all_asked.end(); ++asked) {
+      const std::optional<uint32_t> of = operations_.at(asked->second.ticket).table;
+      if (!only.has_value() || of == only) all.push_back({asked->first, 0, nullptr, asked->second});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Again& a, const Again& b) { return a.call < b.call; });
+  for (const Again& again : all) {
+    if (again.kept != nullptr) {
+      SendKept(server, again.table, *again.kept);
+      continue;
+    }
+    Operation& operation = operations_.at(again.asked.ticket);
+    SendQuestion(server, again.asked.ticket, operation, operation.questions[again.asked.piece]);
+  }
+  for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);
+  servers_[server].channel.Flush();
+}
+
+void WorkerCore::SetMinClock(int server, uint32_t table, uint64_t min_clock) {
+  TableState& state = tables_[table];
+  state.servers[server].min_clock = min_clock;
+  state.view.min_clock = min_clock;
+  for (const TableAtServer& at : state.servers) {
+    state.view.min_clock = std::min(state.view.min_clock, at.min_clock);
+  }
+}
+
+// In the order in which they were sent, on this channel.
+void WorkerCore::OnEntry(int server, const Done& done) {
+  for (const WorkerChannel::Sent& sent : servers_[server].channel.OnDone(done.count)) {
+    KeptEntries& kept = tables_[sent.table].servers[server].kept;
+    const Ticket ticket = kept.MarkOneDone(sent.at);
+    if (ticket != 0) OnPushesDone({ticket});
+    if (!IsKept(sent.table) || DefectActive(Defect::kPsFreedWhenDone)) kept.Free(sent.at);
+  }
+  for (uint32_t table = 0; table < tables_.size(); ++table) Release(table);
+}
+
+// An answer can come twice, when the pull was sent again, or after the call has ended: only the
+// first one for an open question is written.
+void WorkerCore::OnEntry(int server, const Values& values) {
+  Operation* const operation = OpenOperation(server, values.ticket, values.piece);
+  if (operation == nullptr || !operation->table.has_value()) return;
+  Question& question = operation->questions[values.piece];
+  const uint32_t table = *operation->table;
+  const TableSpec& spec = tables_[table].view.spec;
+  const uint64_t expected = question.piece.keys.count * WireRowBytes(spec);
+  // The clock is right also if the values are not.
+  SetMinClock(server, table, values.min_clock);
+  if (values.values.size() != expected) {
+    return End(
+        values.ticket, *operation,
+        absl::InternalError(absl::StrCat("table \"", spec.name, "\": server ", server, " answered ",
+                                         question.piece.keys.count, " keys with ",
+                                         values.values.size(), " bytes, expected ", expected)));
+  }
+  ScatterRows(spec, question.piece, values.values, operation->out);
+  OnAnswered(values.ticket, *operation, question);
+}
+
+// A ticket of a pull is none of a request: a server that mixes them up is ignored.
+void WorkerCore::OnEntry(int server, const Response& response) {
+  Operation* const operation = OpenOperation(server, response.ticket, 0);
+  if (operation == nullptr || operation->table.has_value()) return;
+  operation->answer = {.head = response.head, .body = std::string(response.body)};
+  OnAnswered(response.ticket, *operation, operation->questions[0]);
+}
+
+void WorkerCore::OnEntry(int server, const Refused& refused) {
+  // The call may have ended before: several of its pieces can be refused, and it can be cancelled.
+  const auto found = operations_.find(refused.ticket);
+  if (found == operations_.end()) return;
+  Operation& operation = found->second;
+  // A push that the server refuses is not to be sent again.
+  if (operation.table.has_value()) {
+    tables_[*operation.table].servers[server].kept.Drop(refused.ticket);
+  }
+  if (!operation.ended.has_value()) End(refused.ticket, operation, refused.why);
+}
+
+// Before Begin it is part of what the Welcome has said.
+void WorkerCore::OnEntry(int server, const Durable& durable) {
+  if (!ready_ && durable.table < servers_[server].tables.size()) {
+    servers_[server].tables[durable.table].durable = durable.upto;
+  }
+  if (durable.table >= tables_.size()) return;
+  TableAtServer& here = tables_[durable.table].servers[server];
+  OnPushesDone(here.kept.Free(durable.upto));
+  here.snapshot_asked = false;
+  Release(durable.table);
+  AskIfNeeded(durable.table);
+}
+
+void WorkerCore::OnEntry(int server, const MinClock& min) {
+  if (!ready_ && min.table < servers_[server].tables.size()) {
+    servers_[server].tables[min.table].min_clock = min.clock;
+  }
+  if (min.table < tables_.size()) SetMinClock(server, min.table, min.clock);
+}
+
+void WorkerCore::OnEntry(int server, const TableFailed& failed) {
+  if (!ready_) servers_[server].failed.push_back(failed);
+  if (failed.table < tables_.size()) FailTable(failed.table, failed.why);
+}
+
+// ---- ends
+
+// A ticket is there once for each of its entries.
+void WorkerCore::OnPushesDone(const std::vector<Ticket>& tickets) {
+  for (const Ticket ticket : tickets) {
+    const auto found = operations_.find(ticket);
+    if (found == operations_.end() || found->second.ended.has_value()) continue;
+    --found->second.pushes;
+    EndIfDone(ticket, found->second);
+  }
+}
+
+// Tickets and pieces come off the wire: each is checked before it is used.
+WorkerCore::Operation* WorkerCore::OpenOperation(int server, Ticket ticket, uint32_t piece) {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end() || found->second.ended.has_value()) return nullptr;
+  std::vector<Question>& questions = found->second.questions;
+  if (piece >= questions.size() || questions[piece].answered) return nullptr;
+  return questions[piece].piece.server == server ? &found->second : nullptr;
+}
+
+// The memory of the keys goes now, not when the whole call has ended.
+void WorkerCore::OnAnswered(Ticket ticket, Operation& operation, Question& question) {
+  servers_[question.piece.server].channel.Answered(question.call);
+  // Rows and keys are needed no more, and a pull of many pieces can wait for long for the last one.
+  question.answered = true;
+  question.piece.keys.list = nullptr;
+  question.piece.rows = {};
+  --operation.pulls;
+  EndIfDone(ticket, operation);
+}
+
+void WorkerCore::EndIfDone(Ticket ticket, Operation& operation) {
+  if (operation.pushes == 0 && operation.pulls == 0) End(ticket, operation, absl::OkStatus());
+}
+
+// The memory of the call is not touched from here on.
+void WorkerCore::End(Ticket ticket, Operation& operation, absl::Status status) {
+  for (const Question& question : operation.questions) {
+    if (!question.answered) servers_[question.piece.server].channel.Answered(question.call);
+  }
+  operation.questions = {};
+  operation.request = {};
+  operation.out = nullptr;
+  operation.ended = std::move(status);
+  ended_.push_back(ticket);
+  --under_way_;
+}
+
+void WorkerCore::FailTable(uint32_t table, const absl::Status& why) {
+  TableState& state = tables_[table];
+  if (!state.failed.ok()) return;
+  state.failed = why;
+  state.held.clear();
+  // No server is sent anything more of the table, so nothing is kept, and Leave does not wait.
+  for (TableAtServer& at : state.servers) at.kept.Clear();
+  std::vector<Ticket> tickets;
+  for (const auto& [ticket, operation] : operations_) {
+    if (operation.table == table && !operation.ended.has_value()) tickets.push_back(ticket);
+  }
+  // The map has no order.
+  std::sort(tickets.begin(), tickets.end());
+  for (const Ticket ticket : tickets) End(ticket, operations_.at(ticket), why);
+}
+
+std::optional<absl::Status> WorkerCore::Take(Ticket ticket) {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("ticket ", ticket, " is none of this worker, or was waited for before"));
+  }
+  if (!found->second.ended.has_value()) return std::nullopt;
+  std::optional<absl::Status> status = std::move(found->second.ended);
+  operations_.erase(found);
+  return status;
+}
+
+std::optional<WorkerCore::Answer> WorkerCore::AnswerOf(Ticket ticket) const {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end() || found->second.table.has_value()) return std::nullopt;
+  const std::optional<absl::Status>& ended = found->second.ended;
+  if (!ended.has_value() || !ended->ok()) return std::nullopt;
+  return found->second.answer;
+}
+
+// Pushes stay kept, and are sent again: other workers may have seen them.
+void WorkerCore::Cancel(Ticket ticket) {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end() || found->second.ended.has_value()) return;
+  End(ticket, found->second, absl::CancelledError("the call was cancelled"));
+}
+
+std::vector<WorkerCore::Ticket> WorkerCore::TakeEnded() { return std::exchange(ended_, {}); }
+
+std::string WorkerCore::WaitsFor(Ticket ticket) const {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end() || found->second.ended.has_value()) return "";
+  const Operation& operation = found->second;
+  std::vector<bool> waits(servers_.size(), false);
+  const auto wait = [&](int server, uint64_t call) {
+    if (operation.table.has_value() && call >= tables_[*operation.table].HeldFrom()) {
+      for (const int other : tables_[*operation.table].Unmarked()) waits[other] = true;
+    } else {
+      waits[server] = true;
+    }
+  };
+  for (const Question& question : operation.questions) {
+    if (!question.answered) wait(question.piece.server, question.call);
+  }
+  for (int server = 0; server < options_.servers && operation.pushes > 0; ++server) {
+    for (const auto& kept : tables_[*operation.table].servers[server].kept.entries()) {
+      if (!kept.done && kept.ticket == ticket) wait(server, kept.call);
+    }
+  }
+  std::vector<std::string> texts;
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    if (!waits[server]) continue;
+    texts.push_back(
+        absl::StrCat("server ", server, " (", servers_[server].channel.Describe(), ")"));
+  }
+  return absl::StrJoin(texts, ", ");
+}
+
+std::vector<WorkerCore::Send> WorkerCore::TakeSends() {
+  std::vector<Send> sends;
+  for (int server = 0; server < options_.servers; ++server) {
+    for (WorkerChannel::Message& message : servers_[server].channel.TakeMessages()) {
+      sends.push_back({server, message.life, std::move(message.bytes)});
+    }
+  }
+  return sends;
+}
+
+}  // namespace phalanx::ps::internal

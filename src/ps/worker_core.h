@@ -1,0 +1,268 @@
+// WorkerCore: what one worker sends to each server, what it keeps, and which of its calls have
+// ended.
+//
+// For each server there is a channel, from a life of the server to this life of the worker:
+//
+//   kAway ──server lives──► kHello sent ──Welcome──► open ──server dies, messages lost──► kAway
+//
+// 1. Entries for a server go out in the order of the calls, in batches. A batch is sent when it is
+//    full, when the program waits (Flush), and when nothing sent before has to be awaited. The end
+//    of a clock goes behind all pushes of its clock. With kBsp and more than one server a mark
+//    (kAllPushes) goes behind the last push to each of them, and the end of the clock goes to none
+//    before all have taken the mark: a round trip more, for rule 4. Of that table what is called
+//    after Clock is held back with it.
+// 2. A push and a clock are kept until they are durable (a table with snapshots), or until they are
+//    done (without). A Welcome says from where they are to be sent again. So are pulls and requests
+//    that are unanswered; all in the order of the calls. With kBsp a pull that is awaited before
+//    its clock is ended gets the state of that clock whatever is lost; one that is not can get a
+//    later one.
+// 3. A Welcome whose position is behind what was freed means that the server has lost pushes: all
+//    calls for the table end with DataLoss, which names the server and both positions.
+// 4. A worker in its next life begins, in each table, at the least clock that any server has of it.
+//    What a server has more of it is not sent to it again. But if a server has the end of a clock,
+//    and all the others have its mark, it begins behind that clock, and ends it for those. So with
+//    kBsp no clock is repeated that has turned at any server: what a life pulls is the state of the
+//    clock, and pushes that depend on it have the same bits as those of the life before. A program
+//    with several such tables makes all pushes of a clock before it ends it in the first one, and
+//    pushes nothing to a table that is ahead. One exception: the worker died, and a server that had
+//    its pushes of a clock in no snapshot yet.
+// 5. Tables are those of the servers: numbers and specs are the same on all of them, else Open
+//    fails and names two servers that differ.
+//
+// Pure: takes calls and events, returns effects. Belongs to a Worker, or a test. One thread at a
+// time.
+#ifndef PHALANX_PS_WORKER_CORE_H_
+#define PHALANX_PS_WORKER_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "phalanx/ps_table.h"
+#include "src/ps/ps_wire.h"
+#include "src/ps/split.h"
+#include "src/ps/worker/channel.h"
+#include "src/ps/worker/kept.h"
+#include "src/ps/worker/pieces.h"
+
+namespace phalanx::ps::internal {
+
+// The greatest body of a request.
+inline constexpr size_t kMaxRequestBody = kBatchBytes;
+
+class WorkerCore {
+ public:
+  struct Options {
+    int rank = 0;
+    uint64_t life = 0;
+    int servers = 0;
+  };
+  // A message for a life of a server. Those to one life go in this order.
+  struct Send {
+    int server;
+    uint64_t life;
+    std::string bytes;
+  };
+  using Ticket = uint64_t;  // from 1
+  // How a program sees one table.
+  struct Table {
+    TableSpec spec;
+    uint64_t clock = 0;
+    uint64_t min_clock = 0;  // as the servers have last said, the least of them
+  };
+
+  explicit WorkerCore(const Options& options);
+
+  // ---- events, in any order. What comes from, or says of, an older life than the newest that was
+  // named is ignored.
+  void OnServer(int server, bool live, uint64_t life);
+  void OnMessage(int server, uint64_t life, absl::string_view bytes);
+  // Messages to this life of the server were lost.
+  void OnLost(int server, uint64_t life);
+  // To be called from time to time, about each half second, unless idle(). Asks each server of
+  // which something is awaited: messages that were lost on an idle link are noticed by the next one
+  // alone. Sends what is held back.
+  void Probe();
+
+  // ---- calls
+  // All servers have welcomed this life at least once.
+  bool ready() const { return ready_; }
+  // Those that have not.
+  std::vector<int> missing() const;
+  // REQUIRES: ready(). NotFound lists the tables that there are; InvalidArgument as rule 5 says.
+  absl::StatusOr<uint32_t> Open(absl::string_view name) const;
+  // REQUIRES: of Open. Valid as long as the core.
+  const Table& table(uint32_t table) const { return tables_[table].view; }
+
+  // Keys are strictly increasing and values are keys.size() rows of the table's dtype; both are
+  // copied. Errors at once: InvalidArgument (names the table, the key, and what is wrong),
+  // ResourceExhausted (more is kept than the table's snapshot_bytes: the program waits until
+  // must_wait is false), and the error of a table that has failed.
+  absl::StatusOr<Ticket> Push(uint32_t table, absl::Span<const Key> keys, const void* values);
+  // `out` has room for keys.size() rows, and is there until the ticket has ended. Parts of it can
+  // be written before that.
+  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out);
+  // Both, in one batch: what is pulled is as after the push (with kBsp as of the clock's start).
+  absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
+                                  void* out);
+  // Ends the worker's clock in the table.
+  absl::Status Clock(uint32_t table);
+  // Also before ready(). A server can get a request twice, if its answer was lost.
+  // InvalidArgument: the body is greater than kMaxRequestBody. REQUIRES: 0 <= server < servers.
+  absl::StatusOr<Ticket> Request(int server, int32_t head, absl::string_view body);
+  // The table keeps more than it may: no push until this is false.
+  bool must_wait(uint32_t table) const;
+
+  // Sends what is held back.
+  void Flush();
+
+  // The ticket has ended: OK or an error. Nothing while it has not. NotFound: no such ticket, or it
+  // was taken before.
+  std::optional<absl::Status> Take(Ticket ticket);
+  // The answer of a request that has ended with OK; before Take.
+  struct Answer {
+    int32_t head = 0;
+    std::string body;
+  };
+  std::optional<Answer> AnswerOf(Ticket ticket) const;
+  // Nothing waits for the memory of the ticket any more; it ends with Cancelled. What was pushed
+  // still counts.
+  void Cancel(Ticket ticket);
+  // Tickets that have ended since the last call of this.
+  std::vector<Ticket> TakeEnded();
+  // On which servers the ticket waits, and why, as a text for errors: "server 1 (died in life 2)".
+  std::string WaitsFor(Ticket ticket) const;
+  // No push or clock is kept that a server has not, and no ticket is under way. After BeginLeave
+  // also: nothing is kept at all, so the worker may leave.
+  bool idle() const;
+  // Asks for snapshots of all that is kept, now and in Probe: when the worker has left, nothing can
+  // be sent again.
+  void BeginLeave();
+  // What idle() waits for, as a text for errors: "2 calls; server 1 (died in life 2) for table
+  // \"w\"".
+  std::string Pending() const;
+
+  std::vector<Send> TakeSends();
+
+ private:
+  // A pull is some pieces, a request is one without keys.
+  struct Question {
+    Piece piece;
+    uint64_t call = 0;
+    bool answered = false;
+  };
+  struct Operation {
+    std::optional<uint32_t> table;  // none: a request
+    std::optional<absl::Status> ended = {};
+    uint64_t pushes = 0;  // kept entries that are not done
+    uint64_t pulls = 0;   // questions that are not answered
+    void* out = nullptr;  // of a pull
+    uint64_t clock = 0;   // of a pull
+    std::vector<Question> questions = {};
+    Answer request = {};  // of a request: what was asked
+    Answer answer = {};
+  };
+  struct TableAtServer {
+    KeptEntries kept;
+    Position had;  // as the last Welcome said
+    uint64_t min_clock = 0;
+    bool snapshot_asked = false;
+  };
+  struct TableState {
+    TableState(const TableSpec& spec, int servers)
+        : view{.spec = spec}, splitter(spec, servers), servers(servers) {}
+    // Its clocks have marks (rule 1).
+    bool marked() const { return servers.size() > 1 && view.spec.sync == Sync::kBsp; }
+    // What is called from this call on is not sent now.
+    uint64_t HeldFrom() const;
+    // Servers that have not taken the mark of the first clock that is held back.
+    std::vector<int> Unmarked() const;
+
+    Table view;
+    Splitter splitter;
+    uint32_t pushes = 0;  // calls of this clock
+    // Of the last clocks that the program has ended, whose ends are held back: the first call that
+    // is held back with each.
+    std::deque<uint64_t> held;
+    absl::Status failed;
+    std::vector<TableAtServer> servers;
+  };
+  struct Server {
+    WorkerChannel channel;
+    bool welcomed = false;
+    // Until ready(): what it has last said of the tables, and those that have failed.
+    std::vector<Welcome::Table> tables;
+    std::vector<TableFailed> failed;
+  };
+
+  // ---- messages
+  void OnWelcome(int server, Welcome welcome);
+  void OnEntry(int server, const Done& done);
+  void OnEntry(int server, const Values& values);
+  void OnEntry(int server, const Refused& refused);
+  void OnEntry(int server, const Response& response);
+  void OnEntry(int server, const Durable& durable);
+  void OnEntry(int server, const MinClock& min);
+  void OnEntry(int server, const TableFailed& failed);
+  void OnBroken(int server, const absl::Status& why);
+  // All servers have welcomed this worker for the first time.
+  void Begin();
+  absl::Status CompareTables() const;
+  // Where this life begins.
+  uint64_t FirstClock(uint32_t table) const;
+  // What the Welcome of an open channel says of a table.
+  void OnWelcomeTable(int server, uint32_t table, const Welcome::Table& welcome);
+  // Of all tables, or of one; from this call on.
+  void SendAgain(int server, std::optional<uint32_t> only = {}, uint64_t from = 0);
+  void SetMinClock(int server, uint32_t table, uint64_t min_clock);
+
+  // ---- calls
+  absl::StatusOr<Ticket> Start(uint32_t table, absl::Span<const Key> keys, const void* values,
+                               void* out, bool pushes, bool pulls);
+  absl::Status CheckCall(uint32_t table, absl::Span<const Key> keys, bool pushes) const;
+  Operation& NewOperation(std::optional<uint32_t> table);
+  void AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values);
+  void AddPull(Ticket ticket, std::vector<Piece> pieces);
+  void AddKept(int server, uint32_t table, KeptEntries::Kept kept);
+  void AddMarks(uint32_t table);
+  void SendKept(int server, uint32_t table, KeptEntries::Kept& kept);
+  void SendQuestion(int server, Ticket ticket, Operation& operation, Question& question);
+  bool IsKept(uint32_t table) const;
+  // Sends what is held back for marks that all servers have taken.
+  void Release(uint32_t table);
+  // idle() waits for the server.
+  bool Awaits(const TableAtServer& at) const;
+  void AskIfNeeded(uint32_t table);
+
+  // ---- ends
+  void OnPushesDone(const std::vector<Ticket>& tickets);
+  // Null: it has ended, or the question is not open at this server.
+  Operation* OpenOperation(int server, Ticket ticket, uint32_t piece);
+  void OnAnswered(Ticket ticket, Operation& operation, Question& question);
+  void EndIfDone(Ticket ticket, Operation& operation);
+  void End(Ticket ticket, Operation& operation, absl::Status status);
+  void FailTable(uint32_t table, const absl::Status& why);
+
+  const Options options_;
+  std::vector<Server> servers_;
+  std::vector<TableState> tables_;
+  absl::Status tables_differ_;
+  bool ready_ = false;
+  bool leaving_ = false;
+  uint64_t next_call_ = 1;
+  Ticket next_ticket_ = 1;
+  uint64_t under_way_ = 0;  // tickets
+  absl::flat_hash_map<Ticket, Operation> operations_;
+  std::vector<Ticket> ended_;
+};
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_PS_WORKER_CORE_H_

@@ -1,0 +1,636 @@
+// A WorkerCore against servers that the test plays message by message.
+#include "src/ps/worker_core.h"
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+
+namespace phalanx::ps::internal {
+namespace {
+
+using ::phalanx::testing::IsOk;
+using ::phalanx::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Ticket = WorkerCore::Ticket;
+
+TableSpec SpecOf(std::string name, uint32_t snapshot_every = 10) {
+  TableSpec spec;
+  spec.name = std::move(name);
+  spec.keys = 100;
+  spec.dtype = spec.wire = DType::kI64;
+  spec.snapshot_every = snapshot_every;
+  return spec;
+}
+
+// A text for each entry that a server gets, with the position of a push, and its keys.
+std::string Describe(const WorkerEntry& entry) {
+  const auto keys = [](const WireKeys& keys) {
+    switch (keys.form) {
+      case WireKeys::Form::kList:
+        return absl::StrCat("list of ", keys.keys.size());
+      case WireKeys::Form::kRun:
+        return absl::StrCat(keys.begin, "+", keys.count);
+      case WireKeys::Form::kHash:
+        return std::string("hash");
+    }
+    return std::string();
+  };
+  if (const auto* push = std::get_if<Push>(&entry)) {
+    if (push->at.push == kAllPushes) return absl::StrCat("mark ", push->table, " ", push->at.clock);
+    return absl::StrCat("push ", push->table, " at ", push->at.clock, ".", push->at.push, ".",
+                        push->at.piece, " ", keys(push->keys));
+  }
+  if (const auto* end = std::get_if<ClockEnd>(&entry)) {
+    return absl::StrCat("clock ", end->table, " ", end->clock);
+  }
+  if (const auto* pull = std::get_if<Pull>(&entry)) {
+    return absl::StrCat("pull ", pull->table, " at ", pull->clock, " ", keys(pull->keys));
+  }
+  if (const auto* request = std::get_if<Request>(&entry)) {
+    return absl::StrCat("request ", request->head, " ", request->body);
+  }
+  return absl::StrCat("snapshot ", std::get<AskSnapshot>(entry).table);
+}
+
+class Play {
+ public:
+  explicit Play(int servers, std::vector<TableSpec> specs, uint64_t life = 0)
+      : core({.rank = 0, .life = life, .servers = servers}), specs_(std::move(specs)) {}
+
+  // All servers begin their first life, and welcome the worker.
+  void Begin(int servers) {
+    for (int server = 0; server < servers; ++server) {
+      core.OnServer(server, true, 1);
+      Welcome(server, 1);
+      Got(server);
+    }
+  }
+  // Positions of the tables; the beginning for those that are not given.
+  void Welcome(int server, uint64_t life, std::vector<Position> at = {},
+               std::vector<Position> durable = {}) {
+    internal::Welcome welcome{.channel = Hello(server)};
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      internal::Welcome::Table table{.spec = specs_[i]};
+      if (i < at.size()) table.at = at[i];
+      if (i < durable.size()) table.durable = durable[i];
+      table.clock = table.at.clock;
+      welcome.tables.push_back(table);
+    }
+    core.OnMessage(server, life, Encode(welcome));
+  }
+  // The channel of the last Hello to the server.
+  uint64_t Hello(int server) {
+    Drain();
+    return channel_[server];
+  }
+  void Answer(int server, uint64_t life, ServerEntry entry) {
+    core.OnMessage(server, life, Encode(ServerBatch{Hello(server), {std::move(entry)}}));
+  }
+  // What the server gets, one text for each batch, since the last call of this.
+  std::vector<std::string> Got(int server) {
+    Drain();
+    return std::exchange(got_[server], {});
+  }
+  // How the ticket has ended.
+  absl::Status Taken(Ticket ticket) {
+    return core.Take(ticket).value_or(absl::UnavailableError("it has not ended"));
+  }
+  std::map<int, Pull> last_pull;  // by server
+
+  WorkerCore core;
+
+ private:
+  void Drain() {
+    for (const WorkerCore::Send& send : core.TakeSends()) {
+      const auto message = DecodeWorkerMessage(send.bytes);
+      ASSERT_THAT(message, IsOk());
+      if (const auto* hello = std::get_if<internal::Hello>(&*message)) {
+        channel_[send.server] = hello->channel;
+        got_[send.server].push_back(absl::StrCat("hello to ", send.life));
+        continue;
+      }
+      const auto& batch = std::get<WorkerBatch>(*message);
+      EXPECT_EQ(batch.channel, channel_[send.server]);
+      std::string text;
+      for (const WorkerEntry& entry : batch.entries) {
+        absl::StrAppend(&text, text.empty() ? "" : "; ", Describe(entry));
+        if (const auto* pull = std::get_if<Pull>(&entry)) last_pull[send.server] = *pull;
+      }
+      got_[send.server].push_back(text);
+    }
+  }
+
+  std::vector<TableSpec> specs_;
+  std::map<int, uint64_t> channel_;
+  std::map<int, std::vector<std::string>> got_;
+};
+
+std::string Bytes(const std::vector<int64_t>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t)};
+}
+
+const int64_t kOne[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+TEST(WorkerCore, IsReadyWhenAllServersHaveWelcomedIt) {
+  Play play(2, {SpecOf("a"), SpecOf("b")});
+  EXPECT_THAT(play.core.missing(), ElementsAre(0, 1));
+  play.core.OnServer(1, true, 4);
+  EXPECT_THAT(play.Got(1), ElementsAre("hello to 4"));
+  play.Welcome(1, 4);
+  EXPECT_THAT(play.core.missing(), ElementsAre(0));
+  play.core.OnServer(0, true, 0);
+  play.Welcome(0, 0);
+  ASSERT_TRUE(play.core.ready());
+  EXPECT_EQ(*play.core.Open("b"), 1u);
+  EXPECT_THAT(play.core.Open("c"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"a\", \"b\"")));
+}
+
+TEST(WorkerCore, WhatAServerSaysBeforeTheOthersHaveWelcomedTheWorkerIsNotForgotten) {
+  Play play(2, {SpecOf("a"), SpecOf("b")}, /*life=*/2);
+  play.core.OnServer(0, true, 0);
+  play.core.OnServer(1, true, 0);
+  play.Welcome(1, 0, {{.clock = 3}, {}}, {{.clock = 2}, {}});
+  play.Answer(1, 0, Durable{.table = 0, .upto = {.clock = 3}});
+  play.Answer(1, 0, MinClock{.table = 0, .clock = 2});
+  play.Answer(1, 0, TableFailed{.table = 1, .why = absl::AbortedError("gone")});
+  play.Answer(1, 0, Durable{.table = 7});
+  play.Welcome(0, 0, {{.clock = 2}, {}});
+  ASSERT_TRUE(play.core.ready());
+  EXPECT_EQ(play.core.table(0).clock, 2u);
+  EXPECT_THAT(play.core.Clock(1), StatusIs(absl::StatusCode::kAborted));
+  play.core.BeginLeave();
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_EQ(play.core.Pending(), "server 0 (has not answered) for table \"a\"");
+}
+
+TEST(WorkerCore, ServersWithOtherTablesAreNamedByOpen) {
+  Play play(2, {SpecOf("a")});
+  play.core.OnServer(0, true, 0);
+  play.core.OnServer(1, true, 0);
+  play.Welcome(0, 0);
+  const TableSpec other = SpecOf("a", 11);
+  play.core.OnMessage(1, 0, Encode(Welcome{.channel = play.Hello(1), .tables = {{.spec = other}}}));
+  ASSERT_TRUE(play.core.ready());
+  EXPECT_THAT(play.core.Open("a"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("of server 0, \"a\", is not that of server 1")));
+}
+
+TEST(WorkerCore, ANextLifeBeginsAtTheLeastClockAndSendsNothingThatAServerHas) {
+  TableSpec spec = SpecOf("a");
+  spec.sync = Sync::kSsp;
+  Play play(2, {spec}, /*life=*/3);
+  play.core.OnServer(0, true, 0);
+  play.core.OnServer(1, true, 0);
+  play.Welcome(0, 0, {{.clock = 5, .push = 1, .piece = 0}});
+  play.Welcome(1, 0, {{.clock = 4}});
+  play.Got(0), play.Got(1);
+  EXPECT_EQ(play.core.table(0).clock, 4u);
+  // Keys 0 and 99 are on different servers.
+  const std::vector<Key> keys = {0, 99};
+  const Ticket first = *play.core.Push(0, keys, kOne);
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  const Ticket second = *play.core.Push(0, keys, kOne);
+  const Ticket third = *play.core.Push(0, keys, kOne);
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 5.2.0 0+1"));
+  EXPECT_THAT(play.Got(1), ElementsAre("push 0 at 4.1.0 99+1",
+                                       "clock 0 4; push 0 at 5.1.0 99+1; push 0 at 5.2.0 99+1"));
+  play.Answer(1, 0, Done{.count = 3});
+  EXPECT_THAT(play.core.TakeEnded(), ElementsAre(first, second));
+  play.Answer(0, 0, Done{.count = 1});
+  EXPECT_EQ(play.core.Take(third), std::nullopt);
+  play.Answer(1, 0, Done{.count = 4});
+  EXPECT_THAT(play.core.TakeEnded(), ElementsAre(third));
+  // What server 0 had is sent to a next life of it that has lost it again.
+  play.core.OnServer(0, true, 1);
+  play.Welcome(0, 1, {{.clock = 4}});
+  EXPECT_THAT(play.Got(0), ElementsAre("hello to 1",
+                                       "push 0 at 4.1.0 0+1; clock 0 4; push 0 at 5.1.0 0+1; "
+                                       "push 0 at 5.2.0 0+1"));
+}
+
+// Rule 1: with kBsp and several servers.
+TEST(WorkerCore, AClockEndsAtNoServerBeforeAllHaveItsPushes) {
+  TableSpec ssp = SpecOf("b");
+  ssp.sync = Sync::kSsp;
+  Play play(2, {SpecOf("a"), ssp});
+  play.Begin(2);
+  const Ticket pushed = *play.core.Push(0, {0, 99}, kOne);
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  int64_t out = 0;
+  const Ticket pulled = *play.core.Pull(0, {0}, &out);
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  // What another table calls does not wait.
+  ASSERT_THAT(play.core.Push(1, {0}, kOne), IsOk());
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.1.0 0+1", "mark 0 0; push 1 at 0.1.0 0+1"));
+  EXPECT_THAT(play.Got(1), ElementsAre("push 0 at 0.1.0 99+1", "mark 0 0"));
+  play.Answer(0, 1, Done{.count = 3});
+  play.core.TakeEnded();
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  EXPECT_EQ(play.core.WaitsFor(pulled), "server 1 (has not answered)");
+  EXPECT_FALSE(play.core.idle());
+  play.Answer(1, 1, Done{.count = 1});
+  EXPECT_THAT(play.core.TakeEnded(), ElementsAre(pushed));
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  play.Answer(1, 1, Done{.count = 2});
+  EXPECT_THAT(play.Got(0), ElementsAre("clock 0 0; pull 0 at 1 0+1; mark 0 1"));
+  EXPECT_THAT(play.Got(1), ElementsAre("clock 0 0; mark 0 1"));
+  // The next one likewise; a mark that is lost with its server is sent again.
+  play.Answer(0, 1, Done{.count = 5});
+  play.core.OnServer(1, true, 2);
+  play.Welcome(1, 2, {{.clock = 0, .push = 1, .piece = 0}});
+  EXPECT_THAT(play.Got(1), ElementsAre("hello to 2", "mark 0 0; clock 0 0; mark 0 1"));
+  play.Answer(1, 2, Done{.count = 2});
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  // That it has the mark can also be seen when it welcomes the worker again.
+  play.core.OnServer(1, true, 3);
+  play.Welcome(1, 3, {{.clock = 1, .push = kAllPushes, .piece = 0}});
+  EXPECT_THAT(play.Got(0), ElementsAre("clock 0 1"));
+  EXPECT_THAT(play.Got(1), ElementsAre("hello to 3", "clock 0 1"));
+}
+
+// Rule 4.
+TEST(WorkerCore, ANextLifeDoesNotRepeatAClockWhosePushesAllServersHave) {
+  const Position mark = {.clock = 4, .push = kAllPushes};
+  for (const int last : {0, 1, 2}) {
+    Play play(3, {SpecOf("a")}, /*life=*/1);
+    for (const int server : {0, 1, 2}) play.core.OnServer(server, true, 0);
+    for (const int server : {0, 1, 2}) play.Got(server);
+    for (const int next : {1, 2, 3}) {
+      const int server = (last + next) % 3;
+      play.Welcome(server, 0, {server == 1 ? Position{.clock = 5} : mark});
+    }
+    EXPECT_EQ(play.core.table(0).clock, 5u);
+    EXPECT_THAT(play.Got(0), ElementsAre("clock 0 4"));
+    EXPECT_THAT(play.Got(1), IsEmpty());
+    EXPECT_THAT(play.Got(2), ElementsAre("clock 0 4"));
+    play.Answer(0, 0, Done{.count = 1});
+    EXPECT_FALSE(play.core.idle());
+    // Its end is kept as any other.
+    play.core.OnServer(2, true, 1);
+    play.Welcome(2, 1, {mark});
+    EXPECT_THAT(play.Got(2), ElementsAre("hello to 1", "clock 0 4"));
+    play.Answer(2, 1, Done{.count = 1});
+    EXPECT_TRUE(play.core.idle());
+    ASSERT_THAT(play.core.Push(0, {0}, kOne), IsOk());
+    EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 5.1.0 0+1"));
+  }
+  // One of them lacks a push, or no server has the end of the clock: it is repeated.
+  for (const Position& other : {Position{.clock = 4, .push = 7}, Position{.clock = 4}, mark}) {
+    Play play(2, {SpecOf("a")}, /*life=*/1);
+    for (const int server : {0, 1}) play.core.OnServer(server, true, 0);
+    play.Welcome(0, 0, {other == mark ? mark : Position{.clock = 5}});
+    play.Welcome(1, 0, {other});
+    EXPECT_EQ(play.core.table(0).clock, 4u);
+  }
+}
+
+TEST(WorkerCore, PushesGoAtOnceOrWithWhatIsHeldBack) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  play.core.Push(0, {3}, kOne).IgnoreError();
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.1.0 3+1"));
+  play.core.Push(0, {4}, kOne).IgnoreError();
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  play.Answer(0, 1, Done{.count = 1});
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.2.0 4+1; clock 0 0"));
+  int64_t out = 0;
+  play.core.Pull(0, {4}, &out).IgnoreError();
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0), ElementsAre("pull 0 at 1 4+1"));
+  // A pull can wait for long, so updates do not wait for it.
+  play.Answer(0, 1, Done{.count = 3});
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_THAT(play.Got(0), ElementsAre("clock 0 1"));
+  play.core.Push(0, {5}, kOne).IgnoreError();
+  play.core.Probe();
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 2.1.0 5+1", ""));
+}
+
+TEST(WorkerCore, WhatIsPulledLiesInTheOrderOfTheKeys) {
+  TableSpec spec = SpecOf("a");
+  spec.split = Split::kBlocks;
+  spec.block = 1;
+  Play play(2, {spec});
+  play.Begin(2);
+  const std::vector<Key> keys = {2, 3, 4, 5};
+  std::vector<int64_t> out(4, -1);
+  const Ticket ticket = *play.core.PushPull(0, keys, kOne, out.data());
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.1.0 list of 2; pull 0 at 0 list of 2"));
+  EXPECT_THAT(play.Got(1), ElementsAre("push 0 at 0.1.0 list of 2; pull 0 at 0 list of 2"));
+  const Pull at_0 = play.last_pull[0];
+  const Pull at_1 = play.last_pull[1];
+  EXPECT_EQ(play.core.WaitsFor(ticket), "server 0 (has not answered), server 1 (has not answered)");
+  play.Answer(0, 1, Values{ticket, at_1.piece, 0, Bytes({7, 7})});  // of the other server
+  play.Answer(0, 1, Values{ticket, at_0.piece, 0, Bytes({20, 40})});
+  play.Answer(0, 1, Values{ticket, at_0.piece, 0, Bytes({1, 1})});  // twice
+  play.Answer(1, 1, Values{ticket, at_1.piece, 2, Bytes({30, 50})});
+  EXPECT_THAT(out, ElementsAre(20, 30, 40, 50));
+  EXPECT_THAT(play.core.TakeEnded(), IsEmpty());
+  play.Answer(0, 1, Done{.count = 1});
+  EXPECT_EQ(play.core.WaitsFor(ticket), "server 1 (has not answered)");
+  play.Answer(1, 1, Done{.count = 1});
+  EXPECT_THAT(play.core.TakeEnded(), ElementsAre(ticket));
+  EXPECT_THAT(play.Taken(ticket), IsOk());
+  EXPECT_THAT(play.Taken(ticket), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(WorkerCore, AnswersOfAnotherLengthAreErrorsAndWriteNothing) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  int64_t out[2] = {5, 5};
+  const Ticket ticket = *play.core.Pull(0, {1, 2}, out);
+  play.Got(0);
+  play.Answer(0, 1, Values{ticket, 0, 0, Bytes({1, 2, 3})});
+  EXPECT_THAT(play.Taken(ticket),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("with 24 bytes, expected 16")));
+  EXPECT_THAT(out, ElementsAre(5, 5));
+}
+
+TEST(WorkerCore, ACancelledPullIsNotWrittenToAndNotAskedAgain) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  int64_t out = 5;
+  const Ticket ticket = *play.core.Pull(0, {1}, &out);
+  play.core.Cancel(ticket);
+  play.Answer(0, 1, Values{ticket, 0, 0, Bytes({1})});
+  EXPECT_EQ(out, 5);
+  EXPECT_THAT(play.core.TakeEnded(), ElementsAre(ticket));
+  EXPECT_THAT(play.Taken(ticket), StatusIs(absl::StatusCode::kCancelled));
+  play.Got(0);
+  play.core.OnLost(0, 1);
+  play.Welcome(0, 1);
+  EXPECT_THAT(play.Got(0), ElementsAre("hello to 1"));
+}
+
+TEST(WorkerCore, AllThatAServerHasLostIsSentAgainInTheOrderOfTheCalls) {
+  Play play(1, {SpecOf("a"), SpecOf("b", 0)});
+  play.Begin(1);
+  std::vector<Key> list(20);
+  for (size_t i = 0; i < list.size(); ++i) list[i] = 2 * i;
+  const std::vector<int64_t> values(20, 1);
+  int64_t out = 0;
+  const Ticket pull = *play.core.Pull(0, {1}, &out);
+  play.core.Request(0, 5, "what").IgnoreError();
+  play.core.Push(0, list, values.data()).IgnoreError();
+  play.core.Push(1, {1}, kOne).IgnoreError();
+  play.core.Push(0, list, values.data()).IgnoreError();
+  play.core.Clock(0).IgnoreError();
+  play.core.Clock(0).IgnoreError();
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0),
+              ElementsAre("pull 0 at 0 1+1", "request 5 what; push 0 at 0.1.0 list of 20",
+                          "push 1 at 0.1.0 1+1; push 0 at 0.2.0 hash; clock 0 0; clock 0 1"));
+  play.Answer(0, 1, Done{.count = 5});
+  EXPECT_FALSE(play.core.idle());
+  play.core.OnServer(0, false, 1);
+  EXPECT_EQ(play.core.WaitsFor(pull), "server 0 (died in life 1)");
+  play.core.OnServer(0, true, 2);
+  play.Welcome(0, 2, {{.clock = 0, .push = 1}, {.clock = 0, .push = 1}});
+  // The first list is not known to this life.
+  EXPECT_THAT(play.Got(0), ElementsAre("hello to 2",
+                                       "pull 0 at 0 1+1; request 5 what; "
+                                       "push 0 at 0.2.0 list of 20; clock 0 0; clock 0 1"));
+}
+
+TEST(WorkerCore, WhatIsSentToANextLifeIsAwaitedAgain) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  const Ticket ticket = *play.core.Push(0, {1}, kOne);
+  play.Answer(0, 1, Done{.count = 1});
+  EXPECT_THAT(play.Taken(ticket), IsOk());
+  EXPECT_TRUE(play.core.idle());
+  play.core.OnServer(0, true, 2);
+  play.Welcome(0, 2);
+  EXPECT_FALSE(play.core.idle());
+  play.Got(0);
+  // It may be lost again.
+  play.core.Probe();
+  EXPECT_THAT(play.Got(0), ElementsAre(""));
+  play.Answer(0, 2, Done{.count = 1});
+  EXPECT_TRUE(play.core.idle());
+}
+
+TEST(WorkerCore, PushesThatWereFreedAndAreLostEndTheTable) {
+  Play play(2, {SpecOf("a", 0), SpecOf("b")});
+  play.Begin(2);
+  const Ticket done = *play.core.Push(0, {1, 99}, kOne);
+  play.Answer(1, 1, Done{.count = 1});
+  int64_t out = 0;
+  const Ticket pull = *play.core.Pull(0, {1}, &out);
+  play.core.OnServer(1, true, 2);
+  play.Welcome(1, 2);
+  for (const Ticket ticket : {done, pull}) {
+    EXPECT_THAT(
+        play.Taken(ticket),
+        StatusIs(absl::StatusCode::kDataLoss,
+                 HasSubstr("table \"a\": server 1 has lost pushes: it has those up to clock "
+                           "0, push 0.0, and those up to clock 0, push 1.0")));
+  }
+  EXPECT_THAT(play.core.Push(0, {1}, kOne), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(play.core.Clock(0), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(play.core.Push(1, {1}, kOne), IsOk());
+}
+
+TEST(WorkerCore, AServerThatRefusesAPushEndsItAlone) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  const Ticket first = *play.core.Push(0, {1}, kOne);
+  const Ticket second = *play.core.Push(0, {2}, kOne);
+  play.core.Flush();
+  play.Answer(0, 1, Refused{first, absl::InvalidArgumentError("no")});
+  play.Answer(0, 1, Done{.count = 2});
+  EXPECT_THAT(play.Taken(first), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(play.Taken(second), IsOk());
+  play.Answer(0, 1, TableFailed{0, absl::AbortedError("gone")});
+  EXPECT_THAT(play.core.Push(0, {2}, kOne), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST(WorkerCore, APushWaitsForASnapshotWhenTooMuchIsKept) {
+  TableSpec spec = SpecOf("a");
+  spec.snapshot_bytes = 300;
+  Play play(1, {spec});
+  play.Begin(1);
+  for (int i = 0; i < 3; ++i) ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  EXPECT_TRUE(play.core.must_wait(0));
+  EXPECT_THAT(play.core.Push(0, {1}, kOne), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.1.0 1+1",
+                                       "push 0 at 0.2.0 1+1; push 0 at 0.3.0 1+1; snapshot 0"));
+  play.core.Probe();
+  EXPECT_THAT(play.Got(0), ElementsAre("", "snapshot 0"));
+  play.Answer(0, 1, Durable{.table = 0, .upto = {.clock = 0, .push = 3}});
+  EXPECT_FALSE(play.core.must_wait(0));
+  EXPECT_TRUE(play.core.idle());
+}
+
+TEST(WorkerCore, NewsOfServersComeInAnyOrder) {
+  Play play(1, {SpecOf("a")});
+  // A message of a life is news of it.
+  play.core.OnMessage(0, 5, Encode(Reset{}));
+  EXPECT_THAT(play.Got(0), ElementsAre("hello to 5", "hello to 5"));
+  play.core.OnServer(0, true, 4);
+  play.core.OnServer(0, false, 4);
+  play.core.OnServer(0, true, 5);
+  play.core.OnLost(0, 4);
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  play.core.OnMessage(0, 5, Encode(Welcome{.channel = 1, .tables = {{.spec = SpecOf("a")}}}));
+  EXPECT_FALSE(play.core.ready());
+  play.core.OnMessage(0, 4, Encode(Welcome{.channel = 2, .tables = {{.spec = SpecOf("a")}}}));
+  EXPECT_FALSE(play.core.ready());
+  play.core.Probe();
+  EXPECT_THAT(play.Got(0), ElementsAre("hello to 5"));
+  play.Welcome(0, 5);
+  EXPECT_TRUE(play.core.ready());
+  const Ticket ticket = *play.core.Push(0, {1}, kOne);
+  // A second Welcome of the channel, and an answer of another one.
+  play.Welcome(0, 5, {{.clock = 9}});
+  play.core.OnMessage(0, 5, Encode(ServerBatch{1, {Done{.count = 1}}}));
+  EXPECT_EQ(play.core.Take(ticket), std::nullopt);
+  // It is dead for good.
+  play.core.OnServer(0, false, 5);
+  play.core.OnServer(0, true, 5);
+  play.core.OnMessage(0, 5, Encode(ServerBatch{2, {Done{.count = 1}}}));
+  EXPECT_EQ(play.core.Take(ticket), std::nullopt);
+  play.core.OnMessage(0, 6, "x");
+  EXPECT_THAT(play.Taken(ticket), StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST(WorkerCore, CallsWithWrongKeysAreRefusedAtOnce) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(play.core.Push(0, {1, 1}, kOne), StatusIs(invalid, HasSubstr("key 1 after key 1")));
+  EXPECT_THAT(play.core.Push(0, {2, 1}, kOne), StatusIs(invalid, HasSubstr("key 1 after key 2")));
+  EXPECT_THAT(play.core.Push(0, {100}, kOne), StatusIs(invalid, HasSubstr("the last one is 99")));
+  EXPECT_THAT(play.core.Push(1, {1}, kOne), StatusIs(invalid, HasSubstr("there are 1 tables")));
+  EXPECT_THAT(play.core.Request(0, 0, std::string(kMaxRequestBody + 1, 'x')), StatusIs(invalid));
+  const Ticket none = *play.core.Push(0, {}, nullptr);
+  EXPECT_THAT(play.Taken(none), IsOk());
+  EXPECT_THAT(play.Got(0), IsEmpty());
+}
+
+TEST(WorkerCore, RequestsAreAnsweredOnceAlsoBeforeTheTablesAreThere) {
+  Play play(2, {SpecOf("a")});
+  const Ticket ticket = *play.core.Request(1, -3, "body");
+  play.core.OnServer(1, true, 1);
+  play.Welcome(1, 1);
+  EXPECT_THAT(play.Got(1), ElementsAre("hello to 1", "request -3 body"));
+  EXPECT_EQ(play.core.AnswerOf(ticket), std::nullopt);
+  play.Answer(1, 1, Response{ticket, 4, "answer"});
+  play.Answer(1, 1, Response{ticket, 5, "again"});
+  ASSERT_TRUE(play.core.AnswerOf(ticket).has_value());
+  EXPECT_EQ(play.core.AnswerOf(ticket)->body, "answer");
+  EXPECT_THAT(play.Taken(ticket), IsOk());
+}
+
+TEST(WorkerCore, LargeCallsAreCutIntoEntriesThatFitIntoAMessage) {
+  TableSpec spec = SpecOf("a");
+  spec.keys = 200'000;
+  spec.dtype = DType::kF32;
+  spec.wire = DType::kBf16;
+  Play play(1, {spec});
+  play.Begin(1);
+  std::vector<Key> keys;
+  std::vector<float> values;
+  for (Key key = 0; key < spec.keys; key += 2) {
+    keys.push_back(key);
+    values.push_back(static_cast<float>(key % 128));
+  }
+  std::vector<float> out(keys.size());
+  const Ticket push = *play.core.Push(0, keys, values.data());
+  const Ticket pull = *play.core.Pull(0, keys, out.data());
+  play.core.Flush();
+  uint64_t updates = 0;
+  std::map<uint32_t, std::string> pushed;  // by piece
+  std::vector<std::pair<uint32_t, size_t>> pulled;
+  std::vector<ServerEntry> answers;
+  for (const WorkerCore::Send& send : play.core.TakeSends()) {
+    EXPECT_LE(send.bytes.size(), size_t{1} << 20);
+    const auto message = DecodeWorkerMessage(send.bytes);
+    for (const WorkerEntry& entry : std::get<WorkerBatch>(*message).entries) {
+      if (const auto* one = std::get_if<Push>(&entry)) {
+        EXPECT_EQ(one->at.piece, updates++);
+        EXPECT_EQ(one->values.size(), one->keys.keys.size() * 2);
+        pushed[one->at.piece] = std::string(one->values);
+      } else {
+        // The list was sent with the push.
+        const auto& asked = std::get<Pull>(entry);
+        EXPECT_EQ(asked.keys.form, WireKeys::Form::kHash);
+        answers.push_back(Values{asked.ticket, asked.piece, 0, pushed[asked.piece]});
+      }
+    }
+  }
+  EXPECT_GT(updates, 1u);
+  for (ServerEntry& answer : answers) play.Answer(0, 1, std::move(answer));
+  play.Answer(0, 1, Done{.count = updates});
+  EXPECT_THAT(play.Taken(push), IsOk());
+  EXPECT_THAT(play.Taken(pull), IsOk());
+  EXPECT_EQ(out, values);
+}
+
+TEST(WorkerCore, AWorkerLeavesWhenNothingOfItCanBeLost) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  EXPECT_EQ(play.core.Pending(), "1 calls; server 0 (has not answered) for table \"a\"");
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  play.Answer(0, 1, Done{.count = 1});
+  EXPECT_FALSE(play.core.idle());
+  play.Answer(0, 1, Done{.count = 2});
+  EXPECT_TRUE(play.core.idle());
+  play.Got(0);
+  play.core.BeginLeave();
+  EXPECT_FALSE(play.core.idle());
+  EXPECT_THAT(play.Got(0), ElementsAre("snapshot 0"));
+  play.Answer(0, 1, Durable{.table = 0, .upto = {.clock = 0, .push = 1}});
+  EXPECT_THAT(play.Got(0), ElementsAre("snapshot 0"));
+  play.Answer(0, 1, Durable{.table = 0, .upto = {.clock = 1}});
+  EXPECT_TRUE(play.core.idle());
+  EXPECT_EQ(play.core.Pending(), "nothing");
+}
+
+TEST(WorkerCore, ManyCallsLeaveNothingBehind) {
+  Play play(1, {SpecOf("a"), SpecOf("b", 0)});
+  play.Begin(1);
+  std::vector<int64_t> out(1);
+  uint64_t updates = 0;
+  for (uint64_t i = 1; i <= 20'000; ++i) {
+    for (uint32_t table = 0; table < 2; ++table) {
+      const Ticket ticket = *play.core.PushPull(table, {i % 100}, kOne, out.data());
+      ASSERT_THAT(play.core.Clock(table), IsOk());
+      play.core.Flush();
+      play.Answer(0, 1, Values{ticket, 0, i, Bytes({1})});
+      play.Answer(0, 1, Done{.count = updates += 2});
+      ASSERT_THAT(play.Taken(ticket), IsOk());
+    }
+    play.Answer(0, 1, Durable{.table = 0, .upto = {.clock = i}});
+    play.Got(0);
+    play.core.TakeEnded();
+    ASSERT_TRUE(play.core.idle());
+  }
+  // Clocks alone are one entry.
+  for (int i = 0; i < 20'000; ++i) ASSERT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_FALSE(play.core.must_wait(0));
+  EXPECT_EQ(play.core.table(0).clock, 40'000u);
+}
+
+}  // namespace
+}  // namespace phalanx::ps::internal
