@@ -2,6 +2,7 @@
 
 #include "phalanx/client.h"
 #include "phalanx/group.h"
+#include "phalanx/ps.h"
 #include "src/client/connection/call.h"
 
 namespace phalanx {
@@ -55,5 +56,6 @@ template class Future<GroupProgress>;
 template class Future<bool>;
 template class Future<Done>;
 template class Future<int>;
+template class Future<ps::Reply>;
 
 }  // namespace phalanx

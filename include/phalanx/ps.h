@@ -1,0 +1,313 @@
+// A parameter server: servers hold tables, workers push updates to them and pull values, each at
+// its own pace. docs/parameter-server.md explains which consistency to take, and what survives the
+// deaths of servers and workers.
+//
+//   // a server
+//   auto server = phalanx::ps::Server::Join(*client).value();
+//   status = server.AddTable({.name = "w", .keys = 784, .sync = Sync::kSsp, .staleness = 3,
+//                             .update = Update::kSgd});
+//   return server.Run();                                        // until all workers have left
+//
+//   // a worker
+//   auto worker = phalanx::ps::Worker::Join(*client).value();
+//   auto table = worker.Open<float>("w").value();
+//   std::vector<float> w(784);
+//   while (table.clock() < 100) {
+//     status = table.PullDense(absl::MakeSpan(w)).Wait().status();
+//     if (!status.ok()) return status;
+//     table.PushDense(Gradient(w));
+//     status = table.Clock();
+//     if (!status.ok()) return status;
+//   }
+//   return worker.Leave();
+//
+// Servers and workers are the members of two roles of one job. Server r has part r of each table. A
+// process that dies is started again (by `phalanx launch --restarts`): a server goes on from its
+// last snapshot, and the workers send again what it lacks; a worker goes on with the clock that the
+// servers know, and what it pushes again in that clock is ignored. Calls wait meanwhile.
+//
+// Fork: in a child every call returns FailedPrecondition.
+#ifndef PHALANX_PS_H_
+#define PHALANX_PS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "phalanx/client.h"
+#include "phalanx/elements.h"
+#include "phalanx/group.h"
+#include "phalanx/ps_table.h"
+
+namespace phalanx::ps {
+
+namespace internal {
+class Part;
+class ServerState;
+class WorkerState;
+struct OpenTable;
+}  // namespace internal
+
+struct Options {
+  // Empty or 0: PHALANX_JOB, PHALANX_TASK and PHALANX_WORLD, which `phalanx launch` sets. `world`
+  // is the number of servers, or of workers: of those that join with these options.
+  std::string job = {};
+  std::string task = {};
+  int world = 0;
+  // The roles of the job. `server_role` and `worker_role` are the same for all processes.
+  std::string server_role = "server";
+  std::string worker_role = "worker";
+  // How long Join, a Push that waits for snapshots, and Leave wait for the others; and Run, when no
+  // worker lives.
+  absl::Duration peer_timeout = absl::Minutes(5);
+};
+
+// Whose push an own update is given. With kBsp a push is the sum of all workers' pushes of a clock,
+// and `worker` is -1.
+struct Pusher {
+  int worker = -1;
+  uint64_t clock = 0;
+  uint64_t life = 0;
+};
+
+// Rows of a server's part, for an own update. Valid during the call.
+template <typename T>
+class Rows {
+ public:
+  // The `width` values of a key of the batch; makes the row. Valid until the next row is made.
+  absl::Span<T> operator[](Key key) const { return {static_cast<T*>(RowOf(key)), width_}; }
+  uint32_t width() const { return width_; }
+
+ private:
+  friend class Server;
+  Rows(internal::Part& part, uint32_t width) : part_(part), width_(width) {}
+  void* RowOf(Key key) const;
+
+  internal::Part& part_;
+  const uint32_t width_;
+};
+
+// A request that a worker has made, and what is answered.
+struct RequestInfo {
+  int worker = 0;
+  int32_t head = 0;
+  std::string body;
+};
+struct Reply {
+  int32_t head = 0;
+  std::string body;
+};
+
+// One thread at a time, but Stop.
+class Server {
+ public:
+  // Joins the job as a server. Errors: those of Client::Join.
+  static absl::StatusOr<Server> Join(Client& client, Options options = {});
+  // Without the end of Run, the others see that this server has died, and wait for its next life.
+  ~Server();
+  Server(Server&&) noexcept;
+  Server& operator=(Server&&) noexcept;
+
+  int rank() const;
+  int servers() const;
+  uint64_t life() const;
+
+  // All servers add the same tables in the same order, before Run. AlreadyExists, InvalidArgument.
+  absl::Status AddTable(const TableSpec& spec);
+  // With an own update: update(const Pusher&, absl::Span<const Key>, absl::Span<const T> values,
+  // Rows<T>) -> absl::Status, where values are keys.size() rows. It runs in the thread of Run. An
+  // error, or an exception, ends all calls for the table with an error that names both.
+  template <typename T, typename F>
+  absl::Status AddTable(TableSpec spec, F update);
+  using OwnUpdate = std::function<absl::Status(const Pusher& from, absl::Span<const Key> keys,
+                                               const void* values, internal::Part& part)>;
+  absl::Status AddTableWith(const TableSpec& spec, OwnUpdate update);
+  // Answers Worker::Request, in the thread of Run.
+  void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo& request)> answer);
+
+  // Serves until all workers have left, and returns OK; or until Stop, with Cancelled. Restores the
+  // snapshots of an earlier life first. Errors: Aborted (a next life of this server has joined);
+  // DataLoss (no copy of its snapshot is left); DeadlineExceeded (no worker has lived for
+  // peer_timeout, and not all have left: names those; with tables that all have OnLoss::kDrop, Run
+  // returns OK then, if those have died); or the error of the connection with the node.
+  absl::Status Run();
+  // Ends Run. Any thread.
+  void Stop();
+  // Clocks of each table, and which pulls wait for whom, as text.
+  std::string Describe() const;
+
+ private:
+  explicit Server(std::unique_ptr<internal::ServerState> state);
+
+  std::unique_ptr<internal::ServerState> state_;
+};
+
+class Worker;
+
+// A worker's view of a table. A value; copies share their worker. Any thread; calls of several
+// threads for one table have some order.
+//
+// A call returns when what it pushes is copied; its future ends when the servers have answered.
+// Errors of all futures: InvalidArgument (keys that do not increase strictly, or that the table
+// does not have; sizes that do not fit), ResourceExhausted, DataLoss (a server has lost its part
+// and had no snapshots), Unavailable (a worker has died and the table is to fail then), Aborted
+// (this life of the worker has ended), Cancelled. Wait has the deadline; what ends a wait ends no
+// call.
+class AnyTable {
+ public:
+  // `values` is keys.size() rows of the table's dtype. Waits while more than
+  // TableSpec::snapshot_bytes of this worker's pushes are in no snapshot.
+  Future<Done> Push(absl::Span<const Key> keys, const void* values, uint64_t bytes) const;
+  // `out` gets keys.size() rows. It must be there until the future has ended.
+  Future<Done> Pull(absl::Span<const Key> keys, void* out, uint64_t bytes) const;
+  // What is pulled is as after the push, with kBsp as the clock began.
+  Future<Done> PushPull(absl::Span<const Key> keys, const void* values, void* out,
+                        uint64_t bytes) const;
+  // All keys of a dense table.
+  Future<Done> PushDense(const void* values, uint64_t bytes) const;
+  Future<Done> PullDense(void* out, uint64_t bytes) const;
+  // Returns when a push, or Clock, need not wait for snapshots, unless another thread pushes
+  // meanwhile: for bindings that wait in slices. DeadlineExceeded.
+  absl::Status AwaitRoom(absl::Duration timeout) const;
+  // Ends this worker's clock. Pushes before it belong to that clock. Waits for nothing but room,
+  // as Push. Returns the error of the table, if it has failed. With kBsp and several servers these
+  // get the end of the clock when all have answered the pushes, which the client takes in while a
+  // thread waits in any call.
+  absl::Status Clock() const;
+
+  const TableSpec& spec() const;
+  // Clocks that this worker has ended.
+  uint64_t clock() const;
+  // The least clock of all workers, as the servers have last said.
+  uint64_t min_clock() const;
+
+ private:
+  friend class Worker;
+  template <typename T>
+  friend class Table;
+  AnyTable(std::shared_ptr<internal::WorkerState> worker,
+           std::shared_ptr<internal::OpenTable> table)
+      : worker_(std::move(worker)), table_(std::move(table)) {}
+
+  std::shared_ptr<internal::WorkerState> worker_;
+  std::shared_ptr<internal::OpenTable> table_;
+};
+
+// The same with elements of one type.
+template <typename T>
+class Table {
+ public:
+  Future<Done> Push(absl::Span<const Key> keys, absl::Span<const T> values) const {
+    return table_.Push(keys, values.data(), values.size() * sizeof(T));
+  }
+  Future<Done> Pull(absl::Span<const Key> keys, absl::Span<T> out) const {
+    return table_.Pull(keys, out.data(), out.size() * sizeof(T));
+  }
+  // `out` is as long as `values`.
+  Future<Done> PushPull(absl::Span<const Key> keys, absl::Span<const T> values,
+                        absl::Span<T> out) const {
+    return table_.PushPull(keys, values.data(), out.data(), out.size() * sizeof(T));
+  }
+  Future<Done> PushDense(absl::Span<const T> values) const {
+    return table_.PushDense(values.data(), values.size() * sizeof(T));
+  }
+  Future<Done> PullDense(absl::Span<T> out) const {
+    return table_.PullDense(out.data(), out.size() * sizeof(T));
+  }
+  absl::Status Clock() const { return table_.Clock(); }
+
+  const TableSpec& spec() const { return table_.spec(); }
+  uint64_t clock() const { return table_.clock(); }
+  uint64_t min_clock() const { return table_.min_clock(); }
+
+ private:
+  friend class Worker;
+  explicit Table(AnyTable table) : table_(std::move(table)) {}
+
+  AnyTable table_;
+};
+
+// A value; copies share their state. When the last copy, and that of its tables, is dropped without
+// Leave, the others see that the worker has died. Any thread.
+class Worker {
+ public:
+  // Joins the job as a worker, and waits for the servers. Errors: those of Client::Join,
+  // DeadlineExceeded (names the servers that have not come).
+  static absl::StatusOr<Worker> Join(Client& client, Options options = {});
+
+  int rank() const;
+  int workers() const;
+  int servers() const;
+  uint64_t life() const;
+  // This is a later life: the tables' clocks are those from which it goes on.
+  bool restarted() const { return life() > 0; }
+
+  // NotFound names the tables that there are; InvalidArgument: another type, or servers that differ
+  // in their tables.
+  template <typename T>
+  absl::StatusOr<Table<T>> Open(absl::string_view name) const {
+    absl::StatusOr<AnyTable> table = OpenAs(name, DTypeOf<T>());
+    if (!table.ok()) return table.status();
+    return Table<T>(*std::move(table));
+  }
+  absl::StatusOr<AnyTable> Open(absl::string_view name) const;
+
+  // Asks a server's OnRequest. Unavailable: the server has died meanwhile and answered nothing;
+  // Unimplemented: it has no OnRequest.
+  Future<Reply> Request(int server, int32_t head, absl::string_view body) const;
+  // Ends when all workers have called. A worker in its next life makes the barrier again in which
+  // it was.
+  absl::Status Barrier() const { return BarrierAsync().Wait().status(); }
+  Future<Done> BarrierAsync() const;
+  // OK while the worker is a member of its job.
+  absl::Status status() const;
+
+  // Waits until the servers have all pushes of this worker, in snapshots if the tables have these,
+  // and leaves the job. Clocks do not wait for it any more.
+  absl::Status Leave() const;
+  // Ends the worker, as its death for the others. Calls under way end with an error.
+  absl::Status Fail() const;
+
+ private:
+  explicit Worker(std::shared_ptr<internal::WorkerState> state) : state_(std::move(state)) {}
+  absl::StatusOr<AnyTable> OpenAs(absl::string_view name, DType dtype) const;
+
+  std::shared_ptr<internal::WorkerState> state_;
+};
+
+namespace internal {
+void* RowOf(Part& part, Key key);
+}  // namespace internal
+
+template <typename T>
+void* Rows<T>::RowOf(Key key) const {
+  return internal::RowOf(part_, key);
+}
+
+template <typename T, typename F>
+absl::Status Server::AddTable(TableSpec spec, F update) {
+  spec.update = Update::kOwn;
+  spec.dtype = spec.wire = DTypeOf<T>();
+  const uint32_t width = spec.width;
+  return AddTableWith(
+      spec,
+      [update = std::move(update), width](const Pusher& from, absl::Span<const Key> keys,
+                                          const void* values,
+                                          internal::Part& part) -> absl::Status {
+        return update(from, keys,
+                      absl::MakeConstSpan(static_cast<const T*>(values), keys.size() * width),
+                      Rows<T>(part, width));
+      });
+}
+
+}  // namespace phalanx::ps
+
+#endif  // PHALANX_PS_H_

@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <utility>
+
+#include "phalanx/ps.h"
+#include "src/client/ps/server_state.h"
+#include "src/common/status_macros.h"
+#include "src/ps/part.h"
+
+namespace phalanx::ps {
+
+// No worker is waited for here: the program adds its tables first, and workers are welcomed by Run.
+absl::StatusOr<Server> Server::Join(Client& client, Options options) {
+  JoinOptions join;
+  join.world = options.world;
+  join.role = options.server_role;
+  join.timeout = std::min(join.timeout, options.peer_timeout);
+  PHALANX_ASSIGN_OR_RETURN(Membership member, client.Join(options.job, options.task, join));
+  // A worker that finds more servers does not join either.
+  if (member.world() > kMaxServers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Join: a world of ", member.world(), " servers; at most ", kMaxServers));
+  }
+  return Server(std::make_unique<internal::ServerState>(client.shared_from_this(),
+                                                        std::move(member), options));
+}
+
+Server::Server(std::unique_ptr<internal::ServerState> state) : state_(std::move(state)) {}
+Server::~Server() = default;
+Server::Server(Server&&) noexcept = default;
+Server& Server::operator=(Server&&) noexcept = default;
+
+int Server::rank() const { return state_->member().rank(); }
+int Server::servers() const { return state_->member().world(); }
+uint64_t Server::life() const { return state_->member().life(); }
+
+absl::Status Server::AddTable(const TableSpec& spec) {
+  if (spec.update == Update::kOwn) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("AddTable: ", spec.name, ": an own update needs a function"));
+  }
+  return state_->AddTable(spec, nullptr);
+}
+
+absl::Status Server::AddTableWith(const TableSpec& spec, OwnUpdate update) {
+  if (update == nullptr || spec.update != Update::kOwn) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("AddTable: ", spec.name, ": a function goes with Update::kOwn"));
+  }
+  return state_->AddTable(spec, std::move(update));
+}
+
+void Server::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer) {
+  state_->OnRequest(std::move(answer));
+}
+
+absl::Status Server::Run() { return state_->Run(); }
+void Server::Stop() { state_->Stop(); }
+std::string Server::Describe() const { return state_->Describe(); }
+
+namespace internal {
+// Templates of the public header use this, which cannot see Part.
+void* RowOf(Part& part, Key key) { return part.Row(key); }
+}  // namespace internal
+
+}  // namespace phalanx::ps

@@ -1,0 +1,326 @@
+#include "src/client/ps/server_state.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/client/access.h"
+#include "src/common/status_macros.h"
+#include "src/common/time/clock.h"
+
+namespace phalanx::ps::internal {
+namespace {
+
+using phalanx::internal::Access;
+using phalanx::internal::MemberCall;
+
+// After a snapshot could not be written.
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
+
+MemberCall& CallOf(const Membership& member) { return *Access::StateOf(member)->call; }
+
+}  // namespace
+
+// The sink is set last: it is shown at once what has arrived since the Join.
+ServerState::ServerState(std::shared_ptr<Client> client, Membership member, const Options& options)
+    : client_(std::move(client)),
+      connection_(Access::ConnectionOf(*client_)),
+      member_(std::move(member)),
+      worker_role_(options.worker_role),
+      patience_(options.peer_timeout),
+      mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
+            member_.life()),
+      sends_(std::make_shared<MemberSends>(CallOf(member_), worker_role_,
+                                           [this](int worker, uint64_t life) {
+                                             events_.push_back(Lost{worker, life});
+                                           })) {
+  CallOf(member_).SetSink(this);
+}
+
+// The program can end without Run, or Run with an error. The others see a death then, so that they
+// wait for the next life instead of an answer.
+ServerState::~ServerState() {
+  if (connection_->forked()) return;
+  CallOf(member_).SetSink(nullptr);
+  connection_->Update([this] { sends_->Stop(); });
+  if (!left_) member_.Fail().IgnoreError();
+}
+
+// ---------------------------------------------------------------------------- events; lock held
+
+// Members of other roles can have messages of their own, which are not for a parameter server.
+void ServerState::OnMessage(const Message& message) {
+  if (message.role == worker_role_) events_.push_back(message);
+}
+
+void ServerState::OnMember(const Member& member) {
+  if (member.role == worker_role_) events_.push_back(member);
+}
+
+void ServerState::OnEnd(const absl::Status& why) {
+  if (over_.ok()) over_ = why;
+}
+
+// ---------------------------------------------------------------------------- the thread of Run
+
+// The core does not exist yet: it is made by Run, when the number of workers is known. What it
+// would refuse is refused here, so that AddTable returns the error.
+absl::Status ServerState::AddTable(const TableSpec& spec, Server::OwnUpdate update) {
+  PHALANX_RETURN_IF_ERROR(connection_->CheckProcess());
+  PHALANX_RETURN_IF_ERROR(Check(spec));
+  if (core_.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("AddTable: ", spec.name, ": the server runs already"));
+  }
+  for (const AddedTable& table : tables_) {
+    if (table.spec.name == spec.name) {
+      return absl::AlreadyExistsError(absl::StrCat("AddTable: there is a table ", spec.name));
+    }
+  }
+  tables_.push_back({.spec = spec, .update = std::move(update), .snapshots = nullptr});
+  return absl::OkStatus();
+}
+
+void ServerState::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer) {
+  answer_ = std::move(answer);
+}
+
+void ServerState::Stop() {
+  if (connection_->forked()) return;
+  connection_->Update([this] { stopped_ = true; });
+}
+
+std::string ServerState::Describe() const { return core_.has_value() ? core_->Describe() : ""; }
+
+// The first worker that joins shows how many there are.
+absl::StatusOr<int> ServerState::AwaitWorkers() {
+  const Instant until = MonotonicNow() + patience_;
+  while (true) {
+    const size_t workers = member_.Members(worker_role_).size();
+    if (workers > 0) return static_cast<int>(workers);
+    const bool changed = connection_->WaitInsideCall(
+        [this] { return !over_.ok() || stopped_ || !events_.empty(); }, until);
+    absl::Status status;
+    connection_->Update([&] { status = stopped_ ? absl::CancelledError("Run: stopped") : over_; });
+    PHALANX_RETURN_IF_ERROR(status);
+    if (changed) continue;
+    return absl::DeadlineExceededError(absl::StrCat("Run: server ", member_.rank(), " of job ",
+                                                    member_.job(), ": no task of role ",
+                                                    worker_role_, " has joined"));
+  }
+}
+
+// Tables are restored before any worker is welcomed: what a worker is shown of its pushes must not
+// get less.
+absl::Status ServerState::BeginCore(int workers) {
+  core_.emplace(
+      ServerCore::Options{.rank = member_.rank(), .servers = member_.world(), .workers = workers});
+  for (AddedTable& table : tables_) {
+    // The program's function is given its own names for what the core has.
+    OwnUpdate own;
+    if (table.update != nullptr) {
+      own = [update = table.update](const From& from, absl::Span<const Key> keys,
+                                    const void* values, Part& part) {
+        return update({from.worker, from.clock, from.life}, keys, values, part);
+      };
+    }
+    PHALANX_ASSIGN_OR_RETURN(const uint32_t number, core_->AddTable(table.spec, std::move(own)));
+    // Without snapshots there is nothing to find, and nothing is left behind.
+    if (table.spec.snapshot_every == 0) continue;
+    table.snapshots = std::make_unique<SnapshotStore>(
+        client_,
+        absl::StrCat(member_.job(), "/", member_.role(), "/", table.spec.name, "/", member_.rank()),
+        member_.life(), table.spec.copies);
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<SnapshotStore::Found> found,
+                             table.snapshots->Find(patience_));
+    if (!found.has_value()) continue;
+    PHALANX_RETURN_IF_ERROR(core_->Restore(number, found->number, found->bytes.view()));
+  }
+  core_->Begin();
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::Run() {
+  PHALANX_RETURN_IF_ERROR(connection_->CheckProcess());
+  if (core_.has_value()) return absl::FailedPreconditionError("Run: it has run before");
+  // All workers have left can be the first thing that a next life sees: the loop below ends at once
+  // then.
+  PHALANX_ASSIGN_OR_RETURN(const int workers, AwaitWorkers());
+  PHALANX_ASSIGN_OR_RETURN(const bool anew, mark_.Begin(patience_));
+  if (anew) ForgetEnded();
+  PHALANX_RETURN_IF_ERROR(BeginCore(workers));
+  NoteAlone();
+  Act();
+  while (!core_->done()) {
+    PHALANX_RETURN_IF_ERROR(Turn());
+    if (core_->done() || MonotonicNow() < alone_until_) continue;
+    if (Abandoned()) break;
+    return absl::DeadlineExceededError(
+        absl::StrCat("Run: server ", member_.rank(), " of job ", member_.job(), ": for ",
+                     absl::FormatDuration(patience_), " no worker has lived, and ", Missing()));
+  }
+  for (const AddedTable& table : tables_) {
+    if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
+  }
+  // Its destructor does not count as a death any more, whatever Leave returns.
+  left_ = true;
+  PHALANX_RETURN_IF_ERROR(member_.Leave());
+  // Not before: a server that dies between the two ends at once in its next life.
+  return mark_.End(patience_);
+}
+
+void ServerState::ForgetEnded() {
+  connection_->Update([this] {
+    std::erase_if(events_, [this](const Event& event) {
+      const auto* const member = std::get_if<Member>(&event);
+      if (member == nullptr || member->live()) return false;
+      ended_before_[member->rank] = member->life;
+      return true;
+    });
+  });
+}
+
+std::vector<Member> ServerState::Workers() const {
+  std::vector<Member> workers = member_.Members(worker_role_);
+  for (Member& worker : workers) {
+    const auto before = ended_before_.find(worker.rank);
+    if (before == ended_before_.end() || worker.life > before->second) continue;
+    worker.state = MemberState::kAbsent;
+  }
+  return workers;
+}
+
+absl::Status ServerState::Turn() {
+  std::deque<Event> events;
+  absl::Status status;
+  connection_->WaitInsideCall(
+      [this] {
+        return !over_.ok() || stopped_ || !events_.empty() ||
+               std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
+                 return table.snapshots != nullptr && table.snapshots->ready();
+               });
+      },
+      std::min(retry_at_, alone_until_));
+  connection_->Update([&] {
+    // The events are handled without the lock, so that the thread that drives the connection is not
+    // held up by updates of rows.
+    events.swap(events_);
+    status = stopped_ ? absl::CancelledError("Run: stopped") : over_;
+  });
+  PHALANX_RETURN_IF_ERROR(status);
+  for (const Event& event : events) Handle(event);
+  TakeWritten();
+  if (MonotonicNow() >= retry_at_) {
+    retry_at_ = Instant::Infinite();
+    core_->RetryStores();
+  }
+  Act();
+  return absl::OkStatus();
+}
+
+// Members says how they are now, which can be later than the event that is handled.
+void ServerState::NoteAlone() {
+  const std::vector<Member> workers = Workers();
+  if (std::any_of(workers.begin(), workers.end(),
+                  [](const Member& worker) { return worker.live(); })) {
+    alone_until_ = Instant::Infinite();
+  } else if (alone_until_ == Instant::Infinite()) {
+    alone_until_ = MonotonicNow() + patience_;
+  }
+}
+
+std::string ServerState::Missing() const {
+  std::vector<std::string> missing;
+  for (const Member& worker : Workers()) {
+    if (worker.state == MemberState::kDied) {
+      missing.push_back(absl::StrCat("worker ", worker.rank, " has died in life ", worker.life));
+    } else if (worker.state != MemberState::kLeft) {
+      missing.push_back(absl::StrCat("worker ", worker.rank, " has not joined"));
+    }
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
+// One that has not joined yet is none of these: it can be on its way.
+bool ServerState::Abandoned() const {
+  const std::vector<Member> workers = Workers();
+  const bool gone = std::all_of(workers.begin(), workers.end(), [](const Member& worker) {
+    return worker.state == MemberState::kDied || worker.state == MemberState::kLeft;
+  });
+  return gone && std::all_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
+           return table.spec.on_loss == OnLoss::kDrop;
+         });
+}
+
+void ServerState::Handle(const Event& event) {
+  if (const auto* message = std::get_if<Message>(&event)) {
+    core_->OnMessage(message->rank, message->life, message->bytes);
+  } else if (const auto* member = std::get_if<Member>(&event)) {
+    core_->OnMember(member->rank, member->state, member->life);
+    NoteAlone();
+  } else if (const auto* lost = std::get_if<Lost>(&event)) {
+    core_->OnLost(lost->worker, lost->life);
+  }
+}
+
+void ServerState::TakeWritten() {
+  for (uint32_t number = 0; number < tables_.size(); ++number) {
+    SnapshotStore* const snapshots = tables_[number].snapshots.get();
+    if (snapshots == nullptr) continue;
+    const std::optional<absl::Status> written = snapshots->TakeWritten();
+    if (!written.has_value()) continue;
+    if (written->ok()) {
+      core_->OnStored(number, tables_[number].storing);
+      snapshots->FreeOlder();
+    } else {
+      core_->OnStoreFailed(number, tables_[number].storing);
+      retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
+    }
+  }
+}
+
+// An answer of the program can lead to more.
+void ServerState::Act() {
+  while (true) {
+    ServerCore::Effects effects = core_->TakeEffects();
+    if (!effects.sends.empty()) {
+      connection_->Update([&] {
+        for (ServerCore::Send& send : effects.sends) {
+          sends_->Add(send.worker, send.life, std::move(send.bytes));
+        }
+      });
+    }
+    for (const ServerCore::Store& store : effects.stores) {
+      // The core has one snapshot of a table under way at a time, so one number is enough. It
+      // counts attempts; the store counts those that are there.
+      tables_[store.table].storing = store.number;
+      tables_[store.table].snapshots->Write(store.bytes);
+    }
+    if (effects.asked.empty()) return;
+    for (const ServerCore::Asked& asked : effects.asked) Answer(asked);
+  }
+}
+
+// The program's function is none of ours: what it throws is the answer of this request, and the
+// server goes on.
+void ServerState::Answer(const ServerCore::Asked& asked) {
+  if (answer_ == nullptr) {
+    return core_->Refuse(asked, absl::UnimplementedError(absl::StrCat("server ", member_.rank(),
+                                                                      " answers no requests")));
+  }
+  absl::StatusOr<Reply> reply = absl::InternalError("no reply");
+  try {
+    reply = answer_({asked.worker, asked.head, asked.body});
+  } catch (const std::exception& error) {
+    reply = absl::InternalError(absl::StrCat("OnRequest has thrown: ", error.what()));
+  } catch (...) {
+    reply = absl::InternalError("OnRequest has thrown");
+  }
+  if (!reply.ok()) return core_->Refuse(asked, reply.status());
+  core_->Respond(asked, reply->head, reply->body);
+}
+
+}  // namespace phalanx::ps::internal

@@ -1,0 +1,123 @@
+// WorkerState: what a Worker and its tables share: a WorkerCore, the messages of its member, and
+// the futures of calls that are under way.
+//
+//   Table ──► WorkerCore ──► MemberSends ──► node ──► servers
+//                 ▲                                      │
+//   futures ◄─────┴────────── MemberSink ◄───────────────┘
+//
+// Everything here is under the connection's lock: whichever thread drives the connection takes in
+// what the servers have answered, and ends the futures. Any thread.
+#ifndef PHALANX_CLIENT_PS_WORKER_STATE_H_
+#define PHALANX_CLIENT_PS_WORKER_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "phalanx/client.h"
+#include "phalanx/group.h"
+#include "phalanx/job.h"
+#include "phalanx/ps.h"
+#include "src/client/jobs/member_call.h"
+#include "src/client/ps/member_sends.h"
+#include "src/ps/worker_core.h"
+
+namespace phalanx::ps::internal {
+
+// A table that the worker has opened.
+struct OpenTable {
+  uint32_t number = 0;
+  TableSpec spec;
+  std::vector<Key> all_keys;  // of a dense table, once they were needed; under the lock
+};
+
+class WorkerState final : public phalanx::internal::MemberSink,
+                          public std::enable_shared_from_this<WorkerState> {
+ public:
+  WorkerState(std::shared_ptr<Client> client, Membership member, const Options& options,
+              int servers);
+  // Without Leave, the others see that the worker has died. Futures under way end with Cancelled.
+  ~WorkerState() override;
+
+  // Waits until all servers have welcomed this life.
+  absl::Status Begin();
+
+  absl::StatusOr<std::shared_ptr<OpenTable>> Open(absl::string_view name);
+  // `bytes` are all rows of the keys.
+  Future<phalanx::Done> Push(const OpenTable& table, absl::Span<const Key> keys, const void* values,
+                             uint64_t bytes);
+  Future<phalanx::Done> Pull(const OpenTable& table, absl::Span<const Key> keys, void* out,
+                             uint64_t bytes);
+  Future<phalanx::Done> PushPull(const OpenTable& table, absl::Span<const Key> keys,
+                                 const void* values, void* out, uint64_t bytes);
+  Future<phalanx::Done> PushDense(OpenTable& table, const void* values, uint64_t bytes);
+  Future<phalanx::Done> PullDense(OpenTable& table, void* out, uint64_t bytes);
+  // Until the table may keep more.
+  absl::Status AwaitRoom(const char* verb, const OpenTable& table, absl::Duration timeout);
+  absl::Status Clock(const OpenTable& table);
+  Future<Reply> Request(int server, int32_t head, absl::string_view body);
+
+  // The clocks of this worker, and the least of all.
+  struct ClocksSeen {
+    uint64_t own = 0;
+    uint64_t least = 0;
+  };
+  ClocksSeen ClocksOf(const OpenTable& table);
+  Future<phalanx::Done> Barrier() { return group_.Barrier(); }
+  absl::Status Leave();
+  absl::Status status() const { return member_.status(); }
+
+  const Membership& member() const { return member_; }
+  int servers() const { return servers_; }
+
+  // ---- MemberSink; lock held
+  void OnMessage(const Message& message) override;
+  void OnMember(const Member& member) override;
+  void OnEnd(const absl::Status& why) override;
+
+ private:
+  using Ticket = WorkerCore::Ticket;
+  struct TicketCall;
+  struct RequestCall;
+  struct ProbeTimer;
+  struct UnderWay {
+    std::shared_ptr<phalanx::internal::FutureState<phalanx::Done>> call;
+    std::shared_ptr<phalanx::internal::FutureState<Reply>> request;
+  };
+
+  // Makes a call of the core under the lock.
+  Future<phalanx::Done> Call(const char* verb, const OpenTable& table, uint64_t rows,
+                             uint64_t bytes, bool pushes,
+                             absl::FunctionRef<absl::StatusOr<Ticket>()> make);
+  absl::Span<const Key> AllKeys(OpenTable& table);
+
+  // Lock held. Sends what the core wants to send, and ends the futures of what has ended.
+  void Drain();
+  void Probe();
+
+  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<phalanx::internal::Connection> connection_;
+  const Membership member_;
+  const Group group_;  // for barriers
+  const std::string server_role_;
+  const absl::Duration patience_;
+  const int servers_;
+
+  WorkerCore core_;
+  std::shared_ptr<MemberSends> sends_;
+  std::map<Ticket, UnderWay> under_way_;
+  bool probes_ = false;  // a timer for the next Probe runs
+  absl::Status over_;    // not OK: the member has ended
+};
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_CLIENT_PS_WORKER_STATE_H_
