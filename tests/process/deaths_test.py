@@ -200,7 +200,7 @@ class DeathsTest(LaunchCase):
         out, err = self.launch(*command, *words[:2], "print:end", stderr=None)
         self.assertEqual((out, err), ("end\nend\n", None))
         _, err = self.launch(*command, *words, expect=ERROR)
-        self.assertIn("phalanx launch: declared death mock=0,0,0,1 was not made: task 0 has not had life 1 (ABORTED)", err)
+        self.assertIn("phalanx launch: declared death mock=0,0,0,1 was not made: worker0 has not had life 1 (ABORTED)", err)
         self.assertEqual(err.count("starting it again"), 2)
 
 

@@ -142,7 +142,7 @@ class LaunchTest(LaunchCase):
                 "phalanx launch: declared death 0@5 was not made: worker0 ended with exit code 3 in life 0",
                 "phalanx launch: declared death 1@6 was not made: worker1 ended with exit code 3 in life 0",
                 "phalanx launch: declared death 1@8 was not made: worker1 ended with exit code 0 in life 2",
-                "phalanx launch: declared death 1@9 was not made: task 1 has not had life 3",
+                "phalanx launch: declared death 1@9 was not made: worker1 has not had life 3",
             ],
         )
         # A task's own failure is the exit code.
@@ -180,7 +180,7 @@ class LaunchTest(LaunchCase):
             _, err = self.launch(
                 NO_CLUSTER, "-n2", "--world=4", f"--first={first}", "--job=j", "--", "true", "mock=7,0,0,0", expect=expect
             )
-            self.assertEqual("declared death mock=7,0,0,0 was not made: there is no task 7" in err, expect != OK)
+            self.assertEqual("declared death mock=7,0,0,0 was not made: there is no worker7" in err, expect != OK)
         _, err = self.launch(
             NO_CLUSTER, "-n2", "--world=4", "--first=2", "--job=j", "--", "true", "mock=3,0,0,0", "mock=1,0,0,0", expect=ERROR
         )
@@ -188,8 +188,8 @@ class LaunchTest(LaunchCase):
         self.assertNotIn("mock=1,0,0,0", err)
 
     def test_wrong_declared_deaths_are_refused(self):
-        forms = "expected TASK@POINT like 3@57, where POINT is CALL, CALL:entry, CALL:put:BYTES, load, checkpoint"
-        for text, why in (("3", forms), ("0@save", forms), ("0@5:put", forms), ("1@5", "there is no task 1 in a world of 1")):
+        forms = "expected TASK@POINT like 3@57 or worker3@57, where POINT is CALL, CALL:entry, CALL:put:BYTES, load, checkpoint"
+        for text, why in (("3", forms), ("0@save", forms), ("0@5:put", forms), ("1@5", "there is no worker1 in a world of 1")):
             _, err = self.shell("true", f"--fail={text}", expect=USAGE)
             self.assertIn(why, err)
         _, err = self.shell("true", "--unfired=no", expect=USAGE)

@@ -38,6 +38,26 @@ std::string MockText(const std::vector<uint64_t>& numbers) {
   return absl::StrCat(kMock, absl::StrJoin(numbers, ","));
 }
 
+struct NamedTask {
+  const RolePlace* role;
+  uint64_t number;
+};
+
+// The task in a text such as "3" or "server3"; nothing if it is neither a number nor a role and a
+// number.
+std::optional<NamedTask> TaskIn(absl::string_view text, const LaunchTasks& tasks) {
+  const RolePlace* workers = tasks.Role(kWorkerRole);
+  if (const auto number = internal::ParseDigits(text)) {
+    return NamedTask{workers != nullptr ? workers : &tasks.roles().front(), *number};
+  }
+  for (const RolePlace& role : tasks.roles()) {
+    absl::string_view rest = text;
+    if (!absl::ConsumePrefix(&rest, role.role)) continue;
+    if (const auto number = internal::ParseDigits(rest)) return NamedTask{&role, *number};
+  }
+  return std::nullopt;
+}
+
 // What a mark says, written as Death::mark.
 std::string Normal(absl::string_view mark) {
   if (const auto numbers = MockNumbers(mark)) return MockText(*numbers);
@@ -57,35 +77,39 @@ absl::string_view DeathInMark(absl::string_view mark, int life, std::optional<in
 
 absl::StatusOr<DeclaredDeaths> DeclaredDeaths::Parse(const std::vector<std::string>& fail,
                                                      const std::vector<std::string>& command,
-                                                     int first, int tasks, int world) {
+                                                     const LaunchTasks& tasks) {
   DeclaredDeaths deaths;
   for (const std::string& text : fail) {
-    PHALANX_RETURN_IF_ERROR(deaths.AddFail(text, first, tasks, world));
+    PHALANX_RETURN_IF_ERROR(deaths.AddFail(text, tasks));
   }
-  for (const std::string& word : command) deaths.AddMock(word, first, tasks, world);
+  const RolePlace* workers = tasks.Role(kWorkerRole);
+  if (workers == nullptr) return deaths;
+  for (const std::string& word : command) deaths.AddMock(word, *workers, tasks);
   return deaths;
 }
 
-absl::Status DeclaredDeaths::AddFail(absl::string_view text, int first, int tasks, int world) {
+absl::Status DeclaredDeaths::AddFail(absl::string_view text, const LaunchTasks& tasks) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('@', 1));
-  const std::optional<uint64_t> number = internal::ParseDigits(parts.first);
+  const std::optional<NamedTask> task = TaskIn(parts.first, tasks);
   const std::optional<internal::DeathPoint> point = internal::ParseDeathPoint(parts.second);
-  if (!number || !point) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--fail: expected TASK@POINT like 3@57, where "
-                     "POINT is ",
-                     internal::kDeathPointForms, ", got \"", text, "\""));
+  if (!task || !point) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--fail: expected TASK@POINT like 3@57 or ", TaskName(tasks.roles().front().role, 3),
+        "@57, where POINT is ", internal::kDeathPointForms, ", got \"", text, "\""));
   }
-  if (*number >= static_cast<uint64_t>(world)) {
-    return absl::InvalidArgumentError(absl::StrCat("--fail: there is no task ", *number,
-                                                   " in a world of ", world, ": \"", text, "\""));
+  if (task->number >= static_cast<uint64_t>(task->role->world)) {
+    return absl::InvalidArgumentError(absl::StrCat("--fail: there is no ", task->role->role,
+                                                   task->number, " in a world of ",
+                                                   task->role->world, ": \"", text, "\""));
   }
+  const int number = static_cast<int>(task->number);
+  const std::optional<size_t> here = tasks.Find(task->role->role, number);
+  if (!here) return absl::OkStatus();
   Death death;
   death.text = std::string(text);
-  death.number = static_cast<int>(*number);
-  if (death.number < first || death.number - first >= tasks) return absl::OkStatus();
-  death.task = static_cast<size_t>(death.number - first);
+  death.name = TaskName(task->role->role, number);
+  death.task = *here;
   death.life =
       static_cast<int>(std::count_if(deaths_.begin(), deaths_.end(), [&death](const Death& each) {
         return each.task == death.task;
@@ -96,18 +120,20 @@ absl::Status DeclaredDeaths::AddFail(absl::string_view text, int first, int task
   return absl::OkStatus();
 }
 
-void DeclaredDeaths::AddMock(absl::string_view word, int first, int tasks, int world) {
+void DeclaredDeaths::AddMock(absl::string_view word, const RolePlace& workers,
+                             const LaunchTasks& tasks) {
   const std::optional<std::vector<uint64_t>> numbers = MockNumbers(word);
   if (!numbers) return;
   Death death;
   death.text = std::string(word);
   death.mark = MockText(*numbers);
-  death.number = static_cast<int>((*numbers)[0]);
+  const int number = static_cast<int>((*numbers)[0]);
+  death.name = TaskName(workers.role, number);
   death.life = static_cast<int>((*numbers)[kMockLife]);
-  const bool beyond = death.number >= world;
-  const bool here = death.number >= first && death.number - first < tasks;
-  if (!here && !(beyond && first == 0)) return;
-  death.task = here ? static_cast<size_t>(death.number - first) : kNoTask;
+  const bool beyond = number >= workers.world;
+  const std::optional<size_t> here = tasks.Find(workers.role, number);
+  if (!here && !(beyond && tasks.Find(workers.role, 0))) return;
+  death.task = here.value_or(kNoTask);
   // Rabit makes a death that is declared twice once.
   const bool again = std::any_of(deaths_.begin(), deaths_.end(),
                                  [&death](const Death& each) { return each.mark == death.mark; });
@@ -155,9 +181,9 @@ std::vector<std::string> DeclaredDeaths::TakeUnmade() {
 std::string DeclaredDeaths::Line(const Death& death) {
   std::string line = absl::StrCat("declared death ", death.text, " was not made: ");
   if (death.task == kNoTask) {
-    absl::StrAppend(&line, "there is no task ", death.number);
+    absl::StrAppend(&line, "there is no ", death.name);
   } else if (death.how.empty()) {
-    absl::StrAppend(&line, "task ", death.number, " has not had life ", death.life);
+    absl::StrAppend(&line, death.name, " has not had life ", death.life);
   } else {
     absl::StrAppend(&line, death.how, " in life ", death.life);
   }

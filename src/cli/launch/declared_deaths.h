@@ -2,7 +2,8 @@
 // two ways to declare one:
 //
 //   --fail 3@57       the library kills task 3 as it makes its 57th call of a group. Several of one
-//                     task are those of its lives, in turn
+//                     task are those of its lives, in turn. With servers and workers, 3 is worker3;
+//                     any task can be given by its name, such as server1@57
 //   mock=3,1,0,2      a word of the command, Rabit's order to its mock library: rank 3, version 1,
 //                     call 0 of that version, life 2. The program reads it itself
 //
@@ -21,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "src/cli/launch/job_place.h"
 #include "src/client/jobs/declared_death.h"
 
 namespace phalanx::runtime {
@@ -31,15 +33,15 @@ absl::string_view DeathInMark(absl::string_view mark, int life, std::optional<in
 
 class DeclaredDeaths {
  public:
-  // This launch has tasks `first` to `first` + `tasks` - 1 of `world`. The deaths of tasks of other
-  // launches are theirs; a mock= beyond the world is that of the launch with task 0. Returns
-  // InvalidArgument, with the forms that are right, if a text of --fail has none of them, or names
-  // no task. Words that begin with mock= and are no declaration are left to the program.
+  // The deaths of tasks of other launches are theirs; a mock= beyond the world is that of the
+  // launch with worker0. Returns InvalidArgument, with the forms that are right, if a text of
+  // --fail has none of them, or names no task. Words that begin with mock= are left to the program
+  // if they are no declaration, or the launch has no role of workers.
   static absl::StatusOr<DeclaredDeaths> Parse(const std::vector<std::string>& fail,
-                                              const std::vector<std::string>& command, int first,
-                                              int tasks, int world);
+                                              const std::vector<std::string>& command,
+                                              const LaunchTasks& tasks);
 
-  // Tasks are numbered from 0 on in this launch.
+  // Tasks are numbered as in LaunchTasks.
 
   // Where the library is to kill this life, as PHALANX_FAIL has it; empty: nowhere.
   std::string PointOf(size_t task, int life) const;
@@ -61,7 +63,7 @@ class DeclaredDeaths {
   struct Death {
     std::string text;  // as it was declared
     size_t task = 0;
-    int number = 0;  // of the task in the job
+    std::string name;  // of the task
     int life = 0;
     // Of --fail.
     std::optional<internal::DeathPoint> point;
@@ -73,8 +75,8 @@ class DeclaredDeaths {
     std::string how;
   };
 
-  absl::Status AddFail(absl::string_view text, int first, int tasks, int world);
-  void AddMock(absl::string_view word, int first, int tasks, int world);
+  absl::Status AddFail(absl::string_view text, const LaunchTasks& tasks);
+  void AddMock(absl::string_view word, const RolePlace& workers, const LaunchTasks& tasks);
   static std::string Line(const Death& death);
 
   std::vector<Death> deaths_;

@@ -15,13 +15,18 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Optional;
 
 // All tasks are here.
 DeclaredDeaths Of(const std::vector<std::string>& fail,
                   const std::vector<std::string>& command = {}, int tasks = 10) {
-  return DeclaredDeaths::Parse(fail, command, 0, tasks, tasks).value();
+  return DeclaredDeaths::Parse(fail, command, LaunchTasks({{kWorkerRole, tasks, tasks, 0}}))
+      .value();
 }
+
+// Two servers and three workers, which are here.
+LaunchTasks Servers() { return LaunchTasks({{kServerRole, 2, 2, 0}, {kWorkerRole, 3, 3, 0}}); }
 
 TEST(DeclaredDeathsTest, EachLifeHasItsPoint) {
   const DeclaredDeaths deaths = Of({"5@57:entry", "4@load", "5@3:put:100", "5@checkpoint"});
@@ -40,13 +45,64 @@ TEST(DeclaredDeathsTest, ThoseOfOtherLaunchesAreLeftOut) {
   const std::vector<std::string> fail = {"3@1", "6@2", "5@3", "0@4"};
   const std::vector<std::string> command = {"train", "mock=3,0,0,0", "mock=5,1,2,1",
                                             "mock=8,0,0,0"};
-  auto deaths = DeclaredDeaths::Parse(fail, command, /*first=*/4, /*tasks=*/2, /*world=*/8);
+  auto deaths = DeclaredDeaths::Parse(fail, command, LaunchTasks({{kWorkerRole, 2, 8, 4}}));
   PHALANX_ASSERT_OK(deaths.status());
   EXPECT_EQ(deaths->PointOf(1, 0), "3");
   EXPECT_TRUE(deaths->Has(1, 1));
   EXPECT_THAT(deaths->TakeUnmade(),
-              ElementsAre("declared death 5@3 was not made: task 5 has not had life 0",
-                          "declared death mock=5,1,2,1 was not made: task 5 has not had life 1"));
+              ElementsAre("declared death 5@3 was not made: worker5 has not had life 0",
+                          "declared death mock=5,1,2,1 was not made: worker5 has not had life 1"));
+}
+
+TEST(DeclaredDeathsTest, ATaskIsANumberOrAName) {
+  const DeclaredDeaths plain = Of({"worker5@57", "5@58"});
+  EXPECT_EQ(plain.PointOf(5, 0), "57");
+  EXPECT_EQ(plain.PointOf(5, 1), "58");
+  // A role can end with a digit.
+  auto odd = DeclaredDeaths::Parse({"ps23@1", "3@2"}, {}, LaunchTasks({{"ps2", 4, 4, 0}}));
+  PHALANX_ASSERT_OK(odd.status());
+  EXPECT_EQ(odd->PointOf(3, 0), "1");
+  EXPECT_EQ(odd->PointOf(3, 1), "2");
+}
+
+TEST(DeclaredDeathsTest, ANumberIsAWorkerBesideServers) {
+  auto deaths = DeclaredDeaths::Parse({"1@57", "server1@58", "worker1@59", "server1@60", "2@61"},
+                                      {"mock=0,1,1,0", "mock=3,1,1,0"}, Servers());
+  PHALANX_ASSERT_OK(deaths.status());
+  EXPECT_EQ(deaths->PointOf(0, 0), "");
+  EXPECT_EQ(deaths->PointOf(1, 0), "58");
+  EXPECT_EQ(deaths->PointOf(1, 1), "60");
+  EXPECT_FALSE(deaths->Has(0, 0));
+  EXPECT_TRUE(deaths->Has(2, 0));  // the words of Rabit are of workers
+  EXPECT_EQ(deaths->PointOf(3, 0), "57");
+  EXPECT_EQ(deaths->PointOf(3, 1), "59");
+  EXPECT_EQ(deaths->PointOf(4, 0), "61");
+  deaths->Ended(1, 0, "server1 ended with exit code 0", "");
+  EXPECT_THAT(deaths->Missed(1, 0),
+              Optional(HasSubstr("declared death server1@58 was not made: server1 ended with")));
+  EXPECT_THAT(deaths->TakeUnmade(),
+              IsSupersetOf({"declared death server1@60 was not made: server1 has not had life 1",
+                            "declared death 2@61 was not made: worker2 has not had life 0",
+                            "declared death mock=3,1,1,0 was not made: there is no worker3"}));
+  EXPECT_THAT(DeclaredDeaths::Parse({"server2@1"}, {}, Servers()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there is no server2 in a world of 2: \"server2@1\"")));
+  EXPECT_THAT(DeclaredDeaths::Parse({"3@1"}, {}, Servers()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("there is no worker3 in a world of 3")));
+}
+
+TEST(DeclaredDeathsTest, WordsOfRabitAreLeftToTasksOfOtherRoles) {
+  auto deaths = DeclaredDeaths::Parse({}, {"mock=0,0,0,0"}, LaunchTasks({{"ps", 1, 1, 0}}));
+  PHALANX_ASSERT_OK(deaths.status());
+  EXPECT_THAT(deaths->TakeUnmade(), IsEmpty());
+}
+
+TEST(DeclaredDeathsTest, ALaunchWithoutWorkersReportsNoRankThatIsInNoLaunch) {
+  const LaunchTasks servers({{kServerRole, 2, 2, 0}, {kWorkerRole, 0, 3, 0}});
+  auto deaths = DeclaredDeaths::Parse({"worker1@5"}, {"mock=7,0,0,0", "mock=0,0,0,0"}, servers);
+  PHALANX_ASSERT_OK(deaths.status());
+  EXPECT_THAT(deaths->TakeUnmade(), IsEmpty());
 }
 
 TEST(DeclaredDeathsTest, AMadeDeathIsNeitherMissedNorLeft) {
@@ -84,8 +140,8 @@ TEST(DeclaredDeathsTest, EachUnmadeDeathIsNamedWithItsReason) {
           "declared death mock=0,1,1,0 was not made: worker0 ended by signal 9 (Killed) "
           "(mock=0,0,1,0) in life 0",
           "declared death mock=4,1,3,0 was not made: worker4 ended with exit code 0 in life 0",
-          "declared death mock=4,1,3,2 was not made: task 4 has not had life 2",
-          "declared death mock=12,0,0,0 was not made: there is no task 12"));
+          "declared death mock=4,1,3,2 was not made: worker4 has not had life 2",
+          "declared death mock=12,0,0,0 was not made: there is no worker12"));
   EXPECT_THAT(deaths.TakeUnmade(), IsEmpty());
 }
 
@@ -125,16 +181,17 @@ TEST(DeclaredDeathsTest, ADeathThatIsDeclaredTwiceIsOne) {
 
 TEST(DeclaredDeathsTest, OtherTextsAreRefusedWithTheRightForms) {
   for (const char* text : {"", "3", "3@", "@3", "3@0", "3@-1", "3@1@1", "a@1", "3@1.5", "-1@1",
-                           "3@put:1", "3@57:put", "3@checkpoint:0", "3@unload", " 3@57"}) {
-    EXPECT_THAT(
-        DeclaredDeaths::Parse({text}, {}, 0, 4, 4),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr("3@57"), HasSubstr("CALL:put:BYTES"), HasSubstr("checkpoint:N"))))
+                           "3@put:1", "server3@57", "worker@57", "worker-3@57", "3@57:put",
+                           "3@checkpoint:0", "3@unload", " 3@57"}) {
+    EXPECT_THAT(DeclaredDeaths::Parse({text}, {}, LaunchTasks({{kWorkerRole, 4, 4, 0}})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("3@57 or worker3@57"), HasSubstr("CALL:put:BYTES"),
+                               HasSubstr("checkpoint:N"))))
         << text;
   }
-  EXPECT_THAT(DeclaredDeaths::Parse({"4@load"}, {}, 0, 4, 4),
+  EXPECT_THAT(DeclaredDeaths::Parse({"4@load"}, {}, LaunchTasks({{kWorkerRole, 4, 4, 0}})),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there is no task 4 in a world of 4")));
+                       HasSubstr("there is no worker4 in a world of 4")));
 }
 
 }  // namespace

@@ -38,6 +38,36 @@ FlagValue Optional(int* target, int least, int most) {
   return value;
 }
 
+// Sets `given` if the flag is given.
+FlagValue Noted(FlagValue value, bool* given) {
+  value.parse = [parse = std::move(value.parse), given](const std::vector<std::string>& texts) {
+    *given = true;
+    return parse(texts);
+  };
+  return value;
+}
+
+std::optional<int> Given(int value) {
+  return value == kUnset ? std::nullopt : std::optional<int>(value);
+}
+
+// The flags of a role of a parameter server.
+struct RoleFlags {
+  std::string role;
+  int tasks = kUnset;
+  int world = kUnset;
+  int first = kUnset;
+  // "--servers", "--server-world" and "--server-first".
+  std::string tasks_flag = absl::StrCat("--", role, "s");
+  std::string world_flag = absl::StrCat("--", role, "-world");
+  std::string first_flag = absl::StrCat("--", role, "-first");
+
+  bool any() const { return tasks != kUnset || world != kUnset || first != kUnset; }
+  GivenPlace given() const {
+    return {role, tasks, Given(world), Given(first), tasks_flag, world_flag, first_flag};
+  }
+};
+
 // A task has the descriptors 0 to 2, so they must not be those of the launch's loop or pipes. A
 // closed one becomes /dev/null, here and in the daemon.
 void OpenStandardDescriptors() {
@@ -77,11 +107,20 @@ class LaunchCommand : public Command {
            "the --address of the host's node. In a step of srun, --world and --first follow from\n"
            "SLURM_STEP_NUM_TASKS and SLURM_PROCID; in an indexed job of Kubernetes, --first from\n"
            "JOB_COMPLETION_INDEX.\n"
-           "A POINT of --fail is CALL or CALL:entry (57: the 57th call of a group), "
-           "CALL:put:BYTES\n"
-           "(when the node has so many bytes of its input), load, checkpoint:N or leave (of a\n"
-           "session). Words mock=RANK,VERSION,SEQ,LIFE among the arguments of PROGRAM declare\n"
-           "deaths, too.";
+           "With --servers and --workers the command starts a parameter server: server0, server1, "
+           "... and\n"
+           "worker0, worker1, ..., in the roles server and worker of one job. Servers end by "
+           "themselves when\n"
+           "all workers have left; the command waits for them. On several hosts, --server-world, "
+           "--server-first,\n"
+           "--worker-world and --worker-first stand for --world and --first.\n"
+           "A TASK of --fail is a number (3: worker3) or a name (server1). A POINT is CALL or "
+           "CALL:entry\n"
+           "(57: the 57th call of a group), CALL:put:BYTES (when the node has so many bytes of its "
+           "input),\n"
+           "load, checkpoint:N or leave (of a session). Words mock=RANK,VERSION,SEQ,LIFE among "
+           "the\n"
+           "arguments of PROGRAM declare deaths, too.";
   }
 
   // The tasks write their output themselves.
@@ -91,11 +130,11 @@ class LaunchCommand : public Command {
     flags.Positional("PROGRAM", "The program and its arguments, behind --",
                      Texts(&options_.command, "PROGRAM"));
     flags.Argument("-n,--tasks", "How many tasks to start here",
-                   Integer(&options_.tasks, 1, kMaxTasks));
+                   Noted(Integer(&tasks_, 1, kMaxTasks), &has_tasks_));
     flags.Argument("--job", "Name of the job; by default a random one",
                    Text(&options_.job, "NAME"));
     flags.Argument("--role", "The tasks are called ROLE0, ROLE1, ...",
-                   Text(&options_.role, "ROLE"));
+                   Noted(Text(&role_, "ROLE"), &has_role_));
     flags.Argument("--world", "Number of tasks of the job on all hosts; by default those of -n",
                    Optional(&world_, 1, kMaxWorld));
     flags.Argument("--first", "Number of the first task here; by default 0 or the scheduler's",
@@ -114,6 +153,7 @@ class LaunchCommand : public Command {
     flags.Argument("--timeout", "Stop the tasks after this time", TimeSpan(&options_.timeout));
     flags.Argument("--no-prefix", "Do not put [TASK] in front of each line of output",
                    Switch(&no_prefix_));
+    AddServerFlags(flags);
     flags.Group("Node");
     flags.Setting("--address",
                   "The node of the tasks, unix:/path or a path; by default a private cluster",
@@ -124,12 +164,8 @@ class LaunchCommand : public Command {
     OpenStandardDescriptors();
     PHALANX_RETURN_IF_ERROR(SetPlace());
     options_.prefix = !no_prefix_;
-    // Their ranks are those of workers.
-    const bool has_mock = options_.role == kWorkerRole;
-    PHALANX_ASSIGN_OR_RETURN(
-        options_.deaths,
-        DeclaredDeaths::Parse(fail_, has_mock ? options_.command : std::vector<std::string>(),
-                              options_.first, options_.tasks, options_.world));
+    PHALANX_ASSIGN_OR_RETURN(options_.deaths,
+                             DeclaredDeaths::Parse(fail_, options_.command, options_.tasks));
     options_.deaths_must_be_made = unfired_ != kWarn;
     if (options_.job.empty()) {
       options_.job = absl::StrCat("job-", absl::Hex(SystemRandom64(), absl::kZeroPad16));
@@ -145,18 +181,68 @@ class LaunchCommand : public Command {
   }
 
  private:
+  void AddServerFlags(Flags& flags) {
+    flags.Group("Parameter server");
+    flags.Argument("--servers", "Instead of -n: how many servers to start here",
+                   Optional(&servers_.tasks, 0, kMaxTasks));
+    flags.Argument("--workers", "With --servers: how many workers to start here",
+                   Optional(&workers_.tasks, 0, kMaxTasks));
+    flags.Argument("--server-world",
+                   "Number of servers of the job on all hosts; by default those of --servers",
+                   Optional(&servers_.world, 1, kMaxWorld));
+    flags.Argument("--server-first",
+                   "Number of the first server here; by default 0 or the scheduler's",
+                   Optional(&servers_.first, 0, kMaxWorld));
+    flags.Argument("--worker-world",
+                   "Number of workers of the job on all hosts; by default those of --workers",
+                   Optional(&workers_.world, 1, kMaxWorld));
+    flags.Argument("--worker-first",
+                   "Number of the first worker here; by default 0 or the scheduler's",
+                   Optional(&workers_.first, 0, kMaxWorld));
+  }
+
+  // What is given for each role.
+  absl::StatusOr<std::vector<GivenPlace>> GivenPlaces() const {
+    if (!servers_.any() && !workers_.any()) {
+      if (role_.empty()) return absl::InvalidArgumentError("--role is empty");
+      return std::vector<GivenPlace>{{role_, tasks_, Given(world_), Given(first_)}};
+    }
+    for (const RoleFlags* role : {&servers_, &workers_}) {
+      if (role->tasks != kUnset) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(role->tasks_flag, " is required for a parameter server: give the number of ",
+                       role->role, "s to start here, 0 if other launches start them"));
+    }
+    constexpr absl::string_view kMeaningless = " has no meaning with --servers and --workers";
+    if (has_tasks_) return absl::InvalidArgumentError(absl::StrCat("--tasks", kMeaningless));
+    if (has_role_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--role", kMeaningless, ": their tasks have the roles server and worker"));
+    }
+    if (world_ != kUnset) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--world", kMeaningless, ": give --server-world and --worker-world"));
+    }
+    if (first_ != kUnset) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--first", kMeaningless, ": give --server-first and --worker-first"));
+    }
+    if (servers_.tasks + workers_.tasks == 0) {
+      return absl::InvalidArgumentError("--servers=0 --workers=0 starts no task");
+    }
+    return std::vector<GivenPlace>{servers_.given(), workers_.given()};
+  }
+
   absl::Status SetPlace() {
-    if (options_.role.empty()) return absl::InvalidArgumentError("--role is empty");
-    const auto given = [](int value) {
-      return value == kUnset ? std::nullopt : std::optional<int>(value);
-    };
-    PHALANX_ASSIGN_OR_RETURN(
-        const JobPlace place,
-        FindJobPlace(options_.tasks, given(world_), given(first_),
-                     [](const char* name) -> const char* { return std::getenv(name); }));
-    options_.world = place.world;
-    options_.first = place.first;
-    if (place.world == options_.tasks) return absl::OkStatus();
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<GivenPlace> all, GivenPlaces());
+    std::vector<RolePlace> roles;
+    for (const GivenPlace& given : all) {
+      PHALANX_ASSIGN_OR_RETURN(
+          roles.emplace_back(),
+          FindRolePlace(given, [](const char* name) -> const char* { return std::getenv(name); }));
+    }
+    options_.tasks = LaunchTasks(std::move(roles));
+    if (!options_.tasks.job_is_larger()) return absl::OkStatus();
     if (options_.job.empty()) {
       return absl::InvalidArgumentError(
           "a job with tasks of other launches needs a name: give all of them the same --job");
@@ -170,6 +256,12 @@ class LaunchCommand : public Command {
   }
 
   LaunchOptions options_;
+  int tasks_ = 1;
+  bool has_tasks_ = false;
+  std::string role_ = kWorkerRole;
+  bool has_role_ = false;
+  RoleFlags servers_ = {kServerRole};
+  RoleFlags workers_ = {kWorkerRole};
   int world_ = kUnset;
   int first_ = kUnset;
   bool no_prefix_ = false;

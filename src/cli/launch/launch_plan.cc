@@ -9,6 +9,7 @@ namespace phalanx::runtime {
 LaunchPlan::Next LaunchPlan::Ended(size_t task, int code, bool missed) {
   PHALANX_CHECK(running_ > 0, "only a started task ends");
   --running_;
+  if (code == 0 && task >= servers_) --workers_left_;
   if (missed && Stop(kMissedDeath)) return Next::kStop;
   // Tasks that end by the launch's own signal have not failed.
   if (code == 0 || stopping()) return Next::kNothing;

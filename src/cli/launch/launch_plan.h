@@ -7,6 +7,10 @@
 // In kRunning a failed task is started again; in kStopping no task is started. The launch ends when
 // no task runs.
 //
+// Servers of a parameter server are tasks like the workers. When all workers have ended with 0, the
+// launch waits for the servers without a limit: they can have the result to write. So one that
+// fails then is started again as well, or fails the launch.
+//
 // A core: no process, no clock, no signal handler. Its owner starts and stops the processes.
 #ifndef PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
 #define PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
@@ -25,8 +29,14 @@ inline constexpr int kMissedDeath = 1;
 
 class LaunchPlan {
  public:
-  // `restarts`: how often tasks are started again, all of them together.
-  LaunchPlan(size_t tasks, int restarts) : restarts_left_(restarts), lives_(tasks, 0) {}
+  // `restarts`: how often tasks are started again, all of them together. `servers`: how many of the
+  // tasks, the first ones, are servers whose workers are all the other tasks; 0 if there are none,
+  // or other launches have workers, too.
+  LaunchPlan(size_t tasks, int restarts, size_t servers = 0)
+      : servers_(servers),
+        workers_left_(tasks - servers),
+        restarts_left_(restarts),
+        lives_(tasks, 0) {}
 
   // The owner starts the process of a task. REQUIRES: the task does not run, !stopping().
   void Started() { ++running_; }
@@ -56,6 +66,9 @@ class LaunchPlan {
   bool finished() const { return running_ == 0; }
   // 0 if every task ended with 0, else the code of the first reason to stop. REQUIRES: finished().
   int exit_code() const { return exit_code_; }
+  // The workers have all ended with 0, and the launch waits for the servers alone, if one of these
+  // runs or is to be started again.
+  bool awaits_servers() const { return servers_ > 0 && workers_left_ == 0 && !stopping(); }
   // How often `task` was started again.
   int life(size_t task) const { return lives_[task]; }
   int restarts_left() const { return restarts_left_; }
@@ -63,8 +76,11 @@ class LaunchPlan {
  private:
   enum class Phase { kRunning, kStopping };
 
+  const size_t servers_;
   Phase phase_ = Phase::kRunning;
   size_t running_ = 0;
+  // Workers that have not ended with 0.
+  size_t workers_left_;
   int restarts_left_;
   std::vector<int> lives_;
   int exit_code_ = 0;

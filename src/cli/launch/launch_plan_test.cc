@@ -9,8 +9,8 @@ namespace {
 
 using Next = LaunchPlan::Next;
 
-LaunchPlan Running(size_t tasks, int restarts = 0) {
-  LaunchPlan plan(tasks, restarts);
+LaunchPlan Running(size_t tasks, int restarts = 0, size_t servers = 0) {
+  LaunchPlan plan(tasks, restarts, servers);
   for (size_t task = 0; task < tasks; ++task) plan.Started();
   return plan;
 }
@@ -92,6 +92,54 @@ TEST(LaunchPlanTest, AStopBeforeTheLastTaskWasStartedWaitsForTheOthers) {
   EXPECT_EQ(plan.Ended(0, 143), Next::kNothing);
   EXPECT_TRUE(plan.finished());
   EXPECT_EQ(plan.exit_code(), 127);
+}
+
+TEST(LaunchPlanTest, ServersEndAfterTheWorkers) {
+  LaunchPlan plan = Running(4, /*restarts=*/0, /*servers=*/2);
+  EXPECT_EQ(plan.Ended(3, 0), Next::kNothing);
+  EXPECT_FALSE(plan.awaits_servers());
+  EXPECT_EQ(plan.Ended(2, 0), Next::kNothing);
+  EXPECT_TRUE(plan.awaits_servers());
+  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
+  EXPECT_FALSE(plan.finished());
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 0);
+}
+
+TEST(LaunchPlanTest, ServersAreNotAwaitedWhileAWorkerIsToBeStartedAgain) {
+  LaunchPlan plan = Running(2, /*restarts=*/2, /*servers=*/1);
+  EXPECT_EQ(plan.Ended(1, 9), Next::kStart);
+  EXPECT_FALSE(plan.awaits_servers());
+  plan.Started();
+  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);  // a server that ends early is done
+  EXPECT_FALSE(plan.awaits_servers());
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 0);
+}
+
+TEST(LaunchPlanTest, AServerThatFailsWhenTheWorkersHaveEndedIsStartedAgain) {
+  LaunchPlan plan = Running(3, /*restarts=*/2, /*servers=*/1);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(2, 7), Next::kStart);  // tasks of both roles share the restarts
+  plan.Started();
+  EXPECT_EQ(plan.Ended(2, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 137), Next::kStart);
+  EXPECT_TRUE(plan.awaits_servers());
+  EXPECT_EQ(plan.life(0), 1);
+  plan.Started();
+  // It can have had the result to write.
+  EXPECT_EQ(plan.Ended(0, 4), Next::kStop);
+  EXPECT_FALSE(plan.awaits_servers());
+  EXPECT_EQ(plan.exit_code(), 4);
+}
+
+TEST(LaunchPlanTest, WithoutServersNoneAreAwaited) {
+  LaunchPlan plan = Running(2);
+  EXPECT_EQ(plan.Ended(0, 0), Next::kNothing);
+  EXPECT_EQ(plan.Ended(1, 0), Next::kNothing);
+  EXPECT_FALSE(plan.awaits_servers());
 }
 
 constexpr Instant kNow = Instant::FromNanos(5'000'000'000);

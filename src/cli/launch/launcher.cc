@@ -16,6 +16,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/cli/command.h"
 #include "src/client/connection/embedded.h"
 #include "src/common/status_macros.h"
@@ -56,13 +57,21 @@ std::string ReadMark(const net::UniqueFd& mark) {
   return std::string(absl::StripAsciiWhitespace(written));
 }
 
+// The number of servers here if all workers of the job are here, too; else 0.
+size_t ServersAlone(const LaunchTasks& tasks) {
+  const RolePlace* servers = tasks.Role(kServerRole);
+  const RolePlace* workers = tasks.Role(kWorkerRole);
+  if (servers == nullptr || workers == nullptr || workers->tasks < workers->world) return 0;
+  return static_cast<size_t>(servers->tasks);
+}
+
 }  // namespace
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)),
-      plan_(static_cast<size_t>(options_.tasks), options_.restarts),
+      plan_(options_.tasks.size(), options_.restarts, ServersAlone(options_.tasks)),
       deaths_(options_.deaths),
-      tasks_(static_cast<size_t>(options_.tasks)) {}
+      tasks_(options_.tasks.size()) {}
 
 absl::Status Launcher::Run() {
   PHALANX_RETURN_IF_ERROR(Prepare());
@@ -104,10 +113,15 @@ absl::StatusOr<std::shared_ptr<OutputQueue>> Launcher::OpenOutput(int stream) {
 std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   TaskVariables task;
   task.job = options_.job;
-  task.role = options_.role;
-  task.number = NumberOf(index);
-  task.world = options_.world;
+  task.role = options_.tasks.RoleOf(index).role;
+  task.number = options_.tasks.NumberOf(index);
+  task.world = options_.tasks.RoleOf(index).world;
   task.life = plan_.life(index);
+  const RolePlace* servers = options_.tasks.Role(kServerRole);
+  const RolePlace* workers = options_.tasks.Role(kWorkerRole);
+  if (servers != nullptr && workers != nullptr) {
+    task.parameter_server = ServersAndWorkers{.servers = servers->world, .workers = workers->world};
+  }
   task.address = options_.address;
   task.print = prints_->path();
   task.fail = deaths_.PointOf(index, task.life);
@@ -128,7 +142,7 @@ void Launcher::Start(size_t index) {
 
 absl::Status Launcher::TryToStart(size_t index) {
   Task& task = tasks_[index];
-  task.name = TaskName(options_.role, NumberOf(index));
+  task.name = options_.tasks.NameOf(index);
   PHALANX_RETURN_IF_ERROR(MakeMark(index));
   PHALANX_ASSIGN_OR_RETURN(task.process,
                            ChildProcess::Start(options_.command, EnvironmentOf(index)));
@@ -245,7 +259,9 @@ void Launcher::OnEnd(size_t index) {
     deaths_.Ended(index, plan_.life(index), text, DeathInMark(mark, plan_.life(index), process));
     if (options_.deaths_must_be_made) missed = deaths_.Missed(index, plan_.life(index));
   }
+  const bool awaited = plan_.awaits_servers();
   const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), missed.has_value());
+  if (!awaited && plan_.awaits_servers()) RunAfter(options_.grace, [this] { ReportServers(); });
   if (next == LaunchPlan::Next::kStart) {
     task.held = true;
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),
@@ -258,6 +274,15 @@ void Launcher::OnEnd(size_t index) {
     RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
   }
   EndIfDone();
+}
+
+void Launcher::ReportServers() {
+  std::vector<std::string> names;
+  for (const Task& task : tasks_) {
+    if (task.process != nullptr) names.push_back(task.name);
+  }
+  if (names.empty() || plan_.stopping()) return;
+  Report(absl::StrCat("all workers have ended; waiting for ", absl::StrJoin(names, ", ")));
 }
 
 void Launcher::StartHeld() {

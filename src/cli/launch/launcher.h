@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "src/cli/launch/child_process.h"
 #include "src/cli/launch/declared_deaths.h"
+#include "src/cli/launch/job_place.h"
 #include "src/cli/launch/launch_plan.h"
 #include "src/cli/launch/line_prefixer.h"
 #include "src/cli/launch/output_queue.h"
@@ -34,12 +35,9 @@ namespace phalanx::runtime {
 struct LaunchOptions {
   // The program and its arguments.
   std::vector<std::string> command;
-  int tasks = 1;
-  // The number of the first task here, and of all tasks of the job, on all hosts.
-  int first = 0;
-  int world = 1;
+  // Of one role; or servers and workers, the roles of a parameter server.
+  LaunchTasks tasks = LaunchTasks({RolePlace{}});
   std::string job;
-  std::string role = kWorkerRole;
   // The node of the tasks.
   std::string address;
   // It is that of this process's private cluster (EmbeddedAddress).
@@ -89,8 +87,8 @@ class Launcher {
   absl::Status Prepare();
   absl::StatusOr<std::shared_ptr<OutputQueue>> OpenOutput(int stream);
   std::vector<std::string> EnvironmentOf(size_t index) const;
-  // Of the task in the job.
-  int NumberOf(size_t index) const { return options_.first + static_cast<int>(index); }
+  // Names the servers that still run although all workers have ended.
+  void ReportServers();
 
   void Start(size_t index);
   absl::Status TryToStart(size_t index);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "src/cli/launch/job_place.h"
 #include "src/client/socket/launch_print.h"
 
 namespace phalanx::runtime {
@@ -12,10 +13,14 @@ namespace {
 // The launch runs no tracker of Rabit. With the address of another one, a program of Rabit would
 // connect to that.
 constexpr absl::string_view kTrackerVariables = "DMLC_TRACKER_";
-// Where the scheduler of a parameter server is. The DMLC variables beside it are that program's.
+// Where the scheduler of a parameter server is. The DMLC variables beside it are that program's,
+// unless the launch starts its servers and workers.
 constexpr absl::string_view kServerVariables = "DMLC_PS_ROOT_";
-// Set for workers alone: programs of Rabit end at once in other roles.
+// Set for workers, and for the servers of a parameter server: programs of Rabit end at once in
+// other roles than that of workers.
 constexpr absl::string_view kRoleVariable = "DMLC_ROLE";
+// The place of a server or a worker in its role. All tasks would have the same.
+constexpr absl::string_view kRankVariable = "DMLC_RANK";
 
 absl::string_view NameOf(absl::string_view entry) { return entry.substr(0, entry.find('=')); }
 
@@ -26,18 +31,20 @@ bool HasServers(const char* const* inherited) {
   return false;
 }
 
-// What launchers of Rabit's programs set.
-void AddRabit(const TaskVariables& task, std::vector<std::string>& variables) {
+// What launchers of programs of Rabit and of parameter servers set.
+void AddDmlc(const TaskVariables& task, std::vector<std::string>& variables) {
+  const ServersAndWorkers world =
+      task.parameter_server.value_or(ServersAndWorkers{.servers = 0, .workers = task.world});
   variables.push_back(absl::StrCat("DMLC_TASK_ID=", task.number));
-  variables.push_back(absl::StrCat("DMLC_NUM_WORKER=", task.world));
-  variables.push_back("DMLC_NUM_SERVER=0");
+  variables.push_back(absl::StrCat("DMLC_NUM_WORKER=", world.workers));
+  variables.push_back(absl::StrCat("DMLC_NUM_SERVER=", world.servers));
   variables.push_back(absl::StrCat("DMLC_NUM_ATTEMPT=", task.life));
-  if (task.role == kWorkerRole) variables.push_back(absl::StrCat(kRoleVariable, "=worker"));
+  if (task.parameter_server || task.role == kWorkerRole) {
+    variables.push_back(absl::StrCat(kRoleVariable, "=", task.role));
+  }
 }
 
 }  // namespace
-
-std::string TaskName(absl::string_view role, int number) { return absl::StrCat(role, number); }
 
 std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* const* inherited) {
   std::vector<std::string> variables = {
@@ -51,15 +58,16 @@ std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* 
       absl::StrCat("PHALANX_FAIL=", task.fail),
       absl::StrCat("PHALANX_FAIL_MARK=", task.fail_mark),
   };
-  const bool of_rabit = !HasServers(inherited);
-  if (of_rabit) AddRabit(task, variables);
+  const bool own_dmlc = task.parameter_server || !HasServers(inherited);
+  if (own_dmlc) AddDmlc(task, variables);
   std::set<std::string> own;
   for (const std::string& variable : variables) own.emplace(NameOf(variable));
-  if (of_rabit) own.emplace(kRoleVariable);
+  if (own_dmlc) own.emplace(kRoleVariable);
+  if (task.parameter_server) own.emplace(kRankVariable);
   for (const char* const* entry = inherited; *entry != nullptr; ++entry) {
     const absl::string_view name = NameOf(*entry);
     if (own.contains(std::string(name))) continue;
-    if (of_rabit && absl::StartsWith(name, kTrackerVariables)) continue;
+    if (own_dmlc && absl::StartsWith(name, kTrackerVariables)) continue;
     variables.emplace_back(*entry);
   }
   return variables;

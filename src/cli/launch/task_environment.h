@@ -1,21 +1,23 @@
 // The environment of a task's process: that of the launch, but for the variables that say which
 // task it is. Those of an outer launch, or of another launcher of Rabit's programs, do not reach
-// it. If the environment names a parameter server (DMLC_PS_ROOT_*), all DMLC variables stay as they
-// are.
+// it. If the environment names a parameter server (DMLC_PS_ROOT_*), and the launch does not start
+// one, all DMLC variables stay as they are.
 //
 // A core: strings in, strings out.
 #ifndef PHALANX_CLI_LAUNCH_TASK_ENVIRONMENT_H_
 #define PHALANX_CLI_LAUNCH_TASK_ENVIRONMENT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
-
 namespace phalanx::runtime {
 
-// The role whose tasks are workers for programs of Rabit, too.
-inline constexpr char kWorkerRole[] = "worker";
+// How many tasks a job with a parameter server has.
+struct ServersAndWorkers {
+  int servers = 1;
+  int workers = 1;
+};
 
 struct TaskVariables {
   std::string job;
@@ -24,6 +26,8 @@ struct TaskVariables {
   int number = 0;
   int world = 1;
   int life = 0;
+  // Of a launch that starts a parameter server; the role is then kServerRole or kWorkerRole.
+  std::optional<ServersAndWorkers> parameter_server = {};
   std::string address;
   // The socket of the launch for what the task prints.
   std::string print;
@@ -32,9 +36,6 @@ struct TaskVariables {
   std::string fail;
   std::string fail_mark;
 };
-
-// The name of a task: worker3.
-std::string TaskName(absl::string_view role, int number);
 
 // Returns "NAME=VALUE" for each variable. `inherited`: as environ(7), ends with a null pointer.
 std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* const* inherited);

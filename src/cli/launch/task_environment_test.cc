@@ -85,6 +85,39 @@ TEST(TaskEnvironmentTest, VariablesOfAParameterServerStay) {
               ElementsAre(outer[0], outer[1], outer[2], outer[3], outer[4]));
 }
 
+TEST(TaskEnvironmentTest, TasksOfAParameterServerKnowTheNumbersOfBothRoles) {
+  TaskVariables task = Third();
+  task.parameter_server = ServersAndWorkers{.servers = 2, .workers = 8};
+  EXPECT_THAT(Dmlc(TaskEnvironment(task, kNone)),
+              ElementsAre("DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=2",
+                          "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=worker"));
+  task.role = "server";
+  task.number = 1;
+  task.world = 2;
+  const std::vector<std::string> variables = TaskEnvironment(task, kNone);
+  EXPECT_THAT(Dmlc(variables),
+              ElementsAre("DMLC_TASK_ID=1", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=2",
+                          "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=server"));
+  EXPECT_THAT(variables, Contains("PHALANX_TASK=server1"));
+  EXPECT_THAT(variables, Contains("PHALANX_ROLE=server"));
+  EXPECT_THAT(variables, Contains("PHALANX_WORLD=2"));
+}
+
+TEST(TaskEnvironmentTest, AParameterServerOfTheLaunchHasItsOwnNumbers) {
+  TaskVariables task = Third();
+  task.parameter_server = ServersAndWorkers{.servers = 2, .workers = 8};
+  const char* const outer[] = {"DMLC_PS_ROOT_URI=10.0.0.1",
+                               "DMLC_NUM_SERVER=4",
+                               "DMLC_ROLE=scheduler",
+                               "DMLC_RANK=5",
+                               "DMLC_TRACKER_URI=10.0.0.1",
+                               "DMLC_NUM_WORKER=1",
+                               nullptr};
+  EXPECT_THAT(Dmlc(TaskEnvironment(task, outer)),
+              ElementsAre("DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=2",
+                          "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=worker", outer[0]));
+}
+
 TEST(TaskEnvironmentTest, NamesThatOnlyBeginAlikeStay) {
   const char* const outer[] = {"PHALANX_JOBS=many",
                                "PHALANX_CAPACITY=1GiB",

@@ -1,0 +1,56 @@
+"""A parameter server that `phalanx launch` starts: its processes are killed, and every sum stays right."""
+
+import os
+import unittest
+
+from tests.process.harness import OK
+from tests.process.launches import LaunchCase
+
+PROGRAM = os.path.abspath("tests/process/launch_ps")
+SMALL = {"PHALANX_CAPACITY": "64MiB"}
+CLOCKS = 20
+
+
+class PsTest(LaunchCase):
+    def run_tasks(self, *words, restarts=0, expect=OK, flags=()):
+        """Run two servers and three workers."""
+        return self.launch(
+            "--servers=2", "--workers=3", f"--restarts={restarts}", *flags, "--", PROGRAM, str(CLOCKS), *words,
+            variables=SMALL, expect=expect,
+        )
+
+    def expected(self, *died):
+        """Return what all tasks print, of which these have died once."""
+        lines = [f"[server{i}] served in life " for i in range(2)]
+        lines += [f"[worker{i}] {CLOCKS} clocks in life " for i in range(3)]
+        return sorted(line + str(int(line[1:].split("]")[0] in died)) for line in lines)
+
+    def test_servers_and_workers_that_are_killed_lose_and_repeat_nothing(self):
+        for words in (
+            (),
+            ("server0:0", "server1:1"),
+            ("server0:7", "server1:7"),
+            ("worker0:8", "worker1:9", "worker2:9"),
+            # A worker and a server that die together: docs/parameter-server.md, Which consistency.
+            ("server0:5", "worker1:5", "server1:13", "worker2:14", "later"),
+            ("server1:19", "worker0:19", "later"),
+        ):
+            with self.subTest(words=words):
+                deaths = [word.split(":")[0] for word in words if ":" in word]
+                out, err = self.run_tasks(*words, restarts=len(deaths))
+                self.assertEqual(sorted(out.splitlines()), self.expected(*deaths), err)
+                self.assertEqual(err.count("starting it again (life 1"), len(deaths), err)
+
+    def test_a_server_that_cannot_come_back_ends_the_launch(self):
+        _, err = self.run_tasks("server1:5", expect=128 + 9)
+        self.assertIn("server1 ended by signal 9", err)
+
+    def test_servers_do_not_wait_for_ever_for_a_worker_that_has_not_left(self):
+        out, err = self.run_tasks("worker1:quit", expect=1, flags=["--grace=1ms"])
+        self.assertIn("all workers have ended; waiting for server", err)
+        self.assertIn("ended with exit code 1", err)
+        self.assertIn("no worker has lived, and worker 1 has died in life 0", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
