@@ -338,9 +338,9 @@ class Client(Collectives):
         GetTimeoutError, ObjectDeletedError
             As in `get`.
         """
-        from phalanx import _streams
+        from phalanx._objects import streams
 
-        return _streams.pieces(self, ref, nbytes, self._seconds(timeout))
+        return streams.pieces(self, ref, nbytes, self._seconds(timeout))
 
     # ---- waiting
 
@@ -376,9 +376,9 @@ class Client(Collectives):
         GetTimeoutError
             Not all objects arrived in time; the timeout starts with this call.
         """
-        from phalanx import _streams
+        from phalanx._objects import streams
 
-        return _streams.as_completed(self, several(refs, "as_completed"), self._seconds(timeout), progress)
+        return streams.as_completed(self, several(refs, "as_completed"), self._seconds(timeout), progress)
 
     # ---- moving
 

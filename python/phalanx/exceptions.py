@@ -109,6 +109,13 @@ class CallNotEndedError(InvalidArgumentError):
     """The call whose result `Group.result` asks for has not ended in the group."""
 
 
+class TableFailedError(PhalanxError, RuntimeError):
+    """All calls for this table of a parameter server fail: its own update has raised, or a server has lost its part of it.
+
+    The message has the text of the update's exception.
+    """
+
+
 class MessagesLostError(PhalanxError, ConnectionError):
     """Messages before this one were lost with the connection between the nodes; this one was not sent."""
 

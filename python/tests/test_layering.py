@@ -90,7 +90,8 @@ def test_no_feature_imports_the_facade():
         for name, imports in _imports(_PACKAGE).items()
         if imports & set(_TOP) and not name.startswith("phalanx.ray")
     }
-    assert importers == {"phalanx", "phalanx._async_client", "phalanx._default", "phalanx.rabit", "phalanx.spmd"}
+    modules = {"phalanx._async_client", "phalanx._default", "phalanx.ps", "phalanx.rabit", "phalanx.spmd"}
+    assert importers == {"phalanx", *modules}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sysconfig
 import pytest
 
 import phalanx
+import phalanx.ps
 import phalanx.spmd
 from phalanx import _native
 
@@ -84,7 +85,10 @@ def test_everything_public_is_documented():
         value = getattr(phalanx, name)
         if not isinstance(value, str):
             assert inspect.getdoc(value), name
-    for kind in (phalanx.Client, phalanx.ObjectRef, phalanx.spmd.Session, phalanx.spmd.SessionCall):
+    sessions = (phalanx.spmd.Session, phalanx.spmd.SessionCall)
+    servers = [value for name in phalanx.ps.__all__ if inspect.isclass(value := getattr(phalanx.ps, name))]
+    for kind in (phalanx.Client, phalanx.ObjectRef, *sessions, *servers):
+        assert inspect.getdoc(kind), kind.__name__
         for name, value in vars(kind).items():
             if not name.startswith("_") and callable(value):
                 assert inspect.getdoc(value), f"{kind.__name__}.{name}"

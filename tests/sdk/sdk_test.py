@@ -44,7 +44,8 @@ FUNCTIONS = "|".join(
     )
 )
 PUBLIC = re.compile(
-    rf"phx_\w+$|phalanx::(({FUNCTIONS})\(|(ObjectId|Buffer|WritableBuffer|ObjectStream|Client|spmd::Session|Future<.*>)::~?\w+)"
+    rf"phx_\w+$|phalanx::(({FUNCTIONS})\(|(ObjectId|Buffer|WritableBuffer|ObjectStream|Client|spmd::Session|Future<.*>)::~?\w+"
+    r"|ps::((Server|Worker|AnyTable)::~?\w+|internal::RowOf\(|(Check|SyncName|SplitName|UpdateName)\())"
 )
 RABIT = re.compile(r"Rabit\w+$|rabit::engine::library::\w+\(")
 SOME_TARGETS = [
@@ -189,7 +190,7 @@ class SdkTest(unittest.TestCase):
         symbols = output("nm", "--dynamic", "--demangle", "--defined-only", str(library)).splitlines()
         exported = [line.split(maxsplit=2)[2] for line in symbols]
         self.assertEqual([name for name in exported if not PUBLIC.match(name)], [])
-        names = ("phx_connect", "phalanx::Client::Connect", "phalanx::spmd::Session::Join")
+        names = ("phx_connect", "phalanx::Client::Connect", "phalanx::spmd::Session::Join", "phalanx::ps::Server::Run", "phalanx::ps::Worker::Join")
         for each in (*names, *(f"phalanx::{name}(" for name in FUNCTIONS.split("|"))):
             self.assertTrue(any(name.startswith(each) for name in exported), each)
 

@@ -413,7 +413,7 @@ class Member:
             if code := lib.phx_member_print(self._ptr, data, len(data)):
                 raise _error(code, self._connection.address)
 
-        _aside(call, "phalanx-print")
+        aside(call, "phalanx-print")
 
     def leave(self) -> None:
         """Leave the job: the others see that this task left. Does nothing if the member has ended."""
@@ -512,10 +512,10 @@ def join(
         return Member(connection, ptr)
 
     # A member without a handle dies.
-    return _aside(call, "phalanx-join")
+    return aside(call, "phalanx-join")
 
 
-def _aside(call: Callable[[], _T], name: str) -> _T:
+def aside(call: Callable[[], _T], name: str) -> _T:
     """Return what `call` does, on a thread: an interrupt need not wait for it, and it goes on then."""
     results: list[_T] = []
     errors: list[BaseException] = []

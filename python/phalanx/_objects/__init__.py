@@ -128,12 +128,12 @@ def opened_values(
 def _show_progress(
     connection: Connection, refs: Sequence[ObjectRef], seconds: float | None, fail_if_lost: bool
 ) -> None:
-    from phalanx import _streams
+    from phalanx._objects import streams
 
     calls: list[Any] = []
     try:
         calls.extend(_calls.get(connection, [ref], None, fail_if_lost) for ref in refs)
-        _streams.until_all_or_one_fails(calls, _waiting.Deadline(seconds))
+        streams.until_all_or_one_fails(calls, _waiting.Deadline(seconds))
     finally:
         for call in calls:
             # Only the bar needs these calls; the Get itself is another one.
@@ -166,9 +166,9 @@ def wait(
             yield _waiting.Some(calls, len(calls), None, describe)
             ended = [lib.phx_wait(call, 0) != _native.DEADLINE for call in calls]
         elif progress:
-            from phalanx import _streams
+            from phalanx._objects import streams
 
-            ended = _streams.some(calls, enough, seconds, describe)
+            ended = streams.some(calls, enough, seconds, describe)
         else:
             ended = yield _waiting.Some(calls, enough, seconds, describe)
     finally:

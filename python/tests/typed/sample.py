@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import assert_type
 
 import phalanx
+import phalanx.ps
 import phalanx.spmd
 from phalanx import exceptions
 
@@ -140,6 +141,36 @@ def sessions(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
         assert_type(session.stats.recovery, float)
 
 
+def add(keys: Any, grads: Any, rows: Any) -> None:
+    rows += grads
+
+
+def parameter_server() -> None:
+    with phalanx.ps.server("fit", world=2) as server:
+        server.table("w", keys=10, width=3, dtype=np.float32, sync="ssp", staleness=2, update=add)
+        server.table("n", sync="asp", split="hash", update="add", dtype="i64")
+        server.on_request(lambda request: (request.head, request.body))
+        server.run()
+        assert_type(server.describe(), str)
+
+
+def parameter_worker(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
+    with phalanx.ps.worker("fit", world=4, peer_timeout=60.0) as worker:
+        table = worker.table("w")
+        assert_type(table, phalanx.ps.Table)
+        assert_type(table.push([1, 2], values, wait=False), phalanx.ps.TableCall[None])
+        assert_type(table.pull(range(3), out=values), Any)
+        assert_type(table.pull_dense(wait=False).wait(timeout=1), Any)
+        assert_type(table.clocks.own + table.clocks.least + table.spec.keys + worker.rank, int)
+        assert_type(worker.request(0, 1, b"a"), phalanx.ps.Reply)
+        assert_type(worker.request(0, wait=False).wait().body, bytes)
+
+
+async def awaited_table(table: phalanx.ps.Table) -> None:
+    await table.push_dense(np.ones(3), wait=False)
+    assert_type(await table.push_pull([1], np.ones(1), wait=False), Any)
+
+
 def errors(ref: phalanx.ObjectRef) -> None:
     try:
         phalanx.get(ref, timeout=0)
@@ -157,6 +188,8 @@ async def wrong_async(ref: phalanx.ObjectRef[int]) -> None:
     await phalanx.join().group().barrier()  # type: ignore[misc]
     phalanx.join().group("ignore")  # type: ignore[arg-type]
     phalanx.join().group().allreduce(np.ones(2), "plus")  # type: ignore[call-overload]
+    await phalanx.ps.worker().table("w").push([1], np.ones(1))  # type: ignore[misc]
+    phalanx.ps.server().table("w", sync="sync")  # type: ignore[arg-type]
     phalanx.spmd.join("job", client="unix:node")  # type: ignore[arg-type]
     phalanx.spmd.join().allreduce_async(np.ones(2), "plus")  # type: ignore[arg-type]
 

@@ -207,6 +207,15 @@ int phx_result_group_progress(const phx_call* call, phx_group_progress* progress
   return 0;
 }
 
+int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uint64_t* size) {
+  const auto* result = ResultOf<phalanx::ps::Reply>(call);
+  if (result == nullptr) return phx_error_code();
+  *head = result->head;
+  *body = result->body.data();
+  *size = result->body.size();
+  return 0;
+}
+
 int phx_result_number(const phx_call* call, int64_t* number) {
   if (std::holds_alternative<Future<phalanx::PutResult>>(call->call)) {
     const auto* put = ResultOf<phalanx::PutResult>(call);

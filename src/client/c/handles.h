@@ -21,6 +21,7 @@
 #include "phalanx/client.h"
 #include "phalanx/group.h"
 #include "phalanx/job.h"
+#include "phalanx/ps.h"
 #include "phalanx/spmd.h"
 #include "src/client/access.h"
 #include "src/client/connection/call.h"
@@ -34,7 +35,7 @@ using Creating = std::shared_ptr<internal::CreateCall>;
 using AnyCall =
     std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>, Future<Done>,
                  Future<int>, Future<bool>, Future<ObjectStatus>, Future<BroadcastProgress>,
-                 Future<GroupProgress>, Future<std::vector<ObjectId>>, Creating>;
+                 Future<GroupProgress>, Future<std::vector<ObjectId>>, Future<ps::Reply>, Creating>;
 
 // Stores `status` as this thread's last error, unless it is OK, and returns its code.
 int Report(const absl::Status& status);
@@ -87,6 +88,15 @@ struct phx_message {
 };
 struct phx_session {
   phalanx::spmd::Session session;
+};
+struct phx_ps_server {
+  phalanx::ps::Server server;
+};
+struct phx_ps_worker {
+  phalanx::ps::Worker worker;
+};
+struct phx_ps_table {
+  phalanx::ps::AnyTable table;
 };
 
 struct phx_stream {

@@ -1,0 +1,577 @@
+"""Workers of a parameter server, and their tables. The guide is docs/parameter-server.md.
+
+Owns the library's worker and its tables, each freed with its last reference, and the pulls that are under way, with
+the memory that the library writes until they have ended. A pull that nothing can wait for any more, because the worker
+is gone too, is cancelled before its memory is freed.
+
+Threads: any. `Worker._lock` protects the list of pulls. In a child of fork every call raises ClosedError.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque, namedtuple
+from collections.abc import Callable, Generator
+from functools import partial
+
+from phalanx import _arguments, _native, _waiting, exceptions
+from phalanx._jobs import ps_arrays, ps_specs
+from phalanx._jobs.members import aside
+from phalanx._native import DEADLINE, ffi, lib, nanos
+from phalanx._typing import Generic, TypeVar, overload
+from phalanx._waiting import Finish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Literal, NamedTuple
+
+    from phalanx._connection import Connection
+    from phalanx._jobs.ps_specs import TableSpec
+    from phalanx._waiting import Steps
+
+    T = TypeVar("T", default=Any)
+
+    class Clocks(NamedTuple):
+        """The clocks of a table."""
+
+        own: int
+        least: int
+
+    class Reply(NamedTuple):
+        """What a server answers to a request."""
+
+        head: int
+        body: bytes
+
+else:
+    T = TypeVar("T")
+    Clocks = namedtuple("Clocks", "own least")
+    Clocks.__doc__ = """The clocks of a table: those that this worker has ended, and the least of all workers."""
+    Reply = namedtuple("Reply", "head body")
+    Reply.__doc__ = """What a server answers to a request: a number of 32 bits, and bytes."""
+
+_MAX_WORLD = 65536
+_LEAST_HEAD, _MOST_HEAD = -(1 << 31), (1 << 31) - 1
+
+
+def _release(_kept: Any, call: Any, _abandon: Any = _waiting.abandon) -> None:
+    """End a call of the library, and free it; the memory is kept until then."""
+    _abandon(call)
+
+
+class TableCall(Generic[T]):
+    """A call of a worker that is under way: what the methods of `Worker` and `Table` return with ``wait=False``.
+
+    ``call.wait()`` or ``await call`` returns the result. The call goes on without this handle, and without a task
+    that awaits it. Any thread can use it.
+    """
+
+    def __init__(self, worker: Worker, what: str, result: Callable[[Any], T], table: bool = True) -> None:
+        self._worker = worker
+        self._what = what
+        self._result = result
+        self._table = table
+        # The library's call, once it is made.
+        self._calls: list[Any] = []
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "under way"
+        return f"<phalanx.ps.TableCall {self._what}: {state}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, with or without an error, as far as this client knows."""
+        # Without a thread of its own the client reads answers only when a call drives it.
+        lib.phx_poll(self._worker._connection._ptr, 0)
+        return self._ended
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Wait until the call has ended, and return its result.
+
+        Parameters
+        ----------
+        timeout
+            Seconds, for this wait alone; None: no limit.
+
+        Raises
+        ------
+        GetTimeoutError
+            This wait took too long. The call goes on, and another wait is possible.
+        PhalanxError
+            The errors of `Table` and `Worker`.
+        """
+        return self._worker._connection._run(self._wait(_arguments.seconds_of(timeout)))
+
+    def __await__(self) -> Generator[Any, None, T]:
+        from phalanx import _asyncio
+
+        return _asyncio.run(self._worker._connection, self._wait(None)).__await__()
+
+    # ---- for the worker
+
+    @property
+    def _ended(self) -> bool:
+        return bool(lib.phx_call_ended(self._calls[0]))
+
+    def _begin(self, kept: Any, function: Any, *arguments: Any) -> None:
+        """Make the call of the library, which writes to `kept`, or to nothing (None).
+
+        An interrupt within the library's function is raised at the next step of the interpreter. So one step makes the
+        call and stores its handle, with the memory: without a handle the library would write into memory that can be
+        freed.
+        """
+        free = lib.phx_call_free if kept is None else partial(_release, kept)
+        owned = partial(ffi.gc, destructor=free)
+        self._calls.extend(map(owned, filter(None, map(function, *zip(arguments)))))
+        if not self._calls:
+            raise _native.last_error(self._worker._connection.address)
+
+    def _cancel(self) -> None:
+        for call in self._calls:
+            lib.phx_cancel(call)
+
+    def _check(self) -> None:
+        """Raise the error of a call that was refused at once."""
+        if self._ended and lib.phx_wait(self._calls[0], 0) != 0:
+            raise self._worker._error_of(_native.last_error(self._worker._connection.address), self._table)
+
+    def _wait(self, seconds: float | None) -> Steps[T]:
+        try:
+            # A waiter that ends must not cancel the call: another one can wait for it.
+            yield Finish(self._calls[0], seconds, self._what, None, cancel=False)
+        except exceptions.PhalanxError as error:
+            if not self._ended:
+                raise
+            raise self._worker._error_of(error, self._table) from None
+        return self._result(self._calls[0])
+
+
+class Table:
+    """A worker's view of a table of a parameter server. Made by `Worker.table`.
+
+    Keys are an array of shape ``(n,)`` of any dtype of integers, or a sequence of ints; they increase strictly. Rows are
+    an array of the table's dtype, of shape ``(n, width)``, or ``(n,)`` if the width is 1: one row for each key.
+
+    With ``wait=False`` a method returns a `TableCall`, and the next call can be made. What is pushed is copied before
+    the method returns. The array to which a pull writes is kept alive, and its elements must neither be read nor
+    changed until the call has ended. A push waits while more than the table's ``snapshot_bytes`` of this worker's
+    pushes are in no snapshot, at most for ``peer_timeout``.
+
+    Any thread can use a table; calls of several threads have some order.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+        Keys that do not increase strictly, or that the table does not have (the message names the key); arrays of
+        another shape or dtype. The method itself raises it, also with ``wait=False``: nothing was sent.
+    TableFailedError
+        All calls for the table fail: its own update has raised, or a server has lost its part of it, of which it had
+        no snapshot.
+    MemberUnavailableError
+        A worker has died, and the table fails then (``on_loss="fail"``).
+    StoreFullError
+        The worker keeps more pushes than it may.
+    GetTimeoutError
+        A wait for room took longer than ``peer_timeout``.
+    MemberEndedError, CallCancelledError, ClosedError
+        This worker has ended, has left, or was freed, or this is a child of fork.
+    KeyboardInterrupt
+        A wait was interrupted. A push goes on; a pull is cancelled, and its array has any elements.
+
+    Attributes
+    ----------
+    name : str
+        The name of the table.
+    spec : TableSpec
+        What the servers have said of it.
+    """
+
+    def __init__(self, worker: Worker, ptr: Any) -> None:
+        self._worker = worker
+        self._ptr = ptr
+        spec = ffi.new("phx_ps_table_spec*")
+        lib.phx_ps_table_spec_of(ptr, spec)
+        self.spec: TableSpec = ps_specs.spec_of(spec)
+        self.name: str = self.spec.name
+
+    def __repr__(self) -> str:
+        return f"<phalanx.ps.Table {self.name!r} of worker {self._worker.rank}: {self.spec.sync}, {self.spec.update}>"
+
+    @property
+    def clocks(self) -> Clocks:
+        """The clocks that this worker has ended, and the least of all workers, as the servers have last said."""
+        own, least = ffi.new("uint64_t*"), ffi.new("uint64_t*")
+        lib.phx_ps_table_clocks(self._ptr, own, least)
+        return Clocks(own[0], least[0])
+
+    @overload
+    def push(self, keys: Any, vals: Any, *, wait: Literal[True] = ...) -> None: ...
+    @overload
+    def push(self, keys: Any, vals: Any, *, wait: Literal[False]) -> TableCall[None]: ...
+    def push(self, keys: Any, vals: Any, *, wait: bool = True) -> Any:
+        """Push a row for each key: the update of the table is made with it, with "bsp" when the clock has ended.
+
+        Parameters
+        ----------
+        keys, vals
+            See `Table`.
+        wait
+            False: return a `TableCall` at once. It ends when the servers have the push.
+        """
+        which = ps_arrays.keys_of(keys, "push")
+        rows = ps_arrays.rows_of(vals, len(which), self.spec, "push: vals")
+        return self._push("push", lib.phx_ps_push_rows, (which, len(which)), rows, wait)
+
+    @overload
+    def push_dense(self, a: Any, *, wait: Literal[True] = ...) -> None: ...
+    @overload
+    def push_dense(self, a: Any, *, wait: Literal[False]) -> TableCall[None]: ...
+    def push_dense(self, a: Any, *, wait: bool = True) -> Any:
+        """Push the rows of all keys of a dense table: an array of shape ``(keys, width)``, or ``(keys,)``."""
+        rows = ps_arrays.rows_of(a, self._all_keys("push_dense"), self.spec, "push_dense: a")
+        return self._push("push_dense", lib.phx_ps_push_dense, (), rows, wait)
+
+    @overload
+    def pull(self, keys: Any, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...
+    @overload
+    def pull(self, keys: Any, out: Any = ..., *, wait: Literal[False]) -> TableCall[Any]: ...
+    def pull(self, keys: Any, out: Any = None, *, wait: bool = True) -> Any:
+        """Return the rows of the keys, when the table's consistency lets this worker have them.
+
+        Parameters
+        ----------
+        keys
+            See `Table`.
+        out
+            Where the rows go: an array as `Table` says, contiguous in C order. None: a new one, of shape ``(n,)`` if the
+            width is 1, else ``(n, width)``.
+        wait
+            False: return a `TableCall` at once, whose result is the array.
+        """
+        which = ps_arrays.keys_of(keys, "pull")
+        place = ps_arrays.place_of(out, len(which), self.spec, "pull: out")
+        return self._pull("pull", lib.phx_ps_pull_rows, (which, len(which)), place, wait)
+
+    @overload
+    def pull_dense(self, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...
+    @overload
+    def pull_dense(self, out: Any = ..., *, wait: Literal[False]) -> TableCall[Any]: ...
+    def pull_dense(self, out: Any = None, *, wait: bool = True) -> Any:
+        """Return the rows of all keys of a dense table, as `pull` does."""
+        place = ps_arrays.place_of(out, self._all_keys("pull_dense"), self.spec, "pull_dense: out")
+        return self._pull("pull_dense", lib.phx_ps_pull_dense, (), place, wait)
+
+    @overload
+    def push_pull(self, keys: Any, vals: Any, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...
+    @overload
+    def push_pull(self, keys: Any, vals: Any, out: Any = ..., *, wait: Literal[False]) -> TableCall[Any]: ...
+    def push_pull(self, keys: Any, vals: Any, out: Any = None, *, wait: bool = True) -> Any:
+        """Push, and return the rows of the same keys as they are after that; with "bsp" as the clock began.
+
+        The parameters are those of `push` and `pull`. It takes one message to each server and back.
+        """
+        which = ps_arrays.keys_of(keys, "push_pull")
+        rows = ps_arrays.rows_of(vals, len(which), self.spec, "push_pull: vals")
+        place = ps_arrays.place_of(out, len(which), self.spec, "push_pull: out")
+        self._await_room("push_pull")
+        given = (which, len(which), rows)
+        return self._pull("push_pull", lib.phx_ps_push_pull_rows, given, place, wait)
+
+    def clock(self) -> None:
+        """End this worker's clock in the table. Pushes before it belong to that clock.
+
+        It waits for no other worker; it can wait for room, as a push. With "bsp" and "ssp" the next pull waits for workers
+        that are behind.
+        """
+        self._await_room("clock")
+        code = lib.phx_ps_clock(self._ptr)
+        if code != 0:
+            raise self._worker._error_of(_native.last_error(self._worker._connection.address), True)
+
+    # ---- for the methods
+
+    def _what(self, verb: str) -> str:
+        return f"{verb} of table {self.name!r} by worker {self._worker.rank}"
+
+    def _all_keys(self, what: str) -> int:
+        if self.spec.keys == 0:
+            raise exceptions.InvalidArgumentError(f"{what}: table {self.name!r} is sparse: give keys to push and pull")
+        return self.spec.keys
+
+    def _push(self, verb: str, function: Any, keys: tuple[Any, ...], rows: Any, wait: bool) -> Any:
+        self._await_room(verb)
+        call: TableCall[None] = TableCall(self._worker, self._what(verb), _nothing)
+        call._begin(None, function, self._ptr, *map(_pointer, keys), _pointer(rows), rows.nbytes)
+        call._check()
+        return call.wait() if wait else call
+
+    def _pull(self, verb: str, function: Any, given: tuple[Any, ...], place: Any, wait: bool) -> Any:
+        self._worker._check_process()
+        call: TableCall[Any] = TableCall(self._worker, self._what(verb), lambda _: place)
+        target = _pointer(place)
+        try:
+            with self._worker._lock:
+                # Before the call, so that the memory is there until it has ended, also after an interrupt.
+                self._worker._keep(call)
+                call._begin((place, target), function, self._ptr, *map(_pointer, given), target, place.nbytes)
+            call._check()
+            return call.wait() if wait else call
+        except BaseException:
+            call._cancel()  # nothing has the handle, and the caller can free or reuse the array
+            raise
+
+    def _await_room(self, what: str) -> None:
+        """Wait until a push need not wait in the library, where no interrupt is seen."""
+        self._worker._check_process()
+        if lib.phx_ps_table_await_room(self._ptr, 0) != DEADLINE:
+            return
+        patience = _waiting.Patience(self._worker._patience, lambda: f"snapshots before {self._what(what)}")
+        while True:
+            left = patience.slice()
+            if lib.phx_ps_table_await_room(self._ptr, left) != DEADLINE:
+                return
+            if left == 0:
+                error = _native.last_error(self._worker._connection.address)
+                raise exceptions.GetTimeoutError(f"{self._what(what)}: {error.message}", None, error.node)
+
+
+class Worker:
+    """A worker of a parameter server. Made by `phalanx.ps.worker`.
+
+    At the end of a ``with`` block the worker waits until the servers have its pushes, and leaves. A block that raises is
+    its death: other workers wait for its next life, go on without it, or fail, as each table says.
+
+    Attributes
+    ----------
+    rank : int
+        The place of this worker: 0 to ``workers - 1``.
+    workers, servers : int
+        How many there are.
+    life : int
+        How often this worker had joined before. In a later life the tables' clocks are those from which it goes on.
+    """
+
+    def __init__(self, connection: Connection, ptr: Any, patience: float | None) -> None:
+        self._connection = connection
+        self._ptr = ptr
+        self._patience = patience
+        self.rank: int = lib.phx_ps_worker_rank(ptr)
+        self.workers: int = lib.phx_ps_worker_workers(ptr)
+        self.servers: int = lib.phx_ps_worker_servers(ptr)
+        self.life: int = lib.phx_ps_worker_life(ptr)
+        self._left = False
+        self._lock = threading.Lock()
+        self._under_way: deque[TableCall[Any]] = deque()  # guarded by `_lock`
+
+    def __repr__(self) -> str:
+        return f"<phalanx.ps.Worker: rank {self.rank} of {self.workers}, life {self.life}, {self.servers} servers>"
+
+    @property
+    def restarted(self) -> bool:
+        """Whether this is a later life of the worker."""
+        return self.life > 0
+
+    def check(self) -> None:
+        """Raise the error that ended this worker, if it has ended."""
+        self._checked(lib.phx_ps_worker_status(self._ptr))
+
+    def table(self, name: str) -> Table:
+        """Return a table of the servers.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such table (the message names those that there are), or the servers differ in their tables.
+        """
+        self._check_process()
+        spelled = ffi.new("char[]", _arguments.utf8(name, "name"))
+        ptr = lib.phx_ps_worker_open(self._ptr, spelled)
+        if ptr == ffi.NULL:
+            raise self._error_of(_native.last_error(self._connection.address))
+        return Table(self, ffi.gc(ptr, lib.phx_ps_table_free))
+
+    @overload
+    def request(self, server: int, head: int = ..., body: Any = ..., *, wait: Literal[True] = ...) -> Reply: ...
+    @overload
+    def request(
+        self, server: int, head: int = ..., body: Any = ..., *, wait: Literal[False]
+    ) -> TableCall[Reply]: ...
+    def request(self, server: int, head: int = 0, body: Any = b"", *, wait: bool = True) -> Any:
+        """Ask the function that the server has given to `Server.on_request`.
+
+        Parameters
+        ----------
+        server
+            The rank of the server.
+        head, body
+            A number of 32 bits, and bytes, for the function.
+        wait
+            False: return a `TableCall` at once, whose result is the reply.
+
+        Raises
+        ------
+        MemberUnavailableError
+            The server has died meanwhile, and has answered nothing.
+        PhalanxError
+            The function has raised (the message has the text), or there is none.
+        """
+        self._check_process()
+        to = _arguments.whole(server, "server", 0, self.servers - 1)
+        number = _arguments.whole(head, "head", _LEAST_HEAD, _MOST_HEAD)
+        view = memoryview(body).cast("B")
+        address = ffi.from_buffer(view) if view.nbytes else ffi.NULL
+        call = TableCall(self, f"request of worker {self.rank} to server {to}", _reply, table=False)
+        call._begin(None, lib.phx_ps_worker_request, self._ptr, to, number, address, view.nbytes)
+        call._check()
+        return call.wait() if wait else call
+
+    @overload
+    def barrier(self, *, wait: Literal[True] = ...) -> None: ...
+    @overload
+    def barrier(self, *, wait: Literal[False]) -> TableCall[None]: ...
+    def barrier(self, *, wait: bool = True) -> Any:
+        """Return when all workers have called it. A worker in its next life makes the barrier again in which it was."""
+        self._check_process()
+        call: TableCall[None] = TableCall(self, f"barrier of worker {self.rank}", _nothing, table=False)
+        call._begin(None, lib.phx_ps_worker_barrier, self._ptr)
+        call._check()
+        return call.wait() if wait else call
+
+    def leave(self) -> None:
+        """Wait until the servers have all pushes of this worker, in snapshots if the tables have these, and leave the job.
+
+        An interrupt ends the wait alone: the worker goes on leaving.
+
+        Raises
+        ------
+        GetTimeoutError
+            It has taken longer than ``peer_timeout``; the message says what is missing. It can be called again.
+        """
+        self._check_process()
+        aside(lambda: self._checked(lib.phx_ps_worker_leave(self._ptr)), "phalanx-leave")
+        self._left = True
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._connection.forked:
+            return  # The block of the parent goes on.
+        try:
+            if kind is None and not self._left:
+                self.leave()
+        finally:
+            if not self._left:
+                # The worker dies now, also if a table or a traceback keeps it.
+                lib.phx_ps_worker_fail(self._ptr)
+
+    # ---- for the methods, and for tables
+
+    def _check_process(self) -> None:
+        """Raise ClosedError in a child of fork: the lock can have been held at the fork."""
+        if self._connection.forked:
+            message = f"worker {self.rank} joined before this process was forked: a child joins on its own"
+            raise exceptions.ClosedError(message, None, self._connection.address)
+
+    def _keep(self, call: TableCall[Any]) -> None:
+        """Keep a pull until it has ended, whether a handle of it is left or not. Under the lock."""
+        # They end in their order, but for those of several tables. One without a call was never made.
+        while self._under_way and (not self._under_way[0]._calls or self._under_way[0]._ended):
+            self._under_way.popleft()
+        self._under_way.append(call)
+
+    def _checked(self, code: int) -> None:
+        if code != 0:
+            raise self._error_of(_native.last_error(self._connection.address))
+
+    def _error_of(self, error: exceptions.PhalanxError, table: bool = False) -> exceptions.PhalanxError:
+        """Return the error of a call of this worker, or of one for a table, for that of another call with this status."""
+        live = lib.phx_ps_worker_status(self._ptr) == 0
+        kind = type(error)
+        details = (error.message, error.ref, error.node)
+        if kind is exceptions.StreamVoidError:  # Aborted
+            return exceptions.MemberEndedError(*details)
+        if kind in (exceptions.ObjectDeletedError, exceptions.ObjectExistsError):  # NotFound, AlreadyExists
+            return exceptions.InvalidArgumentError(*details)
+        if live and kind is exceptions.DisconnectedError:
+            return exceptions.MemberUnavailableError(*details)
+        # DataLoss, FailedPrecondition, and statuses that a table alone can have.
+        failed = (exceptions.ObjectLostError, exceptions.ClosedError, exceptions.PhalanxError)
+        if live and table and kind in failed:
+            return exceptions.TableFailedError(*details)
+        return error
+
+
+def _nothing(_call: Any) -> None:
+    """The result of a call that returns nothing."""
+
+
+def _reply(call: Any) -> Reply:
+    head, body, size = ffi.new("int32_t*"), ffi.new("void**"), ffi.new("uint64_t*")
+    if lib.phx_result_reply(call, head, body, size) != 0:
+        raise _native.last_error()
+    return Reply(head[0], ffi.buffer(body[0], size[0])[:] if size[0] else b"")
+
+
+def _pointer(value: Any) -> Any:
+    """Return the memory of an array for the library, and a number as it is."""
+    if isinstance(value, int):
+        return value
+    return ffi.NULL if value.nbytes == 0 else ffi.from_buffer("uint64_t[]", value)
+
+
+def options_of(
+    job: str | None,
+    task: str | None,
+    world: int | None,
+    server_role: str,
+    worker_role: str,
+    peer_timeout: float | None,
+) -> tuple[Any, object]:
+    """Return the library's options for joining, and memory to keep as long as they are used."""
+
+    def spelled(text: str | None, name: str) -> Any:
+        return ffi.NULL if text is None else ffi.new("char[]", _arguments.utf8(text, name))
+
+    texts = [spelled(job, "job"), spelled(task, "task")]
+    roles = [spelled(server_role, "server_role"), spelled(worker_role, "worker_role")]
+    options = ffi.new("phx_ps_options*")
+    options.job, options.task = texts
+    options.server_role, options.worker_role = roles
+    options.world = 0 if world is None else _arguments.whole(world, "world", 1, _MAX_WORLD)
+    # 0 stands for the default there.
+    options.peer_timeout = nanos(_arguments.seconds_of(peer_timeout, "peer_timeout")) or 1
+    return options, (texts, roles)
+
+
+def join(
+    connection: Connection,
+    job: str | None,
+    task: str | None,
+    world: int | None,
+    server_role: str,
+    worker_role: str,
+    peer_timeout: float | None,
+) -> Worker:
+    """Join a job as a worker; see `phalanx.ps.worker`."""
+    options, kept = options_of(job, task, world, server_role, worker_role, peer_timeout)
+
+    def call() -> Worker:
+        _ = kept
+        ptr = lib.phx_ps_worker_join(connection._ptr, options)
+        if ptr == ffi.NULL:
+            error = _native.last_error(connection.address)
+            if isinstance(error, exceptions.ObjectExistsError):
+                error = exceptions.InvalidArgumentError(error.message, None, error.node)
+            raise error
+        # A worker without a handle dies.
+        owned = ffi.gc(ptr, lib.phx_ps_worker_free)
+        return Worker(connection, owned, _arguments.seconds_of(peer_timeout, "peer_timeout"))
+
+    return aside(call, "phalanx-ps-join")

@@ -1,0 +1,301 @@
+// Parameter servers: servers, workers and their tables.
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "phalanx/ps.h"
+#include "src/client/c/handles.h"
+
+using phalanx::c::DurationOf;
+using phalanx::c::Handle;
+using phalanx::c::Report;
+
+namespace ps = phalanx::ps;
+
+// What an own update is given beside the push; both end with the call.
+struct phx_ps_rows {
+  ps::internal::Part& part;
+  const absl::Span<const ps::Key> keys;
+  const size_t row_bytes;
+  std::string error;
+};
+
+struct phx_ps_reply {
+  ps::Reply reply;
+};
+
+namespace {
+
+static_assert(PHX_PS_BSP == static_cast<int>(ps::Sync::kBsp) &&
+              PHX_PS_SSP == static_cast<int>(ps::Sync::kSsp) &&
+              PHX_PS_ASP == static_cast<int>(ps::Sync::kAsp));
+static_assert(PHX_PS_SPLIT_RANGE == static_cast<int>(ps::Split::kRange) &&
+              PHX_PS_SPLIT_HASH == static_cast<int>(ps::Split::kHash) &&
+              PHX_PS_SPLIT_BLOCKS == static_cast<int>(ps::Split::kBlocks));
+static_assert(PHX_PS_ASSIGN == static_cast<int>(ps::Update::kAssign) &&
+              PHX_PS_SUM == static_cast<int>(ps::Update::kSum) &&
+              PHX_PS_SGD == static_cast<int>(ps::Update::kSgd) &&
+              PHX_PS_MOMENTUM == static_cast<int>(ps::Update::kMomentum) &&
+              PHX_PS_ADAGRAD == static_cast<int>(ps::Update::kAdagrad) &&
+              PHX_PS_FTRL == static_cast<int>(ps::Update::kFtrl) &&
+              PHX_PS_OWN == static_cast<int>(ps::Update::kOwn));
+static_assert(PHX_PS_ZEROS == static_cast<int>(ps::Init::kZeros) &&
+              PHX_PS_UNIFORM == static_cast<int>(ps::Init::kUniform) &&
+              PHX_PS_NORMAL == static_cast<int>(ps::Init::kNormal));
+static_assert(PHX_PS_LOSS_WAIT == static_cast<int>(ps::OnLoss::kWait) &&
+              PHX_PS_LOSS_DROP == static_cast<int>(ps::OnLoss::kDrop) &&
+              PHX_PS_LOSS_FAIL == static_cast<int>(ps::OnLoss::kFail));
+
+// C callers can leave out names.
+std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+absl::string_view View(const void* bytes, uint64_t size) {
+  return absl::string_view(static_cast<const char*>(bytes), size);
+}
+
+// Zero is "not given" in C, where C++ has the defaults of the struct.
+ps::Options OptionsOf(const phx_ps_options* given) {
+  ps::Options to;
+  if (given == nullptr) return to;
+  to.job = Text(given->job);
+  to.task = Text(given->task);
+  to.world = given->world;
+  if (!Text(given->server_role).empty()) to.server_role = given->server_role;
+  if (!Text(given->worker_role).empty()) to.worker_role = given->worker_role;
+  if (given->peer_timeout != 0) to.peer_timeout = DurationOf(given->peer_timeout);
+  return to;
+}
+
+// A number that is none of an enumeration becomes another one that is none of it, and Check names
+// the field.
+template <typename Enum>
+Enum EnumOf(int number) {
+  return static_cast<Enum>(std::clamp(number, -1, 254) & 0xFF);
+}
+
+ps::TableSpec SpecOf(const phx_ps_table_spec& from) {
+  ps::TableSpec to;
+  to.name = Text(from.name);
+  to.keys = from.keys;
+  to.width = from.width;
+  to.dtype = EnumOf<phalanx::DType>(from.dtype);
+  to.wire = EnumOf<phalanx::DType>(from.wire);
+  to.sync = EnumOf<ps::Sync>(from.sync);
+  to.staleness = from.staleness;
+  to.split = EnumOf<ps::Split>(from.split);
+  to.block = from.block;
+  to.update = EnumOf<ps::Update>(from.update);
+  to.rate = from.rate;
+  to.momentum = from.momentum;
+  to.epsilon = from.epsilon;
+  to.beta = from.beta;
+  to.l1 = from.l1;
+  to.l2 = from.l2;
+  to.init = EnumOf<ps::Init>(from.init);
+  to.scale = from.scale;
+  to.seed = from.seed;
+  to.on_loss = EnumOf<ps::OnLoss>(from.on_loss);
+  to.snapshot_every = from.snapshot_every;
+  to.copies = from.copies;
+  to.snapshot_bytes = from.snapshot_bytes;
+  return to;
+}
+
+// The name is that of `from`.
+void CopySpec(const ps::TableSpec& from, phx_ps_table_spec* to) {
+  *to = {.name = from.name.c_str(),
+         .keys = from.keys,
+         .width = from.width,
+         .dtype = static_cast<int>(from.dtype),
+         .wire = static_cast<int>(from.wire),
+         .sync = static_cast<int>(from.sync),
+         .staleness = from.staleness,
+         .split = static_cast<int>(from.split),
+         .block = from.block,
+         .update = static_cast<int>(from.update),
+         .rate = from.rate,
+         .momentum = from.momentum,
+         .epsilon = from.epsilon,
+         .beta = from.beta,
+         .l1 = from.l1,
+         .l2 = from.l2,
+         .init = static_cast<int>(from.init),
+         .scale = from.scale,
+         .seed = from.seed,
+         .on_loss = static_cast<int>(from.on_loss),
+         .snapshot_every = from.snapshot_every,
+         .copies = from.copies,
+         .snapshot_bytes = from.snapshot_bytes};
+}
+
+// The error of a function of the program.
+absl::Status ErrorOf(int code, absl::string_view text) {
+  const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal,
+                      text.empty() ? "a function of the program has failed" : text);
+}
+
+ps::Server::OwnUpdate UpdateOf(phx_ps_update update, void* argument, size_t row_bytes) {
+  return [update, argument, row_bytes](const ps::Pusher& from, absl::Span<const ps::Key> keys,
+                                       const void* values, ps::internal::Part& part) {
+    const phx_ps_push push = {from.worker, from.clock, from.life, keys.data(), values, keys.size()};
+    phx_ps_rows rows{part, keys, row_bytes, {}};
+    const int code = update(argument, &push, &rows);
+    return code == 0 ? absl::OkStatus() : ErrorOf(code, rows.error);
+  };
+}
+
+}  // namespace
+
+void phx_ps_table_defaults(phx_ps_table_spec* spec) {
+  CopySpec({}, spec);
+  spec->name = nullptr;
+}
+
+// ---- functions of the program
+
+void* phx_ps_row(phx_ps_rows* rows, uint64_t key) { return ps::internal::RowOf(rows->part, key); }
+
+void phx_ps_rows_read(phx_ps_rows* rows, void* values) {
+  auto* to = static_cast<char*>(values);
+  for (const ps::Key key : rows->keys) {
+    std::memcpy(to, ps::internal::RowOf(rows->part, key), rows->row_bytes);
+    to += rows->row_bytes;
+  }
+}
+
+void phx_ps_rows_write(phx_ps_rows* rows, const void* values) {
+  const auto* from = static_cast<const char*>(values);
+  for (const ps::Key key : rows->keys) {
+    std::memcpy(ps::internal::RowOf(rows->part, key), from, rows->row_bytes);
+    from += rows->row_bytes;
+  }
+}
+
+void phx_ps_rows_error(phx_ps_rows* rows, const char* text, size_t size) {
+  rows->error.assign(text, size);
+}
+
+void phx_ps_reply_set(phx_ps_reply* reply, int32_t head, const void* body, uint64_t size) {
+  reply->reply = {head, std::string(View(body, size))};
+}
+
+// ---- servers
+
+phx_ps_server* phx_ps_server_join(phx_client* client, const phx_ps_options* options) {
+  absl::StatusOr<ps::Server> server = ps::Server::Join(*client->client, OptionsOf(options));
+  if (Report(server.status()) != 0) return nullptr;
+  return new phx_ps_server{*std::move(server)};
+}
+
+int phx_ps_server_rank(const phx_ps_server* server) { return server->server.rank(); }
+int phx_ps_server_servers(const phx_ps_server* server) { return server->server.servers(); }
+uint64_t phx_ps_server_life(const phx_ps_server* server) { return server->server.life(); }
+
+int phx_ps_server_add_table(phx_ps_server* server, const phx_ps_table_spec* spec,
+                            phx_ps_update update, void* argument) {
+  const ps::TableSpec table = SpecOf(*spec);
+  if (update == nullptr) return Report(server->server.AddTable(table));
+  const absl::Status checked = ps::Check(table);
+  if (!checked.ok()) return Report(checked);
+  const size_t row_bytes = table.width * phalanx::ElementSize(table.dtype);
+  return Report(server->server.AddTableWith(table, UpdateOf(update, argument, row_bytes)));
+}
+
+void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void* argument) {
+  server->server.OnRequest(
+      [answer, argument](const ps::RequestInfo& request) -> absl::StatusOr<ps::Reply> {
+        phx_ps_reply reply;
+        const int code = answer(argument, request.worker, request.head, request.body.data(),
+                                request.body.size(), &reply);
+        if (code != 0) return ErrorOf(code, reply.reply.body);
+        return std::move(reply.reply);
+      });
+}
+
+int phx_ps_server_run(phx_ps_server* server) { return Report(server->server.Run()); }
+void phx_ps_server_stop(phx_ps_server* server) { server->server.Stop(); }
+
+size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t room) {
+  const std::string description = server->server.Describe();
+  if (room > 0) text[description.copy(text, room - 1)] = 0;
+  return description.size();
+}
+
+void phx_ps_server_free(phx_ps_server* server) { delete server; }
+
+// ---- workers
+
+phx_ps_worker* phx_ps_worker_join(phx_client* client, const phx_ps_options* options) {
+  absl::StatusOr<ps::Worker> worker = ps::Worker::Join(*client->client, OptionsOf(options));
+  if (Report(worker.status()) != 0) return nullptr;
+  return new phx_ps_worker{*std::move(worker)};
+}
+
+int phx_ps_worker_rank(const phx_ps_worker* worker) { return worker->worker.rank(); }
+int phx_ps_worker_workers(const phx_ps_worker* worker) { return worker->worker.workers(); }
+int phx_ps_worker_servers(const phx_ps_worker* worker) { return worker->worker.servers(); }
+uint64_t phx_ps_worker_life(const phx_ps_worker* worker) { return worker->worker.life(); }
+int phx_ps_worker_status(const phx_ps_worker* worker) { return Report(worker->worker.status()); }
+
+phx_ps_table* phx_ps_worker_open(phx_ps_worker* worker, const char* name) {
+  absl::StatusOr<ps::AnyTable> table = worker->worker.Open(Text(name));
+  if (Report(table.status()) != 0) return nullptr;
+  return new phx_ps_table{*std::move(table)};
+}
+
+phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head, const void* body,
+                                uint64_t size) {
+  return Handle(worker->worker.Request(server, head, View(body, size)));
+}
+
+phx_call* phx_ps_worker_barrier(phx_ps_worker* worker) {
+  return Handle(worker->worker.BarrierAsync());
+}
+
+int phx_ps_worker_leave(phx_ps_worker* worker) { return Report(worker->worker.Leave()); }
+int phx_ps_worker_fail(phx_ps_worker* worker) { return Report(worker->worker.Fail()); }
+void phx_ps_worker_free(phx_ps_worker* worker) { delete worker; }
+
+// ---- tables
+
+void phx_ps_table_spec_of(const phx_ps_table* table, phx_ps_table_spec* spec) {
+  CopySpec(table->table.spec(), spec);
+}
+
+void phx_ps_table_clocks(const phx_ps_table* table, uint64_t* own, uint64_t* least) {
+  *own = table->table.clock();
+  *least = table->table.min_clock();
+}
+
+phx_call* phx_ps_push_rows(phx_ps_table* table, const uint64_t* keys, size_t n, const void* values,
+                           uint64_t bytes) {
+  return Handle(table->table.Push({keys, n}, values, bytes));
+}
+
+phx_call* phx_ps_pull_rows(phx_ps_table* table, const uint64_t* keys, size_t n, void* out,
+                           uint64_t bytes) {
+  return Handle(table->table.Pull({keys, n}, out, bytes));
+}
+
+phx_call* phx_ps_push_pull_rows(phx_ps_table* table, const uint64_t* keys, size_t n,
+                                const void* values, void* out, uint64_t bytes) {
+  return Handle(table->table.PushPull({keys, n}, values, out, bytes));
+}
+
+phx_call* phx_ps_push_dense(phx_ps_table* table, const void* values, uint64_t bytes) {
+  return Handle(table->table.PushDense(values, bytes));
+}
+
+phx_call* phx_ps_pull_dense(phx_ps_table* table, void* out, uint64_t bytes) {
+  return Handle(table->table.PullDense(out, bytes));
+}
+
+int phx_ps_table_await_room(const phx_ps_table* table, int64_t timeout) {
+  return Report(table->table.AwaitRoom(DurationOf(timeout)));
+}
+
+int phx_ps_clock(phx_ps_table* table) { return Report(table->table.Clock()); }
+void phx_ps_table_free(phx_ps_table* table) { delete table; }
