@@ -44,7 +44,16 @@ breathe_default_project = "phalanx"
 # The side bar. A page that is in none of these lists is an error.
 NAVIGATION = {
     "Begin": ["docs/tutorial", "docs/recipes", "docs/coming-from", "docs/faq"],
-    "Guides": ["docs/python", "docs/client", "docs/collectives", "docs/lifetime", "docs/jobs", "docs/ray", "docs/operations"],
+    "Guides": [
+        "docs/python",
+        "docs/client",
+        "docs/collectives",
+        "docs/lifetime",
+        "docs/jobs",
+        "docs/parameter-server",
+        "docs/ray",
+        "docs/operations",
+    ],
     "Reference": ["docs/site/python", "docs/site/cpp", "docs/site/c", "CHANGELOG"],
     "Inside": [
         "docs/how-it-works",
