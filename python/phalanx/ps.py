@@ -98,8 +98,8 @@ def worker(
     Parameters
     ----------
     peer_timeout
-        Seconds for which joining waits for the servers, a push for room, and `Worker.leave` for snapshots; None: no
-        limit. Calls for tables wait without a limit of their own.
+        Seconds for which joining waits for the servers, a push for room, `Worker.barrier` for the other workers, and
+        `Worker.leave` for snapshots; None: no limit. Pulls and requests wait without a limit of their own.
 
     Raises
     ------

@@ -201,6 +201,7 @@ class Table:
     @property
     def clocks(self) -> Clocks:
         """The clocks that this worker has ended, and the least of all workers, as the servers have last said."""
+        self._worker._check_process()
         own, least = ffi.new("uint64_t*"), ffi.new("uint64_t*")
         lib.phx_ps_table_clocks(self._ptr, own, least)
         return Clocks(own[0], least[0])
@@ -431,7 +432,13 @@ class Worker:
     @overload
     def barrier(self, *, wait: Literal[False]) -> TableCall[None]: ...
     def barrier(self, *, wait: bool = True) -> Any:
-        """Return when all workers have called it. A worker in its next life makes the barrier again in which it was."""
+        """Return when all workers have called it. A worker in its next life makes the barrier again in which it was.
+
+        Raises
+        ------
+        GetTimeoutError
+            Not all workers have called it within ``peer_timeout``.
+        """
         self._check_process()
         call: TableCall[None] = TableCall(self, f"barrier of worker {self.rank}", _nothing, table=False)
         call._begin(None, lib.phx_ps_worker_barrier, self._ptr)

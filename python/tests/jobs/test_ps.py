@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import gc
 import os
 import signal
@@ -37,6 +39,24 @@ def alone(client, request):
         yield worker
     thread.join(LIMIT_S)
     assert not thread.is_alive()
+    own.close()
+
+
+@contextlib.contextmanager
+def serving(job, client, **tables):
+    """One server with these tables, for workers that need not leave."""
+    own = phalanx.Client(client.address)
+    with phalanx.ps.server(job, "server0", 1, client=own, peer_timeout=LIMIT_S) as server:
+        for name, options in tables.items():
+            server.table(name, keys=KEYS, **options)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(server.run)
+            try:
+                yield server
+            finally:
+                server.stop()
+            with pytest.raises(exceptions.CallCancelledError):
+                running.result(LIMIT_S)
     own.close()
 
 
@@ -604,6 +624,14 @@ def test_wrong_joins_are_refused(client):
             server.run()
 
 
+def test_a_barrier_to_which_a_worker_does_not_come_ends_after_peer_timeout(client):
+    with serving("barrier", client):
+        worker = phalanx.ps.worker("barrier", "worker0", 2, client=client, peer_timeout=3)
+        with pytest.raises(exceptions.GetTimeoutError, match=r"barrier.*rank 1"):
+            worker.barrier()
+        worker.check()  # it goes on
+
+
 # ---- interrupts, memory, fork
 
 
@@ -715,15 +743,19 @@ def test_a_pull_goes_on_without_its_handle(client):
 
 def test_after_fork(alone):
     table = alone.table("w")
+    before = alone.barrier(wait=False)
     child = os.fork()
     if child == 0:
-        closed = 0
-        for call in (table.pull_dense, table.clock, alone.barrier, alone.leave, lambda: table.push([0], np.ones(1))):
+        calls = [table.pull_dense, table.clock, lambda: table.clocks, lambda: table.push([0], np.ones(1))]
+        calls += [alone.check, alone.barrier, alone.leave, lambda: alone.table("w"), lambda: alone.request(0)]
+        calls += [before.wait]
+        for number, call in enumerate(calls, 1):
             try:
                 call()
             except exceptions.ClosedError:
-                closed += 1
-        os._exit(0 if closed == 5 else 1)
+                continue
+            os._exit(number)
+        os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     table.push([0], np.ones(1))
     assert table.pull([0]).tolist() == [1]
