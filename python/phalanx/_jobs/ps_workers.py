@@ -52,6 +52,8 @@ else:
     Reply.__doc__ = """What a server answers to a request: a number of 32 bits, and bytes."""
 
 _MAX_WORLD = 65536
+# In the text of a table that its update has failed, between the table's name and the text of the update.
+_UPDATE_FAILED = '": its update '
 _LEAST_HEAD, _MOST_HEAD = -(1 << 31), (1 << 31) - 1
 
 
@@ -502,13 +504,16 @@ class Worker:
         live = lib.phx_ps_worker_status(self._ptr) == 0
         kind = type(error)
         details = (error.message, error.ref, error.node)
+        # A server can pass on the code of its program's update, which can be any; the text is the library's.
+        if table and _UPDATE_FAILED in error.message:
+            return exceptions.TableFailedError(*details)
         if kind is exceptions.StreamVoidError:  # Aborted
             return exceptions.MemberEndedError(*details)
         if kind in (exceptions.ObjectDeletedError, exceptions.ObjectExistsError):  # NotFound, AlreadyExists
             return exceptions.InvalidArgumentError(*details)
         if live and kind is exceptions.DisconnectedError:
             return exceptions.MemberUnavailableError(*details)
-        # DataLoss, FailedPrecondition, and statuses that a table alone can have.
+        # DataLoss, FailedPrecondition, and statuses that a table alone can have, as Internal.
         failed = (exceptions.ObjectLostError, exceptions.ClosedError, exceptions.PhalanxError)
         if live and table and kind in failed:
             return exceptions.TableFailedError(*details)

@@ -19,7 +19,7 @@ from ps_support import LIMIT_S, SERVERS, WORKERS, Died, Replay, run
 import phalanx
 import phalanx.ps
 from phalanx import exceptions
-from phalanx._jobs import ps_specs
+from phalanx._jobs import ps_servers, ps_specs
 
 KEYS, WIDTH = 11, 3
 # Sums of them depend on their order.
@@ -371,6 +371,32 @@ def test_an_own_update_that_fails_ends_all_calls_for_its_table(client, monkeypat
 
     assert run(client, f"fails {returns}", serve, work) == [WORKERS * KEYS] * WORKERS
     assert [kind for kind, _, _ in shown] == [TypeError if returns else ZeroDivisionError] * SERVERS
+
+
+def test_an_update_can_fail_with_any_code(client, monkeypatch):
+    """As those of servers in C++ do: whatever it is, the table has failed, and the worker has not ended."""
+    monkeypatch.setattr(sys, "excepthook", lambda *error: None)
+
+    def failing(code):
+        def update(keys, grads, rows):
+            monkeypatch.setattr(ps_servers, "UNKNOWN", code)
+            raise ArithmeticError(f"code {code}")
+
+        return update
+
+    tables = {f"bad{code}": {"update": failing(code), "sync": "asp"} for code in range(1, 17)}
+    with serving("codes", client, good={}, **tables):
+        worker = phalanx.ps.worker("codes", "worker0", 1, client=client, peer_timeout=LIMIT_S)
+        for code in range(1, 17):
+            table = worker.table(f"bad{code}")
+            words = rf'table "bad{code}".*ArithmeticError: code {code}\b'
+            with pytest.raises(exceptions.TableFailedError, match=words):
+                table.push_pull([0], np.ones(1, np.float32))
+            for call in (table.pull_dense, table.clock, lambda: table.push([0], np.ones(1, np.float32))):
+                with pytest.raises(exceptions.TableFailedError, match=words):
+                    call()
+            worker.check()
+        assert not worker.table("good").pull_dense().any()
 
 
 def test_functions_run_in_the_thread_of_run(client):
