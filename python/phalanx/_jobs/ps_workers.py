@@ -10,7 +10,7 @@ Threads: any. `Worker._lock` protects the list of pulls. In a child of fork ever
 from __future__ import annotations
 
 import threading
-from collections import deque, namedtuple
+from collections import namedtuple
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -74,7 +74,7 @@ class TableCall(Generic[T]):
         self._what = what
         self._result = result
         self._table = table
-        # The library's call, once it is made.
+        # The library's call, once it is made. The worker keeps the list, not this handle, which refers to the worker.
         self._calls: list[Any] = []
 
     def __repr__(self) -> str:
@@ -86,7 +86,10 @@ class TableCall(Generic[T]):
         """Whether it has ended, with or without an error, as far as this client knows."""
         # Without a thread of its own the client reads answers only when a call drives it.
         lib.phx_poll(self._worker._connection._ptr, 0)
-        return self._ended
+        if not self._ended:
+            return False
+        self._worker._forget(self._calls)
+        return True
 
     def wait(self, timeout: float | None = None) -> T:
         """Wait until the call has ended, and return its result.
@@ -145,7 +148,9 @@ class TableCall(Generic[T]):
         except exceptions.PhalanxError as error:
             if not self._ended:
                 raise
+            self._worker._forget(self._calls)
             raise self._worker._error_of(error, self._table) from None
+        self._worker._forget(self._calls)
         return self._result(self._calls[0])
 
 
@@ -288,6 +293,7 @@ class Table:
         that are behind.
         """
         self._await_room("clock")
+        self._worker._forget_ended()
         code = lib.phx_ps_clock(self._ptr)
         if code != 0:
             raise self._worker._error_of(_native.last_error(self._worker._connection.address), True)
@@ -313,13 +319,15 @@ class Table:
         self._worker._check_process()
         call: TableCall[Any] = TableCall(self._worker, self._what(verb), lambda _: place)
         target = _pointer(place)
+        self._worker._forget_ended()
         try:
-            with self._worker._lock:
-                # Before the call, so that the memory is there until it has ended, also after an interrupt.
-                self._worker._keep(call)
-                call._begin((place, target), function, self._ptr, *map(_pointer, given), target, place.nbytes)
+            # Not under the lock: one that pushes, too, can wait in the library for room that another thread has taken.
+            call._begin((place, target), function, self._ptr, *map(_pointer, given), target, place.nbytes)
             call._check()
-            return call.wait() if wait else call
+            if wait:
+                return call.wait()
+            self._worker._keep(call._calls)
+            return call
         except BaseException:
             call._cancel()  # nothing has the handle, and the caller can free or reuse the array
             raise
@@ -365,7 +373,8 @@ class Worker:
         self.life: int = lib.phx_ps_worker_life(ptr)
         self._left = False
         self._lock = threading.Lock()
-        self._under_way: deque[TableCall[Any]] = deque()  # guarded by `_lock`
+        # Pulls, by the identity of their lists: each goes on, and has its memory, without its handle. Guarded by `_lock`.
+        self._under_way: dict[int, list[Any]] = {}
 
     def __repr__(self) -> str:
         return f"<phalanx.ps.Worker: rank {self.rank} of {self.workers}, life {self.life}, {self.servers} servers>"
@@ -488,12 +497,25 @@ class Worker:
             message = f"worker {self.rank} joined before this process was forked: a child joins on its own"
             raise exceptions.ClosedError(message, None, self._connection.address)
 
-    def _keep(self, call: TableCall[Any]) -> None:
-        """Keep a pull until it has ended, whether a handle of it is left or not. Under the lock."""
-        # They end in their order, but for those of several tables. One without a call was never made.
-        while self._under_way and (not self._under_way[0]._calls or self._under_way[0]._ended):
-            self._under_way.popleft()
-        self._under_way.append(call)
+    def _keep(self, calls: list[Any]) -> None:
+        """Keep a pull, whether a handle of it is left or not, until it is seen that it has ended."""
+        with self._lock:
+            self._under_way[id(calls)] = calls
+
+    def _forget(self, calls: list[Any]) -> None:
+        """Keep a pull no more that has ended. The caller refers to it: nothing is freed under the lock."""
+        if self._connection.forked:
+            return  # The lock can have been held at the fork.
+        with self._lock:
+            self._under_way.pop(id(calls), None)
+
+    def _forget_ended(self) -> None:
+        """Keep those pulls alone that are under way. Those of several tables can end in any order."""
+        with self._lock:
+            kept = list(self._under_way.values())
+        for calls in kept:
+            if lib.phx_call_ended(calls[0]):
+                self._forget(calls)
 
     def _checked(self, code: int) -> None:
         if code != 0:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextlib
-import gc
-import os
-import signal
 import sys
 import threading
-import weakref
+from functools import partial
 
 import numpy as np
 import pytest
-from ps_support import LIMIT_S, SERVERS, WORKERS, Died, Replay, run
+from ps_support import KEYS, LIMIT_S, SERVERS, WORKERS, Died, Replay, run, serving
 
 import phalanx
 import phalanx.ps
 from phalanx import exceptions
 from phalanx._jobs import ps_servers, ps_specs
 
-KEYS, WIDTH = 11, 3
+WIDTH = 3
 # Sums of them depend on their order.
 VALUES = np.array([1e8, 1, -1e8], np.float32)
 
@@ -29,35 +24,12 @@ VALUES = np.array([1e8, 1, -1e8], np.float32)
 @pytest.fixture
 def alone(client, request):
     """A worker, with one server that has the table "w" of KEYS keys, and answers no requests."""
-    own = phalanx.Client(client.address)
     job = request.node.name
-    server = phalanx.ps.server(job, "server0", 1, client=own, peer_timeout=LIMIT_S)
-    server.table("w", keys=KEYS, dtype="f64", sync="asp")
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    with phalanx.ps.worker(job, "worker0", 1, client=client, peer_timeout=LIMIT_S) as worker:
+    with (
+        serving(client, job, w={"dtype": "f64", "sync": "asp"}),
+        phalanx.ps.worker(job, "worker0", 1, client=client, peer_timeout=LIMIT_S) as worker,
+    ):
         yield worker
-    thread.join(LIMIT_S)
-    assert not thread.is_alive()
-    own.close()
-
-
-@contextlib.contextmanager
-def serving(job, client, **tables):
-    """One server with these tables, for workers that need not leave."""
-    own = phalanx.Client(client.address)
-    with phalanx.ps.server(job, "server0", 1, client=own, peer_timeout=LIMIT_S) as server:
-        for name, options in tables.items():
-            server.table(name, keys=KEYS, **options)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            running = pool.submit(server.run)
-            try:
-                yield server
-            finally:
-                server.stop()
-            with pytest.raises(exceptions.CallCancelledError):
-                running.result(LIMIT_S)
-    own.close()
 
 
 # ---- calls
@@ -385,14 +357,14 @@ def test_an_update_can_fail_with_any_code(client, monkeypatch):
         return update
 
     tables = {f"bad{code}": {"update": failing(code), "sync": "asp"} for code in range(1, 17)}
-    with serving("codes", client, good={}, **tables):
+    with serving(client, "codes", good={}, **tables):
         worker = phalanx.ps.worker("codes", "worker0", 1, client=client, peer_timeout=LIMIT_S)
         for code in range(1, 17):
             table = worker.table(f"bad{code}")
             words = rf'table "bad{code}".*ArithmeticError: code {code}\b'
             with pytest.raises(exceptions.TableFailedError, match=words):
                 table.push_pull([0], np.ones(1, np.float32))
-            for call in (table.pull_dense, table.clock, lambda: table.push([0], np.ones(1, np.float32))):
+            for call in (table.pull_dense, table.clock, partial(table.push, [0], np.ones(1, np.float32))):
                 with pytest.raises(exceptions.TableFailedError, match=words):
                     call()
             worker.check()
@@ -651,137 +623,8 @@ def test_wrong_joins_are_refused(client):
 
 
 def test_a_barrier_to_which_a_worker_does_not_come_ends_after_peer_timeout(client):
-    with serving("barrier", client):
+    with serving(client, "barrier"):
         worker = phalanx.ps.worker("barrier", "worker0", 2, client=client, peer_timeout=3)
         with pytest.raises(exceptions.GetTimeoutError, match=r"barrier.*rank 1"):
             worker.barrier()
         worker.check()  # it goes on
-
-
-# ---- interrupts, memory, fork
-
-
-def _interrupting(call):
-    """Interrupt the main thread while it is in `call`."""
-    timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    # A process that a shell started in the background ignores SIGINT.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            call()
-    finally:
-        timer.join()
-        signal.signal(signal.SIGINT, before)
-
-
-def test_interrupts(client):
-    own = phalanx.Client(client.address)
-    server = phalanx.ps.server("interrupts", "server0", 1, client=client, peer_timeout=LIMIT_S)
-    server.table("w", keys=KEYS)
-    _interrupting(server.run)
-    with pytest.raises(exceptions.ClosedError, match="was interrupted"):
-        server.run()
-    with server:
-        pass
-    again = phalanx.ps.server("interrupts", "server0", 1, client=own, peer_timeout=LIMIT_S)
-    assert again.life == 1
-    again.table("w", keys=KEYS)
-    thread = threading.Thread(target=again.run)
-    thread.start()
-    worker = phalanx.ps.worker("interrupts", "worker0", 2, client=client, peer_timeout=LIMIT_S)
-    table = worker.table("w")
-    table.push_dense(np.ones(KEYS, np.float32))
-    table.clock()
-    out = np.full(KEYS, 7, np.float32)
-    _interrupting(lambda: table.pull_dense(out))  # worker 1 has not come
-    _interrupting(worker.barrier)
-    other = phalanx.Client(client.address)
-    with phalanx.ps.worker("interrupts", "worker1", 2, client=other, peer_timeout=LIMIT_S) as second:
-        second.table("w").clock()
-        assert table.pull_dense().tolist() == [1] * KEYS
-    assert (out == 7).all()  # nothing was written after the interrupt
-    worker.leave()
-    thread.join(LIMIT_S)
-    assert not thread.is_alive()
-    other.close()
-    own.close()
-
-
-def test_an_interrupt_in_a_function_ends_the_server(client):
-    own = phalanx.Client(client.address)
-
-    def answer(request):
-        signal.raise_signal(signal.SIGINT)
-
-    def work():
-        with phalanx.ps.worker("interrupted", "worker0", 1, client=own, peer_timeout=LIMIT_S) as worker:
-            with pytest.raises(exceptions.PhalanxError, match="KeyboardInterrupt|server 0"):
-                worker.request(0)
-            raise Died()
-
-    def expecting():
-        with pytest.raises(Died):
-            work()
-
-    thread = threading.Thread(target=expecting)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with phalanx.ps.server("interrupted", "server0", 1, client=client, peer_timeout=LIMIT_S) as server:
-            server.on_request(answer)
-            thread.start()
-            with pytest.raises(KeyboardInterrupt):
-                server.run()
-    finally:
-        signal.signal(signal.SIGINT, before)
-        thread.join(LIMIT_S)
-    assert not thread.is_alive()
-    own.close()
-
-
-def test_a_pull_goes_on_without_its_handle(client):
-    may_go = threading.Event()
-
-    def work(worker):
-        table = worker.table("w")
-        if worker.rank == 1:
-            assert may_go.wait(LIMIT_S)
-            table.clock()
-            return None
-        table.push_dense(np.ones(KEYS, np.float32), wait=False)
-        table.clock()
-        out = np.zeros(KEYS, np.float32)
-        table.pull_dense(out, wait=False)
-        dropped = table.pull_dense(np.zeros(KEYS, np.float32), wait=False)
-        array = weakref.ref(dropped._result(None))
-        del dropped
-        gc.collect()
-        assert array() is not None
-        may_go.set()
-        assert table.pull_dense().tolist() == [1] * KEYS  # behind the others
-        table.pull_dense()
-        gc.collect()
-        assert array() is None
-        return out.tolist()
-
-    assert run(client, "handles", lambda server: server.table("w", keys=KEYS), work, workers=2)[0] == [1] * KEYS
-
-
-def test_after_fork(alone):
-    table = alone.table("w")
-    before = alone.barrier(wait=False)
-    child = os.fork()
-    if child == 0:
-        calls = [table.pull_dense, table.clock, lambda: table.clocks, lambda: table.push([0], np.ones(1))]
-        calls += [alone.check, alone.barrier, alone.leave, lambda: alone.table("w"), lambda: alone.request(0)]
-        calls += [before.wait]
-        for number, call in enumerate(calls, 1):
-            try:
-                call()
-            except exceptions.ClosedError:
-                continue
-            os._exit(number)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    table.push([0], np.ones(1))
-    assert table.pull([0]).tolist() == [1]

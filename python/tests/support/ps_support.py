@@ -12,7 +12,7 @@ import phalanx
 import phalanx.ps
 from phalanx import exceptions
 
-SERVERS, WORKERS, LIMIT_S = 2, 3, 60
+SERVERS, WORKERS, KEYS, LIMIT_S = 2, 3, 11, 60
 
 
 class Died(Exception):
@@ -59,6 +59,25 @@ def run(client, job, serve, work, servers=SERVERS, workers=WORKERS):
         if first is not None:
             first.result()
         return [each.result() for each in working]
+
+
+@contextlib.contextmanager
+def serving(client, job, **tables):
+    """Serve these tables of KEYS keys, by one server, for workers that need not leave."""
+    with (
+        contextlib.closing(phalanx.Client(client.address)) as own,
+        phalanx.ps.server(job, "server0", 1, client=own, peer_timeout=LIMIT_S) as server,
+    ):
+        for name, options in tables.items():
+            server.table(name, keys=KEYS, **options)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(server.run)
+            try:
+                yield
+            finally:
+                server.stop()
+            with contextlib.suppress(exceptions.CallCancelledError):
+                running.result(LIMIT_S)
 
 
 class Replay:
