@@ -273,7 +273,8 @@ class Server:
         """Answer requests of workers by ``function(request)``, which runs in the thread of `run`. Before `run`.
 
         `request` has ``worker``, ``head`` and ``body``. The function returns None (an empty answer), bytes, or a number of
-        32 bits and bytes. An exception is an error of the request, with its text.
+        32 bits and bytes. An exception is an error of the request, with its text. A request can come more than once:
+        its worker sends it again to the next life of this server, and after a lost link.
         """
         if not callable(function):
             raise TypeError("on_request: a function is expected")

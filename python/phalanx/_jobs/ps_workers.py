@@ -412,6 +412,9 @@ class Worker:
     def request(self, server: int, head: int = 0, body: Any = b"", *, wait: bool = True) -> Any:
         """Ask the function that the server has given to `Server.on_request`.
 
+        A request waits for the next life of a server that has died, without a limit of its own. The function can run
+        more than once for it: in a life that dies before its answer has come, too, and again after a lost link.
+
         Parameters
         ----------
         server
@@ -423,10 +426,10 @@ class Worker:
 
         Raises
         ------
-        MemberUnavailableError
-            The server has died meanwhile, and has answered nothing.
         PhalanxError
             The function has raised (the message has the text), or there is none.
+        MemberEndedError, CallCancelledError, ClosedError
+            As `Table`.
         """
         self._check_process()
         to = _arguments.whole(server, "server", 0, self.servers - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from functools import partial
@@ -408,6 +409,26 @@ def test_functions_run_in_the_thread_of_run(client):
 # ---- deaths
 
 
+class Mortal:
+    """Answers a request by the life of the server; the first life dies of it, unanswered."""
+
+    def __init__(self, client, job, server, asked):
+        self.client, self.job, self.server, self.asked = client, job, server, asked
+
+    def __call__(self, request):
+        server = self.server
+        self.asked.append(server.life)
+        if server.life == 0:
+            # Of a life that has a next one nothing is heard. That one dies at once, and the life after it answers.
+            with (
+                contextlib.closing(phalanx.Client(self.client.address)) as own,
+                phalanx.ps.server(self.job, f"server{server.rank}", server.servers, client=own) as second,
+            ):
+                assert (second.rank, second.life) == (server.rank, 1)
+            server.stop()
+        return f"life {server.life}".encode()
+
+
 def test_a_worker_dies_and_goes_on(client):
     """The others wait for its next life, which begins at its clock and pushes the same again."""
     clocks, deaths = 6, {}
@@ -464,17 +485,14 @@ def test_a_worker_dies_for_good(client, on_loss):
 
 @pytest.mark.parametrize("update", ["sum", "own"])
 def test_a_server_dies_and_nothing_is_lost(client, update):
-    clocks = 9
+    clocks, job, asked = 9, f"server dies {update}", []
 
     def serve(server):
         def own(keys, grads, rows):
             rows += grads
 
         server.table("w", keys=KEYS, dtype="i64", update=own if update == "own" else update, snapshot_every=2)
-        if server.rank == 1 and server.life == 0:
-            server.on_request(lambda request: server.stop())
-        else:
-            server.on_request(lambda request: b"lives")
+        server.on_request(Mortal(client, job, server, asked))
 
     def work(worker):
         table = worker.table("w")
@@ -482,33 +500,30 @@ def test_a_server_dies_and_nothing_is_lost(client, update):
             assert (table.pull_dense() == 6 * clock).all()
             table.push_dense(np.full(KEYS, worker.rank + 1), wait=False)
             if worker.rank == 0 and clock == 5:
-                try:
-                    worker.request(1)
-                except exceptions.MemberUnavailableError:
-                    pass
+                assert worker.request(1) == (0, b"life 2")
             table.clock()
-        assert worker.request(1).body == b"lives"
         return table.pull_dense().tolist()
 
-    assert run(client, f"server dies {update}", serve, work) == [[6 * clocks] * KEYS] * WORKERS
+    assert run(client, job, serve, work) == [[6 * clocks] * KEYS] * WORKERS
+    assert asked == [0, 2]  # the request was run twice
 
 
 def test_a_server_without_snapshots_loses_its_part(client):
+    asked = []
+
     def serve(server):
         server.table("w", keys=KEYS, dtype="i64", sync="asp", snapshot_every=0)
-        server.on_request(lambda request: server.stop() if server.life == 0 else None)
+        server.on_request(Mortal(client, "loses", server, asked))
 
     def work(worker):
         table = worker.table("w")
         table.push_dense(np.ones(KEYS, np.int64))
-        try:
-            worker.request(0)
-        except exceptions.MemberUnavailableError:
-            pass
+        assert worker.request(0) == (0, b"life 2")
         with pytest.raises(exceptions.TableFailedError, match='"w".*lost'):
             table.pull_dense()
 
     run(client, "loses", serve, work, servers=1, workers=1)
+    assert asked == [0, 2]
 
 
 # ---- what is refused
