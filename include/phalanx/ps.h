@@ -164,7 +164,9 @@ class Worker;
 class AnyTable {
  public:
   // `values` is keys.size() rows of the table's dtype. Waits while more than
-  // TableSpec::snapshot_bytes of this worker's pushes are in no snapshot.
+  // TableSpec::snapshot_bytes of this worker's pushes are in no snapshot, also if other threads
+  // push: DeadlineExceeded after peer_timeout. A push that is refused does not count, and Clock
+  // returns its error: the future can be dropped.
   Future<Done> Push(absl::Span<const Key> keys, const void* values, uint64_t bytes) const;
   // `out` gets keys.size() rows. It must be there until the future has ended.
   Future<Done> Pull(absl::Span<const Key> keys, void* out, uint64_t bytes) const;
@@ -178,9 +180,11 @@ class AnyTable {
   // meanwhile: for bindings that wait in slices. DeadlineExceeded.
   absl::Status AwaitRoom(absl::Duration timeout) const;
   // Ends this worker's clock. Pushes before it belong to that clock. Waits for nothing but room,
-  // as Push. Returns the error of the table, if it has failed. With kBsp and several servers these
-  // get the end of the clock when all have answered the pushes, which the client takes in while a
-  // thread waits in any call.
+  // as Push. Returns the error of the table, if it has failed. If a push was refused since the last
+  // call, returns the error of the first one, once, and the clock goes on: the program can push
+  // again what was refused, behind the others, and call Clock again. With kBsp and several servers
+  // these get the end of the clock when all have answered the pushes, which the client takes in
+  // while a thread waits in any call.
   absl::Status Clock() const;
 
   const TableSpec& spec() const;

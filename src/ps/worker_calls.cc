@@ -69,11 +69,6 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
     return absl::InvalidArgumentError(absl::StrCat(
         "table \"", spec.name, "\": no key ", keys.back(), ", the last one is ", spec.keys - 1));
   }
-  if (pushes && must_wait(table)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("table \"", spec.name, "\": more than ", spec.snapshot_bytes,
-                     " bytes of pushes are kept that the servers could lose"));
-  }
   if (pushes && state.pushes == kAllPushes - 1) {
     return absl::ResourceExhaustedError(
         absl::StrCat("table \"", spec.name, "\": 2^32 - 2 pushes without a call of Clock"));
@@ -85,8 +80,16 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<const Key> keys,
                                                      const void* values, void* out, bool pushes,
                                                      bool pulls) {
-  PHALANX_RETURN_IF_ERROR(CheckCall(table, keys, pushes));
+  const absl::Status checked = CheckCall(table, keys, pushes);
+  if (!checked.ok() && pushes) OnPushRefused(table, checked);
+  PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[table];
+  // Not refused: the caller is to call again.
+  if (pushes && must_wait(table)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", state.view.spec.name, "\": more than ", state.view.spec.snapshot_bytes,
+        " bytes of pushes are kept that the servers could lose"));
+  }
   std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
   const Ticket ticket = next_ticket_;
   Operation& operation = NewOperation(table);
@@ -215,6 +218,11 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
 absl::Status WorkerCore::Clock(uint32_t table) {
   PHALANX_RETURN_IF_ERROR(CheckCall(table, {}, /*pushes=*/false));
   TableState& state = tables_[table];
+  if (!state.refused.ok()) {
+    const absl::Status why = std::exchange(state.refused, absl::OkStatus());
+    return absl::Status(why.code(), absl::StrCat("the clock has not ended, as a push was refused: ",
+                                                 why.message()));
+  }
   const uint64_t clock = state.view.clock;
   if (state.marked()) AddMarks(table);
   const Position at = {.clock = clock + 1};
@@ -235,6 +243,11 @@ absl::Status WorkerCore::Clock(uint32_t table) {
   for (Server& server : servers_) server.channel.FlushIfIdle();
   AskIfNeeded(table);
   return absl::OkStatus();
+}
+
+// A program that drops the futures of its pushes sees in Clock that one of them does not count.
+void WorkerCore::OnPushRefused(uint32_t table, const absl::Status& why) {
+  if (table < tables_.size()) tables_[table].refused.Update(why);
 }
 
 // A mark is kept, sent again and done as a push; it has no keys, and no ticket waits for it.

@@ -290,7 +290,9 @@ void WorkerCore::OnEntry(int server, const Refused& refused) {
   if (operation.table.has_value()) {
     tables_[*operation.table].servers[server].kept.Drop(refused.ticket);
   }
-  if (!operation.ended.has_value()) End(refused.ticket, operation, refused.why);
+  if (operation.ended.has_value()) return;
+  if (operation.pushes > 0) OnPushRefused(*operation.table, refused.why);
+  End(refused.ticket, operation, refused.why);
 }
 
 // Before Begin it is part of what the Welcome has said.

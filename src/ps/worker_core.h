@@ -104,7 +104,7 @@ class WorkerCore {
   // Keys are strictly increasing and values are keys.size() rows of the table's dtype; both are
   // copied. Errors at once: InvalidArgument (names the table, the key, and what is wrong),
   // ResourceExhausted (more is kept than the table's snapshot_bytes: the program waits until
-  // must_wait is false), and the error of a table that has failed.
+  // must_wait is false, and calls again), and the error of a table that has failed.
   absl::StatusOr<Ticket> Push(uint32_t table, absl::Span<const Key> keys, const void* values);
   // `out` has room for keys.size() rows, and is there until the ticket has ended. Parts of it can
   // be written before that.
@@ -112,8 +112,11 @@ class WorkerCore {
   // Both, in one batch: what is pulled is as after the push (with kBsp as of the clock's start).
   absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
                                   void* out);
-  // Ends the worker's clock in the table.
+  // Ends the worker's clock in the table. If a push was refused since the last call, at once or by
+  // a server, returns the error of the first one instead, once: the clock goes on.
   absl::Status Clock(uint32_t table);
+  // The caller has refused a push itself: Clock is to return this.
+  void OnPushRefused(uint32_t table, const absl::Status& why);
   // Also before ready(). A server can get a request twice, if its answer was lost.
   // InvalidArgument: the body is greater than kMaxRequestBody. REQUIRES: 0 <= server < servers.
   absl::StatusOr<Ticket> Request(int server, int32_t head, absl::string_view body);
@@ -187,7 +190,8 @@ class WorkerCore {
 
     Table view;
     Splitter splitter;
-    uint32_t pushes = 0;  // calls of this clock
+    uint32_t pushes = 0;   // calls of this clock
+    absl::Status refused;  // a push since the last call of Clock
     // Of the last clocks that the program has ended, whose ends are held back: the first call that
     // is held back with each.
     std::deque<uint64_t> held;

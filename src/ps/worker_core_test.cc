@@ -527,6 +527,35 @@ TEST(WorkerCore, CallsWithWrongKeysAreRefusedAtOnce) {
   EXPECT_THAT(play.Got(0), IsEmpty());
 }
 
+TEST(WorkerCore, TheClockOfAPushThatWasRefusedDoesNotEnd) {
+  TableSpec spec = SpecOf("a");
+  spec.snapshot_bytes = 300;
+  Play play(1, {spec, SpecOf("b")});
+  play.Begin(1);
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(play.core.Push(0, {2, 1}, kOne), StatusIs(invalid));
+  EXPECT_THAT(play.core.Push(0, {100}, kOne), StatusIs(invalid));
+  ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  // Another table's clock, and a pull that was refused.
+  int64_t out[2];
+  EXPECT_THAT(play.core.Pull(1, {2, 1}, out), StatusIs(invalid));
+  EXPECT_THAT(play.core.Clock(1), IsOk());
+  // The first error, once.
+  EXPECT_THAT(play.core.Clock(0), StatusIs(invalid, HasSubstr("key 1 after key 2")));
+  EXPECT_EQ(play.core.table(0).clock, 0u);
+  const Ticket ticket = *play.core.Push(0, {2}, kOne);
+  play.core.Flush();
+  // One that the server refuses, and one that the caller does.
+  play.Answer(0, 1, Refused{ticket, absl::AbortedError("no")});
+  play.core.OnPushRefused(0, absl::DeadlineExceededError("no room"));
+  EXPECT_THAT(play.core.Clock(0), StatusIs(absl::StatusCode::kAborted, HasSubstr("refused: no")));
+  // A push that has to wait is none that was refused.
+  while (!play.core.must_wait(0)) ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  EXPECT_THAT(play.core.Push(0, {1}, kOne), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_EQ(play.core.table(0).clock, 1u);
+}
+
 TEST(WorkerCore, RequestsAreAnsweredOnceAlsoBeforeTheTablesAreThere) {
   Play play(2, {SpecOf("a")});
   const Ticket ticket = *play.core.Request(1, -3, "body");

@@ -246,26 +246,36 @@ absl::Status WorkerState::AwaitRoom(const char* verb, const OpenTable& table,
                    ": more than snapshot_bytes of pushes are in no snapshot"));
 }
 
-// Bad arguments are refused without a ticket: the future has ended when it is returned.
+// Bad arguments are refused without a ticket: the future has ended when it is returned. A push
+// whose room another thread has taken meanwhile waits again.
 Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table, uint64_t rows,
                                         uint64_t bytes, bool pushes,
                                         absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
   absl::Status status = connection_->CheckProcess();
-  if (status.ok()) status = CheckBytes(verb, table.spec, rows, bytes);
-  if (status.ok() && pushes) status = AwaitRoom(verb, table, patience_);
   if (!status.ok()) {
     return phalanx::internal::Refused<phalanx::Done>(connection_, verb, ObjectId(),
                                                      std::move(status));
   }
+  status = CheckBytes(verb, table.spec, rows, bytes);
   auto call = std::make_shared<TicketCall>(shared_from_this(), verb);
-  connection_->Update([&] {
-    if (!over_.ok()) return call->Set(over_);
-    const absl::StatusOr<Ticket> ticket = make();
-    if (!ticket.ok()) return call->Set(ticket.status());
-    call->ticket = *ticket;
-    under_way_[*ticket] = {call, nullptr};
-    Drain();
-  });
+  const Instant until = MonotonicNow() + patience_;
+  for (bool waits = true; waits;) {
+    if (status.ok() && pushes) status = AwaitRoom(verb, table, until - MonotonicNow());
+    connection_->Update([&] {
+      waits = status.ok() && over_.ok() && pushes && core_.must_wait(table.number);
+      if (waits) return;
+      if (!over_.ok()) return call->Set(over_);
+      if (!status.ok()) {
+        if (pushes) core_.OnPushRefused(table.number, status);
+        return call->Set(status);
+      }
+      const absl::StatusOr<Ticket> ticket = make();
+      if (!ticket.ok()) return call->Set(ticket.status());
+      call->ticket = *ticket;
+      under_way_[*ticket] = {call, nullptr};
+      Drain();
+    });
+  }
   return Future<phalanx::Done>(std::move(call));
 }
 

@@ -265,6 +265,42 @@ TEST_F(LocalPsTest, BadInputIsRefusedAndNamed) {
       });
 }
 
+TEST_F(LocalPsTest, AClockReturnsTheErrorOfAPushThatWasDropped) {
+  Make(1, 1, 1);
+  Run({{.name = "w", .keys = 10, .sync = Sync::kAsp}}, [&](Worker& worker) {
+    PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
+    const std::vector<float> values(10, 1.0f);
+    table.PushDense(absl::MakeSpan(values.data(), 9));
+    EXPECT_THAT(table.Clock(), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_EQ(table.clock(), 0u);
+    table.PushDense(values);
+    EXPECT_THAT(table.Clock(), IsOk());
+    EXPECT_EQ(table.clock(), 1u);
+  });
+}
+
+TEST_F(LocalPsTest, PushesOfManyThreadsWaitForRoom) {
+  Make(2, 1, 1);
+  constexpr int kThreads = 4;
+  constexpr int kPushes = 25;
+  Run({{.name = "w", .keys = 100, .sync = Sync::kAsp, .snapshot_bytes = 500}}, [&](Worker& worker) {
+    PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        for (int push = 0; push < kPushes; ++push) {
+          ASSERT_THAT(table.PushDense(std::vector<float>(100, 1.0f)).Wait(kDeadline), IsOk());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_THAT(table.Clock(), IsOk());
+    std::vector<float> sum(100);
+    ASSERT_THAT(table.PullDense(absl::MakeSpan(sum)).Wait(kDeadline), IsOk());
+    EXPECT_EQ(sum, std::vector<float>(100, 1.0f * kThreads * kPushes));
+  });
+}
+
 TEST_F(LocalPsTest, AJobCanRunAgainUnderItsName) {
   Make(2, 2, 2);
   for (int run = 0; run < 3; ++run) {
