@@ -672,7 +672,8 @@ void phx_ps_rows_error(phx_ps_rows* rows, const char* text, size_t size);
 
 typedef struct phx_ps_reply phx_ps_reply;
 /* Answers a request by phx_ps_reply_set, and returns 0; or returns a code, and `body` is the text
- * of the error. Without phx_ps_reply_set the answer is empty. */
+ * of the error. Without phx_ps_reply_set the answer is empty. A request can come again, also to the
+ * server's next life. */
 typedef int (*phx_ps_answer)(void* argument, int worker, int32_t head, const void* body,
                              uint64_t size, phx_ps_reply* reply);
 /* The bytes are copied. */
@@ -706,12 +707,13 @@ int phx_ps_worker_servers(const phx_ps_worker* worker);
 uint64_t phx_ps_worker_life(const phx_ps_worker* worker);
 int phx_ps_worker_status(const phx_ps_worker* worker);
 phx_ps_table* phx_ps_worker_open(phx_ps_worker* worker, const char* name);
-/* The result is a reply. */
+/* The result is a reply. Waits for the server's next life; a request can run twice. Unimplemented
+ * (12): the server answers no requests. */
 phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head, const void* body,
                                 uint64_t size);
 /* The bytes are valid until the call is freed. */
 int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uint64_t* size);
-/* Ends when all workers have called it. */
+/* Ends when all workers have called it; DeadlineExceeded (4) after peer_timeout. */
 phx_call* phx_ps_worker_barrier(phx_ps_worker* worker);
 /* Waits until the servers have all pushes of this worker; it leaves its job. */
 int phx_ps_worker_leave(phx_ps_worker* worker);
@@ -742,6 +744,9 @@ int phx_ps_table_await_room(const phx_ps_table* table, int64_t timeout);
 /* Ends this worker's clock. If a push was refused since the last call, returns the error of the
  * first one, once, and the clock goes on. */
 int phx_ps_clock(phx_ps_table* table);
+/* In a later life that makes other pushes than the one before: the next push is a new one. Returns
+ * how many pushes of this clock it skips, which servers have. */
+uint64_t phx_ps_table_skip_pushed(phx_ps_table* table);
 void phx_ps_table_free(phx_ps_table* table);
 
 /* ---- end ---- */

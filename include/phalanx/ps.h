@@ -65,8 +65,8 @@ struct Options {
   // The roles of the job. `server_role` and `worker_role` are the same for all processes.
   std::string server_role = "server";
   std::string worker_role = "worker";
-  // How long Join, a Push that waits for snapshots, and Leave wait for the others; and Run, when no
-  // worker lives.
+  // How long Join, a Push or Clock that waits for snapshots, Barrier and Leave wait for the others;
+  // and Run, when no worker lives.
   absl::Duration peer_timeout = absl::Minutes(5);
 };
 
@@ -83,7 +83,11 @@ template <typename T>
 class Rows {
  public:
   // The `width` values of a key of the batch; makes the row. Valid until the next row is made.
-  absl::Span<T> operator[](Key key) const { return {static_cast<T*>(RowOf(key)), width_}; }
+  // Empty: this server does not have the key.
+  absl::Span<T> operator[](Key key) const {
+    void* const row = RowOf(key);
+    return {static_cast<T*>(row), row == nullptr ? 0 : width_};
+  }
   uint32_t width() const { return width_; }
 
  private:
@@ -124,13 +128,15 @@ class Server {
   absl::Status AddTable(const TableSpec& spec);
   // With an own update: update(const Pusher&, absl::Span<const Key>, absl::Span<const T> values,
   // Rows<T>) -> absl::Status, where values are keys.size() rows. It runs in the thread of Run. An
-  // error, or an exception, ends all calls for the table with an error that names both.
+  // error, or an exception, ends all calls for the table with an error that names both. The spec's
+  // dtype is that of T, and its wire too unless that is given: f16 or bf16 for float.
   template <typename T, typename F>
   absl::Status AddTable(TableSpec spec, F update);
   using OwnUpdate = std::function<absl::Status(const Pusher& from, absl::Span<const Key> keys,
                                                const void* values, internal::Part& part)>;
   absl::Status AddTableWith(const TableSpec& spec, OwnUpdate update);
-  // Answers Worker::Request, in the thread of Run.
+  // Answers Worker::Request, in the thread of Run. A request can come again, also to the next life
+  // of this server: what it changes has to allow for that.
   void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo& request)> answer);
 
   // Serves until all workers have left, and returns OK; or until Stop, with Cancelled. Restores the
@@ -157,20 +163,26 @@ class Worker;
 //
 // A call returns when what it pushes is copied; its future ends when the servers have answered.
 // Errors of all futures: InvalidArgument (keys that do not increase strictly, or that the table
-// does not have; sizes that do not fit), ResourceExhausted, DataLoss (a server has lost its part
-// and had no snapshots), Unavailable (a worker has died and the table is to fail then), Aborted
-// (this life of the worker has ended), Cancelled. Wait has the deadline; what ends a wait ends no
-// call.
+// does not have; 2^32 keys or more; sizes that do not fit), ResourceExhausted, DataLoss (a server
+// has lost its part and had no snapshots), Unavailable (a worker has died and the table is to fail
+// then), Aborted (this life of the worker has ended), Cancelled. Wait has the deadline, and its
+// error names the servers that have not answered; what ends a wait ends no call.
 class AnyTable {
  public:
   // `values` is keys.size() rows of the table's dtype. Waits while more than
   // TableSpec::snapshot_bytes of this worker's pushes are in no snapshot, also if other threads
   // push: DeadlineExceeded after peer_timeout. A push that is refused does not count, and Clock
   // returns its error: the future can be dropped.
+  //
+  // A later life of the worker makes the pushes of its clock again: the first, the second and so on
+  // that a server has of an earlier life do not count again there. So they are the same pushes, in
+  // the same order, in each life; several threads that push have to agree on an order. A program
+  // that does not repeat its pushes, as one with kAsp and no clocks, calls SkipPushed.
   Future<Done> Push(absl::Span<const Key> keys, const void* values, uint64_t bytes) const;
   // `out` gets keys.size() rows. It must be there until the future has ended.
   Future<Done> Pull(absl::Span<const Key> keys, void* out, uint64_t bytes) const;
-  // What is pulled is as after the push, with kBsp as the clock began.
+  // What is pulled is as after the push, with kBsp as the clock began. `out` is as long as
+  // `values`.
   Future<Done> PushPull(absl::Span<const Key> keys, const void* values, void* out,
                         uint64_t bytes) const;
   // All keys of a dense table.
@@ -187,6 +199,11 @@ class AnyTable {
   // while a thread waits in any call.
   absl::Status Clock() const;
 
+  // In a later life, before its first push: what servers have of the pushes of this clock is not
+  // made again, and the next push is a new one. Returns how many pushes it skips. A push that was
+  // under way when the earlier life ended can be there in part, or not at all.
+  uint64_t SkipPushed() const;
+
   const TableSpec& spec() const;
   // Clocks that this worker has ended.
   uint64_t clock() const;
@@ -200,6 +217,8 @@ class AnyTable {
   AnyTable(std::shared_ptr<internal::WorkerState> worker,
            std::shared_ptr<internal::OpenTable> table)
       : worker_(std::move(worker)), table_(std::move(table)) {}
+  Future<Done> PushPull(absl::Span<const Key> keys, const void* values, uint64_t pushed, void* out,
+                        uint64_t bytes) const;
 
   std::shared_ptr<internal::WorkerState> worker_;
   std::shared_ptr<internal::OpenTable> table_;
@@ -215,10 +234,11 @@ class Table {
   Future<Done> Pull(absl::Span<const Key> keys, absl::Span<T> out) const {
     return table_.Pull(keys, out.data(), out.size() * sizeof(T));
   }
-  // `out` is as long as `values`.
+  // `out` is as long as `values`, else InvalidArgument.
   Future<Done> PushPull(absl::Span<const Key> keys, absl::Span<const T> values,
                         absl::Span<T> out) const {
-    return table_.PushPull(keys, values.data(), out.data(), out.size() * sizeof(T));
+    return table_.PushPull(keys, values.data(), values.size() * sizeof(T), out.data(),
+                           out.size() * sizeof(T));
   }
   Future<Done> PushDense(absl::Span<const T> values) const {
     return table_.PushDense(values.data(), values.size() * sizeof(T));
@@ -227,6 +247,7 @@ class Table {
     return table_.PullDense(out.data(), out.size() * sizeof(T));
   }
   absl::Status Clock() const { return table_.Clock(); }
+  uint64_t SkipPushed() const { return table_.SkipPushed(); }
 
   const TableSpec& spec() const { return table_.spec(); }
   uint64_t clock() const { return table_.clock(); }
@@ -264,11 +285,13 @@ class Worker {
   }
   absl::StatusOr<AnyTable> Open(absl::string_view name) const;
 
-  // Asks a server's OnRequest. Unavailable: the server has died meanwhile and answered nothing;
-  // Unimplemented: it has no OnRequest.
+  // Asks a server's OnRequest. Waits for the server's next life, as a pull does. A request can run
+  // twice: if the server dies, or its answer is lost, it is sent again. Errors: Unimplemented (the
+  // server has no OnRequest), InvalidArgument (no such server; a body of more than 1 MiB), those
+  // that OnRequest returns, and, as those of tables, Aborted and Cancelled.
   Future<Reply> Request(int server, int32_t head, absl::string_view body) const;
-  // Ends when all workers have called. A worker in its next life makes the barrier again in which
-  // it was.
+  // Ends when all workers have called; DeadlineExceeded after Options::peer_timeout. A worker in
+  // its next life makes the barrier again in which it was.
   absl::Status Barrier() const { return BarrierAsync().Wait().status(); }
   Future<Done> BarrierAsync() const;
   // OK while the worker is a member of its job.
@@ -299,7 +322,9 @@ void* Rows<T>::RowOf(Key key) const {
 template <typename T, typename F>
 absl::Status Server::AddTable(TableSpec spec, F update) {
   spec.update = Update::kOwn;
-  spec.dtype = spec.wire = DTypeOf<T>();
+  spec.dtype = DTypeOf<T>();
+  // The default of TableSpec is that of floats.
+  if (spec.wire == DType::kF32) spec.wire = spec.dtype;
   const uint32_t width = spec.width;
   return AddTableWith(
       spec,

@@ -92,7 +92,8 @@ struct TableSpec {
   OnLoss on_loss = OnLoss::kWait;
   // After so many clocks of all workers each part of the table is written as an object with copies
   // on `copies` other hosts (on all, if these are fewer). 0: never, and a server that dies loses
-  // its part. With kAsp and no calls of Clock, after snapshot_bytes of pushes.
+  // its part. With kAsp and no calls of Clock, after snapshot_bytes of pushes; a worker's later
+  // life begins with AnyTable::SkipPushed then.
   uint32_t snapshot_every = 10;
   uint32_t copies = 1;
   // A worker keeps what it has pushed since the last snapshot. When that is more bytes than this,

@@ -1,5 +1,7 @@
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "phalanx/client.h"
 #include "phalanx/group.h"
 #include "phalanx/ps.h"
@@ -17,7 +19,12 @@ typename Future<T>::Result Future<T>::Wait(absl::Duration timeout) const {
   if (!process.ok()) return process;
   if (connection.WaitFor(*state_, MonotonicNow() + timeout)) return *state_->result;
   // The call continues: a later Wait can still return its result.
-  return state_->Explain(absl::StatusCode::kDeadlineExceeded, "still waiting");
+  std::string why = "still waiting";
+  connection.Update([&] {
+    const std::string what = state_->done() ? "" : state_->WaitsFor();
+    if (!what.empty()) absl::StrAppend(&why, ": ", what);
+  });
+  return state_->Explain(absl::StatusCode::kDeadlineExceeded, why);
 }
 
 template <typename T>

@@ -57,21 +57,23 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
   const TableState& state = tables_[table];
   PHALANX_RETURN_IF_ERROR(state.failed);
   const TableSpec& spec = state.view.spec;
+  const auto invalid = [&](auto... why) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(table, state.view.clock), ": ", why...));
+  };
+  if (keys.size() > kMaxCallKeys) return invalid(keys.size(), " keys, at most ", kMaxCallKeys);
   // At once, before anything is sent: the servers would refuse the push, after others have counted
   // their parts of it.
   for (size_t i = 1; i < keys.size(); ++i) {
     if (keys[i - 1] < keys[i]) continue;
-    return absl::InvalidArgumentError(absl::StrCat("table \"", spec.name, "\": key ", keys[i],
-                                                   " after key ", keys[i - 1],
-                                                   ": keys must be strictly increasing"));
+    return invalid("key ", keys[i], " after key ", keys[i - 1],
+                   ": keys must be strictly increasing");
   }
   if (!keys.empty() && spec.keys > 0 && keys.back() >= spec.keys) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table \"", spec.name, "\": no key ", keys.back(), ", the last one is ", spec.keys - 1));
+    return invalid("no key ", keys.back(), ", the last one is ", spec.keys - 1);
   }
   if (pushes && state.pushes == kAllPushes - 1) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("table \"", spec.name, "\": 2^32 - 2 pushes without a call of Clock"));
+        absl::StrCat(Where(table, state.view.clock), ": 2^32 - 2 pushes without a call of Clock"));
   }
   return absl::OkStatus();
 }
@@ -86,9 +88,9 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<
   TableState& state = tables_[table];
   // Not refused: the caller is to call again.
   if (pushes && must_wait(table)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "table \"", state.view.spec.name, "\": more than ", state.view.spec.snapshot_bytes,
-        " bytes of pushes are kept that the servers could lose"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(Where(table, state.view.clock), ": more than ", state.view.spec.snapshot_bytes,
+                     " bytes of pushes are kept that the servers could lose"));
   }
   std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
   const Ticket ticket = next_ticket_;
@@ -159,7 +161,7 @@ void WorkerCore::AddKept(int server, uint32_t table, KeptEntries::Kept kept) {
   const bool join = here.kept.entries().empty() || asked.empty() ||
                     asked.rbegin()->first < here.kept.entries().back().call;
   here.kept.Add(std::move(kept), join);
-  if (had && !IsKept(table)) here.kept.Free(at);
+  if (had && !tables_[table].has_snapshots()) here.kept.Free(at);
 }
 
 void WorkerCore::SendKept(int server, uint32_t table, KeptEntries::Kept& kept) {
@@ -250,6 +252,23 @@ void WorkerCore::OnPushRefused(uint32_t table, const absl::Status& why) {
   if (table < tables_.size()) tables_[table].refused.Update(why);
 }
 
+// What a server has can have been lost at another one: pushes that are behind in one of them are
+// taken as made, too.
+uint64_t WorkerCore::SkipPushed(uint32_t table) {
+  TableState& state = tables_[table];
+  const uint32_t before = state.pushes;
+  for (const TableAtServer& at : state.servers) {
+    if (at.had.clock != state.view.clock || at.had.push == kAllPushes) continue;
+    state.pushes = std::max(state.pushes, at.had.push);
+  }
+  return state.pushes - before;
+}
+
+std::string WorkerCore::Where(uint32_t table, uint64_t clock) const {
+  return absl::StrCat("table \"", tables_[table].view.spec.name, "\" of worker ", options_.rank,
+                      " at clock ", clock);
+}
+
 // A mark is kept, sent again and done as a push; it has no keys, and no ticket waits for it.
 void WorkerCore::AddMarks(uint32_t table) {
   TableState& state = tables_[table];
@@ -311,10 +330,6 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Request(int server, int32_t head,
   return ticket;
 }
 
-bool WorkerCore::IsKept(uint32_t table) const {
-  return tables_[table].view.spec.snapshot_every > 0;
-}
-
 // The sum over all servers: it is this process's memory.
 bool WorkerCore::must_wait(uint32_t table) const {
   // All servers together: it is the worker's memory that is bounded.
@@ -325,7 +340,7 @@ bool WorkerCore::must_wait(uint32_t table) const {
 
 // A server may not answer, since a newer snapshot shows no more: Probe asks again.
 void WorkerCore::AskIfNeeded(uint32_t table) {
-  if (!IsKept(table) || !(leaving_ || must_wait(table))) return;
+  if (!tables_[table].has_snapshots() || !(leaving_ || must_wait(table))) return;
   for (int server = 0; server < options_.servers; ++server) {
     TableAtServer& here = tables_[table].servers[server];
     WorkerChannel& channel = servers_[server].channel;

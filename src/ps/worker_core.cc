@@ -17,6 +17,11 @@ std::string Name(const Position& at) {
   return absl::StrCat("clock ", at.clock, ", push ", at.push, ".", at.piece);
 }
 
+template <typename Servers>
+bool IsOneOf(const Servers& servers, int server) {
+  return server >= 0 && static_cast<size_t>(server) < servers.size();
+}
+
 }  // namespace
 
 WorkerCore::WorkerCore(const Options& options)
@@ -26,14 +31,18 @@ WorkerCore::WorkerCore(const Options& options)
 
 // ---- events
 
+// A job that has changed since this worker has counted its servers can have more of them.
 void WorkerCore::OnServer(int server, bool live, uint64_t life) {
-  servers_[server].channel.OnServer(live, life);
+  if (IsOneOf(servers_, server)) servers_[server].channel.OnServer(live, life);
 }
 
-void WorkerCore::OnLost(int server, uint64_t life) { servers_[server].channel.OnLost(life); }
+void WorkerCore::OnLost(int server, uint64_t life) {
+  if (IsOneOf(servers_, server)) servers_[server].channel.OnLost(life);
+}
 
 // Messages of a server's older life say nothing of what the newer one has.
 void WorkerCore::OnMessage(int server, uint64_t life, absl::string_view bytes) {
+  if (!IsOneOf(servers_, server)) return;
   WorkerChannel& channel = servers_[server].channel;
   // It can come before the news of this life.
   if (channel.IsNewer(life)) channel.OnServer(true, life);
@@ -184,11 +193,11 @@ void WorkerCore::OnWelcomeTable(int server, uint32_t table, const Welcome::Table
   // What is behind `at` was done, perhaps, but by a life that has taken it along.
   here.had = welcome.at;
   here.snapshot_asked = false;
-  SetMinClock(server, table, welcome.min_clock);
+  state.SetMinClock(server, welcome.min_clock);
   OnPushesDone(here.kept.MarkDone(welcome.at));
   // In this order: done up to there, not done behind it, and free what cannot be lost.
   here.kept.MarkLost(welcome.at);
-  OnPushesDone(here.kept.Free(IsKept(table) ? welcome.durable : welcome.at));
+  OnPushesDone(here.kept.Free(state.has_snapshots() ? welcome.durable : welcome.at));
 }
 
 // Pushes and clocks behind what the server has, and all that was asked, in the order of the calls.
@@ -231,13 +240,10 @@ void WorkerCore::SendAgain(int server, std::optional<uint32_t> only, uint64_t fr
   servers_[server].channel.Flush();
 }
 
-void WorkerCore::SetMinClock(int server, uint32_t table, uint64_t min_clock) {
-  TableState& state = tables_[table];
-  state.servers[server].min_clock = min_clock;
-  state.view.min_clock = min_clock;
-  for (const TableAtServer& at : state.servers) {
-    state.view.min_clock = std::min(state.view.min_clock, at.min_clock);
-  }
+void WorkerCore::TableState::SetMinClock(int server, uint64_t clock) {
+  servers[server].min_clock = clock;
+  view.min_clock = clock;
+  for (const TableAtServer& at : servers) view.min_clock = std::min(view.min_clock, at.min_clock);
 }
 
 // In the order in which they were sent, on this channel.
@@ -246,7 +252,8 @@ void WorkerCore::OnEntry(int server, const Done& done) {
     KeptEntries& kept = tables_[sent.table].servers[server].kept;
     const Ticket ticket = kept.MarkOneDone(sent.at);
     if (ticket != 0) OnPushesDone({ticket});
-    if (!IsKept(sent.table) || DefectActive(Defect::kPsFreedWhenDone)) kept.Free(sent.at);
+    if (!tables_[sent.table].has_snapshots() || DefectActive(Defect::kPsFreedWhenDone))
+      kept.Free(sent.at);
   }
   for (uint32_t table = 0; table < tables_.size(); ++table) Release(table);
 }
@@ -261,7 +268,7 @@ void WorkerCore::OnEntry(int server, const Values& values) {
   const TableSpec& spec = tables_[table].view.spec;
   const uint64_t expected = question.piece.keys.count * WireRowBytes(spec);
   // The clock is right also if the values are not.
-  SetMinClock(server, table, values.min_clock);
+  tables_[table].SetMinClock(server, values.min_clock);
   if (values.values.size() != expected) {
     return End(
         values.ticket, *operation,
@@ -312,7 +319,7 @@ void WorkerCore::OnEntry(int server, const MinClock& min) {
   if (!ready_ && min.table < servers_[server].tables.size()) {
     servers_[server].tables[min.table].min_clock = min.clock;
   }
-  if (min.table < tables_.size()) SetMinClock(server, min.table, min.clock);
+  if (min.table < tables_.size()) tables_[min.table].SetMinClock(server, min.clock);
 }
 
 void WorkerCore::OnEntry(int server, const TableFailed& failed) {

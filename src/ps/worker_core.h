@@ -54,6 +54,9 @@
 
 namespace phalanx::ps::internal {
 
+// The most keys of a call: positions in them have 32 bits.
+inline constexpr uint64_t kMaxCallKeys = (uint64_t{1} << 32) - 1;
+
 // The greatest body of a request.
 inline constexpr size_t kMaxRequestBody = kBatchBytes;
 
@@ -81,7 +84,7 @@ class WorkerCore {
   explicit WorkerCore(const Options& options);
 
   // ---- events, in any order. What comes from, or says of, an older life than the newest that was
-  // named is ignored.
+  // named is ignored, and a server that is none of Options::servers.
   void OnServer(int server, bool live, uint64_t life);
   void OnMessage(int server, uint64_t life, absl::string_view bytes);
   // Messages to this life of the server were lost.
@@ -117,9 +120,13 @@ class WorkerCore {
   absl::Status Clock(uint32_t table);
   // The caller has refused a push itself: Clock is to return this.
   void OnPushRefused(uint32_t table, const absl::Status& why);
-  // Also before ready(). A server can get a request twice, if its answer was lost.
+  // Also before ready(). It waits for the server's next life, which can get a request again that an
+  // earlier life has answered.
   // InvalidArgument: the body is greater than kMaxRequestBody. REQUIRES: 0 <= server < servers.
   absl::StatusOr<Ticket> Request(int server, int32_t head, absl::string_view body);
+  // Takes the pushes of this clock that any server has of an earlier life as made, so that the next
+  // one is a new push. Returns how many that are.
+  uint64_t SkipPushed(uint32_t table);
   // The table keeps more than it may: no push until this is false.
   bool must_wait(uint32_t table) const;
 
@@ -140,6 +147,8 @@ class WorkerCore {
   void Cancel(Ticket ticket);
   // Tickets that have ended since the last call of this.
   std::vector<Ticket> TakeEnded();
+  // As a text for errors: "table \"w\" of worker 2 at clock 5".
+  std::string Where(uint32_t table, uint64_t clock) const;
   // On which servers the ticket waits, and why, as a text for errors: "server 1 (died in life 2)".
   std::string WaitsFor(Ticket ticket) const;
   // No push or clock is kept that a server has not, and no ticket is under way. After BeginLeave
@@ -181,8 +190,10 @@ class WorkerCore {
   struct TableState {
     TableState(const TableSpec& spec, int servers)
         : view{.spec = spec}, splitter(spec, servers), servers(servers) {}
+    bool has_snapshots() const { return view.spec.snapshot_every > 0; }
     // Its clocks have marks (rule 1).
     bool marked() const { return servers.size() > 1 && view.spec.sync == Sync::kBsp; }
+    void SetMinClock(int server, uint64_t clock);
     // What is called from this call on is not sent now.
     uint64_t HeldFrom() const;
     // Servers that have not taken the mark of the first clock that is held back.
@@ -225,7 +236,6 @@ class WorkerCore {
   void OnWelcomeTable(int server, uint32_t table, const Welcome::Table& welcome);
   // Of all tables, or of one; from this call on.
   void SendAgain(int server, std::optional<uint32_t> only = {}, uint64_t from = 0);
-  void SetMinClock(int server, uint32_t table, uint64_t min_clock);
 
   // ---- calls
   absl::StatusOr<Ticket> Start(uint32_t table, absl::Span<const Key> keys, const void* values,
@@ -238,7 +248,6 @@ class WorkerCore {
   void AddMarks(uint32_t table);
   void SendKept(int server, uint32_t table, KeptEntries::Kept& kept);
   void SendQuestion(int server, Ticket ticket, Operation& operation, Question& question);
-  bool IsKept(uint32_t table) const;
   // Sends what is held back for marks that all servers have taken.
   void Release(uint32_t table);
   // idle() waits for the server.

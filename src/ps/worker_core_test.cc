@@ -522,6 +522,14 @@ TEST(WorkerCore, CallsWithWrongKeysAreRefusedAtOnce) {
   EXPECT_THAT(play.core.Push(0, {100}, kOne), StatusIs(invalid, HasSubstr("the last one is 99")));
   EXPECT_THAT(play.core.Push(1, {1}, kOne), StatusIs(invalid, HasSubstr("there are 1 tables")));
   EXPECT_THAT(play.core.Request(0, 0, std::string(kMaxRequestBody + 1, 'x')), StatusIs(invalid));
+  // The keys are not looked at.
+  const absl::Span<const Key> many(reinterpret_cast<const Key*>(kOne), kMaxCallKeys + 1);
+  EXPECT_THAT(play.core.Push(0, many, kOne), StatusIs(invalid, HasSubstr("4294967296 keys")));
+  ASSERT_THAT(play.core.Clock(0), StatusIs(invalid));
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_THAT(play.core.Push(0, {2, 1}, kOne),
+              StatusIs(invalid, HasSubstr("table \"a\" of worker 0 at clock 1: key 1 after")));
+  play.Got(0);
   const Ticket none = *play.core.Push(0, {}, nullptr);
   EXPECT_THAT(play.Taken(none), IsOk());
   EXPECT_THAT(play.Got(0), IsEmpty());
@@ -568,6 +576,57 @@ TEST(WorkerCore, RequestsAreAnsweredOnceAlsoBeforeTheTablesAreThere) {
   ASSERT_TRUE(play.core.AnswerOf(ticket).has_value());
   EXPECT_EQ(play.core.AnswerOf(ticket)->body, "answer");
   EXPECT_THAT(play.Taken(ticket), IsOk());
+}
+
+TEST(WorkerCore, ARequestWaitsForTheNextLifeOfItsServer) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  const Ticket ticket = *play.core.Request(0, 1, "asked");
+  EXPECT_THAT(play.Got(0), ElementsAre("request 1 asked"));
+  play.core.OnServer(0, false, 1);
+  EXPECT_EQ(play.core.Take(ticket), std::nullopt);
+  EXPECT_EQ(play.core.WaitsFor(ticket), "server 0 (died in life 1)");
+  play.core.OnServer(0, true, 2);
+  play.Welcome(0, 2);
+  EXPECT_THAT(play.Got(0), ElementsAre("hello to 2", "request 1 asked"));
+  play.Answer(0, 2, Response{ticket, 2, "answer"});
+  EXPECT_EQ(play.core.AnswerOf(ticket)->head, 2);
+  EXPECT_THAT(play.Taken(ticket), IsOk());
+}
+
+TEST(WorkerCore, ANextLifeCanMakeNewPushesInItsClock) {
+  TableSpec spec = SpecOf("a");
+  spec.sync = Sync::kAsp;
+  Play play(2, {spec}, /*life=*/1);
+  play.core.OnServer(0, true, 0);
+  play.core.OnServer(1, true, 0);
+  const std::vector<Position> at = {{.clock = 0, .push = 7}};
+  play.Welcome(0, 0, at, at);
+  play.Welcome(1, 0, {{.clock = 0, .push = 5}});
+  play.Got(0);
+  play.Got(1);
+  // The first push of an earlier life.
+  EXPECT_THAT(play.Taken(*play.core.Push(0, {1}, kOne)), IsOk());
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  EXPECT_EQ(play.core.SkipPushed(0), 6u);
+  EXPECT_EQ(play.core.SkipPushed(0), 0u);
+  ASSERT_THAT(play.core.Push(0, {1, 99}, kOne), IsOk());
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.8.0 1+1"));
+  EXPECT_THAT(play.Got(1), ElementsAre("push 0 at 0.8.0 99+1"));
+  // Of another clock it has none.
+  ASSERT_THAT(play.core.Clock(0), IsOk());
+  EXPECT_EQ(play.core.SkipPushed(0), 0u);
+}
+
+TEST(WorkerCore, NewsOfServersBeyondTheLastOneAreIgnored) {
+  Play play(1, {SpecOf("a")});
+  play.Begin(1);
+  for (const int server : {1, 7, -1}) {
+    play.core.OnServer(server, true, 1);
+    play.core.OnMessage(server, 1, Encode(Reset{}));
+    play.core.OnLost(server, 1);
+  }
+  EXPECT_TRUE(play.core.TakeSends().empty());
 }
 
 TEST(WorkerCore, LargeCallsAreCutIntoEntriesThatFitIntoAMessage) {

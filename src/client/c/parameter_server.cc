@@ -298,4 +298,5 @@ int phx_ps_table_await_room(const phx_ps_table* table, int64_t timeout) {
 }
 
 int phx_ps_clock(phx_ps_table* table) { return Report(table->table.Clock()); }
+uint64_t phx_ps_table_skip_pushed(phx_ps_table* table) { return table->table.SkipPushed(); }
 void phx_ps_table_free(phx_ps_table* table) { delete table; }

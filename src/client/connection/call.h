@@ -51,6 +51,9 @@ class Call : public std::enable_shared_from_this<Call> {
   // Lock held. Ends the call without an answer: the connection broke, the deadline passed, or the
   // caller called Cancel.
   virtual void OnFailure(const absl::Status& why) = 0;
+  // Lock held; not called after the call has ended. What the call waits for, as a text for the
+  // error of a Wait that runs out; empty if there is nothing to say.
+  virtual std::string WaitsFor() const { return ""; }
 
   // Nothing changes the result any more. Lock held, or no other thread knows the call.
   void MarkEnded() { done_.store(true, std::memory_order_release); }

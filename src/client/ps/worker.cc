@@ -35,7 +35,7 @@ absl::StatusOr<Worker> Worker::Join(Client& client, Options options) {
     return absl::InvalidArgumentError(absl::StrCat("Join: job ", member.job(), " has ", servers,
                                                    " servers; at most ", kMaxServers));
   }
-  // The state is the sink of the member from here on: no message is taken by Receive.
+  // The state is the sink of the member from Begin on: no message is taken by Receive.
   auto state = std::make_shared<internal::WorkerState>(client.shared_from_this(), std::move(member),
                                                        options, static_cast<int>(servers));
   PHALANX_RETURN_IF_ERROR(state->Begin());
@@ -76,7 +76,11 @@ Future<Done> AnyTable::Pull(absl::Span<const Key> keys, void* out, uint64_t byte
 }
 Future<Done> AnyTable::PushPull(absl::Span<const Key> keys, const void* values, void* out,
                                 uint64_t bytes) const {
-  return worker_->PushPull(*table_, keys, values, out, bytes);
+  return worker_->PushPull(*table_, keys, values, bytes, out, bytes);
+}
+Future<Done> AnyTable::PushPull(absl::Span<const Key> keys, const void* values, uint64_t pushed,
+                                void* out, uint64_t bytes) const {
+  return worker_->PushPull(*table_, keys, values, pushed, out, bytes);
 }
 Future<Done> AnyTable::PushDense(const void* values, uint64_t bytes) const {
   return worker_->PushDense(*table_, values, bytes);
@@ -88,6 +92,7 @@ absl::Status AnyTable::AwaitRoom(absl::Duration timeout) const {
   return worker_->AwaitRoom("AwaitRoom", *table_, timeout);
 }
 absl::Status AnyTable::Clock() const { return worker_->Clock(*table_); }
+uint64_t AnyTable::SkipPushed() const { return worker_->SkipPushed(*table_); }
 const TableSpec& AnyTable::spec() const { return table_->spec; }
 uint64_t AnyTable::clock() const { return worker_->ClocksOf(*table_).own; }
 uint64_t AnyTable::min_clock() const { return worker_->ClocksOf(*table_).least; }

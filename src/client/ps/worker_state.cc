@@ -32,12 +32,11 @@ GroupOptions BarrierOptions(absl::Duration patience) {
 }
 
 // Only the client knows how much memory the program has passed.
-absl::Status CheckBytes(const char* verb, const TableSpec& spec, uint64_t rows, uint64_t bytes) {
+absl::Status CheckBytes(const TableSpec& spec, uint64_t rows, uint64_t bytes) {
   const uint64_t row = spec.width * ElementSize(spec.dtype);
   if (bytes % row == 0 && bytes / row == rows) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(verb, ": table ", spec.name, ": ", bytes,
-                                                 " bytes for ", rows, " keys of ", row,
-                                                 " bytes each"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(bytes, " bytes for ", rows, " keys of ", row, " bytes each"));
 }
 
 }  // namespace
@@ -45,53 +44,46 @@ absl::Status CheckBytes(const char* verb, const TableSpec& spec, uint64_t rows, 
 // The future of a push or a pull. It is not known to the connection: it ends when the core says so,
 // or with the member.
 struct WorkerState::TicketCall final : public FutureState<phalanx::Done> {
-  TicketCall(const std::shared_ptr<WorkerState>& of, const char* verb)
-      : FutureState(of->connection_, verb, ObjectId()), worker(of) {}
-  // Cancelled: nothing is written to the caller's memory any more.
+  TicketCall(WorkerState& of, const char* verb, uint32_t number)
+      : FutureState(of.connection_, verb, ObjectId()), worker(of), table(number) {}
+  // Cancelled.
   void OnFailure(const absl::Status& why) override {
-    const std::shared_ptr<WorkerState> state = worker.lock();
-    if (state != nullptr) {
-      state->core_.Cancel(ticket);
-      state->under_way_.erase(ticket);
-      // The last one takes the lock when it goes.
-      connection().Trash(state);
-    }
-    if (!done()) Set(why);
+    worker.Forget(ticket);
+    Set(why);
   }
-  const std::weak_ptr<WorkerState> worker;
+  std::string WaitsFor() const override {
+    return absl::StrCat(worker.core_.Where(table, clock), ": ", worker.core_.WaitsFor(ticket));
+  }
+  // Used under the lock and until the call has ended, which the worker's end makes sure of.
+  WorkerState& worker;
+  const uint32_t table;
+  uint64_t clock = 0;
   Ticket ticket = 0;
 };
 
 // The future of a request, which ends as that of a pull.
 struct WorkerState::RequestCall final : public FutureState<Reply> {
-  RequestCall(const std::shared_ptr<WorkerState>& of, const char* verb)
-      : FutureState(of->connection_, verb, ObjectId()), worker(of) {}
+  explicit RequestCall(WorkerState& of)
+      : FutureState(of.connection_, "Request", ObjectId()), worker(of) {}
   void OnFailure(const absl::Status& why) override {
-    const std::shared_ptr<WorkerState> state = worker.lock();
-    if (state != nullptr) {
-      state->core_.Cancel(ticket);
-      state->under_way_.erase(ticket);
-      connection().Trash(state);
-    }
-    if (!done()) Set(why);
+    worker.Forget(ticket);
+    Set(why);
   }
-  const std::weak_ptr<WorkerState> worker;
+  std::string WaitsFor() const override { return worker.core_.WaitsFor(ticket); }
+  WorkerState& worker;
   Ticket ticket = 0;
 };
 
 // Messages that were lost on an idle link are noticed by the next one alone.
 struct WorkerState::ProbeTimer final : public phalanx::internal::Call {
-  explicit ProbeTimer(const std::shared_ptr<WorkerState>& of)
-      : Call(of->connection_, "Probe", ObjectId()), worker(of) {}
+  explicit ProbeTimer(WorkerState& of) : Call(of.connection_, "Probe", ObjectId()), worker(of) {}
   void OnAnswer(uint64_t, const phalanx::internal::local::Answer&) override {}
+  // The worker's end has finished a timer that runs, so this is not called behind it.
   void OnFailure(const absl::Status&) override {
     connection().Finish(*this);
-    const std::shared_ptr<WorkerState> state = worker.lock();
-    if (state == nullptr) return;
-    state->Probe();
-    connection().Trash(state);
+    worker.Probe();
   }
-  const std::weak_ptr<WorkerState> worker;
+  WorkerState& worker;
 };
 
 WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, const Options& options,
@@ -108,23 +100,24 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
                                            [this](int server, uint64_t life) {
                                              core_.OnLost(server, life);
                                              Drain();
-                                           })) {
-  CallOf(member_).SetSink(this);
-}
+                                           })) {}
 
-// Futures can outlive the worker: they end here, since nothing would end them later.
+// Futures can outlive the worker: they end here, since nothing would end them later. Until this has
+// the lock, another thread can end one of them, with all that it needs of the worker.
 WorkerState::~WorkerState() {
   if (connection_->forked()) return;
   CallOf(member_).SetSink(nullptr);
   connection_->Update([this] {
     sends_->Stop();
     OnEnd(absl::CancelledError("the worker is gone"));
+    if (probe_timer_ != nullptr) connection_->Finish(*probe_timer_);
   });
 }
 
 absl::Status WorkerState::Begin() {
-  // The constructor has no timer.
-  connection_->Update([this] { Drain(); });
+  // Not in the constructor: another thread that drives the connection would use a worker that is
+  // not made yet.
+  CallOf(member_).SetSink(this);
   const bool ready = connection_->WaitInsideCall([this] { return !over_.ok() || core_.ready(); },
                                                  MonotonicNow() + patience_);
   absl::Status status;
@@ -148,10 +141,8 @@ void WorkerState::OnMessage(const Message& message) {
   Drain();
 }
 
-// Ranks beyond the servers that this worker has counted are of a job that has changed: the core has
-// no place for them.
 void WorkerState::OnMember(const Member& member) {
-  if (member.role != server_role_ || member.rank >= servers_) return;
+  if (member.role != server_role_) return;
   core_.OnServer(member.rank, member.live(), member.life);
   Drain();
 }
@@ -172,7 +163,7 @@ void WorkerState::OnEnd(const absl::Status& why) {
 }
 
 void WorkerState::Probe() {
-  probes_ = false;
+  connection_->Trash(std::exchange(probe_timer_, nullptr));
   if (!over_.ok()) return;
   core_.Probe();
   Drain();
@@ -207,13 +198,16 @@ void WorkerState::Drain() {
     connection_->Trash(call.call);
     connection_->Trash(call.request);
   }
-  if (probes_ || !over_.ok() || (core_.ready() && core_.idle())) return;
-  // Not in the constructor.
-  const std::shared_ptr<WorkerState> self = weak_from_this().lock();
-  if (self == nullptr) return;
-  probes_ = true;
-  connection_->StartTimer(std::make_shared<ProbeTimer>(self), MonotonicNow() + kProbeEvery);
-  connection_->Trash(self);
+  if (probe_timer_ != nullptr || !over_.ok() || (core_.ready() && core_.idle())) return;
+  // A connection that has failed ends the member, perhaps a moment later.
+  if (!connection_->status().ok()) return;
+  probe_timer_ = std::make_shared<ProbeTimer>(*this);
+  connection_->StartTimer(probe_timer_, MonotonicNow() + kProbeEvery);
+}
+
+void WorkerState::Forget(Ticket ticket) {
+  core_.Cancel(ticket);
+  under_way_.erase(ticket);
 }
 
 // ---------------------------------------------------------------------------- calls
@@ -241,23 +235,39 @@ absl::Status WorkerState::AwaitRoom(const char* verb, const OpenTable& table,
   const bool in_time = connection_->WaitInsideCall(
       [&] { return !over_.ok() || !core_.must_wait(table.number); }, MonotonicNow() + timeout);
   if (in_time) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat(verb, ": table ", table.spec.name,
-                   ": more than snapshot_bytes of pushes are in no snapshot"));
+  absl::Status status =
+      absl::DeadlineExceededError("more than snapshot_bytes of pushes are in no snapshot");
+  connection_->Update([&] { status = Named(verb, table, status); });
+  return status;
+}
+
+// Lock held.
+absl::Status WorkerState::Named(const char* verb, const OpenTable& table,
+                                const absl::Status& why) const {
+  const std::string where = core_.Where(table.number, core_.table(table.number).clock);
+  return absl::Status(why.code(), absl::StrCat(verb, ": ", where, ": ", why.message()));
 }
 
 // Bad arguments are refused without a ticket: the future has ended when it is returned. A push
 // whose room another thread has taken meanwhile waits again.
-Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table, uint64_t rows,
-                                        uint64_t bytes, bool pushes,
+Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table,
+                                        const Given& given,
                                         absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
   absl::Status status = connection_->CheckProcess();
   if (!status.ok()) {
     return phalanx::internal::Refused<phalanx::Done>(connection_, verb, ObjectId(),
                                                      std::move(status));
   }
-  status = CheckBytes(verb, table.spec, rows, bytes);
-  auto call = std::make_shared<TicketCall>(shared_from_this(), verb);
+  const bool pushes = given.pushed.has_value();
+  for (const std::optional<uint64_t>& bytes : {given.pushed, given.pulled}) {
+    if (bytes.has_value()) status.Update(CheckBytes(table.spec, given.rows, *bytes));
+  }
+  if (given.rows > kMaxCallKeys) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat(given.rows, " keys in one call, at most ", kMaxCallKeys));
+  }
+  if (!status.ok()) connection_->Update([&] { status = Named(verb, table, status); });
+  auto call = std::make_shared<TicketCall>(*this, verb, table.number);
   const Instant until = MonotonicNow() + patience_;
   for (bool waits = true; waits;) {
     if (status.ok() && pushes) status = AwaitRoom(verb, table, until - MonotonicNow());
@@ -269,6 +279,7 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
         if (pushes) core_.OnPushRefused(table.number, status);
         return call->Set(status);
       }
+      call->clock = core_.table(table.number).clock;
       const absl::StatusOr<Ticket> ticket = make();
       if (!ticket.ok()) return call->Set(ticket.status());
       call->ticket = *ticket;
@@ -281,14 +292,14 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
                                         const void* values, uint64_t bytes) {
-  return Call("Push", table, keys.size(), bytes, /*pushes=*/true,
+  return Call("Push", table, {.rows = keys.size(), .pushed = bytes},
               [&] { return core_.Push(table.number, keys, values); });
 }
 
 // The servers are awaited: nothing is held back for a larger batch.
 Future<phalanx::Done> WorkerState::Pull(const OpenTable& table, absl::Span<const Key> keys,
                                         void* out, uint64_t bytes) {
-  return Call("Pull", table, keys.size(), bytes, /*pushes=*/false, [&] {
+  return Call("Pull", table, {.rows = keys.size(), .pulled = bytes}, [&] {
     const absl::StatusOr<Ticket> ticket = core_.Pull(table.number, keys, out);
     core_.Flush();
     return ticket;
@@ -296,8 +307,10 @@ Future<phalanx::Done> WorkerState::Pull(const OpenTable& table, absl::Span<const
 }
 
 Future<phalanx::Done> WorkerState::PushPull(const OpenTable& table, absl::Span<const Key> keys,
-                                            const void* values, void* out, uint64_t bytes) {
-  return Call("PushPull", table, keys.size(), bytes, /*pushes=*/true, [&] {
+                                            const void* values, uint64_t pushed, void* out,
+                                            uint64_t bytes) {
+  const Given given = {.rows = keys.size(), .pushed = pushed, .pulled = bytes};
+  return Call("PushPull", table, given, [&] {
     const absl::StatusOr<Ticket> ticket = core_.PushPull(table.number, keys, values, out);
     core_.Flush();
     return ticket;
@@ -305,22 +318,26 @@ Future<phalanx::Done> WorkerState::PushPull(const OpenTable& table, absl::Span<c
 }
 
 // Made once for each table: a dense push or pull names all keys, as a run.
-absl::Span<const Key> WorkerState::AllKeys(OpenTable& table) {
-  if (connection_->forked()) return {};
-  connection_->Update([&] {
-    if (table.all_keys.size() == table.spec.keys) return;
+absl::Span<const Key> WorkerState::AllKeys(OpenTable& table) const {
+  if (table.all_keys.size() != table.spec.keys) {
     table.all_keys.resize(table.spec.keys);
     std::iota(table.all_keys.begin(), table.all_keys.end(), Key{0});
-  });
+  }
   return table.all_keys;
 }
 
+// The keys are made when it is known that a call can have so many.
 Future<phalanx::Done> WorkerState::PushDense(OpenTable& table, const void* values, uint64_t bytes) {
-  return Push(table, AllKeys(table), values, bytes);
+  return Call("Push", table, {.rows = table.spec.keys, .pushed = bytes},
+              [&] { return core_.Push(table.number, AllKeys(table), values); });
 }
 
 Future<phalanx::Done> WorkerState::PullDense(OpenTable& table, void* out, uint64_t bytes) {
-  return Pull(table, AllKeys(table), out, bytes);
+  return Call("Pull", table, {.rows = table.spec.keys, .pulled = bytes}, [&] {
+    const absl::StatusOr<Ticket> ticket = core_.Pull(table.number, AllKeys(table), out);
+    core_.Flush();
+    return ticket;
+  });
 }
 
 // The end of a clock is what others wait for: it is sent at once, with all that was held back.
@@ -333,6 +350,13 @@ absl::Status WorkerState::Clock(const OpenTable& table) {
     Drain();
   });
   return status;
+}
+
+uint64_t WorkerState::SkipPushed(const OpenTable& table) {
+  uint64_t skipped = 0;
+  if (connection_->forked()) return skipped;
+  connection_->Update([&] { skipped = core_.SkipPushed(table.number); });
+  return skipped;
 }
 
 WorkerState::ClocksSeen WorkerState::ClocksOf(const OpenTable& table) {
@@ -355,13 +379,15 @@ Future<Reply> WorkerState::Request(int server, int32_t head, absl::string_view b
   if (!status.ok()) {
     return phalanx::internal::Refused<Reply>(connection_, "Request", ObjectId(), std::move(status));
   }
-  auto call = std::make_shared<RequestCall>(shared_from_this(), "Request");
+  auto call = std::make_shared<RequestCall>(*this);
   connection_->Update([&] {
     if (!over_.ok()) return call->Set(over_);
     const absl::StatusOr<Ticket> ticket = core_.Request(server, head, body);
     if (!ticket.ok()) return call->Set(ticket.status());
     call->ticket = *ticket;
     under_way_[*ticket] = {nullptr, call};
+    // It is awaited, and not to be held back behind a pull that waits for other workers.
+    core_.Flush();
     Drain();
   });
   return Future<Reply>(std::move(call));

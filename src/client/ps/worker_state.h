@@ -39,30 +39,30 @@ struct OpenTable {
   std::vector<Key> all_keys;  // of a dense table, once they were needed; under the lock
 };
 
-class WorkerState final : public phalanx::internal::MemberSink,
-                          public std::enable_shared_from_this<WorkerState> {
+class WorkerState final : public phalanx::internal::MemberSink {
  public:
   WorkerState(std::shared_ptr<Client> client, Membership member, const Options& options,
               int servers);
   // Without Leave, the others see that the worker has died. Futures under way end with Cancelled.
   ~WorkerState() override;
 
-  // Waits until all servers have welcomed this life.
+  // Takes the member's messages from here on, and waits until all servers have welcomed this life.
   absl::Status Begin();
 
   absl::StatusOr<std::shared_ptr<OpenTable>> Open(absl::string_view name);
-  // `bytes` are all rows of the keys.
+  // `bytes`, and `pushed`, are all rows of the keys.
   Future<phalanx::Done> Push(const OpenTable& table, absl::Span<const Key> keys, const void* values,
                              uint64_t bytes);
   Future<phalanx::Done> Pull(const OpenTable& table, absl::Span<const Key> keys, void* out,
                              uint64_t bytes);
   Future<phalanx::Done> PushPull(const OpenTable& table, absl::Span<const Key> keys,
-                                 const void* values, void* out, uint64_t bytes);
+                                 const void* values, uint64_t pushed, void* out, uint64_t bytes);
   Future<phalanx::Done> PushDense(OpenTable& table, const void* values, uint64_t bytes);
   Future<phalanx::Done> PullDense(OpenTable& table, void* out, uint64_t bytes);
   // Until the table may keep more.
   absl::Status AwaitRoom(const char* verb, const OpenTable& table, absl::Duration timeout);
   absl::Status Clock(const OpenTable& table);
+  uint64_t SkipPushed(const OpenTable& table);
   Future<Reply> Request(int server, int32_t head, absl::string_view body);
 
   // The clocks of this worker, and the least of all.
@@ -93,13 +93,23 @@ class WorkerState final : public phalanx::internal::MemberSink,
     std::shared_ptr<phalanx::internal::FutureState<Reply>> request;
   };
 
+  // What the program gives to a call: rows, and bytes of memory for what it has of the two.
+  struct Given {
+    uint64_t rows = 0;
+    std::optional<uint64_t> pushed = {};
+    std::optional<uint64_t> pulled = {};
+  };
   // Makes a call of the core under the lock.
-  Future<phalanx::Done> Call(const char* verb, const OpenTable& table, uint64_t rows,
-                             uint64_t bytes, bool pushes,
+  Future<phalanx::Done> Call(const char* verb, const OpenTable& table, const Given& given,
                              absl::FunctionRef<absl::StatusOr<Ticket>()> make);
-  absl::Span<const Key> AllKeys(OpenTable& table);
 
-  // Lock held. Sends what the core wants to send, and ends the futures of what has ended.
+  // Lock held.
+  // The error of a call, with the table, the worker and the clock.
+  absl::Status Named(const char* verb, const OpenTable& table, const absl::Status& why) const;
+  absl::Span<const Key> AllKeys(OpenTable& table) const;
+  // The call is ended by the program: nothing is written to its memory any more.
+  void Forget(Ticket ticket);
+  // Sends what the core wants to send, and ends the futures of what has ended.
   void Drain();
   void Probe();
 
@@ -114,8 +124,8 @@ class WorkerState final : public phalanx::internal::MemberSink,
   WorkerCore core_;
   std::shared_ptr<MemberSends> sends_;
   std::map<Ticket, UnderWay> under_way_;
-  bool probes_ = false;  // a timer for the next Probe runs
-  absl::Status over_;    // not OK: the member has ended
+  std::shared_ptr<ProbeTimer> probe_timer_;  // for the next Probe; null: none runs
+  absl::Status over_;                        // not OK: the member has ended
 };
 
 }  // namespace phalanx::ps::internal

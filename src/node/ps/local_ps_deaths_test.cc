@@ -242,6 +242,27 @@ TEST_F(LocalPsDeathsTest, ATableThatIsToFailNamesTheWorker) {
   EXPECT_THAT(first->Leave(), IsOk());
 }
 
+TEST_F(LocalPsDeathsTest, AWorkerWithoutClocksGoesOnWithNewPushes) {
+  Make(2, 2, 1);
+  const TableSpec spec{.name = "w", .keys = 10, .sync = Sync::kAsp};
+  Lives server0(*this, [this](int) { return JoinServer(0); }, {spec});
+  Lives server1(*this, [this](int) { return JoinServer(1); }, {spec});
+  const std::vector<float> ones(10, 1.0f);
+  for (uint64_t life = 0; life < 3; ++life) {
+    absl::StatusOr<Worker> worker = JoinWorker(0);
+    ASSERT_THAT(worker, IsOk());
+    PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker->Open<float>("w"));
+    EXPECT_EQ(table.SkipPushed(), 3 * life);
+    for (int i = 0; i < 3; ++i) ASSERT_THAT(table.PushDense(ones).Wait(kDeadline), IsOk());
+    std::vector<float> sum(10);
+    ASSERT_THAT(table.PullDense(absl::MakeSpan(sum)).Wait(kDeadline), IsOk());
+    EXPECT_EQ(sum, std::vector<float>(10, 3.0f * static_cast<float>(life + 1)));
+    if (life == 2) {
+      EXPECT_THAT(worker->Leave(), IsOk());
+    }
+  }
+}
+
 TEST_F(LocalPsDeathsTest, AServerThatStaysAwayIsNamedAtTheDeadline) {
   Make(1, 1, 1);
   std::optional<ps::Server> server = JoinServer(0).value();
@@ -256,8 +277,13 @@ TEST_F(LocalPsDeathsTest, AServerThatStaysAwayIsNamedAtTheDeadline) {
   server->Stop();
   runs.join();
   std::vector<float> sum(1);
-  EXPECT_THAT(table.PullDense(absl::MakeSpan(sum)).Wait(absl::Milliseconds(300)),
-              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  const absl::Status late = table.PullDense(absl::MakeSpan(sum)).Wait(absl::Seconds(1)).status();
+  EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(late.message()),
+              ::testing::HasSubstr("table \"w\" of worker 0 at clock 0: server 0 ("));
+  const absl::Status asked = worker->Request(0, 0, "").Wait(absl::Milliseconds(100)).status();
+  EXPECT_THAT(asked, StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(asked.message()), ::testing::HasSubstr("server 0 ("));
 }
 
 }  // namespace

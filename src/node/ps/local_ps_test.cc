@@ -185,6 +185,36 @@ TEST_F(LocalPsTest, OwnUpdatesGetTheSumOfAClock) {
       });
 }
 
+TEST_F(LocalPsTest, OwnUpdatesHaveTheRowsOfTheirServerAndTheWireThatIsGiven) {
+  Make(1, 2, 1);
+  RunServers(
+      [](ps::Server& server) {
+        const auto add = [](const ps::Pusher&, absl::Span<const Key> keys,
+                            absl::Span<const float> values, ps::Rows<float> rows) {
+          // With two servers each has half of the keys.
+          EXPECT_NE(rows[0].empty(), rows[3].empty());
+          for (size_t i = 0; i < keys.size(); ++i) rows[keys[i]][0] += values[i];
+          return absl::OkStatus();
+        };
+        ASSERT_THAT(server.AddTable<float>({.name = "w", .keys = 4, .wire = DType::kBf16}, add),
+                    IsOk());
+        const auto none = [](const ps::Pusher&, absl::Span<const Key>, absl::Span<const double>,
+                             ps::Rows<double>) { return absl::OkStatus(); };
+        EXPECT_THAT(server.AddTable<double>({.name = "x", .wire = DType::kBf16}, none),
+                    StatusIs(absl::StatusCode::kInvalidArgument));
+        EXPECT_THAT(server.AddTable<double>({.name = "x"}, none), IsOk());
+      },
+      [&](Worker& worker) {
+        PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
+        EXPECT_EQ(table.spec().wire, DType::kBf16);
+        table.PushDense(std::vector<float>(4, 2.0f));
+        ASSERT_THAT(table.Clock(), IsOk());
+        std::vector<float> values(4);
+        ASSERT_THAT(table.PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
+        EXPECT_EQ(values, std::vector<float>(4, 2.0f));
+      });
+}
+
 TEST_F(LocalPsTest, AnUpdateThatFailsEndsAllCallsOfTheTable) {
   Make(2, 1, 2);
   RunServers(
@@ -259,6 +289,12 @@ TEST_F(LocalPsTest, BadInputIsRefusedAndNamed) {
         expect(dense.Push(std::vector<Key>{10}, absl::MakeSpan(values.data(), 2)), "10");
         expect(dense.Push(std::vector<Key>{1}, absl::MakeSpan(values.data(), 3)), "12 bytes");
         expect(dense.PushDense(absl::MakeSpan(values.data(), 19)), "76 bytes");
+        std::vector<float> out(4);
+        const std::vector<Key> two = {1, 2};
+        expect(dense.PushPull(two, absl::MakeSpan(values.data(), 3), absl::MakeSpan(out)),
+               "12 bytes");
+        expect(dense.PushPull(two, absl::MakeSpan(values.data(), 4), absl::MakeSpan(out.data(), 2)),
+               "8 bytes");
         // The table goes on.
         EXPECT_THAT(dense.PushDense(values).Wait(kDeadline), IsOk());
         EXPECT_THAT(dense.Push({}, {}).Wait(kDeadline), IsOk());
