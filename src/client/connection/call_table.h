@@ -58,6 +58,10 @@ class CallTable {
   Instant next_deadline() const {
     return deadlines_.empty() ? Instant::Infinite() : deadlines_.begin()->first.first;
   }
+  // Returns the call with the earliest deadline; null if no call has one.
+  std::shared_ptr<Call> WithDeadline() const {
+    return deadlines_.empty() ? nullptr : deadlines_.begin()->second;
+  }
   // Returns the call with the earliest deadline if this has passed, else null. REQUIRES: `now` is
   // finite.
   std::shared_ptr<Call> Expired(Instant now) const {

@@ -53,8 +53,10 @@ TEST(CallTableTest, ACallWithoutRequestsHasADeadlineOnly) {
   EXPECT_EQ(table.size(), 0u);
   EXPECT_EQ(table.Expired(At(99)), nullptr);
   EXPECT_EQ(table.Expired(At(100)), timer);
+  EXPECT_EQ(table.WithDeadline(), timer);
   table.End(requests, trash);
   EXPECT_EQ(table.Expired(At(100)), nullptr);
+  EXPECT_EQ(table.WithDeadline(), nullptr);
 }
 
 TEST(CallTableTest, EndClosesAllNumbersAndTheDeadlineOfACall) {

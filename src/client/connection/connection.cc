@@ -206,6 +206,8 @@ void Connection::SendPart(const std::shared_ptr<Call>& call, const local::Reques
 }
 
 void Connection::StartTimer(const std::shared_ptr<Call>& call, Instant at) {
+  // Nothing would end it any more.
+  if (!status_.ok()) return Trash(call);
   call->requests_ = {NewRequests(1), 0, at};
   if (at < calls_.next_deadline()) waiters_.Nudge();
   calls_.Begin(call, call->requests_);
@@ -376,6 +378,11 @@ void Connection::Fail(const absl::Status& why) {
     if (call == nullptr) continue;
     call->OnFailure(why);
     EndPart(number);
+  }
+  // Those without numbers are timers: each holds the connection, which holds it until it ends.
+  while (const std::shared_ptr<Call> call = calls_.WithDeadline()) {
+    call->OnFailure(why);
+    calls_.End(call->requests_, trash_);
   }
   puts_.Clear();
   // A closed client keeps its pins and files: buffers stay readable until they are dropped.

@@ -168,7 +168,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Sends one more request of a call that was started with a row of numbers.
   void SendPart(const std::shared_ptr<Call>& call, const local::Request& request, uint64_t number);
   // A call without requests, whose OnFailure is called at this time, while a thread drives the
-  // connection; it ends the call with Finish. Not if the connection ends before.
+  // connection, or with the connection's error when that ends before; it ends the call with Finish.
+  // Does nothing if the connection has ended.
   void StartTimer(const std::shared_ptr<Call>& call, Instant at);
   // The request with this number of a row is answered.
   void EndPart(uint64_t number) { calls_.EndPart(number, trash_); }

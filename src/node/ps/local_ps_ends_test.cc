@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/client/access.h"
+#include "src/client/connection/connection.h"
 #include "src/node/testing/ps_fixture.h"
 
 namespace phalanx::runtime {
@@ -98,6 +100,25 @@ TEST_F(LocalPsEndsTest, AServerWhoseTablesDropWorkersEndsWithoutThoseThatHaveDie
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("worker 0 has died in life 0")));
   EXPECT_THAT(RunWithPatience(kPatience, {.name = "w", .keys = 2, .on_loss = ps::OnLoss::kDrop}),
               IsOk());
+}
+
+TEST_F(LocalPsEndsTest, AConnectionThatIsClosedKeepsNoTimerOfAWorker) {
+  Make(1, 1, 1);
+  // It has joined and does not run, so the worker probes it until the time is over.
+  const ps::Server server = JoinServer(0).value();
+  std::shared_ptr<Client> client = Connect(0);
+  const std::weak_ptr<phalanx::internal::Connection> connection =
+      phalanx::internal::Access::ConnectionOf(*client);
+  ps::Options options;
+  options.job = job_;
+  options.task = "worker0";
+  options.world = 1;
+  options.peer_timeout = absl::Milliseconds(100);
+  EXPECT_THAT(Worker::Join(*client, options),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("servers 0")));
+  ASSERT_FALSE(connection.expired());
+  client.reset();
+  EXPECT_TRUE(connection.expired());
 }
 
 }  // namespace
