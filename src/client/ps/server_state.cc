@@ -137,7 +137,7 @@ absl::Status ServerState::BeginCore(int workers) {
     PHALANX_ASSIGN_OR_RETURN(const std::optional<SnapshotStore::Found> found,
                              table.snapshots->Find(patience_));
     if (!found.has_value()) continue;
-    PHALANX_RETURN_IF_ERROR(core_->Restore(number, found->number, found->bytes.view()));
+    PHALANX_RETURN_IF_ERROR(core_->Restore(number, found->attempt, found->bytes.view()));
   }
   core_->Begin();
   return absl::OkStatus();
@@ -297,7 +297,7 @@ void ServerState::Act() {
       // The core has one snapshot of a table under way at a time, so one number is enough. It
       // counts attempts; the store counts those that are there.
       tables_[store.table].storing = store.number;
-      tables_[store.table].snapshots->Write(store.bytes);
+      tables_[store.table].snapshots->Write(store.number, store.bytes);
     }
     if (effects.asked.empty()) return;
     for (const ServerCore::Asked& asked : effects.asked) Answer(asked);

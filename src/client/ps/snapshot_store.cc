@@ -13,10 +13,12 @@ namespace phalanx::ps::internal {
 namespace {
 
 constexpr char kNameSpace[] = "phalanx.ps";
-// The life in a mark that says that the job has ended.
-constexpr uint64_t kEnded = UINT64_MAX;
 // Longer than an ended scope refuses what comes late.
-constexpr absl::Duration kEndedMarkTtl = absl::Hours(1);
+constexpr absl::Duration kEndTtl = absl::Hours(1);
+
+absl::Duration Left(Instant until) {
+  return std::max(absl::ZeroDuration(), until - MonotonicNow());
+}
 
 }  // namespace
 
@@ -24,14 +26,88 @@ SnapshotStore::SnapshotStore(std::shared_ptr<Client> client, std::string part, u
                              uint32_t copies)
     : client_(std::move(client)), part_(std::move(part)), writer_{.life = life}, copies_(copies) {}
 
-// Marks are found by their number alone: a next life knows nothing else.
+// ---- slots
+
+ObjectId SnapshotStore::SlotId(int slot) const {
+  return client_->Id(kNameSpace, absl::StrCat(part_, "/base/", slot));
+}
+
+absl::StatusOr<std::optional<SnapshotStore::Slot>> SnapshotStore::ReadSlot(int slot,
+                                                                           Instant until) const {
+  PHALANX_ASSIGN_OR_RETURN(const bool there, client_->Contains(SlotId(slot), Left(until)).Wait());
+  if (!there) return std::nullopt;
+  const absl::StatusOr<Buffer> bytes =
+      client_->Get(SlotId(slot), GetOptions{.timeout = Left(until)}).Wait();
+  // Its hour has ended in between.
+  if (absl::IsNotFound(bytes.status())) return std::nullopt;
+  PHALANX_RETURN_IF_ERROR(bytes.status());
+  ByteReader reader(bytes->view());
+  Slot content;
+  content.base = reader.U64();
+  content.ended = reader.U8() != 0;
+  if (!reader.Finish().ok()) {
+    return absl::DataLossError(absl::StrCat("base ", slot, " of ", part_, " is no number"));
+  }
+  return content;
+}
+
+// An object never changes, so the old one goes first.
+absl::Status SnapshotStore::WriteSlot(int slot, const Slot& content, Instant until) {
+  PHALANX_RETURN_IF_ERROR(DeleteSlot(slot, until));
+  std::string bytes;
+  ByteWriter out(bytes);
+  out.U64(content.base);
+  out.U8(content.ended ? 1 : 0);
+  PutOptions options = Options({}, Left(until));
+  if (content.ended) options.ttl = kEndTtl;
+  PHALANX_ASSIGN_OR_RETURN(const PutResult put,
+                           client_->Put(SlotId(slot), bytes, options).Wait(Left(until)));
+  if (!put.already_existed) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("another life has written base ", slot, " of ", part_));
+}
+
+absl::Status SnapshotStore::DeleteSlot(int slot, Instant until) {
+  PHALANX_ASSIGN_OR_RETURN(const bool there, client_->Contains(SlotId(slot), Left(until)).Wait());
+  if (!there) return absl::OkStatus();
+  const absl::Status deleted = client_->Delete(SlotId(slot), Left(until)).Wait().status();
+  return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
+}
+
+// What the run before has left goes after an hour, and this run can last longer: its marks would
+// not be found any more.
+absl::Status SnapshotStore::FindBase(Instant until) {
+  bool stays = false;
+  for (int slot = 0; slot < 2; ++slot) {
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<Slot> content, ReadSlot(slot, until));
+    if (!content.has_value() || content->base < base_) continue;
+    if (content->base > base_) stays = false;
+    base_ = content->base;
+    if (content->ended) {
+      if (!stays) base_slot_ = 1 - slot;
+    } else {
+      stays = true;
+      base_slot_ = slot;
+    }
+  }
+  if (base_ == 0 || stays) return absl::OkStatus();
+  return WriteSlot(base_slot_, {.base = base_}, until);
+}
+
+// ---- marks and snapshots
+
+// Marks are found by their place in their run alone: a next life knows nothing else.
 ObjectId SnapshotStore::MarkId(uint64_t number) const {
-  return client_->Id(kNameSpace, absl::StrCat(part_, "/mark/", number));
+  return client_->Id(kNameSpace, absl::StrCat(part_, "/mark/", base_, "/", number - base_));
 }
 
 // Those with as many zeros at their end are superseded together.
 Scope SnapshotStore::MarkScope(uint64_t number) const {
-  return {absl::StrCat("phalanx.ps/", part_, "/mark", std::countr_zero(number)), number};
+  return MarksWithZeros(std::countr_zero(number - base_), number);
+}
+
+Scope SnapshotStore::MarksWithZeros(int zeros, uint64_t number) const {
+  return {absl::StrCat("phalanx.ps/", part_, "/mark", zeros), number};
 }
 
 // Two attempts have different bytes, and an object never changes.
@@ -62,42 +138,41 @@ PutOptions SnapshotStore::Options(Scope scope, absl::Duration timeout) const {
 // whatever number it is.
 absl::StatusOr<std::optional<SnapshotStore::Found>> SnapshotStore::Find(absl::Duration timeout) {
   const Instant until = MonotonicNow() + timeout;
-  const auto left = [until] { return std::max(absl::ZeroDuration(), until - MonotonicNow()); };
-  uint64_t number = 0;
+  PHALANX_RETURN_IF_ERROR(FindBase(until));
+  uint64_t found = 0;
   for (int bit = kMarkBits - 1; bit >= 0; --bit) {
-    const uint64_t next = number | uint64_t{1} << bit;
-    PHALANX_ASSIGN_OR_RETURN(const bool there, client_->Contains(MarkId(next), left()).Wait());
-    if (there) number = next;
+    const uint64_t next = found | uint64_t{1} << bit;
+    PHALANX_ASSIGN_OR_RETURN(const bool there,
+                             client_->Contains(MarkId(base_ + next), Left(until)).Wait());
+    if (there) found = next;
   }
-  // Also of an ended job: its scopes refuse smaller numbers for a while.
-  newest_ = number;
-  if (number == 0) return std::nullopt;
-  PHALANX_ASSIGN_OR_RETURN(const Buffer mark,
-                           client_->Get(MarkId(number), GetOptions{.timeout = left()}).Wait());
+  newest_ = base_ + found;
+  if (found == 0) return std::nullopt;
+  PHALANX_ASSIGN_OR_RETURN(
+      const Buffer mark, client_->Get(MarkId(newest_), GetOptions{.timeout = Left(until)}).Wait());
   ByteReader reader(mark.view());
   Writer writer;
   writer.life = reader.U64();
   writer.attempt = reader.U64();
   if (!reader.Finish().ok()) {
-    return absl::DataLossError(absl::StrCat("mark ", number, " of ", part_, " is no mark"));
+    return absl::DataLossError(absl::StrCat("mark ", newest_, " of ", part_, " is no mark"));
   }
-  if (writer.life == kEnded) return std::nullopt;
-  GetOptions options{.timeout = left()};
+  GetOptions options{.timeout = Left(until)};
   // The mark was made when all copies were there, so waiting for one could be waiting for ever.
   options.on_lost = GetOptions::OnLost::kFail;
-  absl::StatusOr<Buffer> bytes = client_->Get(SnapshotId(number, writer), options).Wait();
+  absl::StatusOr<Buffer> bytes = client_->Get(SnapshotId(newest_, writer), options).Wait();
   if (!bytes.ok()) {
     return absl::Status(
         absl::IsDeadlineExceeded(bytes.status()) ? bytes.status().code()
                                                  : absl::StatusCode::kDataLoss,
-        absl::StrCat("snapshot ", number, " of ", part_, ": ", bytes.status().message()));
+        absl::StrCat("snapshot ", newest_, " of ", part_, ": ", bytes.status().message()));
   }
-  return Found{number, *std::move(bytes)};
+  return Found{writer.attempt, *std::move(bytes)};
 }
 
 // The number counts when its mark is made; until then it is that of the next attempt.
-void SnapshotStore::Write(absl::string_view bytes, absl::Duration patience) {
-  ++writer_.attempt;
+void SnapshotStore::Write(uint64_t attempt, absl::string_view bytes, absl::Duration patience) {
+  writer_.attempt = attempt;
   snapshot_ = client_->Put(SnapshotId(newest_ + 1, writer_), bytes,
                            Options({absl::StrCat("phalanx.ps/", part_), newest_ + 1}, patience));
   snapshot_under_way_ = true;
@@ -141,30 +216,33 @@ absl::Status SnapshotStore::Foreign() const {
 
 // A mark with more zeros is found before those with fewer, and leads past them.
 void SnapshotStore::EndSmallerMarks(uint64_t number) {
-  for (int zeros = 0; zeros < std::countr_zero(number); ++zeros) {
-    ends_.push_back(
-        client_->EndScope({absl::StrCat("phalanx.ps/", part_, "/mark", zeros), number}));
+  for (int zeros = 0; zeros < std::countr_zero(number - base_); ++zeros) {
+    ends_.push_back(client_->EndScope(MarksWithZeros(zeros, number)));
   }
 }
 
 void SnapshotStore::FreeOlder() {
   // The newest itself stays until the next one has its copies.
-  if (newest_ > 1) {
+  if (newest_ > base_ + 1) {
     ends_.push_back(client_->EndScope({absl::StrCat("phalanx.ps/", part_), newest_ - 1}));
   }
 }
 
+// The end is there before anything that leads to the run goes. An attempt may be under way, or its
+// mark be there without an answer, so the number behind the newest one is of this run, too.
 absl::Status SnapshotStore::End(absl::Duration timeout) {
   if (newest_ == 0) return absl::OkStatus();
-  // A power of two, so that this one mark leads to itself, and all others are ended by it.
-  const uint64_t last = std::bit_ceil(newest_ + 1);
-  PutOptions options = Options(MarkScope(last), timeout);
-  options.ttl = kEndedMarkTtl;
-  const absl::Status status =
-      client_->Put(MarkId(last), MarkBytes({.life = kEnded}), options).Wait(timeout).status();
+  const Instant until = MonotonicNow() + timeout;
+  const uint64_t last = newest_ + 1;
+  const int slot = 1 - base_slot_;
+  absl::Status status = WriteSlot(slot, {.base = last, .ended = true}, until);
+  if (status.ok()) status = DeleteSlot(base_slot_, until);
   ends_.push_back(client_->EndScope({absl::StrCat("phalanx.ps/", part_), last}));
-  EndSmallerMarks(last);
-  for (const Future<Done>& end : ends_) end.Wait(timeout).IgnoreError();
+  for (int zeros = 0; zeros <= kMarkBits; ++zeros) {
+    if ((last - base_) >> zeros == 0) break;
+    ends_.push_back(client_->EndScope(MarksWithZeros(zeros, last)));
+  }
+  for (const Future<Done>& end : ends_) end.Wait(Left(until)).IgnoreError();
   return status;
 }
 

@@ -11,14 +11,18 @@
 //   6 = 110            100, 110                   1000? no. 100? yes. 110? yes. 111? no: 6
 //   8 = 1000           1000
 //
-// A snapshot is named by its number, the life that has written it, and how often that life has
-// tried to write this number: bytes that a failed attempt has left do not count, as its mark names
-// another one. The marks with the same number of zeros at their end are in one scope. A mark is
-// made when its snapshot has its copies, and ends those with fewer zeros. There are at most as many
-// as bits.
+// A snapshot is named by its number, the life that has written it, and its attempt, the number that
+// the server gives to what it writes: bytes that a failed attempt has left do not count, as the
+// mark names another one. The marks with the same number of zeros at their end are in one scope. A
+// mark is made when its snapshot has its copies, and ends those with fewer zeros. There are at most
+// as many as bits.
 //
-// When all workers have left, one mark that says so stays for an hour, so that the same job can
-// begin anew with later numbers: scopes that have ended refuse earlier ones.
+// When all workers have left, the same job can begin anew, with later numbers: scopes that have
+// ended refuse earlier ones. So the last number of a run stays for an hour, in one of two slots:
+// objects with fixed names, which are deleted and put again. The marks of the next run count from
+// that number, its base: they are named by the base and by how far they are behind it. A run with a
+// base keeps it, for as long as it takes, in the other slot. The greater base counts, so a death
+// between two steps leaves either the run that ends or its end, and never none of them.
 //
 // Belongs to a server. One thread at a time.
 #ifndef PHALANX_CLIENT_PS_SNAPSHOT_STORE_H_
@@ -35,10 +39,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "phalanx/client.h"
+#include "src/common/time/instant.h"
 
 namespace phalanx::ps::internal {
 
-// The marks have so many bits: snapshots of a part, at most.
+// The marks have so many bits: snapshots of a part in one run, at most.
 inline constexpr int kMarkBits = 40;
 // For a snapshot and its copies.
 inline constexpr absl::Duration kWritePatience = absl::Minutes(2);
@@ -52,29 +57,41 @@ class SnapshotStore {
   // The newest snapshot that has had its copies. Nothing: there is none, or the job had ended.
   // DataLoss: none of its copies is left. DeadlineExceeded.
   struct Found {
-    uint64_t number = 0;
+    uint64_t attempt = 0;
     Buffer bytes;
   };
   absl::StatusOr<std::optional<Found>> Find(absl::Duration timeout);
 
   // Begins to write the next snapshot; the bytes are copied. It fails if it has not its copies
-  // after `patience`. REQUIRES: Find has been called, and none is under way.
-  void Write(absl::string_view bytes, absl::Duration patience = kWritePatience);
+  // after `patience`. REQUIRES: Find has been called, none is under way, and this store has written
+  // no such attempt.
+  void Write(uint64_t attempt, absl::string_view bytes, absl::Duration patience = kWritePatience);
   // What Write has begun: OK when the snapshot counts, or its error. Nothing: it is under way, or
   // there is none. Drives nothing; see Watch.
   std::optional<absl::Status> TakeWritten();
   // Whether TakeWritten has something to do. Any thread.
   bool ready() const;
-  // The newest that counts; 0: none.
-  uint64_t newest() const { return newest_; }
   // Those before the newest are needed no more.
   void FreeOlder();
-  // The job has ended: nothing of it stays but one mark. Waits for the store, up to the timeout.
+  // The job has ended: nothing of it stays but its last number. Waits for the store, up to the
+  // timeout.
   absl::Status End(absl::Duration timeout);
 
  private:
+  // What is in a slot.
+  struct Slot {
+    uint64_t base = 0;
+    bool ended = false;  // by the run before, and it does not stay
+  };
+  ObjectId SlotId(int slot) const;
+  // Nothing: there is none.
+  absl::StatusOr<std::optional<Slot>> ReadSlot(int slot, Instant until) const;
+  absl::Status WriteSlot(int slot, const Slot& content, Instant until);
+  absl::Status DeleteSlot(int slot, Instant until);
+  absl::Status FindBase(Instant until);
   ObjectId MarkId(uint64_t number) const;
   Scope MarkScope(uint64_t number) const;
+  Scope MarksWithZeros(int zeros, uint64_t number) const;
   // Who has written a snapshot.
   struct Writer {
     uint64_t life = 0;
@@ -91,7 +108,9 @@ class SnapshotStore {
   const std::string part_;
   Writer writer_;  // of this life
   const uint32_t copies_;
-  uint64_t newest_ = 0;  // that counts
+  uint64_t base_ = 0;    // the last number of the run before
+  int base_slot_ = 0;    // that stays, if there is a base
+  uint64_t newest_ = 0;  // that counts; base_ if there is none
   Future<PutResult> snapshot_, mark_;
   bool snapshot_under_way_ = false, mark_under_way_ = false;
   // Of scopes, that have not been answered.

@@ -79,6 +79,44 @@ TEST_F(LocalPsEndsTest, ANextLifeThatFindsThatAllWorkersHaveLeftEndsAtOnce) {
   EXPECT_THAT(next.Run(), IsOk());
 }
 
+TEST_F(LocalPsEndsTest, AServerThatDiesInTheSecondRunOfAJobGoesOnFromASnapshotOfThatRun) {
+  Make(/*nodes=*/2, /*servers=*/1, /*workers=*/1);
+  const TableSpec spec{.name = "w", .keys = 2, .update = ps::Update::kSum, .snapshot_every = 1};
+  const std::vector<float> ones = {1.0f, 1.0f};
+  const auto makes_clocks = [&](ps::AnyTable table, int clocks) {
+    for (int i = 0; i < clocks; ++i) {
+      ASSERT_THAT(table.PushDense(ones.data(), 2 * sizeof(float)).Wait(kDeadline), IsOk());
+      ASSERT_THAT(table.Clock(), IsOk());
+    }
+  };
+  Run({spec}, [&](Worker& worker) {
+    PHALANX_ASSERT_OK_AND_ASSIGN(ps::AnyTable table, worker.Open("w"));
+    makes_clocks(table, 5);
+  });
+  std::optional<ps::Server> first = JoinServer(0).value();
+  ASSERT_THAT(first->AddTable(spec), IsOk());
+  std::thread runs([&] {
+    EXPECT_THAT(first->Run(), StatusIs(absl::StatusCode::kCancelled));
+    first.reset();
+  });
+  Worker worker = JoinWorker(0).value();
+  PHALANX_ASSERT_OK_AND_ASSIGN(ps::AnyTable table, worker.Open("w"));
+  makes_clocks(table, 3);
+  first->Stop();
+  runs.join();
+  std::thread runs_next([&] {
+    ps::Server next = JoinServer(0).value();
+    ASSERT_THAT(next.AddTable(spec), IsOk());
+    EXPECT_THAT(next.Run(), IsOk());
+  });
+  makes_clocks(table, 1);
+  std::vector<float> pulled(2);
+  EXPECT_THAT(table.PullDense(pulled.data(), 2 * sizeof(float)).Wait(kDeadline), IsOk());
+  EXPECT_EQ(pulled, (std::vector<float>{4.0f, 4.0f}));
+  EXPECT_THAT(worker.Leave(), IsOk());
+  runs_next.join();
+}
+
 TEST_F(LocalPsEndsTest, AServerIsNotWithoutWorkersForEver) {
   Make(1, 1, 2);
   const TableSpec spec{.name = "w", .keys = 2};
