@@ -111,7 +111,9 @@ absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const c
   try {
     const absl::Status status = own_(from, keys, values, *this);
     if (status.ok()) return status;
-    return Error(status.code(), absl::StrCat("its update failed: ", status.message()));
+    // Not its code: callers would take Unavailable for a death, or Aborted for the end of a life.
+    return Error(absl::StatusCode::kInternal,
+                 absl::StrCat("its update failed: ", status.ToString()));
   } catch (const std::exception& error) {
     return Error(absl::StatusCode::kInternal,
                  absl::StrCat("its update has thrown an exception: ", error.what()));

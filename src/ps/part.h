@@ -37,7 +37,7 @@ struct From {
 
 // kOwn: changes rows of the part (Part::Row) for the keys of a batch, whose values are keys.size()
 // rows of the dtype, aligned for it. An error, or an exception, ends the table: all calls for it
-// fail with it.
+// fail with Internal, and the code and the text of the error.
 using OwnUpdate = std::function<absl::Status(const From& from, absl::Span<const Key> keys,
                                              const void* values, Part& part)>;
 
@@ -52,7 +52,8 @@ class Part {
   absl::Status CheckKeys(absl::Span<const Key> keys) const;
 
   // Both REQUIRE: CheckKeys(keys) is OK. `values` is keys.size() rows of the dtype, of any
-  // alignment. One push, as it comes. An error is that of OwnUpdate, with the table's name.
+  // alignment. One push, as it comes. Internal: OwnUpdate has failed. The text
+  // has the table's name, and the code and the text of its error.
   absl::Status Push(const From& from, absl::Span<const Key> keys, const void* values);
   void Pull(absl::Span<const Key> keys, void* values) const;
 

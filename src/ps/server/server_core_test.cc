@@ -603,7 +603,7 @@ TEST(ServerCore, OwnUpdatesThatFailOrThrowEndTheTable) {
       spec.update = Update::kOwn;
       OneServer server(2, {spec}, [throws](const From&, absl::Span<const Key>, const void*, Part&) {
         if (throws) throw std::runtime_error("its cause");
-        return absl::InternalError("its cause");
+        return absl::AbortedError("its cause");
       });
       server.Begin();
       server.Push(0, 0, 1, 0, 1);
