@@ -151,7 +151,6 @@ void WorkerCore::AddPush(Ticket ticket, const std::vector<Piece>& pieces, const 
 // The entry is kept whether or not the channel is open: a Welcome sends it.
 void WorkerCore::AddKept(int server, uint32_t table, KeptEntries::Kept kept) {
   TableAtServer& here = tables_[table].servers[server];
-  const Position at = kept.at;
   // A server that has it already from an earlier life is not sent it, but it is kept: this server
   // can die, and restore what is before it.
   const bool had = kept.done;
@@ -161,7 +160,7 @@ void WorkerCore::AddKept(int server, uint32_t table, KeptEntries::Kept kept) {
   const bool join = here.kept.entries().empty() || asked.empty() ||
                     asked.rbegin()->first < here.kept.entries().back().call;
   here.kept.Add(std::move(kept), join);
-  if (had && !tables_[table].has_snapshots()) here.kept.Free(at);
+  if (had) tables_[table].FreeDone(server);
 }
 
 void WorkerCore::SendKept(int server, uint32_t table, KeptEntries::Kept& kept) {
@@ -360,15 +359,19 @@ void WorkerCore::BeginLeave() {
 }
 
 // Before it leaves, a worker can stop when all is done; when it leaves, nothing may be kept.
-bool WorkerCore::Awaits(const TableAtServer& at) const {
-  return leaving_ ? !at.kept.entries().empty() : at.kept.undone() > 0;
+// Without snapshots it waits for m alone, when a push has to: the others can be waiting for it to
+// leave.
+bool WorkerCore::Awaits(uint32_t table, const TableAtServer& at) const {
+  if (at.kept.undone() > 0) return true;
+  if (tables_[table].has_snapshots()) return leaving_ && !at.kept.entries().empty();
+  return !leaving_ && must_wait(table);
 }
 
 bool WorkerCore::idle() const {
   if (under_way_ > 0) return false;
-  for (const TableState& state : tables_) {
-    for (const TableAtServer& at : state.servers) {
-      if (Awaits(at)) return false;
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    for (const TableAtServer& at : tables_[table].servers) {
+      if (Awaits(table, at)) return false;
     }
   }
   return true;
@@ -377,9 +380,10 @@ bool WorkerCore::idle() const {
 std::string WorkerCore::Pending() const {
   std::vector<std::string> texts;
   if (under_way_ > 0) texts.push_back(absl::StrCat(under_way_, " calls"));
-  for (const TableState& state : tables_) {
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    const TableState& state = tables_[table];
     for (size_t server = 0; server < servers_.size(); ++server) {
-      if (!Awaits(state.servers[server])) continue;
+      if (!Awaits(table, state.servers[server])) continue;
       texts.push_back(absl::StrCat("server ", server, " (", servers_[server].channel.Describe(),
                                    ") for table \"", state.view.spec.name, "\""));
     }
@@ -399,7 +403,8 @@ void WorkerCore::Probe() {
     bool awaited = channel.state() == WorkerChannel::State::kHello || !channel.asked().empty();
     for (uint32_t table = 0; table < tables_.size(); ++table) {
       TableAtServer& here = tables_[table].servers[server];
-      awaited = awaited || here.kept.undone() > 0 || here.snapshot_asked;
+      awaited = awaited || here.snapshot_asked || (!leaving_ && Awaits(table, here)) ||
+                here.kept.undone() > 0;
       here.snapshot_asked = false;
     }
     if (awaited) channel.Probe();

@@ -197,7 +197,8 @@ void WorkerCore::OnWelcomeTable(int server, uint32_t table, const Welcome::Table
   OnPushesDone(here.kept.MarkDone(welcome.at));
   // In this order: done up to there, not done behind it, and free what cannot be lost.
   here.kept.MarkLost(welcome.at);
-  OnPushesDone(here.kept.Free(state.has_snapshots() ? welcome.durable : welcome.at));
+  if (tables_[table].has_snapshots()) OnPushesDone(here.kept.Free(welcome.durable));
+  tables_[table].FreeDone(server);
 }
 
 // Pushes and clocks behind what the server has, and all that was asked, in the order of the calls.
@@ -252,8 +253,8 @@ void WorkerCore::OnEntry(int server, const Done& done) {
     KeptEntries& kept = tables_[sent.table].servers[server].kept;
     const Ticket ticket = kept.MarkOneDone(sent.at);
     if (ticket != 0) OnPushesDone({ticket});
-    if (!tables_[sent.table].has_snapshots() || DefectActive(Defect::kPsFreedWhenDone))
-      kept.Free(sent.at);
+    if (DefectActive(Defect::kPsFreedWhenDone)) kept.Free(sent.at);
+    tables_[sent.table].FreeDone(server);
   }
   for (uint32_t table = 0; table < tables_.size(); ++table) Release(table);
 }
@@ -269,6 +270,7 @@ void WorkerCore::OnEntry(int server, const Values& values) {
   const uint64_t expected = question.piece.keys.count * WireRowBytes(spec);
   // The clock is right also if the values are not.
   tables_[table].SetMinClock(server, values.min_clock);
+  tables_[table].FreeDone(server);
   if (values.values.size() != expected) {
     return End(
         values.ticket, *operation,
@@ -319,12 +321,28 @@ void WorkerCore::OnEntry(int server, const MinClock& min) {
   if (!ready_ && min.table < servers_[server].tables.size()) {
     servers_[server].tables[min.table].min_clock = min.clock;
   }
-  if (min.table < tables_.size()) tables_[min.table].SetMinClock(server, min.clock);
+  if (min.table >= tables_.size()) return;
+  tables_[min.table].SetMinClock(server, min.clock);
+  tables_[min.table].FreeDone(server);
 }
 
 void WorkerCore::OnEntry(int server, const TableFailed& failed) {
   if (!ready_) servers_[server].failed.push_back(failed);
   if (failed.table < tables_.size()) FailTable(failed.table, failed.why);
+}
+
+// Without snapshots what is done is not kept. But with kBsp what is two clocks ahead waits at the
+// server for the others, so it counts against snapshot_bytes here until then.
+void WorkerCore::TableState::FreeDone(int server) {
+  if (view.spec.snapshot_every > 0) return;
+  TableAtServer& here = servers[server];
+  const Position most = {.clock = here.min_clock + 2};
+  Position upto = here.kept.freed();
+  for (const KeptEntries::Kept& kept : here.kept.entries()) {
+    if (!kept.done || (view.spec.sync == Sync::kBsp && most < kept.at)) break;
+    upto = kept.at;
+  }
+  here.kept.Free(upto);
 }
 
 // ---- ends

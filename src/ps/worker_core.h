@@ -12,10 +12,11 @@
 //    before all have taken the mark: a round trip more, for rule 4. Of that table what is called
 //    after Clock is held back with it.
 // 2. A push and a clock are kept until they are durable (a table with snapshots), or until they are
-//    done (without). A Welcome says from where they are to be sent again. So are pulls and requests
-//    that are unanswered; all in the order of the calls. With kBsp a pull that is awaited before
-//    its clock is ended gets the state of that clock whatever is lost; one that is not can get a
-//    later one.
+//    done (without; with kBsp not before the least clock is m, for those up to the end of clock m +
+//    1: the server has the others in memory, and snapshot_bytes bounds that). A Welcome says from
+//    where they are to be sent again. So are pulls and requests that are unanswered; all in the
+//    order of the calls. With kBsp a pull that is awaited before its clock is ended gets the state
+//    of that clock whatever is lost; one that is not can get a later one.
 // 3. A Welcome whose position is behind what was freed means that the server has lost pushes: all
 //    calls for the table end with DataLoss, which names the server and both positions.
 // 4. A worker in its next life begins, in each table, at the least clock that any server has of it.
@@ -194,6 +195,7 @@ class WorkerCore {
     // Its clocks have marks (rule 1).
     bool marked() const { return servers.size() > 1 && view.spec.sync == Sync::kBsp; }
     void SetMinClock(int server, uint64_t clock);
+    void FreeDone(int server);
     // What is called from this call on is not sent now.
     uint64_t HeldFrom() const;
     // Servers that have not taken the mark of the first clock that is held back.
@@ -251,7 +253,7 @@ class WorkerCore {
   // Sends what is held back for marks that all servers have taken.
   void Release(uint32_t table);
   // idle() waits for the server.
-  bool Awaits(const TableAtServer& at) const;
+  bool Awaits(uint32_t table, const TableAtServer& at) const;
   void AskIfNeeded(uint32_t table);
 
   // ---- ends

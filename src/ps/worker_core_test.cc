@@ -481,6 +481,49 @@ TEST(WorkerCore, APushWaitsForASnapshotWhenTooMuchIsKept) {
   EXPECT_TRUE(play.core.idle());
 }
 
+// Pushes that are two clocks ahead wait at the server for other workers, so they count here, though
+// they are done.
+TEST(WorkerCore, APushWaitsForOtherWorkersWithBspAndWithoutSnapshots) {
+  for (const bool probed : {false, true}) {
+    TableSpec spec = SpecOf("a", /*snapshot_every=*/0);
+    spec.snapshot_bytes = 300;
+    Play play(1, {spec});
+    play.Begin(1);
+    uint64_t taken = 0;
+    const auto take = [&] {
+      play.core.Flush();
+      play.Answer(0, 1, Done{.count = ++taken});
+    };
+    const auto push = [&] {
+      ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+      take();
+    };
+    for (int clock = 0; clock < 2; ++clock) {
+      for (int i = 0; i < 10; ++i) push();
+      EXPECT_FALSE(play.core.must_wait(0));
+      ASSERT_THAT(play.core.Clock(0), IsOk());
+      take();
+    }
+    for (int i = 0; i < 3; ++i) push();
+    EXPECT_TRUE(play.core.must_wait(0));
+    EXPECT_THAT(play.core.Push(0, {1}, kOne), StatusIs(absl::StatusCode::kResourceExhausted));
+    // What the server says of the clock can be lost.
+    EXPECT_FALSE(play.core.idle());
+    play.Got(0);
+    play.core.Probe();
+    EXPECT_THAT(play.Got(0), ElementsAre(""));
+    if (probed) {
+      play.Answer(0, 1, MinClock{.table = 0, .clock = 1});
+      EXPECT_FALSE(play.core.must_wait(0));
+      EXPECT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+    } else {
+      // The others can be waiting for it to leave.
+      play.core.BeginLeave();
+      EXPECT_TRUE(play.core.idle());
+    }
+  }
+}
+
 TEST(WorkerCore, NewsOfServersComeInAnyOrder) {
   Play play(1, {SpecOf("a")});
   // A message of a life is news of it.

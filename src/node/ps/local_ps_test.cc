@@ -354,6 +354,29 @@ TEST_F(LocalPsTest, AJobCanRunAgainUnderItsName) {
   }
 }
 
+TEST_F(LocalPsTest, AFastWorkerWaitsForTheOthersWithoutSnapshots) {
+  Make(2, 2, 2);
+  constexpr int kClocks = 10;
+  constexpr int kPushes = 20;
+  absl::Notification ahead;
+  Run({{.name = "w", .keys = 10, .snapshot_every = 0, .snapshot_bytes = 1000}},
+      [&](Worker& worker) {
+        PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
+        ASSERT_TRUE(worker.rank() == 0 || ahead.WaitForNotificationWithTimeout(kDeadline));
+        for (int clock = 0; clock < kClocks; ++clock) {
+          for (int i = 0; i < kPushes; ++i) {
+            ASSERT_THAT(table.PushDense(std::vector<float>(10, 1.0f)).Wait(kDeadline), IsOk());
+          }
+          // A clock ahead, its pushes wait at the servers.
+          if (worker.rank() == 0 && clock == 1) ahead.Notify();
+          ASSERT_THAT(table.Clock(), IsOk());
+        }
+        std::vector<float> values(10);
+        ASSERT_THAT(table.PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
+        EXPECT_EQ(values, std::vector<float>(10, 2.0f * kClocks * kPushes));
+      });
+}
+
 TEST_F(LocalPsTest, FuturesHaveCallbacksWhichCanWait) {
   Make(1, 1, 1);
   Run({{.name = "w", .keys = 10, .sync = Sync::kAsp}}, [&](Worker& worker) {

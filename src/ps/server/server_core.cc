@@ -376,7 +376,23 @@ void ServerCore::TakeFrom(uint32_t number) {
     effects_.stores.push_back({number, taken->number, std::move(taken->bytes)});
     if (DefectActive(Defect::kPsSnapshotCountedEarly)) table.snapshots().Stored(taken->number);
   }
+  ShowRoom(number);
   ShowDurable(number);
+}
+
+// Before ShowDurable. A worker that is ahead can be waiting for the least clock alone; others see
+// it with their next answer.
+void ServerCore::ShowRoom(uint32_t number) {
+  const ServerTable& table = *tables_[number];
+  if (!table.MakesRoom()) return;
+  const uint64_t min = table.sync().min();
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    WorkerPort& port = workers_[worker];
+    if (!port.open() || port.shown[number].min_clock >= min) continue;
+    if (table.sync().clocks().of(worker) <= min) continue;
+    port.shown[number].min_clock = min;
+    Add(worker, MinClock{.table = number, .clock = min});
+  }
 }
 
 void ServerCore::ShowDurable(uint32_t number) {

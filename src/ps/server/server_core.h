@@ -152,6 +152,7 @@ class ServerCore {
   void EndEvent();
   void TakeFrom(uint32_t table);
   void ShowDurable(uint32_t table);
+  void ShowRoom(uint32_t table);
   // Once in each channel.
   void ShowFailure(int worker, uint32_t table);
 

@@ -32,7 +32,6 @@ ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdat
              .sync = spec.sync,
              .staleness = spec.staleness,
              .workers = options.workers}),
-      kept_bytes_(options.workers),
       parked_(options.workers),
       dropped_(options.workers),
       snapshots_(spec, options.workers) {}
@@ -46,8 +45,7 @@ absl::Status ServerTable::Error(absl::StatusCode code, absl::string_view why) co
 // ---- pushes, clocks and pulls
 
 // Before anything of the push is taken: a refused push has changed nothing.
-absl::Status ServerTable::CheckPush(int worker, const Push& push,
-                                    const absl::StatusOr<KeyList>& keys) const {
+absl::Status ServerTable::CheckPush(const Push& push, const absl::StatusOr<KeyList>& keys) const {
   if (!keys.ok()) return Error(keys.status().code(), keys.status().message());
   const uint64_t expected = (*keys)->size() * row_bytes();
   if (push.values.size() != expected) {
@@ -55,19 +53,7 @@ absl::Status ServerTable::CheckPush(int worker, const Push& push,
                  absl::StrCat("values of ", push.values.size(), " bytes; ", (*keys)->size(),
                               " keys of ", row_bytes(), " bytes need ", expected));
   }
-  PHALANX_RETURN_IF_ERROR(part_.CheckKeys(**keys));
-  // Pushes of clocks that cannot turn yet take memory here for as long as other workers want.
-  const bool ahead = spec_.sync == Sync::kBsp && push.at.clock > sync_.min() &&
-                     push.at > sync_.PositionOf(worker) && push.at.push != kAllPushes;
-  // With snapshots the worker keeps the same pushes, within the same limit.
-  if (ahead && !snapshots_.enabled() &&
-      kept_bytes_[worker] + push.values.size() > spec_.snapshot_bytes) {
-    return Error(absl::StatusCode::kResourceExhausted,
-                 absl::StrCat("the least clock is ", sync_.min(), ", and ", kept_bytes_[worker],
-                              " bytes of the worker's pushes wait for it; the limit is ",
-                              spec_.snapshot_bytes));
-  }
-  return absl::OkStatus();
+  return part_.CheckKeys(**keys);
 }
 
 absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists& lists) {
@@ -75,7 +61,7 @@ absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists
   const absl::StatusOr<KeyList> keys =
       FromWire(options_.number, std::move(push.keys), push.values.size() / row_bytes(), lists);
   PHALANX_RETURN_IF_ERROR(failed_);
-  const absl::Status fits = CheckPush(worker, push, keys);
+  const absl::Status fits = CheckPush(push, keys);
   if (!fits.ok()) return Placed(fits, "a push", push.at.clock, worker);
   const Token token = ++last_token_;
   PHALANX_ASSIGN_OR_RETURN(const bool counts, sync_.Push(worker, push.at, token));
@@ -83,9 +69,7 @@ absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists
   snapshots_.OnPushed(push.values.size());
   // Views end with the message; a push of BSP waits for its clock to turn.
   if (spec_.sync == Sync::kBsp) {
-    Kept kept{worker, push.at, *keys, std::string(push.values)};
-    kept_bytes_[worker] += kept.bytes();
-    kept_.emplace(token, std::move(kept));
+    kept_.emplace(token, Kept{worker, push.at, *keys, std::string(push.values)});
   }
   const Incoming incoming{From{worker, push.at.clock, life}, **keys, push.values};
   RunEffects(&incoming);
@@ -246,7 +230,6 @@ void ServerTable::AnswerPull(Token token) {
 void ServerTable::DropKept(Token token) {
   const auto found = kept_.find(token);
   PHALANX_CHECK(found != kept_.end(), "a push that is kept");
-  kept_bytes_[found->second.worker] -= found->second.bytes();
   kept_.erase(found);
 }
 
@@ -257,7 +240,6 @@ void ServerTable::Fail(absl::Status why) {
   newly_failed_ = true;
   kept_.clear();
   pulls_.clear();
-  std::fill(kept_bytes_.begin(), kept_bytes_.end(), 0);
   std::fill(parked_.begin(), parked_.end(), 0);
 }
 
@@ -306,6 +288,10 @@ Position ServerTable::DurableOf(int worker) const {
 bool ServerTable::Shows(int worker) const {
   return !snapshots_.enabled() || !failed_.ok() ||
          snapshots_.stored(worker) == sync_.PositionOf(worker);
+}
+
+bool ServerTable::MakesRoom() const {
+  return spec_.sync == Sync::kBsp && !snapshots_.enabled() && shown_min_ != sync_.min();
 }
 
 // With BSP also by m alone, as DurableOf is bounded by it.
@@ -364,8 +350,6 @@ absl::Status ServerTable::LoadSnapshot(const Snapshot& snapshot) {
     return loaded;
   }
   kept_ = std::move(kept);
-  std::fill(kept_bytes_.begin(), kept_bytes_.end(), 0);
-  for (const auto& [token, push] : kept_) kept_bytes_[push.worker] += push.bytes();
   return absl::OkStatus();
 }
 

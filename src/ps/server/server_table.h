@@ -84,6 +84,9 @@ class ServerTable {
   Position DurableOf(int worker) const;
   // DurableOf may have risen for some worker since the last call.
   bool TakeDurableRisen();
+  // Without snapshots: m has risen since the last TakeDurableRisen, and workers that are ahead keep
+  // less now. Their own limit bounds what waits here in this case, too.
+  bool MakesRoom() const;
   // The newest snapshot shows the worker as it is now, or the table has none. A worker that was
   // dropped is behind what an older one shows.
   bool Shows(int worker) const;
@@ -103,8 +106,6 @@ class ServerTable {
     Position at;
     KeyList keys;
     std::string values;
-
-    uint64_t bytes() const { return keys->size() * sizeof(Key) + values.size(); }
   };
   struct Parked {
     int worker;
@@ -128,7 +129,7 @@ class ServerTable {
 
   uint64_t row_bytes() const;
   absl::Status Error(absl::StatusCode code, absl::string_view why) const;
-  absl::Status CheckPush(int worker, const Push& push, const absl::StatusOr<KeyList>& keys) const;
+  absl::Status CheckPush(const Push& push, const absl::StatusOr<KeyList>& keys) const;
   // Elements of the dtype: `values` itself, or in scratch_ until the next call.
   const void* Elements(absl::string_view values);
   void RunEffects(const Incoming* incoming);
@@ -149,7 +150,6 @@ class ServerTable {
 
   Token last_token_ = 0;
   absl::flat_hash_map<Token, Kept> kept_;  // BSP: of clocks that have not turned
-  std::vector<uint64_t> kept_bytes_;       // of each worker
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<uint32_t> parked_;  // of each worker
   std::vector<Dropped> dropped_;  // of each worker

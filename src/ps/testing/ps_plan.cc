@@ -55,12 +55,18 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   chances.worker_dies = random.Chance(0.3) ? 0 : 0.4 * random.Unit();
   chances.server_dies = random.Chance(0.2) ? 0 : 0.6 * random.Unit();
   chances.store_fails = random.Chance(0.5) ? 0 : 0.3;
-  if (!exact) return;
-  const bool workers_die = random.Chance(0.8);
-  chances.worker_dies = workers_die ? 0.1 + 0.4 * random.Unit() : 0;
-  chances.dies_at_clock = workers_die ? 0.6 * random.Unit() : 0;
-  if (workers_die) chances.server_dies = 0;
-  if (exact_only) chances = {};
+  if (exact) {
+    const bool workers_die = random.Chance(0.8);
+    chances.worker_dies = workers_die ? 0.1 + 0.4 * random.Unit() : 0;
+    chances.dies_at_clock = workers_die ? 0.6 * random.Unit() : 0;
+    if (workers_die) chances.server_dies = 0;
+    if (exact_only) chances = {};
+  }
+  if (chances.server_dies > 0) return;
+  // Servers that do not die need no snapshots.
+  for (TableSpec& spec : tables) {
+    if (random.Chance(0.3)) spec.snapshot_every = 0;
+  }
 }
 
 void PsPlan::DrawTable(Random& random) {
