@@ -1,0 +1,80 @@
+"""The examples of a parameter server, under `phalanx launch`: the bits of the serial replay with BSP, also when servers
+and workers are killed, and its loss with SSP and ASP."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from programs_support import ROOT
+
+import phalanx
+from phalanx import _native
+
+FOLDER = ROOT / "examples" / "ps"
+DEATHS = ("server1:3", "worker2:6")
+
+
+def run(command):
+    """Run a program, and return the lines that it prints, and its errors."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+    where = os.path.dirname(os.path.dirname(phalanx.__file__))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout.splitlines(), ended.stderr
+
+
+def launch(example, *arguments, deaths=()):
+    """Run an example with two servers and three workers, and return its line."""
+    words = [sys.executable, str(FOLDER / example), *arguments, *(f"--die={death}" for death in deaths)]
+    flags = ["--servers=2", "--workers=3", f"--restarts={len(deaths)}", "--no-prefix"]
+    (line,), errors = run([_native.EXECUTABLE, "launch", *flags, "--", *words])
+    assert errors.count("ended by signal 9") == len(deaths), errors
+    assert f"`{example}`" in (FOLDER / "README.md").read_text()
+    return line
+
+
+def serial(example, *arguments):
+    (line,), _ = run([sys.executable, str(FOLDER / example), "--serial=3", *arguments])
+    return line
+
+
+def number(line, name):
+    """Return a number of the line, such as that behind "loss"."""
+    return float(re.search(f"{name} ([0-9.]+)", line)[1])
+
+
+def check_other_modes(example, *arguments, name, expected):
+    """With SSP and ASP the loss is within a hundredth of that with BSP."""
+    for sync in ("ssp", "asp"):
+        line = launch(example, *arguments, f"--sync={sync}")
+        assert line.startswith(f"{sync}: ")
+        assert number(line, name) == pytest.approx(number(expected, name), rel=0.01)
+
+
+def test_logistic_regression():
+    pytest.importorskip("sklearn")
+    arguments = ["--clocks=100"]
+    expected = serial("logistic.py", *arguments)
+    assert launch("logistic.py", *arguments, deaths=DEATHS) == expected
+    assert number(expected, "accuracy") >= 0.95
+    check_other_modes("logistic.py", *arguments, name="loss", expected=expected)
+
+
+def test_logistic_regression_of_several_classes():
+    pytest.importorskip("sklearn")
+    arguments = ["--data=digits", "--clocks=50"]
+    assert launch("logistic.py", *arguments, deaths=DEATHS) == serial("logistic.py", *arguments)
+
+
+def test_kmeans():
+    pytest.importorskip("sklearn")
+    pytest.importorskip("PIL")
+    arguments = ["--every=8", "--clocks=25"]
+    expected = serial("kmeans.py", *arguments)
+    assert launch("kmeans.py", *arguments, deaths=DEATHS) == expected
+    check_other_modes("kmeans.py", *arguments, name="distance", expected=expected)
