@@ -71,6 +71,26 @@ def test_logistic_regression_of_several_classes():
     assert launch("logistic.py", *arguments, deaths=DEATHS) == serial("logistic.py", *arguments)
 
 
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="one Python is enough for what takes seconds")
+@pytest.mark.parametrize(("kind", "clocks"), [([], 40), (["--embedding"], 60)])
+def test_which_language_is_a_word(kind, clocks):
+    arguments = [*kind, "--words=10000", "--batch=500", f"--clocks={clocks}"]
+    expected = serial("language.py", *arguments)
+    assert launch("language.py", *arguments, deaths=DEATHS) == expected
+    assert number(expected, "accuracy") >= 0.95
+
+
+def test_without_lists_of_words_the_packages_are_named(tmp_path):
+    """In a program of its own, whose lists are elsewhere."""
+    pytest.importorskip("numpy")
+    program = f"import language; language.LISTS = {{'{tmp_path}/list': 'wamerican'}}; language.load(1)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert f"there is no {tmp_path}/list: install the package wamerican" in ended.stderr
+
+
 def test_kmeans():
     pytest.importorskip("sklearn")
     pytest.importorskip("PIL")
