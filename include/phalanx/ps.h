@@ -165,8 +165,9 @@ class Worker;
 // Errors of all futures: InvalidArgument (keys that do not increase strictly, or that the table
 // does not have; 2^32 keys or more; sizes that do not fit), ResourceExhausted, DataLoss (a server
 // has lost its part and had no snapshots), Unavailable (a worker has died and the table is to fail
-// then), Aborted (this life of the worker has ended), Cancelled. Wait has the deadline, and its
-// error names the servers that have not answered; what ends a wait ends no call.
+// then), Internal (the table's own update has failed), Aborted (this life of the worker has ended),
+// Cancelled. Wait has the deadline, and its error names the servers that have not answered; what
+// ends a wait ends no call.
 class AnyTable {
  public:
   // `values` is keys.size() rows of the table's dtype. Waits while more than

@@ -235,8 +235,8 @@ absl::Status WorkerState::AwaitRoom(const char* verb, const OpenTable& table,
   const bool in_time = connection_->WaitInsideCall(
       [&] { return !over_.ok() || !core_.must_wait(table.number); }, MonotonicNow() + timeout);
   if (in_time) return absl::OkStatus();
-  absl::Status status =
-      absl::DeadlineExceededError("more than snapshot_bytes of pushes are in no snapshot");
+  absl::Status status = absl::DeadlineExceededError(
+      "more than snapshot_bytes of pushes are in no snapshot, or wait for slower workers");
   connection_->Update([&] { status = Named(verb, table, status); });
   return status;
 }
