@@ -52,7 +52,7 @@ class _Program:
     """What the functions of a program share: how they are called, and what has ended the server."""
 
     def __init__(self) -> None:
-        self.caller = Caller()
+        self.caller: Caller = Caller()
         self.ptr: Any = None  # not owned
         self.ended_by: BaseException | None = None
 

@@ -84,7 +84,7 @@ def test_calls_of_every_kind(client):
         assert reply.head == 5 and b"sparse" in reply.body
         return worker, dense
 
-    for worker, dense in run(client, "calls", serve, work):
+    for worker, dense in run(client, "rows", serve, work):
         with pytest.raises(exceptions.ClosedError):  # it has left
             dense.pull_dense()
         with pytest.raises(exceptions.ClosedError):
