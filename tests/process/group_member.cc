@@ -7,8 +7,9 @@
 // the set of the members that took part in it. SECONDS are the deadline of each call. Prints
 // "NUMBER SET" for each call. If the results of RETAIN calls are kept, a next life asks for those
 // of all calls before its first one, and prints "kept NUMBER SET" for each that is still there.
-// GATE is a FIFO that rank 0 opens before the second half of the calls: it waits until another
-// process has opened it to write. Ends with 0; 1 and "WRONG ..." if elements differ or the number
+// GATE is a FIFO that rank 0 opens before the second half of the calls, and each rank of which a
+// call has failed before it ends: it waits until another process has opened it to write. Ends with
+// 0; 1 and "WRONG ..." if elements differ or the number
 // of members is another one; 2 and "ERROR ..." if a call fails.
 #include <fcntl.h>
 #include <unistd.h>
@@ -83,7 +84,12 @@ int Run(uint64_t calls, uint64_t bytes, const phalanx::GroupOptions& options,
     if (at_gate && !WaitAt(gate)) return Fail(absl::NotFoundError(gate));
     sum.assign(sum.size(), uint64_t{1} << member->rank());
     const absl::Status status = group.AllReduce(absl::MakeSpan(sum)).Wait().status();
-    if (!status.ok()) return Fail(status);
+    if (!status.ok()) {
+      const int ends = Fail(status);
+      // Until then the others cannot see that it has ended instead of why the call has failed.
+      if (!gate.empty() && !WaitAt(gate)) return Fail(absl::NotFoundError(gate));
+      return ends;
+    }
     if (!Fits(sum, static_cast<size_t>(group.members_of_last_call()))) {
       std::cout << "WRONG call " << group.calls() << " of " << group.members_of_last_call()
                 << " members" << std::endl;

@@ -188,12 +188,16 @@ class GroupsTest(ClusterTest):
         self.cluster.put("n2", self.cluster.make_file("most", 60 << 20), ID_A)
         # The node waits for room until the deadline of its members. The deadline of the others is later.
         seconds = [DEADLINE_S / 2] * (TASKS - EACH) + [3] * EACH
-        tasks = [self.begin_task("full", rank, 8 << 20, seconds=seconds[rank]) for rank in range(TASKS)]
-        why = "RESOURCE_EXHAUSTED: .*on node n2: no memory became free"
-        self.assert_errors(tasks[-EACH:], why)
-        # A task ends with its error: nodes can hear of that before they hear why the call has failed.
-        ended = r"ABORTED: .*the call failed on another node|UNAVAILABLE: .*worker\d+\).* has ended"
-        self.assert_errors(tasks[:-EACH], f"({why}|{ended})")
+        gate = self.cluster.path("gate")
+        os.mkfifo(gate)
+        tasks = [self.begin_task("full", rank, 8 << 20, seconds=seconds[rank], gate=gate) for rank in range(TASKS)]
+        # No rank ends before all have their error: others could hear of its end before they hear why the call has failed.
+        for task in tasks:
+            self.assertRegex(task.stdout.readline(), r"\] ERROR RESOURCE_EXHAUSTED: .*on node n2: no memory became free")
+        with open(os.open(gate, os.O_RDWR), "rb", buffering=0):
+            for task in tasks:
+                task.communicate(timeout=DEADLINE_S)
+                self.assertEqual(task.returncode, FAILED)
 
     def test_a_launch_that_is_killed_ends_the_calls_of_the_others(self):
         tasks = self.begin_tasks("launch", 1 << 16, calls=1000 * MANY)
