@@ -26,9 +26,7 @@ struct ClientFunctions {
 };
 
 // Loads the library if this is the first call, and sets `functions`, which stay valid. Returns what
-// was wrong, empty if nothing was. The library is PHALANX_LIBRARY if that is set; else
-// libphalanx.so beside the file that contains this function (librabit.so); else what the dynamic
-// linker finds: by the program's run path, LD_LIBRARY_PATH, or in the system's folders.
+// was wrong, empty if nothing was.
 std::string LoadClientFunctions(const ClientFunctions** functions);
 
 }  // namespace phalanx::rabit

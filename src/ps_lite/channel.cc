@@ -1,0 +1,271 @@
+#include "src/ps_lite/channel.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+namespace phalanx::ps_lite {
+namespace {
+
+constexpr int64_t kForever = -1;
+constexpr int64_t kSecondNanos = 1'000'000'000;
+// absl::StatusCode.
+constexpr int kDeadlineExceeded = 4;
+// Memory of a private cluster for objects, of which this library makes none. PHALANX_CAPACITY
+// counts before it.
+constexpr uint64_t kPrivateCapacityBytes = uint64_t{64} << 20;
+
+bool RoleNamed(const std::string& name, Role* role) {
+  for (const Role each : kRoles) {
+    if (name != NameOf(each)) continue;
+    *role = each;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<Channel> Channel::Join(const Settings& settings, const Place& place,
+                                       std::string* wrong) {
+  const ClientFunctions* client = nullptr;
+  *wrong = LoadClientFunctions(&client);
+  if (!wrong->empty()) return nullptr;
+  std::unique_ptr<Channel> channel(new Channel(*client, settings, place.rank));
+  phx_connect_options options = {};
+  options.address = place.address.c_str();
+  options.connect_timeout = settings.timeout_seconds * kSecondNanos;
+  if (std::getenv("PHALANX_CAPACITY") == nullptr) options.embedded_capacity = kPrivateCapacityBytes;
+  channel->connection_ = client->connect(&options);
+  if (channel->connection_ == nullptr) {
+    *wrong = client->error();
+    if (!place.address.empty()) {
+      *wrong += " (the scheduler's node: on another host, start a node and set PHALANX_ADDRESS)";
+    }
+    return nullptr;
+  }
+  phx_join_options join = {};
+  join.role = NameOf(settings.role);
+  join.world = settings.count(settings.role);
+  join.rank = place.rank;
+  join.timeout = settings.timeout_seconds * kSecondNanos;
+  const std::string task = NameOf(settings.role) + std::to_string(place.rank);
+  channel->member_ = client->join(channel->connection_, place.job.c_str(), task.c_str(), &join);
+  if (channel->member_ != nullptr) return channel;
+  *wrong = client->error();
+  return nullptr;
+}
+
+Channel::~Channel() {
+  if (member_ != nullptr) client_.member_free(member_);
+  if (connection_ != nullptr) client_.client_free(connection_);
+}
+
+void Channel::Run(Events events) {
+  events_ = std::move(events);
+  receiving_ = std::thread([this] { Receive(); });
+  watching_ = std::thread([this] { Watch(); });
+}
+
+void Channel::Leave() {
+  leaving_ = true;
+  MakeRoom(kSendWindowBytes);
+  // Both threads end.
+  client_.member_leave(member_, 0);
+  receiving_.join();
+  watching_.join();
+}
+
+// ---------------------------------------------------------------------------- receiving
+
+void Channel::Receive() {
+  std::map<Peer, Assembly> assemblies;
+  while (true) {
+    phx_message* const message = client_.member_receive(member_, kForever);
+    if (message == nullptr) {
+      const std::string why = client_.error();
+      if (!leaving_) events_.on_failure("this process is no member of its job any more: " + why);
+      return;
+    }
+    const std::string wrong = TakeMessage(message, &assemblies);
+    if (!wrong.empty()) {
+      if (!leaving_) events_.on_failure(wrong);
+      return;
+    }
+  }
+}
+
+std::string Channel::TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies) {
+  // Arrays can outlive this channel, but not the library's functions.
+  const std::shared_ptr<const void> owner(message, client_.message_free);
+  Peer from{Role::kScheduler, client_.message_rank(message)};
+  if (!RoleNamed(client_.message_role(message), &from.role)) return "";
+  Assembly& assembly = (*assemblies)[from];
+  const char* const bytes = static_cast<const char*>(client_.message_data(message));
+  const std::string wrong = assembly.Take(bytes, client_.message_size(message), owner);
+  if (!wrong.empty()) return TextOf(from) + " has sent " + wrong;
+  if (assembly.complete()) events_.on_message(assembly.Release());
+  return "";
+}
+
+// ---------------------------------------------------------------------------- watching
+
+void Channel::Watch() {
+  uint64_t change = 0;
+  while (true) {
+    Scan();
+    const uint64_t before = change;
+    const int code = client_.member_wait_change(member_, before, kSecondNanos, &change);
+    if (code != 0 && code != kDeadlineExceeded) {
+      const std::string why = client_.error();
+      if (!leaving_) events_.on_failure("this process is no member of its job any more: " + why);
+      break;
+    }
+    events_.on_second();
+  }
+  // No wait for others ends otherwise.
+  std::lock_guard<std::mutex> lock(states_mu_);
+  for (auto& [peer, state] : states_) state = PHX_DIED;
+  states_cond_.notify_all();
+}
+
+void Channel::Scan() {
+  uint64_t first_death = UINT64_MAX;
+  std::string why;
+  std::vector<Peer> left;
+  for (const Role role : kRoles) ScanRole(role, &first_death, &why, &left);
+  for (const Peer peer : left) events_.on_left(peer);
+  // The others die of the first death.
+  if (!why.empty() && !leaving_) events_.on_failure(why);
+  std::lock_guard<std::mutex> lock(states_mu_);
+  states_cond_.notify_all();
+}
+
+void Channel::ScanRole(Role role, uint64_t* first_death, std::string* why,
+                       std::vector<Peer>* left) {
+  std::vector<phx_member_info> members(static_cast<size_t>(settings_.count(role)));
+  const int64_t known = client_.member_list(member_, NameOf(role), members.data(), members.size());
+  members.resize(std::min(members.size(), static_cast<size_t>(std::max<int64_t>(known, 0))));
+  std::lock_guard<std::mutex> lock(states_mu_);
+  for (const phx_member_info& member : members) {
+    const Peer peer{role, member.rank};
+    const int before = std::exchange(states_[peer], member.state);
+    if (before == member.state) continue;
+    if (member.state == PHX_LEFT) left->push_back(peer);
+    if (member.state != PHX_DIED || member.change >= *first_death) continue;
+    *first_death = member.change;
+    *why = TextOf(peer) + " has died (on " + member.host + ")";
+  }
+}
+
+int Channel::StateOf(Peer peer) const {
+  std::lock_guard<std::mutex> lock(states_mu_);
+  const auto found = states_.find(peer);
+  return found == states_.end() ? static_cast<int>(PHX_ABSENT) : found->second;
+}
+
+std::vector<Peer> Channel::Dead() const {
+  std::lock_guard<std::mutex> lock(states_mu_);
+  std::vector<Peer> dead;
+  for (const auto& [peer, state] : states_) {
+    if (state == PHX_DIED) dead.push_back(peer);
+  }
+  return dead;
+}
+
+std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
+  std::unique_lock<std::mutex> lock(states_mu_);
+  const auto absent = [&] {
+    return std::find_if(peers.begin(), peers.end(), [this](Peer each) {
+      const auto found = states_.find(each);
+      return found == states_.end() || found->second == PHX_ABSENT;
+    });
+  };
+  const std::chrono::seconds limit(settings_.timeout_seconds);
+  if (states_cond_.wait_for(lock, limit, [&] { return absent() == peers.end(); })) return "";
+  return TextOf(*absent()) + " has not come within " + std::to_string(limit.count()) +
+         " s (PHALANX_PS_TIMEOUT)";
+}
+
+void Channel::WaitForOthers() {
+  std::unique_lock<std::mutex> lock(states_mu_);
+  states_cond_.wait(lock, [this] {
+    return std::none_of(states_.begin(), states_.end(), [this](const auto& each) {
+      return each.first != own_ && each.second == PHX_LIVE;
+    });
+  });
+}
+
+// ---------------------------------------------------------------------------- sending
+
+std::string Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
+  const Encoded encoded = Encode(message);
+  Line* line = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(lines_mu_);
+    line = &lines_[to];
+  }
+  std::lock_guard<std::mutex> lock(line->mu);
+  const bool response = !message.meta.request;
+  std::string wrong = SendBytes(to, encoded.header, response, urgent);
+  for (const std::string_view array : encoded.in_pieces) {
+    for (size_t at = 0; at < array.size() && wrong.empty(); at += kPieceBytes) {
+      wrong = SendBytes(to, array.substr(at, kPieceBytes), response, urgent);
+    }
+  }
+  return wrong;
+}
+
+std::string Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urgent) {
+  if (!urgent) MakeRoom(bytes.size());
+  phx_call* const call = client_.member_send(member_, NameOf(to.role), to.rank, -1, bytes.data(),
+                                             bytes.size(), kForever);
+  if (call == nullptr) return client_.error();
+  std::deque<Sending> ended;
+  {
+    std::lock_guard<std::mutex> lock(sending_mu_);
+    sending_.push_back({call, to, response, bytes.size()});
+    sending_bytes_ += bytes.size();
+    while (!sending_.empty() && client_.call_ended(sending_.front().call) != 0) {
+      sending_bytes_ -= sending_.front().bytes;
+      ended.push_back(sending_.front());
+      sending_.pop_front();
+    }
+  }
+  for (const Sending& each : ended) End(each);
+  return "";
+}
+
+void Channel::MakeRoom(uint64_t bytes) {
+  std::unique_lock<std::mutex> lock(sending_mu_);
+  while (sending_bytes_ > 0 && sending_bytes_ + bytes > kSendWindowBytes) {
+    if (sending_.empty()) {
+      // Others wait for the rest.
+      sending_cond_.wait(lock);
+      continue;
+    }
+    const Sending oldest = sending_.front();
+    sending_.pop_front();
+    lock.unlock();
+    End(oldest);
+    lock.lock();
+    sending_bytes_ -= oldest.bytes;
+    sending_cond_.notify_all();
+  }
+}
+
+void Channel::End(const Sending& sending) {
+  const int code = client_.wait(sending.call, kForever);
+  const std::string why = code == 0 ? "" : client_.error();
+  client_.call_free(sending.call);
+  if (code == 0 || leaving_) return;
+  const int state = StateOf(sending.to);
+  // A process that has left waits for no response.
+  if (sending.response && state == PHX_LEFT) return;
+  // The watching thread names the death, and which was the first.
+  if (state == PHX_DIED) return;
+  events_.on_failure("a message to " + TextOf(sending.to) + " was not sent: " + why);
+}
+
+}  // namespace phalanx::ps_lite

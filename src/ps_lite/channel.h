@@ -1,0 +1,131 @@
+// Channel: this process as a member of the job: it sends messages to the others, receives theirs,
+// and hears of their ends.
+//
+//   Office ── Send ──► window of calls ── phx_member_send ──► node
+//   Office ◄── on_message ── receiving thread ◄── phx_member_receive
+//   Office ◄── on_left, on_failure, on_second ── watching thread ◄── phx_member_wait_change
+//
+// Any thread sends. Messages to one peer keep the order of the calls.
+#ifndef PHALANX_PS_LITE_CHANNEL_H_
+#define PHALANX_PS_LITE_CHANNEL_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "ps/internal/message.h"
+#include "src/ps_lite/client_functions.h"
+#include "src/ps_lite/peer.h"
+#include "src/ps_lite/root.h"
+#include "src/ps_lite/settings.h"
+#include "src/ps_lite/wire.h"
+
+namespace phalanx::ps_lite {
+
+// Bytes of messages that have not left the node, of all receivers. A call of Send waits for the
+// oldest ones if there are more. Less than what a node takes of a member (32 MiB).
+inline constexpr uint64_t kSendWindowBytes = uint64_t{24} << 20;
+
+class Channel {
+ public:
+  struct Events {
+    std::function<void(::ps::Message message)> on_message;  // the receiving thread
+    // The watching thread. A peer has left; a peer has died, or this process is no member any more;
+    // about a second has passed.
+    std::function<void(Peer peer)> on_left;
+    std::function<void(const std::string& why)> on_failure;
+    std::function<void()> on_second;
+  };
+
+  // Connects to the node and joins the job. Returns null and what is wrong. In `place` the address
+  // is that of the node; empty: PHALANX_ADDRESS, else a private cluster, which ends with this
+  // process.
+  static std::unique_ptr<Channel> Join(const Settings& settings, const Place& place,
+                                       std::string* wrong);
+  // REQUIRES: after Run, Leave has returned.
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // Of the node. Valid as long as this.
+  std::string address() const { return client_.client_address(connection_); }
+  Peer own() const { return own_; }
+
+  // Begins to receive.
+  void Run(Events events);
+  // Sends a message; its arrays can be changed when this returns. An urgent one does not wait for
+  // messages before it to leave the node. Returns what is wrong.
+  std::string Send(Peer to, const ::ps::Message& message, bool urgent);
+  // Waits until all of these are seen as live, at most for the timeout of the settings.
+  std::string WaitForLive(const std::vector<Peer>& peers);
+  // Waits until no other process is live.
+  void WaitForOthers();
+  std::vector<Peer> Dead() const;
+  // Waits until all messages have left the node, and leaves the job. No more events come then.
+  void Leave();
+
+ private:
+  // Of one receiver: its messages are sent one after the other.
+  struct Line {
+    std::mutex mu;
+  };
+  // A call whose message has not left.
+  struct Sending {
+    phx_call* call;
+    Peer to;
+    bool response;
+    uint64_t bytes;
+  };
+
+  Channel(const ClientFunctions& client, const Settings& settings, int rank)
+      : client_(client), settings_(settings), own_{settings.role, rank} {}
+
+  void Receive();
+  std::string TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies);
+  void Watch();
+  // Reads the states of all members; reports changes.
+  void Scan();
+  void ScanRole(Role role, uint64_t* first_death, std::string* why, std::vector<Peer>* left);
+
+  std::string SendBytes(Peer to, std::string_view bytes, bool response, bool urgent);
+  // Waits until so many bytes fit into the window, or for all with kSendWindowBytes.
+  void MakeRoom(uint64_t bytes);
+  // Waits for a call; reports its error.
+  void End(const Sending& sending);
+  int StateOf(Peer peer) const;
+
+  const ClientFunctions& client_;
+  const Settings settings_;
+  const Peer own_;
+  phx_client* connection_ = nullptr;
+  phx_member* member_ = nullptr;
+  Events events_;  // constant after Run
+  std::thread receiving_;
+  std::thread watching_;
+  std::atomic<bool> leaving_{false};
+
+  std::mutex lines_mu_;
+  std::map<Peer, Line> lines_;
+
+  std::mutex sending_mu_;
+  std::condition_variable sending_cond_;
+  std::deque<Sending> sending_;
+  uint64_t sending_bytes_ = 0;
+
+  mutable std::mutex states_mu_;
+  std::condition_variable states_cond_;
+  std::map<Peer, int> states_;  // PHX_LIVE, ...
+};
+
+}  // namespace phalanx::ps_lite
+
+#endif  // PHALANX_PS_LITE_CHANNEL_H_

@@ -1,0 +1,114 @@
+// Office: what is behind ps::Postoffice, ps::Van and ps::Customer. There is one in a process.
+//
+//   program ── Postoffice, Van, Customer (facade.cc, customer.cc)
+//                │
+//              Office ──── Registry       customers, and messages for them
+//                ├──────── Root           the scheduler's port
+//                ├──────── Barriers       the scheduler's lists
+//                └──────── Channel        this process as a member of the job
+//
+// Any thread. Errors are thrown as dmlc::Error, and printed before. From a failure on (a process of
+// the job has died) all calls fail with it.
+#ifndef PHALANX_PS_LITE_OFFICE_H_
+#define PHALANX_PS_LITE_OFFICE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ps/internal/message.h"
+#include "ps/range.h"
+#include "src/ps_lite/barriers.h"
+#include "src/ps_lite/channel.h"
+#include "src/ps_lite/registry.h"
+#include "src/ps_lite/root.h"
+#include "src/ps_lite/settings.h"
+
+namespace phalanx::ps_lite {
+
+class Office {
+ public:
+  // Never destroyed: threads and destructors of static objects can call until the end.
+  static Office& Get();
+  [[noreturn]] static void Throw(const std::string& text);
+
+  // Read from the environment at the first call.
+  const Settings& settings();
+  void Start(int customer);
+  void Finalize(int customer, bool do_barrier);
+  void SetExitCallback(std::function<void()> callback);
+  void Barrier(int customer, int group);
+
+  Registry& registry() { return registry_; }
+  const std::vector<int>& NodeIds(int node_or_group);
+  const std::vector<::ps::Range>& KeyRanges(uint64_t greatest);
+  std::vector<int> DeadNodes();
+  // Valid from Start on.
+  const ::ps::Node& node() const { return node_; }
+  bool ready() const { return ready_; }
+
+  int Send(::ps::Message* message);
+  bool failed() const { return failed_; }
+  // Throws if there is a failure.
+  void Check();
+
+ private:
+  Office() = default;
+
+  // A call of Start or Barrier that waits, by its number.
+  struct Call {
+    bool ended = false;
+  };
+
+  // Joins the job.
+  void Begin();
+  std::string FindPlace(Place* place);
+  Channel::Events EventsOfChannel();
+  // Waits for the end of a call that `send` begins; 0: without a limit.
+  void Await(int seconds, const std::string& what, const std::function<void(int call)>& send);
+  void SendControl(::ps::Control::Command command, int group, int customer, int call);
+  // The scheduler's: all have come, so that they can be answered.
+  void AnswerStart();
+  std::vector<Peer> Processes();
+  std::shared_ptr<Channel> Current();
+
+  void OnMessage(::ps::Message message);
+  void OnControl(const ::ps::Message& message);
+  // The scheduler's.
+  void OnRequest(const ::ps::Meta& meta);
+  void OnLeft(Peer peer);
+  void SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
+                    const std::string& wrong);
+  void OnReleased(const ::ps::Message& message);
+  void Fail(const std::string& why);
+
+  Registry registry_;
+  std::mutex start_mu_;  // one thread starts or finalizes
+  std::mutex mu_;        // for what follows
+  std::condition_variable cond_;
+  std::optional<Settings> settings_;
+  std::unique_ptr<Root> root_;
+  std::shared_ptr<Channel> channel_;    // from Start until Finalize
+  std::unique_ptr<Barriers> barriers_;  // the scheduler's
+  std::vector<Release> starts_;         // to be answered by the scheduler
+  std::map<int, Call> calls_;
+  int last_call_ = 0;
+  std::map<int, std::vector<int>> node_ids_;
+  std::map<uint64_t, std::vector<::ps::Range>> key_ranges_;
+  std::string failure_;
+  std::function<void()> exit_callback_;
+  ::ps::Node node_;  // constant while ready_
+  bool private_cluster_ = false;
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace phalanx::ps_lite
+
+#endif  // PHALANX_PS_LITE_OFFICE_H_

@@ -1,0 +1,283 @@
+#include "src/ps_lite/root.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <sstream>
+
+namespace phalanx::ps_lite {
+namespace {
+
+constexpr char kGreeting[] = "phalanx-ps";
+// Of a question and an answer.
+constexpr size_t kMostLineBytes = 1024;
+// How long a process can take to ask, and how many can do so at once.
+constexpr int64_t kPatienceMillis = 10'000;
+constexpr size_t kMostAsking = 1024;
+// Between two tries to reach the root.
+constexpr int64_t kRetryMillis = 50;
+
+int64_t NowMillis() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string RootText(const std::string& host, int port) {
+  return host + ":" + std::to_string(port);
+}
+
+struct Addresses {
+  addrinfo* first = nullptr;
+
+  ~Addresses() {
+    if (first != nullptr) freeaddrinfo(first);
+  }
+};
+
+std::string Resolve(const std::string& host, int port, int flags, Addresses* to) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &to->first);
+  return error == 0 ? "" : "DMLC_PS_ROOT_URI=" + host + ": " + gai_strerror(error);
+}
+
+// Waits for the descriptor. Returns false at the time `until`.
+bool Await(int fd, short events, int64_t until) {
+  while (true) {
+    const int64_t left = until - NowMillis();
+    pollfd ready = {fd, events, 0};
+    const int count = left <= 0 ? 0 : poll(&ready, 1, static_cast<int>(left));
+    if (count > 0) return true;
+    if (count == 0) return false;
+  }
+}
+
+// Returns a connection, or -1.
+int Dial(const addrinfo& address, int64_t until) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  int error = connect(fd, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS && Await(fd, POLLOUT, until)) {
+    socklen_t size = sizeof(error);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  }
+  if (error == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// Sends the question and reads the answer; empty if the connection ends before.
+std::string Ask(int fd, const std::string& question, int64_t until) {
+  const std::string line = question + "\n";
+  if (send(fd, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    return "";
+  std::string answer;
+  while (answer.size() < kMostLineBytes && Await(fd, POLLIN, until)) {
+    char bytes[256];
+    const ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return "";
+    answer.append(bytes, static_cast<size_t>(got));
+    if (answer.back() == '\n') return answer;
+  }
+  return answer;
+}
+
+bool RoleNamed(const std::string& name, Role* role) {
+  const auto* const found = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                         [&](Role each) { return name == NameOf(each); });
+  if (found == std::end(kRoles)) return false;
+  *role = *found;
+  return true;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- ranks
+
+std::string RankBook::Assign(Role role, int wanted, int* rank) {
+  std::vector<bool>& given = given_[static_cast<int>(role)];
+  const std::string name = NameOf(role);
+  if (wanted >= static_cast<int>(given.size())) {
+    return "DMLC_RANK=" + std::to_string(wanted) + ": the job has " + std::to_string(given.size()) +
+           " processes of role " + name;
+  }
+  const auto free =
+      wanted < 0 ? std::find(given.begin(), given.end(), false) : given.begin() + wanted;
+  if (free == given.end()) {
+    return "the job has all its " + std::to_string(given.size()) + " processes of role " + name;
+  }
+  *rank = static_cast<int>(free - given.begin());
+  if (*free) return "another " + name + " has the rank " + std::to_string(wanted);
+  *free = true;
+  return "";
+}
+
+// ---------------------------------------------------------------------------- the scheduler
+
+std::unique_ptr<Root> Root::Listen(const std::string& host, int port, std::string* wrong) {
+  Addresses addresses;
+  *wrong = Resolve(host, port, AI_PASSIVE, &addresses);
+  if (!wrong->empty()) return nullptr;
+  const addrinfo& address = *addresses.first;
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+      bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+    return std::unique_ptr<Root>(new Root(fd));
+  }
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  *wrong = "the scheduler cannot listen at " + RootText(host, port) +
+           " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT): ";
+  if (error == EADDRINUSE) {
+    *wrong += "the port is in use";
+  } else if (error == EADDRNOTAVAIL) {
+    *wrong += "that is not an address of this host";
+  } else {
+    *wrong += std::strerror(error);
+  }
+  return nullptr;
+}
+
+Root::~Root() {
+  if (thread_.joinable()) {
+    close(stop_[1]);
+    thread_.join();
+    close(stop_[0]);
+  }
+  close(listening_);
+}
+
+void Root::Serve(const Settings& settings, const Place& place) {
+  settings_ = settings;
+  place_ = place;
+  ranks_ = std::make_unique<RankBook>(settings.workers, settings.servers);
+  if (pipe2(stop_, O_CLOEXEC) != 0) return;
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Root::Run() {
+  std::vector<Asking> asking;
+  while (true) {
+    std::vector<pollfd> ready = {{stop_[0], POLLIN, 0}, {listening_, POLLIN, 0}};
+    for (const Asking& each : asking) ready.push_back({each.fd, POLLIN, 0});
+    if (poll(ready.data(), ready.size(), asking.empty() ? -1 : 1000) < 0 && errno != EINTR) break;
+    if (ready[0].revents != 0) break;
+    // Backwards, since those that are done with leave the list.
+    for (size_t i = asking.size(); i-- > 0;) {
+      const bool due = NowMillis() > asking[i].until;
+      if (!due && (ready[i + 2].revents == 0 || !Read(&asking[i]))) continue;
+      close(asking[i].fd);
+      asking.erase(asking.begin() + static_cast<ptrdiff_t>(i));
+    }
+    if (ready[1].revents != 0) Accept(&asking);
+  }
+  for (const Asking& each : asking) close(each.fd);
+}
+
+void Root::Accept(std::vector<Asking>* asking) {
+  const int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  if (asking->size() == kMostAsking) {
+    close(fd);
+    return;
+  }
+  asking->push_back({fd, "", NowMillis() + kPatienceMillis});
+}
+
+bool Root::Read(Asking* asking) {
+  char bytes[256];
+  const ssize_t got = recv(asking->fd, bytes, sizeof(bytes), 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) return true;
+  asking->text.append(bytes, static_cast<size_t>(got));
+  const size_t end = asking->text.find('\n');
+  if (end == std::string::npos) return asking->text.size() > kMostLineBytes;
+  const std::string answer = AnswerTo(asking->text.substr(0, end)) + "\n";
+  // It fits into the socket. A process that has gone needs none.
+  static_cast<void>(!send(asking->fd, answer.data(), answer.size(), MSG_NOSIGNAL));
+  return true;
+}
+
+std::string Root::AnswerTo(const std::string& line) {
+  std::istringstream words(line);
+  std::string greeting, name;
+  int wanted = -1, workers = 0, servers = 0;
+  Role role = Role::kScheduler;
+  if (!(words >> greeting >> name >> wanted >> workers >> servers) || greeting != kGreeting ||
+      !RoleNamed(name, &role)) {
+    return "error this is the scheduler of a job, which does not understand the question";
+  }
+  if (role == Role::kScheduler) return "error the job has a scheduler";
+  if (workers != settings_.workers || servers != settings_.servers) {
+    return "error the scheduler has DMLC_NUM_WORKER=" + std::to_string(settings_.workers) +
+           " and DMLC_NUM_SERVER=" + std::to_string(settings_.servers) + ", but this process " +
+           std::to_string(workers) + " and " + std::to_string(servers);
+  }
+  int rank = 0;
+  const std::string wrong = ranks_->Assign(role, wanted, &rank);
+  if (!wrong.empty()) return "error " + wrong;
+  return "ok " + std::to_string(rank) + (place_.private_cluster ? " 1 " : " 0 ") + place_.job +
+         " " + place_.address;
+}
+
+// ---------------------------------------------------------------------------- the others
+
+std::string QuestionOf(const Settings& settings) {
+  return std::string(kGreeting) + " " + NameOf(settings.role) + " " +
+         std::to_string(settings.rank) + " " + std::to_string(settings.workers) + " " +
+         std::to_string(settings.servers);
+}
+
+std::string ReadAnswer(const std::string& line, Place* place) {
+  std::istringstream words(line);
+  std::string result;
+  words >> result;
+  if (result == "error") {
+    std::string text;
+    std::getline(words >> std::ws, text);
+    return text;
+  }
+  int own = 0;
+  if (result == "ok" && words >> place->rank >> own >> place->job >> std::ws && place->rank >= 0) {
+    place->private_cluster = own != 0;
+    // A path can have blanks.
+    if (std::getline(words, place->address) && !place->address.empty()) return "";
+  }
+  return "what answers there is no scheduler of this library";
+}
+
+std::string AskRoot(const Settings& settings, Place* place) {
+  const std::string root = RootText(settings.root_host, settings.root_port);
+  const int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
+  do {
+    Addresses addresses;
+    std::string wrong = Resolve(settings.root_host, settings.root_port, 0, &addresses);
+    // A name can become known later.
+    for (const addrinfo* each = addresses.first; each != nullptr; each = each->ai_next) {
+      const int fd = Dial(*each, until);
+      if (fd < 0) continue;
+      const std::string answer = Ask(fd, QuestionOf(settings), until);
+      close(fd);
+      // A scheduler that ends, or is not there yet behind its port, says nothing.
+      if (answer.empty()) break;
+      wrong = ReadAnswer(answer, place);
+      return wrong.empty() ? "" : "the scheduler at " + root + ": " + wrong;
+    }
+    poll(nullptr, 0, static_cast<int>(kRetryMillis));
+  } while (NowMillis() < until);
+  return "no scheduler at " + root + " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within " +
+         std::to_string(settings.timeout_seconds) + " s (PHALANX_PS_TIMEOUT)";
+}
+
+}  // namespace phalanx::ps_lite

@@ -1,0 +1,230 @@
+// Programs for process tests, one for each name in the argument.
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ps/ps.h"
+
+using namespace ps;  // NOLINT
+
+namespace {
+
+// ---------------------------------------------------------------------------- servers
+
+// What was pushed to each key, as it came; pulls get it back. `lens` are kept.
+struct KeepLast {
+  void operator()(const KVMeta& meta, const KVPairs<float>& data, KVServer<float>* server) {
+    KVPairs<float> response;
+    size_t at = 0;
+    for (size_t i = 0; i < data.keys.size(); ++i) {
+      std::vector<float>& kept = store[data.keys[i]];
+      if (meta.push) {
+        const size_t n = data.lens.empty() ? data.vals.size() / data.keys.size() : data.lens[i];
+        kept.assign(data.vals.begin() + at, data.vals.begin() + at + n);
+        at += n;
+      }
+      if (!meta.pull) continue;
+      for (const float value : kept) response.vals.push_back(value);
+      response.lens.push_back(static_cast<int>(kept.size()));
+    }
+    if (meta.pull) response.keys = data.keys;
+    server->Response(meta, response);
+  }
+  std::map<Key, std::vector<float>> store;
+};
+
+void Serve(const KVServer<float>::ReqHandle& handle) {
+  auto* const server = new KVServer<float>(0);
+  server->set_request_handle(handle);
+  RegisterExitCallback([server] { delete server; });
+}
+
+// Runs a program of a worker, between Start and Finalize of all.
+void Run(const std::function<void(KVWorker<float>&)>& worker,
+         const KVServer<float>::ReqHandle& handle = KeepLast()) {
+  Start(0);
+  if (IsServer()) Serve(handle);
+  if (IsWorker()) {
+    KVWorker<float> kv(0, 0);
+    worker(kv);
+  }
+  Finalize(0, true);
+}
+
+std::vector<Key> KeysOf(size_t n) {
+  std::vector<Key> keys(n);
+  for (size_t i = 0; i < n; ++i) keys[i] = kMaxKey / n * i + MyRank();
+  return keys;
+}
+
+// ---------------------------------------------------------------------------- what works
+
+// The last key, lengths, arrays of many pieces, and the views of ZPull.
+void Values(KVWorker<float>& kv) {
+  const Key rank = MyRank();
+  std::vector<Key> keys = {rank, kMaxKey / 2 + rank, kMaxKey - 10 + rank};
+  if (rank == 0) keys.push_back(kMaxKey);
+  const std::vector<int> lens =
+      rank == 0 ? std::vector<int>{2, 1000000, 0, 3} : std::vector<int>{2, 1000000, 0};
+  std::vector<float> values(std::accumulate(lens.begin(), lens.end(), size_t{0}));
+  std::iota(values.begin(), values.end(), static_cast<float>(rank));
+  kv.Wait(kv.Push(keys, values, lens));
+  std::vector<float> pulled;
+  std::vector<int> lengths;
+  kv.Wait(kv.Pull(keys, &pulled, &lengths));
+  CHECK(pulled == values);
+  CHECK(lengths == lens);
+  // The array is filled, although the SArray that was given is gone.
+  std::vector<float> memory(values.size());
+  int timestamp = 0;
+  {
+    SArray<float> view(memory.data(), memory.size());
+    timestamp = kv.ZPull(SArray<Key>(keys), &view);
+  }
+  kv.Wait(timestamp);
+  CHECK(memory == values);
+  SArray<float> fresh;
+  kv.Wait(kv.ZPull(SArray<Key>(keys), &fresh));
+  CHECK(std::vector<float>(fresh.begin(), fresh.end()) == values);
+  SArray<float> outs;
+  kv.Wait(kv.ZPushPull(SArray<Key>({keys[0]}), SArray<float>({5, 6, 7}), &outs));
+  CHECK(std::vector<float>(outs.begin(), outs.end()) == (std::vector<float>{5, 6, 7}));
+  // No keys: nothing is sent.
+  int called = 0;
+  kv.Wait(kv.Push({}, {}, {}, 0, [&] { ++called; }));
+  CHECK_EQ(called, 1);
+}
+
+// A callback waits for requests of its own, and for the one whose callback it is.
+void Callbacks(KVWorker<float>& kv) {
+  const std::vector<Key> keys = KeysOf(100);
+  const std::vector<float> values(keys.size(), 3);
+  int steps = 0, outer = -1;
+  std::vector<float> pulled;
+  outer = kv.Push(keys, values, {}, 0, [&] {
+    ++steps;
+    kv.Wait(kv.Pull(keys, &pulled, nullptr, 0, [&] { ++steps; }));
+    ++steps;
+  });
+  kv.Wait(outer);
+  CHECK_EQ(steps, 3);
+  CHECK(pulled == values);
+  int own = kv.Push(keys, values);
+  kv.Wait(own);
+  kv.Wait(own);
+}
+
+// Barriers of groups, many in a row.
+void Barriers() {
+  Start(0);
+  for (int i = 0; i < 50; ++i) {
+    Postoffice::Get()->Barrier(0, kScheduler + kServerGroup + kWorkerGroup);
+    if (IsWorker()) Postoffice::Get()->Barrier(0, kWorkerGroup);
+    if (IsServer()) Postoffice::Get()->Barrier(0, kServerGroup);
+    if (!IsScheduler()) Postoffice::Get()->Barrier(0, kServerGroup + kWorkerGroup);
+  }
+  CHECK_EQ(Postoffice::Get()->GetNodeIDs(kWorkerGroup).size(), static_cast<size_t>(NumWorkers()));
+  CHECK_EQ(Postoffice::Get()->GetNodeIDs(kServerGroup).size(), static_cast<size_t>(NumServers()));
+  const int id = Postoffice::Get()->van()->my_node().id;
+  CHECK_EQ(id, IsScheduler() ? 1 : IsServer() ? 8 + 2 * MyRank() : 9 + 2 * MyRank());
+  // A worker that goes without the barrier of all holds nobody up.
+  Finalize(0, !(IsWorker() && MyRank() == 0));
+}
+
+// A job after another one in the same processes, and the exit callback in each.
+void Twice() {
+  int exits = 0;
+  for (int i = 0; i < 2; ++i) {
+    Start();
+    if (IsServer()) Serve(KeepLast());
+    if (!IsServer()) RegisterExitCallback([&exits] { ++exits; });
+    if (IsWorker()) {
+      KVWorker<float> kv(0);
+      const std::vector<Key> keys = KeysOf(10);
+      kv.Wait(kv.Push(keys, std::vector<float>(10, 1)));
+    }
+    Finalize();
+  }
+  CHECK_EQ(exits, IsServer() ? 0 : 2);
+}
+
+// Values of many small pushes, to see that memory of requests is given back.
+void Many(KVWorker<float>& kv) {
+  const std::vector<Key> keys = KeysOf(4);
+  const std::vector<float> values(4, 1);
+  std::vector<int> timestamps;
+  for (int i = 0; i < 20000; ++i) {
+    timestamps.push_back(kv.Push(keys, values));
+    if (i >= 64) kv.Wait(timestamps[i - 64]);
+  }
+  for (const int timestamp : timestamps) kv.Wait(timestamp);
+}
+
+// ---------------------------------------------------------------------------- what is refused
+
+void Unsorted(KVWorker<float>& kv) { kv.Push({2, 1}, {1, 2}); }
+void Doubled(KVWorker<float>& kv) { kv.Push({1, 1}, {1, 2}); }
+void Lengths(KVWorker<float>& kv) { kv.Push({1, 2}, {1, 2, 3}, {1, 1}); }
+void Widths(KVWorker<float>& kv) { kv.Push({1, 2}, {1, 2, 3}); }
+void Foreign(KVWorker<float>& kv) { kv.Wait(77); }
+void Drops(KVWorker<float>& kv) {
+  kv.set_slicer([](const KVPairs<float>&, const std::vector<Range>& ranges,
+                   KVWorker<float>::SlicedKVs* sliced) { sliced->resize(ranges.size()); });
+  kv.Push({1, 2}, {1, 2});
+}
+void Customers(KVWorker<float>&) { KVWorker<float> second(0, 0); }
+
+// ---------------------------------------------------------------------------- deaths
+
+// Workers push without end, until a process is killed.
+void Endless(KVWorker<float>& kv) {
+  const std::vector<Key> keys = KeysOf(1000);
+  const std::vector<float> values(keys.size(), 1);
+  std::printf("running\n");
+  std::fflush(stdout);
+  while (true) kv.Wait(kv.Push(keys, values));
+}
+
+// All but this wait in the end's barrier.
+void Wait(KVWorker<float>&) {
+  std::printf("running\n");
+  std::fflush(stdout);
+  if (MyRank() == 0) Postoffice::Get()->Barrier(0, kWorkerGroup + kServerGroup);
+}
+
+// A server whose function throws.
+void Throws(KVWorker<float>& kv) { kv.Wait(kv.Push({1}, {1})); }
+void Thrower(const KVMeta&, const KVPairs<float>&, KVServer<float>*) {
+  CHECK(false) << "as it was asked";
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::map<std::string, std::function<void()>> programs = {
+      {"values", [] { Run(Values); }},
+      {"callbacks", [] { Run(Callbacks); }},
+      {"barriers", Barriers},
+      {"twice", Twice},
+      {"many", [] { Run(Many); }},
+      {"unsorted", [] { Run(Unsorted); }},
+      {"doubled", [] { Run(Doubled); }},
+      {"lengths", [] { Run(Lengths); }},
+      {"widths", [] { Run(Widths); }},
+      {"foreign", [] { Run(Foreign); }},
+      {"drops", [] { Run(Drops); }},
+      {"customers", [] { Run(Customers); }},
+      {"endless", [] { Run(Endless); }},
+      {"wait", [] { Run(Wait); }},
+      {"throws", [] { Run(Throws, Thrower); }},
+  };
+  programs.at(argv[1])();
+  std::printf("ok\n");
+  return 0;
+}
