@@ -23,6 +23,8 @@ constexpr int64_t kPatienceMillis = 10'000;
 constexpr size_t kMostAsking = 1024;
 // Between two tries to reach the root.
 constexpr int64_t kRetryMillis = 50;
+// How long a process asks a root that has given all ranks.
+constexpr int64_t kFullMillis = 5'000;
 
 int64_t NowMillis() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -90,6 +92,18 @@ std::string Ask(int fd, const std::string& question, int64_t until) {
     if (answer.back() == '\n') return answer;
   }
   return answer;
+}
+
+// The answer of the first address that takes the connection; empty if there is none.
+std::string AskOnce(const addrinfo* addresses, const std::string& question, int64_t until) {
+  for (const addrinfo* each = addresses; each != nullptr; each = each->ai_next) {
+    const int fd = Dial(*each, until);
+    if (fd < 0) continue;
+    const std::string answer = Ask(fd, question, until);
+    close(fd);
+    return answer;
+  }
+  return "";
 }
 
 bool RoleNamed(const std::string& name, Role* role) {
@@ -226,7 +240,7 @@ std::string Root::AnswerTo(const std::string& line) {
   }
   int rank = 0;
   const std::string wrong = ranks_->Assign(role, wanted, &rank);
-  if (!wrong.empty()) return "error " + wrong;
+  if (!wrong.empty()) return "full " + wrong;
   return "ok " + std::to_string(rank) + (place_.private_cluster ? " 1 " : " 0 ") + place_.job +
          " " + place_.address;
 }
@@ -239,11 +253,12 @@ std::string QuestionOf(const Settings& settings) {
          std::to_string(settings.servers);
 }
 
-std::string ReadAnswer(const std::string& line, Place* place) {
+std::string ReadAnswer(const std::string& line, Place* place, bool* full) {
   std::istringstream words(line);
   std::string result;
   words >> result;
-  if (result == "error") {
+  *full = result == "full";
+  if (result == "error" || *full) {
     std::string text;
     std::getline(words >> std::ws, text);
     return text;
@@ -259,25 +274,29 @@ std::string ReadAnswer(const std::string& line, Place* place) {
 
 std::string AskRoot(const Settings& settings, Place* place) {
   const std::string root = RootText(settings.root_host, settings.root_port);
-  const int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
+  int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
+  const int64_t until_if_full = std::min(until, NowMillis() + kFullMillis);
+  std::string wrong;
   do {
     Addresses addresses;
-    std::string wrong = Resolve(settings.root_host, settings.root_port, 0, &addresses);
     // A name can become known later.
-    for (const addrinfo* each = addresses.first; each != nullptr; each = each->ai_next) {
-      const int fd = Dial(*each, until);
-      if (fd < 0) continue;
-      const std::string answer = Ask(fd, QuestionOf(settings), until);
-      close(fd);
-      // A scheduler that ends, or is not there yet behind its port, says nothing.
-      if (answer.empty()) break;
-      wrong = ReadAnswer(answer, place);
-      return wrong.empty() ? "" : "the scheduler at " + root + ": " + wrong;
+    const std::string unknown = Resolve(settings.root_host, settings.root_port, 0, &addresses);
+    wrong = "no scheduler at " + root + " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within " +
+            std::to_string(settings.timeout_seconds) + " s (PHALANX_PS_TIMEOUT)" +
+            (unknown.empty() ? "" : "; " + unknown);
+    const std::string answer = AskOnce(addresses.first, QuestionOf(settings), until);
+    // A scheduler that ends, or is not there yet behind its port, says nothing.
+    if (!answer.empty()) {
+      bool full = false;
+      const std::string refused = ReadAnswer(answer, place, &full);
+      if (refused.empty()) return "";
+      wrong = "the scheduler at " + root + ": " + refused;
+      if (!full) return wrong;
+      until = until_if_full;
     }
     poll(nullptr, 0, static_cast<int>(kRetryMillis));
   } while (NowMillis() < until);
-  return "no scheduler at " + root + " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within " +
-         std::to_string(settings.timeout_seconds) + " s (PHALANX_PS_TIMEOUT)";
+  return wrong;
 }
 
 }  // namespace phalanx::ps_lite

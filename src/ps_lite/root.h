@@ -3,6 +3,9 @@
 //
 //   worker ── "phalanx-ps worker RANK WORKERS SERVERS" ──► root     RANK -1: any
 //   worker ◄── "ok RANK PRIVATE JOB ADDRESS", or "error TEXT" ── root     then the root closes
+//
+// Where the ranks are given already the answer is "full TEXT". It can be that of a job that ends,
+// whose processes begin the next one: so a process asks again for some seconds.
 #ifndef PHALANX_PS_LITE_ROOT_H_
 #define PHALANX_PS_LITE_ROOT_H_
 
@@ -78,10 +81,10 @@ class Root {
   std::thread thread_;
 };
 
-// The line that a process sends, without its end; and the place in the root's answer. Returns what
-// is wrong.
+// The line that a process sends, without its end.
 std::string QuestionOf(const Settings& settings);
-std::string ReadAnswer(const std::string& line, Place* place);
+// Reads the place in the root's answer. Returns what is wrong; `full`: all ranks are given.
+std::string ReadAnswer(const std::string& line, Place* place, bool* full);
 
 // Asks the root, again and again until it answers, at most for the timeout of the settings. Returns
 // what is wrong.

@@ -1,0 +1,178 @@
+#include "src/ps_lite/root.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phalanx::ps_lite {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+// A port that is free.
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+Settings SettingsOf(Role role, int port) {
+  Settings settings;
+  settings.role = role;
+  settings.workers = 2;
+  settings.servers = 1;
+  settings.root_host = kLoopback;
+  settings.root_port = port;
+  return settings;
+}
+
+Place ServedPlace() { return {0, "a-job", "unix:/a path/node.sock", true}; }
+
+std::unique_ptr<Root> Serve(int port) {
+  std::string wrong;
+  std::unique_ptr<Root> root = Root::Listen(kLoopback, port, &wrong);
+  EXPECT_EQ(wrong, "");
+  root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace());
+  return root;
+}
+
+TEST(RankBook, GivesEachRankOnce) {
+  RankBook book(3, 1);
+  int rank = -1;
+  EXPECT_EQ(book.Assign(Role::kWorker, 1, &rank), "");
+  EXPECT_EQ(rank, 1);
+  EXPECT_EQ(book.Assign(Role::kWorker, -1, &rank), "");
+  EXPECT_EQ(rank, 0);
+  EXPECT_EQ(book.Assign(Role::kWorker, -1, &rank), "");
+  EXPECT_EQ(rank, 2);
+  EXPECT_EQ(book.Assign(Role::kWorker, -1, &rank),
+            "the job has all its 3 processes of role worker");
+  EXPECT_EQ(book.Assign(Role::kWorker, 1, &rank), "another worker has the rank 1");
+  EXPECT_EQ(book.Assign(Role::kServer, 1, &rank),
+            "DMLC_RANK=1: the job has 1 processes of role server");
+}
+
+TEST(Root, TellsAPlace) {
+  const int port = FreePort();
+  const auto root = Serve(port);
+  std::vector<int> ranks;
+  for (int i = 0; i < 2; ++i) {
+    Place place;
+    ASSERT_EQ(AskRoot(SettingsOf(Role::kWorker, port), &place), "");
+    EXPECT_EQ(place.job, "a-job");
+    EXPECT_EQ(place.address, "unix:/a path/node.sock");
+    EXPECT_TRUE(place.private_cluster);
+    ranks.push_back(place.rank);
+  }
+  EXPECT_THAT(ranks, UnorderedElementsAre(0, 1));
+  Place place;
+  EXPECT_THAT(AskRoot(SettingsOf(Role::kWorker, port), &place),
+              HasSubstr("all its 2 processes of role worker"));
+}
+
+TEST(Root, IsWaitedFor) {
+  const int port = FreePort();
+  Place place;
+  std::string wrong = "not asked";
+  std::thread worker([&] { wrong = AskRoot(SettingsOf(Role::kWorker, port), &place); });
+  std::string failed;
+  // Between its listening and its answers a private cluster is started.
+  const auto root = Root::Listen(kLoopback, port, &failed);
+  ASSERT_EQ(failed, "");
+  root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace());
+  worker.join();
+  EXPECT_EQ(wrong, "");
+}
+
+TEST(Root, IsWaitedForInVainUntilTheTimeout) {
+  Settings settings = SettingsOf(Role::kServer, FreePort());
+  settings.timeout_seconds = 1;
+  Place place;
+  EXPECT_THAT(AskRoot(settings, &place), StartsWith("no scheduler at 127.0.0.1:"));
+}
+
+TEST(Root, RefusesProcessesOfAnotherJob) {
+  const int port = FreePort();
+  const auto root = Serve(port);
+  Settings settings = SettingsOf(Role::kServer, port);
+  settings.servers = 5;
+  Place place;
+  EXPECT_THAT(
+      AskRoot(settings, &place),
+      HasSubstr(
+          "the scheduler has DMLC_NUM_WORKER=2 and DMLC_NUM_SERVER=1, but this process 2 and 5"));
+}
+
+TEST(Root, NamesAPortThatIsInUse) {
+  const int port = FreePort();
+  const auto root = Serve(port);
+  std::string wrong;
+  EXPECT_EQ(Root::Listen(kLoopback, port, &wrong), nullptr);
+  EXPECT_THAT(wrong, HasSubstr("the port is in use"));
+}
+
+TEST(Root, NamesAHostThatIsAnotherOne) {
+  std::string wrong;
+  EXPECT_EQ(Root::Listen("192.0.2.1", FreePort(), &wrong), nullptr);
+  EXPECT_THAT(wrong, HasSubstr("not an address of this host"));
+  EXPECT_EQ(Root::Listen("no such host", 8000, &wrong), nullptr);
+  EXPECT_THAT(wrong, HasSubstr("DMLC_PS_ROOT_URI=no such host"));
+}
+
+// Sends bytes and returns what is answered.
+std::string Talk(int port, const std::string& bytes) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  std::string answer;
+  char byte = 0;
+  while (recv(fd, &byte, 1, 0) == 1) answer.push_back(byte);
+  close(fd);
+  return answer;
+}
+
+TEST(Root, SurvivesOtherPrograms) {
+  const int port = FreePort();
+  const auto root = Serve(port);
+  EXPECT_THAT(Talk(port, "GET / HTTP/1.1\r\n\r\n"), StartsWith("error"));
+  EXPECT_THAT(Talk(port, "phalanx-ps worker x 2 1\n"), StartsWith("error"));
+  EXPECT_THAT(Talk(port, "phalanx-ps scheduler -1 2 1\n"),
+              StartsWith("error the job has a scheduler"));
+  EXPECT_EQ(Talk(port, std::string(4000, 'x')), "");
+  Place place;
+  EXPECT_EQ(AskRoot(SettingsOf(Role::kWorker, port), &place), "");
+}
+
+TEST(Root, AnswersOfOtherProgramsAreAnError) {
+  Place place;
+  for (const char* const line :
+       {"", "HTTP/1.1 400", "ok", "ok -1 0 job path", "ok 1 0 job", "ok x 0 job path"}) {
+    bool full = false;
+    EXPECT_NE(ReadAnswer(line, &place, &full), "") << line;
+    EXPECT_FALSE(full);
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::ps_lite

@@ -1,0 +1,102 @@
+#include "src/ps_lite/settings.h"
+
+#include <map>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phalanx::ps_lite {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Values = std::map<std::string, std::string>;
+
+Values With(Values values) {
+  const Values defaults = {{"DMLC_ROLE", "server"},
+                           {"DMLC_NUM_WORKER", "4"},
+                           {"DMLC_NUM_SERVER", "2"},
+                           {"DMLC_PS_ROOT_URI", "10.0.0.1"},
+                           {"DMLC_PS_ROOT_PORT", "8000"}};
+  values.insert(defaults.begin(), defaults.end());
+  return values;
+}
+
+std::string Read(const Values& values, Settings* to) {
+  return ReadSettings(
+      [&](const char* name) {
+        const auto found = values.find(name);
+        return found == values.end() ? nullptr : found->second.c_str();
+      },
+      to);
+}
+
+std::string ErrorOf(const Values& values) {
+  Settings settings;
+  return Read(values, &settings);
+}
+
+TEST(Settings, AreThoseOfTheVariables) {
+  Settings settings;
+  EXPECT_EQ(Read(With({{"DMLC_RANK", "1"}, {"PS_VERBOSE", "2"}}), &settings), "");
+  EXPECT_EQ(settings.role, Role::kServer);
+  EXPECT_EQ(settings.count(Role::kWorker), 4);
+  EXPECT_EQ(settings.count(Role::kServer), 2);
+  EXPECT_EQ(settings.count(Role::kScheduler), 1);
+  EXPECT_EQ(settings.root_host, "10.0.0.1");
+  EXPECT_EQ(settings.root_port, 8000);
+  EXPECT_EQ(settings.rank, 1);
+  EXPECT_EQ(settings.verbose, 2);
+  EXPECT_EQ(settings.timeout_seconds, kDefaultTimeoutSeconds);
+  EXPECT_THAT(settings.unused, IsEmpty());
+}
+
+TEST(Settings, WithoutAnEffectAreListed) {
+  Settings settings;
+  EXPECT_EQ(
+      Read(With({{"PS_RESEND", "1"}, {"DMLC_INTERFACE", "eth0"}, {"PS_DROP_MSG", ""}}), &settings),
+      "");
+  EXPECT_THAT(settings.unused, ElementsAre("DMLC_INTERFACE", "PS_RESEND"));
+}
+
+TEST(Settings, ThatAreMissingAreNamed) {
+  for (const char* const name : {"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER",
+                                 "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"}) {
+    Values values = With({});
+    values.erase(name);
+    EXPECT_THAT(ErrorOf(values), HasSubstr(std::string(name) + " is not set"));
+    values[name] = "";
+    EXPECT_THAT(ErrorOf(values), HasSubstr(std::string(name) + " is not set"));
+  }
+}
+
+TEST(Settings, ThatAreWrongAreShown) {
+  EXPECT_EQ(ErrorOf(With({{"DMLC_ROLE", "joint"}})),
+            "DMLC_ROLE=joint: the value is scheduler, server or worker");
+  EXPECT_EQ(ErrorOf(With({{"DMLC_NUM_WORKER", "two"}})),
+            "DMLC_NUM_WORKER=two: the value is a number from 1 to 65536");
+  EXPECT_EQ(ErrorOf(With({{"DMLC_NUM_WORKER", "0"}})),
+            "DMLC_NUM_WORKER=0: the value is a number from 1 to 65536");
+  EXPECT_EQ(ErrorOf(With({{"DMLC_NUM_SERVER", "2x"}})),
+            "DMLC_NUM_SERVER=2x: the value is a number from 0 to 65536");
+  EXPECT_EQ(ErrorOf(With({{"DMLC_PS_ROOT_PORT", "65536"}})),
+            "DMLC_PS_ROOT_PORT=65536: the value is a number from 1 to 65535");
+  EXPECT_EQ(ErrorOf(With({{"DMLC_RANK", "2"}})),
+            "DMLC_RANK=2: the job has 2 processes of role server");
+  EXPECT_EQ(ErrorOf(With({{"DMLC_NUM_SERVER", "0"}})),
+            "DMLC_ROLE=server, but the job has none: DMLC_NUM_SERVER=0");
+}
+
+TEST(Peer, HasTheIdsOfPsLite) {
+  EXPECT_EQ(Peer{}.id(), 1);
+  EXPECT_EQ((Peer{Role::kServer, 3}).id(), 14);
+  EXPECT_EQ((Peer{Role::kWorker, 3}).id(), 15);
+  for (const int id : {1, 8, 9, 10, 1001, 131078}) EXPECT_EQ(PeerOf(id).id(), id);
+  EXPECT_EQ(TextOf(PeerOf(10)), "server 10 (rank 1)");
+}
+
+}  // namespace
+}  // namespace phalanx::ps_lite
