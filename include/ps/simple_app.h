@@ -74,13 +74,13 @@ class SimpleApp {
 
   // Without one, requests are answered with an empty text; the first one waits a second for the
   // handler, since it can arrive before the program has called this.
-  virtual void set_request_handle(const Handle& request_handle) {
+  void set_request_handle(const Handle& request_handle) {
     CHECK(request_handle) << "invalid request handle";
     std::lock_guard<std::mutex> lock(handles_mu_);
     request_handle_ = request_handle;
     handles_cond_.notify_all();
   }
-  virtual void set_response_handle(const Handle& response_handle) {
+  void set_response_handle(const Handle& response_handle) {
     CHECK(response_handle) << "invalid response handle";
     std::lock_guard<std::mutex> lock(handles_mu_);
     response_handle_ = response_handle;

@@ -32,7 +32,7 @@ std::unique_ptr<Channel> Channel::Join(const Settings& settings, const Place& pl
   const ClientFunctions* client = nullptr;
   *wrong = LoadClientFunctions(&client);
   if (!wrong->empty()) return nullptr;
-  std::unique_ptr<Channel> channel(new Channel(*client, settings, place.rank));
+  std::unique_ptr<Channel> channel(new Channel(*client, settings, place));
   phx_connect_options options = {};
   options.address = place.address.c_str();
   options.connect_timeout = settings.timeout_seconds * kSecondNanos;
@@ -83,11 +83,8 @@ void Channel::Receive() {
   std::map<Peer, Assembly> assemblies;
   while (true) {
     phx_message* const message = client_.member_receive(member_, kForever);
-    if (message == nullptr) {
-      const std::string why = client_.error();
-      if (!leaving_) events_.on_failure("this process is no member of its job any more: " + why);
-      return;
-    }
+    // The watching thread reports the end: it may have to take in the death that has caused it.
+    if (message == nullptr) return;
     const std::string wrong = TakeMessage(message, &assemblies);
     if (!wrong.empty()) {
       if (!leaving_) events_.on_failure(wrong);
@@ -119,7 +116,9 @@ void Channel::Watch() {
     const int code = client_.member_wait_change(member_, before, kSecondNanos, &change);
     if (code != 0 && code != kDeadlineExceeded) {
       const std::string why = client_.error();
-      if (!leaving_) events_.on_failure("this process is no member of its job any more: " + why);
+      const char* const what = private_cluster_ ? "scheduler 1, or its private cluster, has died: "
+                                                : "this process is no member of its job any more: ";
+      if (!leaving_) events_.on_failure(what + why);
       break;
     }
     events_.on_second();

@@ -86,8 +86,11 @@ class Channel {
     uint64_t bytes;
   };
 
-  Channel(const ClientFunctions& client, const Settings& settings, int rank)
-      : client_(client), settings_(settings), own_{settings.role, rank} {}
+  Channel(const ClientFunctions& client, const Settings& settings, const Place& place)
+      : client_(client),
+        settings_(settings),
+        own_{settings.role, place.rank},
+        private_cluster_(place.private_cluster) {}
 
   void Receive();
   std::string TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies);
@@ -106,6 +109,7 @@ class Channel {
   const ClientFunctions& client_;
   const Settings settings_;
   const Peer own_;
+  const bool private_cluster_;
   phx_client* connection_ = nullptr;
   phx_member* member_ = nullptr;
   Events events_;  // constant after Run

@@ -2,6 +2,7 @@
 they compute, what is refused, and that the death of any process is an error of all others."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -219,7 +220,7 @@ class PsLiteTest(ClusterTest):
         job[victim].kill()
         for place, process in job.items():
             if place != victim:
-                self.assertIn(text, self.end(process, ABORTED)[1], place)
+                self.assertRegex(self.end(process, ABORTED)[1], text, place)
 
     def test_the_death_of_any_process_is_an_error_of_all(self):
         self.cluster.start_shards()
@@ -229,12 +230,12 @@ class PsLiteTest(ClusterTest):
                 (("server", 1), "server 10 (rank 1)"), (("worker", 1), "worker 11 (rank 1)"), (("scheduler", 0), "scheduler 1")
             ):
                 with self.subTest(program=program, victim=victim):
-                    self.kill(program, victim, f"{name} has died", addresses)
+                    self.kill(program, victim, re.escape(f"{name} has died"), addresses)
 
     def test_deaths_with_a_private_cluster(self):
-        self.kill("endless", ("server", 0), "server 8 (rank 0) has died")
+        self.kill("endless", ("server", 0), r"server 8 \(rank 0\) has died")
         # The cluster ends with the scheduler.
-        self.kill("endless", ("scheduler", 0), "no member of its job any more")
+        self.kill("endless", ("scheduler", 0), "scheduler 1(, or its private cluster,)? has died")
 
     def test_a_function_that_throws_is_the_death_of_its_server(self):
         job = self.job(CASES, "throws", servers=1, workers=1)
