@@ -87,7 +87,7 @@ void Channel::Receive() {
     if (message == nullptr) return;
     const std::string wrong = TakeMessage(message, &assemblies);
     if (!wrong.empty()) {
-      if (!leaving_) events_.on_failure(wrong);
+      if (!leaving_) events_.on_failure(wrong, /*of_other=*/false);
       return;
     }
   }
@@ -111,34 +111,42 @@ std::string Channel::TakeMessage(phx_message* message, std::map<Peer, Assembly>*
 void Channel::Watch() {
   uint64_t change = 0;
   while (true) {
-    Scan();
+    std::string send_error;
+    {
+      std::lock_guard<std::mutex> lock(sending_mu_);
+      send_error = send_error_;
+    }
     const uint64_t before = change;
     const int code = client_.member_wait_change(member_, before, kSecondNanos, &change);
-    if (code != 0 && code != kDeadlineExceeded) {
-      const std::string why = client_.error();
+    const bool ended = code != 0 && code != kDeadlineExceeded;
+    const std::string why = ended ? client_.error() : "";
+    // A death that has caused the end comes before it.
+    const bool died = Scan();
+    if (ended && !died && !leaving_) {
       const char* const what = private_cluster_ ? "scheduler 1, or its private cluster, has died: "
                                                 : "this process is no member of its job any more: ";
-      if (!leaving_) events_.on_failure(what + why);
-      break;
+      events_.on_failure(what + why, private_cluster_);
     }
+    if (ended) break;
+    if (!send_error.empty() && !leaving_) events_.on_failure(send_error, /*of_other=*/false);
     events_.on_second();
   }
-  // No wait for others ends otherwise.
   std::lock_guard<std::mutex> lock(states_mu_);
-  for (auto& [peer, state] : states_) state = PHX_DIED;
+  over_ = true;
   states_cond_.notify_all();
 }
 
-void Channel::Scan() {
+bool Channel::Scan() {
   uint64_t first_death = UINT64_MAX;
   std::string why;
   std::vector<Peer> left;
   for (const Role role : kRoles) ScanRole(role, &first_death, &why, &left);
+  // Before those that have left because of it, and so end no barrier.
+  if (!why.empty() && !leaving_) events_.on_failure(why, /*of_other=*/true);
   for (const Peer peer : left) events_.on_left(peer);
-  // The others die of the first death.
-  if (!why.empty() && !leaving_) events_.on_failure(why);
   std::lock_guard<std::mutex> lock(states_mu_);
   states_cond_.notify_all();
+  return !why.empty();
 }
 
 void Channel::ScanRole(Role role, uint64_t* first_death, std::string* why,
@@ -190,15 +198,15 @@ std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
 void Channel::WaitForOthers() {
   std::unique_lock<std::mutex> lock(states_mu_);
   states_cond_.wait(lock, [this] {
-    return std::none_of(states_.begin(), states_.end(), [this](const auto& each) {
-      return each.first != own_ && each.second == PHX_LIVE;
-    });
+    return over_ || std::none_of(states_.begin(), states_.end(), [this](const auto& each) {
+             return each.first != own_ && each.second == PHX_LIVE;
+           });
   });
 }
 
 // ---------------------------------------------------------------------------- sending
 
-std::string Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
+void Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
   const Encoded encoded = Encode(message);
   Line* line = nullptr;
   {
@@ -207,20 +215,19 @@ std::string Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
   }
   std::lock_guard<std::mutex> lock(line->mu);
   const bool response = !message.meta.request;
-  std::string wrong = SendBytes(to, encoded.header, response, urgent);
+  SendBytes(to, encoded.header, response, urgent);
   for (const std::string_view array : encoded.in_pieces) {
-    for (size_t at = 0; at < array.size() && wrong.empty(); at += kPieceBytes) {
-      wrong = SendBytes(to, array.substr(at, kPieceBytes), response, urgent);
+    for (size_t at = 0; at < array.size(); at += kPieceBytes) {
+      SendBytes(to, array.substr(at, kPieceBytes), response, urgent);
     }
   }
-  return wrong;
 }
 
-std::string Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urgent) {
+void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urgent) {
   if (!urgent) MakeRoom(bytes.size());
   phx_call* const call = client_.member_send(member_, NameOf(to.role), to.rank, -1, bytes.data(),
                                              bytes.size(), kForever);
-  if (call == nullptr) return client_.error();
+  if (call == nullptr) return KeepError(to, client_.error());
   std::deque<Sending> ended;
   {
     std::lock_guard<std::mutex> lock(sending_mu_);
@@ -233,7 +240,6 @@ std::string Channel::SendBytes(Peer to, std::string_view bytes, bool response, b
     }
   }
   for (const Sending& each : ended) End(each);
-  return "";
 }
 
 void Channel::MakeRoom(uint64_t bytes) {
@@ -258,13 +264,20 @@ void Channel::End(const Sending& sending) {
   const int code = client_.wait(sending.call, kForever);
   const std::string why = code == 0 ? "" : client_.error();
   client_.call_free(sending.call);
-  if (code == 0 || leaving_) return;
-  const int state = StateOf(sending.to);
+  if (code == 0) return;
   // A process that has left waits for no response.
-  if (sending.response && state == PHX_LEFT) return;
-  // The watching thread names the death, and which was the first.
-  if (state == PHX_DIED) return;
-  events_.on_failure("a message to " + TextOf(sending.to) + " was not sent: " + why);
+  if (sending.response && StateOf(sending.to) == PHX_LEFT) return;
+  KeepError(sending.to, why);
+}
+
+void Channel::KeepError(Peer to, const std::string& why) {
+  std::lock_guard<std::mutex> lock(sending_mu_);
+  if (send_error_.empty()) send_error_ = "a message to " + TextOf(to) + " was not sent: " + why;
+}
+
+void Channel::GiveUp(bool of_other) {
+  if (leaving_.exchange(true)) return;
+  client_.member_leave(member_, of_other ? 0 : 1);
 }
 
 }  // namespace phalanx::ps_lite

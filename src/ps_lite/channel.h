@@ -39,11 +39,12 @@ class Channel {
  public:
   struct Events {
     std::function<void(::ps::Message message)> on_message;  // the receiving thread
-    // The watching thread. A peer has left; a peer has died, or this process is no member any more;
-    // about a second has passed.
+    // The watching thread. A peer has left; about a second has passed.
     std::function<void(Peer peer)> on_left;
-    std::function<void(const std::string& why)> on_failure;
     std::function<void()> on_second;
+    // A peer has died (`of_other`); or this process is no member any more, or has received or could
+    // not send something. Can come several times: the first one counts.
+    std::function<void(const std::string& why, bool of_other)> on_failure;
   };
 
   // Connects to the node and joins the job. Returns null and what is wrong. In `place` the address
@@ -63,13 +64,16 @@ class Channel {
   // Begins to receive.
   void Run(Events events);
   // Sends a message; its arrays can be changed when this returns. An urgent one does not wait for
-  // messages before it to leave the node. Returns what is wrong.
-  std::string Send(Peer to, const ::ps::Message& message, bool urgent);
+  // messages before it to leave the node. What is wrong comes by on_failure.
+  void Send(Peer to, const ::ps::Message& message, bool urgent);
   // Waits until all of these are seen as live, at most for the timeout of the settings.
   std::string WaitForLive(const std::vector<Peer>& peers);
   // Waits until no other process is live.
   void WaitForOthers();
   std::vector<Peer> Dead() const;
+  // Ends the membership because of a failure. The others see a death; if it is one of another
+  // process they have seen that, and this is no second one.
+  void GiveUp(bool of_other);
   // Waits until all messages have left the node, and leaves the job. No more events come then.
   void Leave();
 
@@ -96,14 +100,16 @@ class Channel {
   std::string TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies);
   void Watch();
   // Reads the states of all members; reports changes.
-  void Scan();
+  // Returns whether a peer has died.
+  bool Scan();
   void ScanRole(Role role, uint64_t* first_death, std::string* why, std::vector<Peer>* left);
 
-  std::string SendBytes(Peer to, std::string_view bytes, bool response, bool urgent);
+  void SendBytes(Peer to, std::string_view bytes, bool response, bool urgent);
   // Waits until so many bytes fit into the window, or for all with kSendWindowBytes.
   void MakeRoom(uint64_t bytes);
-  // Waits for a call; reports its error.
+  // Waits for a call; keeps its error.
   void End(const Sending& sending);
+  void KeepError(Peer to, const std::string& why);
   int StateOf(Peer peer) const;
 
   const ClientFunctions& client_;
@@ -124,10 +130,13 @@ class Channel {
   std::condition_variable sending_cond_;
   std::deque<Sending> sending_;
   uint64_t sending_bytes_ = 0;
+  // The first one of a message. The watching thread reports it if it finds no other reason.
+  std::string send_error_;
 
   mutable std::mutex states_mu_;
   std::condition_variable states_cond_;
   std::map<Peer, int> states_;  // PHX_LIVE, ...
+  bool over_ = false;           // no more states come
 };
 
 }  // namespace phalanx::ps_lite

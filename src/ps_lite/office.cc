@@ -174,11 +174,12 @@ std::string Office::FindPlace(Place* place) {
 
 Channel::Events Office::EventsOfChannel() {
   return {[this](::ps::Message message) { OnMessage(std::move(message)); },
-          [this](Peer peer) { OnLeft(peer); }, [this](const std::string& why) { Fail(why); },
+          [this](Peer peer) { OnLeft(peer); },
           [this] {
             const std::string overdue = registry_.Overdue();
-            if (!overdue.empty()) Fail(overdue);
-          }};
+            if (!overdue.empty()) Fail(overdue, /*of_other=*/false);
+          },
+          [this](const std::string& why, bool of_other) { Fail(why, of_other); }};
 }
 
 void Office::Finalize(int customer, bool do_barrier) {
@@ -267,8 +268,7 @@ void Office::SendControl(::ps::Control::Command command, int group, int customer
   message.meta.request = true;
   message.meta.sender = node_.id;
   if (settings().role == Role::kScheduler) return OnControl(message);
-  const std::string wrong = Current()->Send(Peer{}, message, /*urgent=*/true);
-  if (!wrong.empty()) Fail("a message to the scheduler was not sent: " + wrong);
+  Current()->Send(Peer{}, message, /*urgent=*/true);
 }
 
 void Office::OnMessage(::ps::Message message) {
@@ -317,12 +317,12 @@ void Office::AnswerStart() {
   std::vector<Peer> peers;
   for (const Release& each : starts) peers.push_back(each.to);
   const std::string wrong = channel_->WaitForLive(peers);
-  if (!wrong.empty()) return Fail(wrong);
+  if (!wrong.empty()) return Fail(wrong, /*of_other=*/false);
   SendReleases(starts, ::ps::Control::ADD_NODE, "");
 }
 
 void Office::OnLeft(Peer peer) {
-  if (barriers_ == nullptr) return;
+  if (barriers_ == nullptr || failed_) return;
   std::vector<Release> releases;
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -351,8 +351,7 @@ void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::C
       continue;
     }
     message.data[0] = BytesOf(release.calls);
-    const std::string failed = channel_->Send(release.to, message, /*urgent=*/true);
-    if (!failed.empty()) Fail("a message to " + TextOf(release.to) + " was not sent: " + failed);
+    channel_->Send(release.to, message, /*urgent=*/true);
   }
   // Behind the others: the scheduler can go on at once, and end.
   if (own == nullptr) return;
@@ -361,8 +360,9 @@ void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::C
 }
 
 void Office::OnReleased(const ::ps::Message& message) {
-  if (!message.meta.body.empty()) return Fail(message.meta.body);
-  if (message.data.size() != 3) return Fail("the scheduler has sent a message of another kind");
+  if (!message.meta.body.empty()) return Fail(message.meta.body, /*of_other=*/false);
+  if (message.data.size() != 3)
+    return Fail("the scheduler has sent a message of another kind", /*of_other=*/false);
   std::lock_guard<std::mutex> lock(mu_);
   if (message.meta.control.cmd == ::ps::Control::ADD_NODE && node_ids_.empty()) {
     std::vector<Peer> peers = {Peer{}};
@@ -387,15 +387,18 @@ void Office::OnReleased(const ::ps::Message& message) {
   cond_.notify_all();
 }
 
-void Office::Fail(const std::string& why) {
+void Office::Fail(const std::string& why, bool of_other) {
+  std::shared_ptr<Channel> channel;
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (failed_) return;
     failure_ = why;
     failed_ = true;
+    channel = channel_;
     cond_.notify_all();
   }
   registry_.WakeAll();
+  channel->GiveUp(of_other);
 }
 
 // ---------------------------------------------------------------------------- nodes
@@ -462,10 +465,7 @@ int Office::Send(::ps::Message* message) {
   } else {
     const std::shared_ptr<Channel> channel = Current();
     if (channel == nullptr) Throw("Send after Finalize");
-    const std::string wrong = channel->Send(PeerOf(meta.recver), *message, /*urgent=*/false);
-    if (!wrong.empty())
-      Fail("a message to " + TextOf(PeerOf(meta.recver)) + " was not sent: " + wrong);
-    Check();
+    channel->Send(PeerOf(meta.recver), *message, /*urgent=*/false);
   }
   return static_cast<int>(bytes);
 }

@@ -86,7 +86,8 @@ class Office {
   void SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
                     const std::string& wrong);
   void OnReleased(const ::ps::Message& message);
-  void Fail(const std::string& why);
+  // `of_other`: the others know.
+  void Fail(const std::string& why, bool of_other);
 
   Registry registry_;
   std::mutex start_mu_;  // one thread starts or finalizes
