@@ -43,7 +43,7 @@ breathe_default_project = "phalanx"
 
 # The side bar. A page that is in none of these lists is an error.
 NAVIGATION = {
-    "Begin": ["docs/tutorial", "docs/recipes", "docs/coming-from", "docs/faq"],
+    "Begin": ["docs/tutorial", "docs/recipes", "docs/coming-from", "docs/ps-lite", "docs/faq"],
     "Guides": [
         "docs/python",
         "docs/client",

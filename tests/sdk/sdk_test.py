@@ -48,6 +48,7 @@ PUBLIC = re.compile(
     r"|ps::((Server|Worker|AnyTable)::~?\w+|internal::RowOf\(|(Check|SyncName|SplitName|UpdateName)\())"
 )
 RABIT = re.compile(r"Rabit\w+$|rabit::engine::library::\w+\(")
+PS_LITE = re.compile(r"ps::(Customer|Environment|Postoffice|Van|Node|Control|Meta|Message)::")
 SOME_TARGETS = [
     f"@phalanx//{label}" for label in ("protos/phalanx/v1:types_proto", "src/common/ids:object_id", "src/cli:phalanx")
 ]
@@ -162,12 +163,32 @@ class SdkTest(unittest.TestCase):
                 sums = [f"[worker{rank}] [{rank}] sum 2 4 6" for rank in range(2)]
                 self.assertEqual(sorted(line for line in printed.splitlines() if "sum" in line), sums)
 
-    def test_the_libraries_for_rabit_export_its_functions_alone(self):
-        for name in ("librabit.so", "librabit_mock.so"):
+    def test_programs_of_ps_lite(self):
+        testing = ROOT / "src" / "ps_lite" / "testing"
+        shutil.copytree(testing, self.home / "src" / "ps_lite" / "testing")
+        for link in (
+            "$(pkg-config --cflags --libs ps-lite) -Wl,-rpath,/opt/phalanx/lib",
+            "-I/opt/phalanx/include /opt/phalanx/lib/libps.a -Wl,-rpath,/opt/phalanx/lib",
+        ):
+            with self.subTest(link):
+                printed = self.in_bare_root(
+                    "export PKG_CONFIG_PATH=/opt/phalanx/lib/pkgconfig\n"
+                    f"g++ -std=c++11 -Wall -Wextra -Werror -pthread -I. src/ps_lite/testing/kv_app.cc -o kv_app {link}\n"
+                    "export DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=1 DMLC_PS_ROOT_URI=127.0.0.1 DMLC_PS_ROOT_PORT=8000\n"
+                    "DMLC_ROLE=scheduler ./kv_app & DMLC_ROLE=server ./kv_app & DMLC_ROLE=worker ./kv_app 2>&1 && wait"
+                )
+                self.assertIn("worker 0: ok", printed)
+
+    def test_the_libraries_for_other_systems_export_their_functions_alone(self):
+        for name, interface, functions in (
+            ("librabit.so", RABIT, ("RabitAllreduce", "rabit::engine::library::Init(")),
+            ("librabit_mock.so", RABIT, ("RabitAllreduce", "rabit::engine::library::TypeSize(")),
+            ("libps.so", PS_LITE, ("ps::Postoffice::Start(", "ps::Van::Send(")),
+        ):
             symbols = output("nm", "--dynamic", "--demangle", "--defined-only", str(SDK / "lib" / name)).splitlines()
             exported = [line.split(maxsplit=2)[2] for line in symbols]
-            self.assertEqual([each for each in exported if not RABIT.match(each)], [])
-            for each in ("RabitAllreduce", "rabit::engine::library::Init(", "rabit::engine::library::TypeSize("):
+            self.assertEqual([each for each in exported if not interface.match(each)], [])
+            for each in functions:
                 self.assertTrue(any(symbol.startswith(each) for symbol in exported), each)
             dynamic = output("readelf", "--dynamic", str(SDK / "lib" / name))
             needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
