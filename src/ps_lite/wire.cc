@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace phalanx::ps_lite {
 namespace {
@@ -158,9 +159,12 @@ std::string Assembly::TakePiece(const char* bytes, size_t size,
   if (size == array.size) {
     array.bytes.reset(const_cast<char*>(bytes), size, [owner](char*) {});
   } else {
-    // Not initialised: all of it is written.
-    if (array.filled == 0)
-      array.bytes.reset(new char[array.size], array.size, [](char* memory) { delete[] memory; });
+    if (array.filled == 0) {
+      // Not initialised: all of it is written.
+      char* const memory = new (std::nothrow) char[array.size];
+      if (memory == nullptr) return "an array for which there is no memory";
+      array.bytes.reset(memory, array.size, [](char* each) { delete[] each; });
+    }
     std::memcpy(array.bytes.data() + array.filled, bytes, size);
   }
   array.filled += size;

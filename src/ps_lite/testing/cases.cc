@@ -1,4 +1,6 @@
 // Programs for process tests, one for each name in the argument.
+#include <malloc.h>
+
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -154,16 +156,29 @@ void Twice() {
   CHECK_EQ(exits, IsServer() ? 0 : 2);
 }
 
-// Values of many small pushes, to see that memory of requests is given back.
+// Bytes that this process has from malloc.
+size_t Allocated() { return mallinfo2().uordblks; }
+
+// Many small requests: what they have taken is given back.
 void Many(KVWorker<float>& kv) {
+  constexpr int kWarm = 20000, kAll = 100000, kOutstanding = 64;
   const std::vector<Key> keys = KeysOf(4);
   const std::vector<float> values(4, 1);
-  std::vector<int> timestamps;
-  for (int i = 0; i < 20000; ++i) {
-    timestamps.push_back(kv.Push(keys, values));
-    if (i >= 64) kv.Wait(timestamps[i - 64]);
+  std::vector<int> timestamps(kOutstanding, -1);
+  size_t before = 0;
+  for (int i = 0; i < kAll; ++i) {
+    int& timestamp = timestamps[i % kOutstanding];
+    if (timestamp >= 0) kv.Wait(timestamp);
+    timestamp = kv.Push(keys, values);
+    if (i != kWarm) continue;
+    for (const int each : timestamps) kv.Wait(each);
+    before = Allocated();
   }
   for (const int timestamp : timestamps) kv.Wait(timestamp);
+  const size_t after = Allocated();
+  std::printf("%zu bytes, then %zu\n", before, after);
+  // A byte for each request would be more.
+  CHECK_LT(after, before + (kAll - kWarm)) << "after " << kAll - kWarm << " requests";
 }
 
 // ---------------------------------------------------------------------------- what is refused
