@@ -113,8 +113,8 @@ void Channel::Watch() {
   while (true) {
     std::string send_error;
     {
-      std::lock_guard<std::mutex> lock(sending_mu_);
-      send_error = send_error_;
+      std::lock_guard<std::mutex> lock(sends_.mu);
+      send_error = sends_.error;
     }
     const uint64_t before = change;
     const int code = client_.member_wait_change(member_, before, kSecondNanos, &change);
@@ -230,33 +230,33 @@ void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urg
   if (call == nullptr) return KeepError(to, client_.error());
   std::deque<Sending> ended;
   {
-    std::lock_guard<std::mutex> lock(sending_mu_);
-    sending_.push_back({call, to, response, bytes.size()});
-    sending_bytes_ += bytes.size();
-    while (!sending_.empty() && client_.call_ended(sending_.front().call) != 0) {
-      sending_bytes_ -= sending_.front().bytes;
-      ended.push_back(sending_.front());
-      sending_.pop_front();
+    std::lock_guard<std::mutex> lock(sends_.mu);
+    sends_.calls.push_back({call, to, response, bytes.size()});
+    sends_.bytes += bytes.size();
+    while (!sends_.calls.empty() && client_.call_ended(sends_.calls.front().call) != 0) {
+      sends_.bytes -= sends_.calls.front().bytes;
+      ended.push_back(sends_.calls.front());
+      sends_.calls.pop_front();
     }
   }
   for (const Sending& each : ended) End(each);
 }
 
 void Channel::MakeRoom(uint64_t bytes) {
-  std::unique_lock<std::mutex> lock(sending_mu_);
-  while (sending_bytes_ > 0 && sending_bytes_ + bytes > kSendWindowBytes) {
-    if (sending_.empty()) {
+  std::unique_lock<std::mutex> lock(sends_.mu);
+  while (sends_.bytes > 0 && sends_.bytes + bytes > kSendWindowBytes) {
+    if (sends_.calls.empty()) {
       // Others wait for the rest.
-      sending_cond_.wait(lock);
+      sends_.cond.wait(lock);
       continue;
     }
-    const Sending oldest = sending_.front();
-    sending_.pop_front();
+    const Sending oldest = sends_.calls.front();
+    sends_.calls.pop_front();
     lock.unlock();
     End(oldest);
     lock.lock();
-    sending_bytes_ -= oldest.bytes;
-    sending_cond_.notify_all();
+    sends_.bytes -= oldest.bytes;
+    sends_.cond.notify_all();
   }
 }
 
@@ -271,8 +271,8 @@ void Channel::End(const Sending& sending) {
 }
 
 void Channel::KeepError(Peer to, const std::string& why) {
-  std::lock_guard<std::mutex> lock(sending_mu_);
-  if (send_error_.empty()) send_error_ = "a message to " + TextOf(to) + " was not sent: " + why;
+  std::lock_guard<std::mutex> lock(sends_.mu);
+  if (sends_.error.empty()) sends_.error = "a message to " + TextOf(to) + " was not sent: " + why;
 }
 
 void Channel::GiveUp(bool of_other) {

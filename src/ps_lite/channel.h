@@ -89,6 +89,14 @@ class Channel {
     bool response;
     uint64_t bytes;
   };
+  struct Sends {
+    std::mutex mu;
+    std::condition_variable cond;
+    std::deque<Sending> calls;
+    uint64_t bytes = 0;
+    // The first one of a message. The watching thread reports it if it finds no other reason.
+    std::string error;
+  };
 
   Channel(const ClientFunctions& client, const Settings& settings, const Place& place)
       : client_(client),
@@ -126,12 +134,7 @@ class Channel {
   std::mutex lines_mu_;
   std::map<Peer, Line> lines_;
 
-  std::mutex sending_mu_;
-  std::condition_variable sending_cond_;
-  std::deque<Sending> sending_;
-  uint64_t sending_bytes_ = 0;
-  // The first one of a message. The watching thread reports it if it finds no other reason.
-  std::string send_error_;
+  Sends sends_;
 
   mutable std::mutex states_mu_;
   std::condition_variable states_cond_;
