@@ -1,4 +1,4 @@
-// Barriers: the scheduler's list of processes that have started, and of those that wait in
+// Barriers: the keeper's (Settings) list of processes that have started, and of those that wait in
 // barriers. Pure; one thread at a time.
 //
 // A process counts as often as customers of it have called Start, and all of these are waited for.
@@ -23,7 +23,8 @@ struct Release {
 
 class Barriers {
  public:
-  Barriers(int workers, int servers) : missing_{1, servers, workers} {}
+  // How many of each role the job has.
+  Barriers(int schedulers, int servers, int workers) : missing_{schedulers, servers, workers} {}
 
   // A customer of `from` has called Start. Returns the calls of all when the last one has come.
   // Sets `wrong` if there are more than the job has.

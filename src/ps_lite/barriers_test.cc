@@ -32,7 +32,7 @@ std::vector<std::string> Texts(const std::vector<Release>& releases) {
 
 // A job of one scheduler, server and two workers that have all started.
 Barriers Started() {
-  Barriers barriers(2, 1);
+  Barriers barriers(1, 1, 2);
   std::string wrong;
   for (const Peer peer : {kRoot, kServer0, kWorker0, kWorker1}) barriers.Start(peer, 1, &wrong);
   EXPECT_EQ(wrong, "");
@@ -41,7 +41,7 @@ Barriers Started() {
 }
 
 TEST(Barriers, StartEndsForAllWithTheLast) {
-  Barriers barriers(2, 1);
+  Barriers barriers(1, 1, 2);
   std::string wrong;
   EXPECT_THAT(barriers.Start(kWorker1, 4, &wrong), IsEmpty());
   EXPECT_THAT(barriers.Start(kRoot, 1, &wrong), IsEmpty());
@@ -56,7 +56,7 @@ TEST(Barriers, StartEndsForAllWithTheLast) {
 }
 
 TEST(Barriers, ACustomerThatStartsCountsAsAWorker) {
-  Barriers barriers(2, 0);
+  Barriers barriers(1, 0, 2);
   std::string wrong;
   barriers.Start(kRoot, 1, &wrong);
   barriers.Start(kWorker0, 1, &wrong);

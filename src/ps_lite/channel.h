@@ -59,6 +59,8 @@ class Channel {
 
   // Of the node. Valid as long as this.
   std::string address() const { return client_.client_address(connection_); }
+  // Whether this task of the job has been a process before.
+  bool restarted() const { return client_.member_life(member_) > 0; }
   Peer own() const { return own_; }
 
   // Begins to receive.

@@ -89,10 +89,10 @@ void Office::Start(int customer) {
     if (channel_ == nullptr) Begin();
   }
   const Settings& own = settings();
-  // The scheduler has waited in AnswerStart.
-  Await(own.role == Role::kScheduler ? 1 : own.timeout_seconds, "Start", [&](int call) {
+  // The keeper has waited in AnswerStart.
+  Await(keeps() ? 1 : own.timeout_seconds, "Start", [&](int call) {
     SendControl(::ps::Control::ADD_NODE, kAllGroups, customer, call);
-    if (own.role == Role::kScheduler) AnswerStart();
+    if (keeps()) AnswerStart();
   });
   // Messages of peers that are not seen as live here could not be answered.
   std::lock_guard<std::mutex> lock(start_mu_);
@@ -115,6 +115,10 @@ void Office::Begin() {
   std::shared_ptr<Channel> channel;
   if (wrong.empty()) channel = Channel::Join(own, place, &wrong);
   if (channel == nullptr) Throw(wrong);
+  if (own.launched && channel->restarted()) {
+    Throw(TextOf(channel->own()) +
+          " was started again: what it was before is lost, so start the launch again");
+  }
   {
     std::lock_guard<std::mutex> lock(mu_);
     failure_.clear();
@@ -129,9 +133,8 @@ void Office::Begin() {
     node_.id = channel->own().id();
     node_.hostname = own.root_host;
     node_.port = own.root_port;
-    private_cluster_ = place.private_cluster;
-    if (own.role == Role::kScheduler)
-      barriers_ = std::make_unique<Barriers>(own.workers, own.servers);
+    if (channel->own() == own.keeper())
+      barriers_ = std::make_unique<Barriers>(own.count(Role::kScheduler), own.servers, own.workers);
     channel_ = std::move(channel);
   }
   channel_->Run(EventsOfChannel());
@@ -139,14 +142,15 @@ void Office::Begin() {
     std::fprintf(stderr, "ps: %s is in job %s\n", TextOf(channel_->own()).c_str(),
                  place.job.c_str());
   }
-  if (own.role == Role::kScheduler) {
-    WarnOfUnused(own);
-    place.address = channel_->address();
-    root_->Serve(own, place);
-  } else {
-    wrong = channel_->WaitForLive({Peer{}});
+  if (!keeps()) {
+    wrong = channel_->WaitForLive({own.keeper()});
     if (!wrong.empty()) Throw(wrong);
+    return;
   }
+  WarnOfUnused(own);
+  if (root_ == nullptr) return;
+  place.address = channel_->address();
+  root_->Serve(own, place);
 }
 
 std::string Office::FindPlace(Place* place) {
@@ -154,6 +158,12 @@ std::string Office::FindPlace(Place* place) {
   const char* const address = std::getenv("PHALANX_ADDRESS");
   const bool given = address != nullptr && *address != '\0';
   std::string wrong;
+  if (own.launched) {
+    place->rank = own.rank;
+    place->job = own.job;
+    place->address = given ? address : "";
+    return given ? "" : "PHALANX_JOB is set, but not PHALANX_ADDRESS";
+  }
   if (own.role == Role::kScheduler) {
     // Before the cluster is started, which takes longer.
     root_ = Root::Listen(own.root_host, own.root_port, &wrong);
@@ -187,9 +197,8 @@ void Office::Finalize(int customer, bool do_barrier) {
   if (customer != 0) return;
   std::lock_guard<std::mutex> lock(start_mu_);
   if (channel_ == nullptr) Throw("Finalize without Start");
-  // The private cluster ends with this process, and the others still use it.
-  if (settings().role == Role::kScheduler && (do_barrier || private_cluster_))
-    channel_->WaitForOthers();
+  // They need it for their barriers, and for its private cluster.
+  if (keeps()) channel_->WaitForOthers();
   ready_ = false;
   channel_->Leave();
   root_.reset();
@@ -267,8 +276,8 @@ void Office::SendControl(::ps::Control::Command command, int group, int customer
   message.meta.timestamp = call;
   message.meta.request = true;
   message.meta.sender = node_.id;
-  if (settings().role == Role::kScheduler) return OnControl(message);
-  Current()->Send(Peer{}, message, /*urgent=*/true);
+  if (keeps()) return OnControl(message);
+  Current()->Send(settings().keeper(), message, /*urgent=*/true);
 }
 
 void Office::OnMessage(::ps::Message message) {
@@ -280,7 +289,7 @@ void Office::OnMessage(::ps::Message message) {
 
 void Office::OnControl(const ::ps::Message& message) {
   if (!message.meta.request) return OnReleased(message);
-  if (barriers_ != nullptr) OnRequest(message.meta);
+  if (keeps()) OnRequest(message.meta);
 }
 
 void Office::OnRequest(const ::ps::Meta& meta) {
@@ -310,7 +319,7 @@ void Office::AnswerStart() {
   {
     std::unique_lock<std::mutex> lock(mu_);
     cond_.wait_for(lock, std::chrono::seconds(own.timeout_seconds),
-                   [this] { return !starts_.empty() || failed_; });
+                   [this] { return barriers_->started() || failed_; });
     starts = std::exchange(starts_, {});
   }
   if (starts.empty()) return;
@@ -322,7 +331,7 @@ void Office::AnswerStart() {
 }
 
 void Office::OnLeft(Peer peer) {
-  if (barriers_ == nullptr || failed_) return;
+  if (!keeps() || failed_) return;
   std::vector<Release> releases;
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -344,18 +353,18 @@ void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::C
     message.data = {
         {}, BytesOf(barriers_->Ranks(Role::kServer)), BytesOf(barriers_->Ranks(Role::kWorker))};
   }
-  const Release* own = nullptr;
+  std::vector<int> own;
   for (const Release& release : releases) {
-    if (release.to.role == Role::kScheduler) {
-      own = &release;
+    if (release.to.id() == node_.id) {
+      own.insert(own.end(), release.calls.begin(), release.calls.end());
       continue;
     }
     message.data[0] = BytesOf(release.calls);
     channel_->Send(release.to, message, /*urgent=*/true);
   }
-  // Behind the others: the scheduler can go on at once, and end.
-  if (own == nullptr) return;
-  message.data[0] = BytesOf(own->calls);
+  // Behind the others: this process can go on at once, and end.
+  if (own.empty()) return;
+  message.data[0] = BytesOf(own);
   OnReleased(message);
 }
 
@@ -365,7 +374,8 @@ void Office::OnReleased(const ::ps::Message& message) {
     return Fail("the scheduler has sent a message of another kind", /*of_other=*/false);
   std::lock_guard<std::mutex> lock(mu_);
   if (message.meta.control.cmd == ::ps::Control::ADD_NODE && node_ids_.empty()) {
-    std::vector<Peer> peers = {Peer{}};
+    std::vector<Peer> peers;
+    if (!settings_->launched) peers.emplace_back();
     for (const Role role : {Role::kServer, Role::kWorker}) {
       const ::ps::SArray<int> ranks(message.data[role == Role::kServer ? 1 : 2]);
       for (const int rank : ranks) peers.push_back({role, rank});

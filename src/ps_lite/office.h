@@ -4,7 +4,7 @@
 //                │
 //              Office ──── Registry       customers, and messages for them
 //                ├──────── Root           the scheduler's port
-//                ├──────── Barriers       the scheduler's lists
+//                ├──────── Barriers       the lists of the job's keeper: the scheduler
 //                └──────── Channel        this process as a member of the job
 //
 // Any thread. Errors are thrown as dmlc::Error, and printed before. From a failure on (a process of
@@ -69,18 +69,19 @@ class Office {
   // Joins the job.
   void Begin();
   std::string FindPlace(Place* place);
+  bool keeps() const { return barriers_ != nullptr; }
   Channel::Events EventsOfChannel();
   // Waits for the end of a call that `send` begins; 0: without a limit.
   void Await(int seconds, const std::string& what, const std::function<void(int call)>& send);
   void SendControl(::ps::Control::Command command, int group, int customer, int call);
-  // The scheduler's: all have come, so that they can be answered.
+  // The keeper's: all have come, so that they can be answered.
   void AnswerStart();
   std::vector<Peer> Processes();
   std::shared_ptr<Channel> Current();
 
   void OnMessage(::ps::Message message);
   void OnControl(const ::ps::Message& message);
-  // The scheduler's.
+  // The keeper's.
   void OnRequest(const ::ps::Meta& meta);
   void OnLeft(Peer peer);
   void SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
@@ -96,8 +97,8 @@ class Office {
   std::optional<Settings> settings_;
   std::unique_ptr<Root> root_;
   std::shared_ptr<Channel> channel_;    // from Start until Finalize
-  std::unique_ptr<Barriers> barriers_;  // the scheduler's
-  std::vector<Release> starts_;         // to be answered by the scheduler
+  std::unique_ptr<Barriers> barriers_;  // the keeper's
+  std::vector<Release> starts_;         // to be answered by the keeper
   std::map<int, Call> calls_;
   int last_call_ = 0;
   std::map<int, std::vector<int>> node_ids_;
@@ -105,7 +106,6 @@ class Office {
   std::string failure_;
   std::function<void()> exit_callback_;
   ::ps::Node node_;  // constant while ready_
-  bool private_cluster_ = false;
   std::atomic<bool> ready_{false};
   std::atomic<bool> failed_{false};
 };

@@ -7,6 +7,9 @@
 namespace phalanx::ps_lite {
 namespace {
 
+constexpr int kMostPort = 65535;
+constexpr int kMostTimeoutSeconds = 1'000'000;
+
 constexpr const char* kUnused[] = {"DMLC_NODE_HOST",
                                    "DMLC_INTERFACE",
                                    "PORT",
@@ -72,16 +75,26 @@ std::string ReadSettings(const Variables& variables, Settings* to) {
   const auto number = [&](const char* name, int least, int most, bool required, int* into) {
     if (wrong.empty()) wrong = ReadNumber(variables, name, least, most, required, into);
   };
+  const char* const host = Find(variables, "DMLC_PS_ROOT_URI");
+  const char* const job = Find(variables, "PHALANX_JOB");
+  to->launched = host == nullptr && job != nullptr && to->role != Role::kScheduler;
   number("DMLC_NUM_WORKER", 1, kMostProcesses, true, &to->workers);
   number("DMLC_NUM_SERVER", 0, kMostProcesses, true, &to->servers);
-  number("DMLC_PS_ROOT_PORT", 1, 65535, true, &to->root_port);
-  number("DMLC_RANK", 0, kMostProcesses - 1, false, &to->rank);
+  if (to->launched) {
+    to->job = job;
+    // The number of the task.
+    number("DMLC_TASK_ID", 0, kMostProcesses - 1, true, &to->rank);
+  } else {
+    number("DMLC_PS_ROOT_PORT", 1, kMostPort, true, &to->root_port);
+    number("DMLC_RANK", 0, kMostProcesses - 1, false, &to->rank);
+  }
   number("PS_VERBOSE", 0, 2, false, &to->verbose);
-  number("PHALANX_PS_TIMEOUT", 1, 1'000'000, false, &to->timeout_seconds);
+  number("PHALANX_PS_TIMEOUT", 1, kMostTimeoutSeconds, false, &to->timeout_seconds);
   if (!wrong.empty()) return wrong;
-  const char* const host = Find(variables, "DMLC_PS_ROOT_URI");
-  if (host == nullptr) return "DMLC_PS_ROOT_URI is not set: it is the host of the scheduler";
-  to->root_host = host;
+  if (host == nullptr && !to->launched) {
+    return "DMLC_PS_ROOT_URI is not set: it is the host of the scheduler";
+  }
+  if (host != nullptr) to->root_host = host;
   for (const char* const name : kUnused) {
     if (Find(variables, name) != nullptr) to->unused.emplace_back(name);
   }

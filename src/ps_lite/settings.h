@@ -22,6 +22,9 @@ struct Settings {
   std::string root_host;
   int root_port = 0;
   int rank = -1;  // the one that it is to have; -1: any
+  // `phalanx launch` has started the servers and workers, and there is no scheduler.
+  bool launched = false;
+  std::string job;  // of the launch
   int verbose = 0;
   int timeout_seconds = kDefaultTimeoutSeconds;
   // Variables that are set and have no effect here.
@@ -29,7 +32,12 @@ struct Settings {
 
   // How many processes have the role.
   int count(Role of) const {
-    return of == Role::kScheduler ? 1 : of == Role::kServer ? servers : workers;
+    return of == Role::kScheduler ? (launched ? 0 : 1) : of == Role::kServer ? servers : workers;
+  }
+  // The process that keeps the lists of the job: the scheduler.
+  Peer keeper() const {
+    if (!launched) return {};
+    return {servers > 0 ? Role::kServer : Role::kWorker, 0};
   }
 };
 

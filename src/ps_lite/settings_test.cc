@@ -62,6 +62,24 @@ TEST(Settings, WithoutAnEffectAreListed) {
   EXPECT_THAT(settings.unused, ElementsAre("DMLC_INTERFACE", "PS_RESEND"));
 }
 
+TEST(Settings, OfALaunchNeedNoRoot) {
+  Values values = With({{"PHALANX_JOB", "a-job"}, {"DMLC_TASK_ID", "1"}});
+  Settings settings;
+  EXPECT_EQ(Read(values, &settings), "");
+  EXPECT_FALSE(settings.launched);
+  EXPECT_EQ(settings.keeper(), Peer{});
+  values.erase("DMLC_PS_ROOT_URI");
+  values.erase("DMLC_PS_ROOT_PORT");
+  EXPECT_EQ(Read(values, &settings), "");
+  EXPECT_TRUE(settings.launched);
+  EXPECT_EQ(settings.job, "a-job");
+  EXPECT_EQ(settings.rank, 1);
+  EXPECT_EQ(settings.count(Role::kScheduler), 0);
+  EXPECT_EQ(settings.keeper(), (Peer{Role::kServer, 0}));
+  values["DMLC_ROLE"] = "scheduler";
+  EXPECT_THAT(ErrorOf(values), HasSubstr("DMLC_PS_ROOT_PORT is not set"));
+}
+
 TEST(Settings, ThatAreMissingAreNamed) {
   for (const char* const name : {"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER",
                                  "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"}) {

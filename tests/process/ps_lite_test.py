@@ -143,6 +143,18 @@ class PsLiteTest(ClusterTest):
         self.check(CASES, "values", addresses=addresses)
         self.check(CASES, "barriers", addresses=addresses)
 
+    def launch(self, *command):
+        variables = {**environment(), "PHALANX_LIBRARY": LIBRARY, "PHALANX_CAPACITY": "64MiB",
+                     "XDG_RUNTIME_DIR": self.cluster.folder}
+        return self.begin(variables, BINARY, "launch", "--servers=2", "--workers=2", "--", *command)
+
+    def test_a_launch_without_a_scheduler(self):
+        for command in ((f"{PROGRAMS}/kv_app",), (CASES, "barriers"), (CASES, "callbacks")):
+            with self.subTest(command):
+                self.end(self.launch(*command))
+        _, err = self.end(self.launch(CASES, "drops"), 128 + signal.SIGABRT)
+        self.assertIn("the slicer has dropped keys", err)
+
     def test_variables_without_an_effect_are_listed_by_the_scheduler(self):
         errors = self.check(f"{PROGRAMS}/connection", servers=1, workers=1, PS_RESEND="1", DMLC_INTERFACE="eth0")
         line = "ps: without effect here: DMLC_INTERFACE, PS_RESEND\n"
