@@ -52,7 +52,10 @@ std::unique_ptr<Channel> Channel::Join(const Settings& settings, const Place& pl
   join.timeout = settings.timeout_seconds * kSecondNanos;
   const std::string task = NameOf(settings.role) + std::to_string(place.rank);
   channel->member_ = client->join(channel->connection_, place.job.c_str(), task.c_str(), &join);
-  if (channel->member_ != nullptr) return channel;
+  if (channel->member_ != nullptr) {
+    if (settings.launched) channel->ForgetEarlierRun();
+    return channel;
+  }
   *wrong = client->error();
   return nullptr;
 }
@@ -149,14 +152,30 @@ bool Channel::Scan() {
   return !why.empty();
 }
 
-void Channel::ScanRole(Role role, uint64_t* first_death, std::string* why,
-                       std::vector<Peer>* left) {
+std::vector<phx_member_info> Channel::MembersOf(Role role) const {
   std::vector<phx_member_info> members(static_cast<size_t>(settings_.count(role)));
   const int64_t known = client_.member_list(member_, NameOf(role), members.data(), members.size());
   members.resize(std::min(members.size(), static_cast<size_t>(std::max<int64_t>(known, 0))));
+  return members;
+}
+
+void Channel::ForgetEarlierRun() {
+  for (const Role role : kRoles) {
+    for (const phx_member_info& member : MembersOf(role)) {
+      const bool ended = member.state == PHX_DIED || member.state == PHX_LEFT;
+      if (ended) past_lives_[{role, member.rank}] = member.life;
+    }
+  }
+}
+
+void Channel::ScanRole(Role role, uint64_t* first_death, std::string* why,
+                       std::vector<Peer>* left) {
+  const std::vector<phx_member_info> members = MembersOf(role);
   std::lock_guard<std::mutex> lock(states_mu_);
   for (const phx_member_info& member : members) {
     const Peer peer{role, member.rank};
+    const auto past = past_lives_.find(peer);
+    if (past != past_lives_.end() && past->second == member.life) continue;
     const int before = std::exchange(states_[peer], member.state);
     if (before == member.state) continue;
     if (member.state == PHX_LEFT) left->push_back(peer);

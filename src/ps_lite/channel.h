@@ -59,8 +59,6 @@ class Channel {
 
   // Of the node. Valid as long as this.
   std::string address() const { return client_.client_address(connection_); }
-  // Whether this task of the job has been a process before.
-  bool restarted() const { return client_.member_life(member_) > 0; }
   Peer own() const { return own_; }
 
   // Begins to receive.
@@ -106,6 +104,9 @@ class Channel {
         own_{settings.role, place.rank},
         private_cluster_(place.private_cluster) {}
 
+  // Takes what an earlier run of the job has left, under the same name, as not there.
+  void ForgetEarlierRun();
+  std::vector<phx_member_info> MembersOf(Role role) const;
   void Receive();
   std::string TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies);
   void Watch();
@@ -140,8 +141,9 @@ class Channel {
 
   mutable std::mutex states_mu_;
   std::condition_variable states_cond_;
-  std::map<Peer, int> states_;  // PHX_LIVE, ...
-  bool over_ = false;           // no more states come
+  std::map<Peer, int> states_;           // PHX_LIVE, ...
+  std::map<Peer, uint64_t> past_lives_;  // of an earlier run; constant after Join
+  bool over_ = false;                    // no more states come
 };
 
 }  // namespace phalanx::ps_lite

@@ -9,14 +9,13 @@
 
 namespace phalanx::ps_lite {
 
-#define PHALANX_PS_LITE_CLIENT_FUNCTIONS(function)                                        \
-  function(error) function(error_code) function(connect) function(client_free)            \
-      function(client_address) function(join) function(member_life) function(member_list) \
-          function(member_wait_change) function(member_send) function(member_receive)     \
-              function(message_data) function(message_size) function(message_role)        \
-                  function(message_rank) function(message_free) function(member_leave)    \
-                      function(member_free) function(wait) function(call_ended)           \
-                          function(call_free)
+#define PHALANX_PS_LITE_CLIENT_FUNCTIONS(function)                                               \
+  function(error) function(error_code) function(connect) function(client_free)                   \
+      function(client_address) function(join) function(member_list) function(member_wait_change) \
+          function(member_send) function(member_receive) function(message_data)                  \
+              function(message_size) function(message_role) function(message_rank)               \
+                  function(message_free) function(member_leave) function(member_free)            \
+                      function(wait) function(call_ended) function(call_free)
 
 struct ClientFunctions {
 #define PHALANX_PS_LITE_FIELD(name) decltype(&::phx_##name) name = nullptr;

@@ -115,10 +115,6 @@ void Office::Begin() {
   std::shared_ptr<Channel> channel;
   if (wrong.empty()) channel = Channel::Join(own, place, &wrong);
   if (channel == nullptr) Throw(wrong);
-  if (own.launched && channel->restarted()) {
-    Throw(TextOf(channel->own()) +
-          " was started again: what it was before is lost, so start the launch again");
-  }
   {
     std::lock_guard<std::mutex> lock(mu_);
     failure_.clear();

@@ -69,7 +69,7 @@ TEST(RankBook, GivesEachRankOnce) {
             "DMLC_RANK=1: the job has 1 processes of role server");
 }
 
-TEST(Root, TellsAPlace) {
+TEST(Root, AnswersWithAPlace) {
   const int port = FreePort();
   const auto root = Serve(port);
   std::vector<int> ranks;

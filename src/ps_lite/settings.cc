@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 namespace phalanx::ps_lite {
@@ -80,8 +81,10 @@ std::string ReadSettings(const Variables& variables, Settings* to) {
   to->launched = host == nullptr && job != nullptr && to->role != Role::kScheduler;
   number("DMLC_NUM_WORKER", 1, kMostProcesses, true, &to->workers);
   number("DMLC_NUM_SERVER", 0, kMostProcesses, true, &to->servers);
+  int life = 0;
   if (to->launched) {
     to->job = job;
+    number("PHALANX_LIFE", 0, std::numeric_limits<int>::max(), false, &life);
     // The number of the task.
     number("DMLC_TASK_ID", 0, kMostProcesses - 1, true, &to->rank);
   } else {
@@ -93,6 +96,11 @@ std::string ReadSettings(const Variables& variables, Settings* to) {
   if (!wrong.empty()) return wrong;
   if (host == nullptr && !to->launched) {
     return "DMLC_PS_ROOT_URI is not set: it is the host of the scheduler";
+  }
+  if (life > 0) {
+    return "PHALANX_LIFE=" + std::to_string(life) +
+           ": this process was started again, but what it was before is lost: start the launch "
+           "again, without restarts";
   }
   if (host != nullptr) to->root_host = host;
   for (const char* const name : kUnused) {

@@ -76,6 +76,8 @@ TEST(Settings, OfALaunchNeedNoRoot) {
   EXPECT_EQ(settings.rank, 1);
   EXPECT_EQ(settings.count(Role::kScheduler), 0);
   EXPECT_EQ(settings.keeper(), (Peer{Role::kServer, 0}));
+  values["PHALANX_LIFE"] = "1";
+  EXPECT_THAT(ErrorOf(values), HasSubstr("PHALANX_LIFE=1: this process was started again"));
   values["DMLC_ROLE"] = "scheduler";
   EXPECT_THAT(ErrorOf(values), HasSubstr("DMLC_PS_ROOT_PORT is not set"));
 }

@@ -143,17 +143,26 @@ class PsLiteTest(ClusterTest):
         self.check(CASES, "values", addresses=addresses)
         self.check(CASES, "barriers", addresses=addresses)
 
-    def launch(self, *command):
+    def launch(self, *command, flags=()):
         variables = {**environment(), "PHALANX_LIBRARY": LIBRARY, "PHALANX_CAPACITY": "64MiB",
                      "XDG_RUNTIME_DIR": self.cluster.folder}
-        return self.begin(variables, BINARY, "launch", "--servers=2", "--workers=2", "--", *command)
+        return self.begin(variables, BINARY, "launch", "--servers=2", "--workers=2", *flags, "--", *command)
 
     def test_a_launch_without_a_scheduler(self):
         for command in ((f"{PROGRAMS}/kv_app",), (CASES, "barriers"), (CASES, "callbacks")):
             with self.subTest(command):
                 self.end(self.launch(*command))
-        _, err = self.end(self.launch(CASES, "drops"), 128 + signal.SIGABRT)
-        self.assertIn("the slicer has dropped keys", err)
+
+    def test_launches_of_one_job_after_another(self):
+        self.cluster.start_shards()
+        (node,) = self.cluster.start_nodes(1)
+        flags = ["--job=again", f"--address={node.client_address}"]
+        for name, status in (("barriers", OK), ("values", OK), ("drops", 128 + signal.SIGABRT), ("barriers", OK)):
+            with self.subTest(name):
+                _, err = self.end(self.launch(CASES, name, flags=flags), status)
+                self.assertEqual("the slicer has dropped keys" in err, name == "drops", err)
+        _, err = self.end(self.launch(CASES, "drops", flags=[*flags, "--restarts=1"]), 128 + signal.SIGABRT)
+        self.assertIn("this process was started again", err)
 
     def test_variables_without_an_effect_are_listed_by_the_scheduler(self):
         errors = self.check(f"{PROGRAMS}/connection", servers=1, workers=1, PS_RESEND="1", DMLC_INTERFACE="eth0")

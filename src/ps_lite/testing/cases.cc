@@ -135,7 +135,7 @@ void Barriers() {
   CHECK_EQ(Postoffice::Get()->GetNodeIDs(kServerGroup).size(), static_cast<size_t>(NumServers()));
   const int id = Postoffice::Get()->van()->my_node().id;
   CHECK_EQ(id, IsScheduler() ? 1 : IsServer() ? 8 + 2 * MyRank() : 9 + 2 * MyRank());
-  // A worker that goes without the barrier of all holds nobody up.
+  // A worker that goes without the barrier of all holds no other up.
   Finalize(0, !(IsWorker() && MyRank() == 0));
 }
 

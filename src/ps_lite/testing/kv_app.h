@@ -28,7 +28,7 @@ inline void CheckValues(const std::vector<float>& got, const std::vector<float>&
   CHECK_LT(error / kRepeats, 1e-5) << "(times " << times << ")";
 }
 
-// `place` tells the keys of this worker from those of others.
+// `place` makes the keys of this worker other ones than those of others.
 inline void RunWorker(int customer_id, int place) {
   ps::KVWorker<float> kv(0, customer_id);
   std::vector<ps::Key> keys(kKeys);
