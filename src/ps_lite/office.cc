@@ -460,8 +460,9 @@ int Office::Send(::ps::Message* message) {
   if (!ready_) Throw("Send without Start");
   ::ps::Meta& meta = message->meta;
   meta.sender = node_.id;
-  if (NodeIds(meta.recver).size() != 1)
+  if (NodeIds(meta.recver) != std::vector<int>{meta.recver}) {
     Throw("Send: " + std::to_string(meta.recver) + " is not the id of a node");
+  }
   size_t bytes = meta.body.size();
   for (const auto& array : message->data) bytes += array.size();
   if (settings().verbose > 1)

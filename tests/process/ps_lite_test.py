@@ -161,7 +161,7 @@ class PsLiteTest(ClusterTest):
             with self.subTest(name):
                 _, err = self.end(self.launch(CASES, name, flags=flags), status)
                 self.assertEqual("the slicer has dropped keys" in err, name == "drops", err)
-        _, err = self.end(self.launch(CASES, "drops", flags=[*flags, "--restarts=1"]), 128 + signal.SIGABRT)
+        _, err = self.end(self.launch(CASES, "drops", flags=[*flags, "--restarts=8"]), 128 + signal.SIGABRT)
         self.assertIn("this process was started again", err)
 
     def test_variables_without_an_effect_are_listed_by_the_scheduler(self):
@@ -179,6 +179,7 @@ class PsLiteTest(ClusterTest):
             ("widths", "2 keys with 3 values"),
             ("foreign", "there is no request 77 of customer 0 of app 0"),
             ("drops", "the slicer has dropped keys"),
+            ("groups", "4 is not the id of a node"),
             ("customers", "customer 0 of app 0 exists already"),
         ):
             with self.subTest(name):

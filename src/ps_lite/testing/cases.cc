@@ -193,6 +193,12 @@ void Drops(KVWorker<float>& kv) {
                    KVWorker<float>::SlicedKVs* sliced) { sliced->resize(ranges.size()); });
   kv.Push({1, 2}, {1, 2});
 }
+void Groups(KVWorker<float>&) {
+  Message message;
+  // That of one worker.
+  message.meta.recver = kWorkerGroup;
+  Postoffice::Get()->van()->Send(message);
+}
 void Customers(KVWorker<float>&) { KVWorker<float> second(0, 0); }
 
 // ---------------------------------------------------------------------------- deaths
@@ -234,6 +240,7 @@ int main(int, char** argv) {
       {"widths", [] { Run(Widths); }},
       {"foreign", [] { Run(Foreign); }},
       {"drops", [] { Run(Drops); }},
+      {"groups", [] { Run(Groups); }},
       {"customers", [] { Run(Customers); }},
       {"endless", [] { Run(Endless); }},
       {"wait", [] { Run(Wait); }},
