@@ -63,6 +63,7 @@ std::vector<Release> Barriers::ReleaseIfComplete(int group) {
     if (found == calls.end() || static_cast<int>(found->second.size()) < starts) return {};
   }
   std::vector<Release> released;
+  released.reserve(calls.size());
   for (const auto& [peer, numbers] : calls) {
     released.push_back({peer, std::vector<int>(numbers.begin(), numbers.end())});
   }

@@ -320,6 +320,7 @@ void Office::AnswerStart() {
   }
   if (starts.empty()) return;
   std::vector<Peer> peers;
+  peers.reserve(starts.size());
   for (const Release& each : starts) peers.push_back(each.to);
   const std::string wrong = channel_->WaitForLive(peers);
   if (!wrong.empty()) return Fail(wrong, /*of_other=*/false);
