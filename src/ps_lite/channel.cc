@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kForever = -1;
 constexpr int64_t kSecondNanos = 1'000'000'000;
+// How long after an error of a message the reason for it is awaited: that the receiver has left, or
+// died. The news of that come by another way.
+constexpr std::chrono::seconds kReasonPatience{2};
 // absl::StatusCode.
 constexpr int kDeadlineExceeded = 4;
 // Memory of a private cluster for objects, of which this library makes none. PHALANX_CAPACITY
@@ -73,7 +76,10 @@ void Channel::Run(Events events) {
 
 void Channel::Leave() {
   leaving_ = true;
-  MakeRoom(kSendWindowBytes);
+  {
+    std::unique_lock<std::mutex> lock(sends_.mu);
+    while (sends_.count > 0) EndOldest(lock);
+  }
   // Both threads end.
   client_.member_leave(member_, 0);
   receiving_.join();
@@ -114,11 +120,6 @@ std::string Channel::TakeMessage(phx_message* message, std::map<Peer, Assembly>*
 void Channel::Watch() {
   uint64_t change = 0;
   while (true) {
-    std::string send_error;
-    {
-      std::lock_guard<std::mutex> lock(sends_.mu);
-      send_error = sends_.error;
-    }
     const uint64_t before = change;
     const int code = client_.member_wait_change(member_, before, kSecondNanos, &change);
     const bool ended = code != 0 && code != kDeadlineExceeded;
@@ -131,7 +132,8 @@ void Channel::Watch() {
       events_.on_failure(what + why, private_cluster_);
     }
     if (ended) break;
-    if (!send_error.empty() && !leaving_) events_.on_failure(send_error, /*of_other=*/false);
+    const std::string error = TakeError();
+    if (!error.empty() && !leaving_) events_.on_failure(error, /*of_other=*/false);
     events_.on_second();
   }
   std::lock_guard<std::mutex> lock(states_mu_);
@@ -209,7 +211,9 @@ std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
     });
   };
   const std::chrono::seconds limit(settings_.timeout_seconds);
-  if (states_cond_.wait_for(lock, limit, [&] { return absent() == peers.end(); })) return "";
+  states_cond_.wait_for(lock, limit, [&] { return over_ || absent() == peers.end(); });
+  if (absent() == peers.end()) return "";
+  if (over_) return "this process is no member of its job any more";
   return TextOf(*absent()) + " has not come within " + std::to_string(limit.count()) +
          " s (PHALANX_PS_TIMEOUT)";
 }
@@ -243,17 +247,23 @@ void Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
 }
 
 void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urgent) {
-  if (!urgent) MakeRoom(bytes.size());
+  const uint64_t cost = bytes.size() + kSendCostBytes;
+  Reserve(cost, urgent);
   phx_call* const call = client_.member_send(member_, NameOf(to.role), to.rank, -1, bytes.data(),
                                              bytes.size(), kForever);
-  if (call == nullptr) return KeepError(to, client_.error());
+  if (call == nullptr) {
+    KeepError(to, response, client_.error());
+    std::lock_guard<std::mutex> lock(sends_.mu);
+    return GiveBack(cost);
+  }
   std::deque<Sending> ended;
   {
     std::lock_guard<std::mutex> lock(sends_.mu);
-    sends_.calls.push_back({call, to, response, bytes.size()});
-    sends_.bytes += bytes.size();
+    sends_.calls.push_back({call, to, response, cost});
+    // Another thread that needs room can wait for this call.
+    sends_.cond.notify_all();
     while (!sends_.calls.empty() && client_.call_ended(sends_.calls.front().call) != 0) {
-      sends_.bytes -= sends_.calls.front().bytes;
+      GiveBack(sends_.calls.front().cost);
       ended.push_back(sends_.calls.front());
       sends_.calls.pop_front();
     }
@@ -261,22 +271,31 @@ void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urg
   for (const Sending& each : ended) End(each);
 }
 
-void Channel::MakeRoom(uint64_t bytes) {
+void Channel::Reserve(uint64_t cost, bool urgent) {
   std::unique_lock<std::mutex> lock(sends_.mu);
-  while (sends_.bytes > 0 && sends_.bytes + bytes > kSendWindowBytes) {
-    if (sends_.calls.empty()) {
-      // Others wait for the rest.
-      sends_.cond.wait(lock);
-      continue;
-    }
-    const Sending oldest = sends_.calls.front();
-    sends_.calls.pop_front();
-    lock.unlock();
-    End(oldest);
-    lock.lock();
-    sends_.bytes -= oldest.bytes;
-    sends_.cond.notify_all();
-  }
+  const auto fits = [&] {
+    if (urgent || sends_.count == 0) return true;
+    return sends_.cost + cost <= kSendWindowBytes && sends_.count < kSendWindowCalls;
+  };
+  while (!fits()) EndOldest(lock);
+  sends_.cost += cost;
+  ++sends_.count;
+}
+
+void Channel::EndOldest(std::unique_lock<std::mutex>& lock) {
+  if (sends_.calls.empty()) return sends_.cond.wait(lock);
+  const Sending oldest = sends_.calls.front();
+  sends_.calls.pop_front();
+  lock.unlock();
+  End(oldest);
+  lock.lock();
+  GiveBack(oldest.cost);
+}
+
+void Channel::GiveBack(uint64_t cost) {
+  sends_.cost -= cost;
+  --sends_.count;
+  sends_.cond.notify_all();
 }
 
 void Channel::End(const Sending& sending) {
@@ -284,14 +303,31 @@ void Channel::End(const Sending& sending) {
   const std::string why = code == 0 ? "" : client_.error();
   client_.call_free(sending.call);
   if (code == 0) return;
-  // A process that has left waits for no response.
-  if (sending.response && StateOf(sending.to) == PHX_LEFT) return;
-  KeepError(sending.to, why);
+  KeepError(sending.to, sending.response, why);
 }
 
-void Channel::KeepError(Peer to, const std::string& why) {
+void Channel::KeepError(Peer to, bool response, const std::string& why) {
   std::lock_guard<std::mutex> lock(sends_.mu);
-  if (sends_.error.empty()) sends_.error = "a message to " + TextOf(to) + " was not sent: " + why;
+  for (const Unsent& each : sends_.unsent) {
+    if (each.to == to && each.response == response) return;
+  }
+  sends_.unsent.push_back({to, response, why, std::chrono::steady_clock::now()});
+}
+
+std::string Channel::TakeError() {
+  std::lock_guard<std::mutex> lock(sends_.mu);
+  // A process that has left waits for no response.
+  const auto none_waits = [this](const Unsent& each) {
+    return each.response && StateOf(each.to) == PHX_LEFT;
+  };
+  sends_.unsent.erase(std::remove_if(sends_.unsent.begin(), sends_.unsent.end(), none_waits),
+                      sends_.unsent.end());
+  const auto now = std::chrono::steady_clock::now();
+  for (const Unsent& each : sends_.unsent) {
+    if (now - each.since >= kReasonPatience)
+      return "a message to " + TextOf(each.to) + " was not sent: " + each.why;
+  }
+  return "";
 }
 
 void Channel::GiveUp(bool of_other) {

@@ -10,6 +10,7 @@
 #define PHALANX_PS_LITE_CHANNEL_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -31,9 +32,12 @@
 
 namespace phalanx::ps_lite {
 
-// Bytes of messages that have not left the node, of all receivers. A call of Send waits for the
-// oldest ones if there are more. Less than what a node takes of a member (32 MiB).
+// Messages that have not left the node, of all receivers: their bytes, each with what it costs a
+// node besides, and their number. A call of Send waits for the oldest ones if there are more. Less
+// than what a node takes of a member (32 MiB), and a connection of calls (60,000).
 inline constexpr uint64_t kSendWindowBytes = uint64_t{24} << 20;
+inline constexpr uint64_t kSendCostBytes = 64;
+inline constexpr uint64_t kSendWindowCalls = 16384;
 
 class Channel {
  public:
@@ -66,7 +70,9 @@ class Channel {
   // Sends a message; its arrays can be changed when this returns. An urgent one does not wait for
   // messages before it to leave the node. What is wrong comes by on_failure.
   void Send(Peer to, const ::ps::Message& message, bool urgent);
-  // Waits until all of these are seen as live, at most for the timeout of the settings.
+  // Waits until all of these are seen as live, at most for the timeout of the settings. Also
+  // returns what is wrong when this process is no member any more: on_failure has had the reason
+  // before.
   std::string WaitForLive(const std::vector<Peer>& peers);
   // Waits until no other process is live.
   void WaitForOthers();
@@ -87,15 +93,23 @@ class Channel {
     phx_call* call;
     Peer to;
     bool response;
-    uint64_t bytes;
+    uint64_t cost;
+  };
+  // A message that was not sent. The watching thread reports it if it finds no other reason.
+  struct Unsent {
+    Peer to;
+    bool response;
+    std::string why;
+    std::chrono::steady_clock::time_point since;
   };
   struct Sends {
     std::mutex mu;
     std::condition_variable cond;
     std::deque<Sending> calls;
-    uint64_t bytes = 0;
-    // The first one of a message. The watching thread reports it if it finds no other reason.
-    std::string error;
+    // Of the calls, of those that are about to be made, and of those whose end is waited for.
+    uint64_t cost = 0;
+    uint64_t count = 0;
+    std::vector<Unsent> unsent;  // the first of each receiver and kind
   };
 
   Channel(const ClientFunctions& client, const Settings& settings, const Place& place)
@@ -116,11 +130,16 @@ class Channel {
   void ScanRole(Role role, uint64_t* first_death, std::string* why, std::vector<Peer>* left);
 
   void SendBytes(Peer to, std::string_view bytes, bool response, bool urgent);
-  // Waits until so many bytes fit into the window, or for all with kSendWindowBytes.
-  void MakeRoom(uint64_t bytes);
+  // Waits until a message of this cost fits into the window, and counts it.
+  void Reserve(uint64_t cost, bool urgent);
+  // Waits for the oldest call, or until another thread has done so.
+  void EndOldest(std::unique_lock<std::mutex>& lock);
+  void GiveBack(uint64_t cost);
   // Waits for a call; keeps its error.
   void End(const Sending& sending);
-  void KeepError(Peer to, const std::string& why);
+  void KeepError(Peer to, bool response, const std::string& why);
+  // An error for which no other reason was seen in time; empty if there is none.
+  std::string TakeError();
   int StateOf(Peer peer) const;
 
   const ClientFunctions& client_;
