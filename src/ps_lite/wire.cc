@@ -77,6 +77,14 @@ void ReadFixed(const Fixed& fixed, ::ps::Meta* meta) {
 
 }  // namespace
 
+std::string WrongWith(const ::ps::Message& message) {
+  if (message.data.size() >= kMostArrays) {
+    return "a message has " + std::to_string(message.data.size()) + " arrays: at most " +
+           std::to_string(kMostArrays - 1) + " are sent";
+  }
+  return "";
+}
+
 Encoded Encode(const ::ps::Message& message) {
   std::vector<std::string_view> arrays = {message.meta.body};
   for (const auto& each : message.data) arrays.emplace_back(each.data(), each.size());
@@ -90,7 +98,10 @@ Encoded Encode(const ::ps::Message& message) {
     const size_t place = Aligned(size);
     const bool small =
         arrays[i].size() <= kSmallArrayBytes && place + arrays[i].size() <= kMostHeaderBytes;
-    const uint64_t type = i == 0 ? 0 : static_cast<uint64_t>(message.meta.data_type[i - 1]);
+    // A program can have filled the arrays without their types.
+    const std::vector<::ps::DataType>& types = message.meta.data_type;
+    const bool typed = i > 0 && i <= types.size();
+    const uint64_t type = i == 0 ? 0 : static_cast<uint64_t>(typed ? types[i - 1] : ::ps::OTHER);
     words.push_back(uint64_t{arrays[i].size()} << 8 | type << 1 | (small ? 0 : 1));
     places.push_back(small ? place : 0);
     if (small) {

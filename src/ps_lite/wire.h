@@ -33,6 +33,9 @@ struct Encoded {
   std::string header;
   std::vector<std::string_view> in_pieces;
 };
+// Returns why the message cannot be sent.
+std::string WrongWith(const ::ps::Message& message);
+// REQUIRES: WrongWith returns an empty text. An array without a type is sent as one of ps::OTHER.
 Encoded Encode(const ::ps::Message& message);
 
 // Puts the messages of one sender together. One thread.

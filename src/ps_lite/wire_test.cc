@@ -1,6 +1,7 @@
 #include "src/ps_lite/wire.h"
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -130,6 +131,35 @@ TEST(Wire, BytesOfAnotherKindAreRefused) {
     const std::string wrong = Take(&assembly, other);
     if (wrong.empty() && assembly.complete()) assembly.Release();
   }
+}
+
+TEST(Wire, ArraysWithoutATypeAreOfAnother) {
+  ::ps::Message message;
+  message.data.resize(3);
+  message.meta.data_type = {::ps::FLOAT};
+  EXPECT_EQ(WrongWith(message), "");
+  Assembly assembly;
+  for (const std::string& each : Sent(message)) ASSERT_EQ(Take(&assembly, each), "");
+  ASSERT_TRUE(assembly.complete());
+  EXPECT_EQ(assembly.Release().meta.data_type,
+            (std::vector<::ps::DataType>{::ps::FLOAT, ::ps::OTHER, ::ps::OTHER}));
+}
+
+TEST(Wire, ManyArraysAreRefusedWhereTheyAreSent) {
+  ::ps::Message message;
+  message.data.resize(kMostArrays - 1);
+  EXPECT_EQ(WrongWith(message), "");
+  Assembly assembly;
+  for (const std::string& each : Sent(message)) ASSERT_EQ(Take(&assembly, each), "");
+  message.data.resize(kMostArrays);
+  EXPECT_THAT(WrongWith(message), HasSubstr("1024 arrays: at most 1023"));
+}
+
+TEST(Wire, TheSizeOfAllArraysIsAtMostAnInt) {
+  ::ps::Message message;
+  message.meta.data_size = std::numeric_limits<int>::max() - 3;
+  message.AddData(::ps::SArray<char>(std::vector<char>(5)));
+  EXPECT_EQ(message.meta.data_size, std::numeric_limits<int>::max());
 }
 
 TEST(Wire, APieceThatIsTooLongIsRefused) {

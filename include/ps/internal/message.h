@@ -123,7 +123,9 @@ struct Message {
     CHECK_EQ(data.size(), meta.data_type.size());
     meta.data_type.push_back(GetDataType<V>());
     const SArray<char> bytes(values);
-    meta.data_size += static_cast<int>(bytes.size());
+    // As far as an int goes.
+    const size_t room = static_cast<size_t>(std::numeric_limits<int>::max() - meta.data_size);
+    meta.data_size += static_cast<int>(bytes.size() < room ? bytes.size() : room);
     data.push_back(bytes);
   }
   std::string DebugString() const;
