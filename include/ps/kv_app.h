@@ -311,6 +311,7 @@ void KVWorker<Val>::Send(int timestamp, bool push, bool pull, int cmd, const KVP
     if (push) CHECK_EQ(values, kvs.vals.size()) << "(the lengths of " << n << " keys)";
   }
   const std::vector<Range>& ranges = Postoffice::Get()->GetServerKeyRanges();
+  CHECK(!ranges.empty()) << "the job has no servers (DMLC_NUM_SERVER=0)";
   SlicedKVs sliced;
   slicer_(kvs, ranges, &sliced);
   CHECK_EQ(sliced.size(), ranges.size()) << "(the slicer has to make a part for each server)";

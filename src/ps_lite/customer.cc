@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "dmlc/logging.h"
 #include "ps/internal/postoffice.h"
 #include "src/ps_lite/office.h"
 
@@ -44,12 +45,15 @@ struct Customer::State {
   void Run();
   // Takes the next message; with `responses_only` leaves requests. mu is held.
   std::optional<Message> Take(bool responses_only);
-  // Handles one without the lock.
+  // Handles one without the lock. After a failure it drops all, and what calls throw then.
   void Handle(std::unique_lock<std::mutex>& lock, const Message& message);
+  void CallHandle(std::unique_lock<std::mutex>& lock, const Message& message);
   void Count(int timestamp, int num);
   bool Ended(int timestamp) const { return requests.count(timestamp) == 0; }
   // Within the handler of its last response.
   bool Ending(int timestamp) const;
+  // Within the handler of a response to it.
+  bool Handling(int timestamp) const;
 
   const RecvHandle handle;
   std::thread thread;
@@ -62,6 +66,8 @@ struct Customer::State {
   std::map<int, Request> requests;
   std::map<int, int> remembered;  // responses of those that have ended
   std::vector<int> handling;      // responses, the innermost last
+  int running = 0;                // handlers: more than one, if one waits
+  bool blocked = false;           // the innermost one waits
 };
 
 std::optional<Message> Customer::State::Take(bool responses_only) {
@@ -78,6 +84,7 @@ std::optional<Message> Customer::State::Take(bool responses_only) {
 }
 
 void Customer::State::Handle(std::unique_lock<std::mutex>& lock, const Message& message) {
+  if (Office::Get().failed()) return;
   const int timestamp = message.meta.timestamp;
   const bool response = !message.meta.request;
   if (response) {
@@ -90,12 +97,25 @@ void Customer::State::Handle(std::unique_lock<std::mutex>& lock, const Message& 
     responded.push_back(message.meta.sender);
     handling.push_back(timestamp);
   }
-  lock.unlock();
-  handle(message);
-  lock.lock();
+  CallHandle(lock, message);
   if (!response) return;
   handling.pop_back();
-  Count(timestamp, 1);
+  if (!Office::Get().failed()) return Count(timestamp, 1);
+  // A call of WaitRequest can wait for the end of the handler, which can have thrown.
+  cond.notify_all();
+}
+
+void Customer::State::CallHandle(std::unique_lock<std::mutex>& lock, const Message& message) {
+  ++running;
+  lock.unlock();
+  try {
+    handle(message);
+  } catch (const dmlc::Error&) {
+    // A call in it has thrown the failure, as those of the program's own threads do.
+    if (!Office::Get().failed()) throw;
+  }
+  lock.lock();
+  --running;
 }
 
 void Customer::State::Count(int timestamp, int num) {
@@ -110,8 +130,12 @@ void Customer::State::Count(int timestamp, int num) {
   cond.notify_all();
 }
 
+bool Customer::State::Handling(int timestamp) const {
+  return std::find(handling.begin(), handling.end(), timestamp) != handling.end();
+}
+
 bool Customer::State::Ending(int timestamp) const {
-  if (std::find(handling.begin(), handling.end(), timestamp) == handling.end()) return false;
+  if (!Handling(timestamp)) return false;
   const auto found = requests.find(timestamp);
   return found == requests.end() || found->second.handled + 1 >= found->second.expected;
 }
@@ -156,8 +180,9 @@ void Customer::Stop() {
 int Customer::NewRequest(int recver) {
   Office::Get().Check();
   const int expected = static_cast<int>(Office::Get().NodeIds(recver).size());
+  const int timestamp = Office::Get().registry().NextTimestamp(app_id_, customer_id_);
   std::lock_guard<std::mutex> lock(state_->mu);
-  const int timestamp = state_->next++;
+  state_->next = std::max(state_->next, timestamp + 1);
   if (expected > 0) state_->requests[timestamp] = {expected, 0, {}};
   return timestamp;
 }
@@ -184,10 +209,14 @@ void Customer::WaitRequest(int timestamp) {
     } else if (state.stopped) {
       return;
     } else {
+      state.blocked = true;
       state.cond.wait(lock);
+      state.blocked = false;
     }
   }
   if (state.Ended(timestamp)) return;
+  // The program can destroy what the handler writes when this has thrown.
+  if (!within) state.cond.wait(lock, [&] { return !state.Handling(timestamp); });
   lock.unlock();
   Office::Get().Check();
 }
@@ -203,6 +232,14 @@ int Customer::NumResponse(int timestamp) {
 void Customer::AddResponse(int timestamp, int num) {
   std::lock_guard<std::mutex> lock(state_->mu);
   state_->Count(timestamp, num);
+}
+
+bool Customer::Busy() const {
+  if (std::this_thread::get_id() == state_->thread.get_id()) return false;
+  std::lock_guard<std::mutex> lock(state_->mu);
+  const auto& [requests_in, responses_in] = state_->incoming;
+  if (state_->running == 0) return !requests_in.empty() || !responses_in.empty();
+  return !state_->blocked || !responses_in.empty();
 }
 
 void Customer::Accept(const Message& recved) {

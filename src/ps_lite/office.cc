@@ -68,6 +68,12 @@ void Office::Check() {
   Throw(why);
 }
 
+void Office::CheckEmpty(const std::string& wrong) {
+  if (wrong.empty()) return;
+  Check();
+  Throw(wrong);
+}
+
 const Settings& Office::settings() {
   std::string wrong;
   {
@@ -97,8 +103,8 @@ void Office::Start(int customer) {
   // Messages of peers that are not seen as live here could not be answered.
   std::lock_guard<std::mutex> lock(start_mu_);
   if (ready_) return;
-  const std::string wrong = channel_->WaitForLive(Processes());
-  if (!wrong.empty()) Throw(wrong);
+  CheckEmpty(channel_->WaitForLive(Processes()));
+  finalized_ = false;
   ready_ = true;
   registry_.Open(own.role == Role::kWorker);
 }
@@ -111,10 +117,12 @@ void Office::Begin() {
   }
   const Settings& own = settings();
   Place place;
-  std::string wrong = FindPlace(&place);
+  Hold hold;
+  std::string wrong = FindPlace(&place, &hold);
   std::shared_ptr<Channel> channel;
   if (wrong.empty()) channel = Channel::Join(own, place, &wrong);
   if (channel == nullptr) Throw(wrong);
+  hold.Confirm();
   {
     std::lock_guard<std::mutex> lock(mu_);
     failure_.clear();
@@ -138,18 +146,14 @@ void Office::Begin() {
     std::fprintf(stderr, "ps: %s is in job %s\n", TextOf(channel_->own()).c_str(),
                  place.job.c_str());
   }
-  if (!keeps()) {
-    wrong = channel_->WaitForLive({own.keeper()});
-    if (!wrong.empty()) Throw(wrong);
-    return;
-  }
+  if (!keeps()) return CheckEmpty(channel_->WaitForLive({own.keeper()}));
   WarnOfUnused(own);
   if (root_ == nullptr) return;
   place.address = channel_->address();
-  root_->Serve(own, place);
+  root_->Serve(own, place, [this](const std::string& why) { Fail(why, /*of_other=*/false); });
 }
 
-std::string Office::FindPlace(Place* place) {
+std::string Office::FindPlace(Place* place, Hold* hold) {
   const Settings& own = settings();
   const char* const address = std::getenv("PHALANX_ADDRESS");
   const bool given = address != nullptr && *address != '\0';
@@ -167,7 +171,7 @@ std::string Office::FindPlace(Place* place) {
     place->private_cluster = !given;
     return wrong;
   }
-  wrong = AskRoot(own, place);
+  wrong = AskRoot(own, place, hold);
   if (!wrong.empty() || !given) return wrong;
   if (place->private_cluster) {
     return "PHALANX_ADDRESS is set here, but not for the scheduler, which has started a private "
@@ -191,10 +195,13 @@ Channel::Events Office::EventsOfChannel() {
 void Office::Finalize(int customer, bool do_barrier) {
   if (do_barrier) Barrier(customer, kAllGroups);
   if (customer != 0) return;
-  std::lock_guard<std::mutex> lock(start_mu_);
+  std::unique_lock<std::mutex> lock(start_mu_);
   if (channel_ == nullptr) Throw("Finalize without Start");
   // They need it for their barriers, and for its private cluster.
   if (keeps()) channel_->WaitForOthers();
+  // What has come is still handled, and answered.
+  registry_.Drain(failed_);
+  finalized_ = true;
   ready_ = false;
   channel_->Leave();
   root_.reset();
@@ -206,6 +213,7 @@ void Office::Finalize(int customer, bool do_barrier) {
     barriers_.reset();
     callback = std::exchange(exit_callback_, nullptr);
   }
+  lock.unlock();
   if (callback) callback();
 }
 
@@ -225,8 +233,12 @@ void Office::Barrier(int customer, int group) {
   }
   Check();
   if (!ready_) Throw("Barrier without Start");
-  // A group of no other process needs no scheduler.
-  if (NodeIds(group).size() <= 1) return;
+  // A group of one needs no scheduler. A process is as many workers as customers of it have
+  // started.
+  int count = 0;
+  for (const Role role : kRoles)
+    count += (Peer{role, 0}.group() & group) != 0 ? own.count(role) : 0;
+  if (count <= 1) return;
   Await(0, "Barrier",
         [&](int call) { SendControl(::ps::Control::BARRIER, group, customer, call); });
 }
@@ -449,21 +461,29 @@ const std::vector<::ps::Range>& Office::KeyRanges(uint64_t greatest) {
 }
 
 std::vector<int> Office::DeadNodes() {
-  std::lock_guard<std::mutex> lock(start_mu_);
+  const std::shared_ptr<Channel> channel = Current();
   std::vector<int> ids;
-  if (channel_ == nullptr) return ids;
-  for (const Peer peer : channel_->Dead()) ids.push_back(peer.id());
+  if (channel == nullptr) return ids;
+  for (const Peer peer : channel->Dead()) ids.push_back(peer.id());
   return ids;
 }
 
 int Office::Send(::ps::Message* message) {
+  ::ps::Meta& meta = message->meta;
+  if (finalized_) {
+    // A server can answer as late as that, when no process waits for it.
+    if (!meta.request) return 0;
+    Throw("Send after Finalize");
+  }
   Check();
   if (!ready_) Throw("Send without Start");
-  ::ps::Meta& meta = message->meta;
   meta.sender = node_.id;
   if (NodeIds(meta.recver) != std::vector<int>{meta.recver}) {
     Throw("Send: " + std::to_string(meta.recver) + " is not the id of a node");
   }
+  if (!meta.control.empty()) Throw("Send: messages of control are the library's own");
+  const std::string wrong = WrongWith(*message);
+  if (!wrong.empty()) Throw("Send: " + wrong);
   size_t bytes = meta.body.size();
   for (const auto& array : message->data) bytes += array.size();
   if (settings().verbose > 1)
@@ -472,7 +492,8 @@ int Office::Send(::ps::Message* message) {
     registry_.Deliver(CopyOf(*message));
   } else {
     const std::shared_ptr<Channel> channel = Current();
-    if (channel == nullptr) Throw("Send after Finalize");
+    // Finalize has overtaken this.
+    if (channel == nullptr) return Send(message);
     channel->Send(PeerOf(meta.recver), *message, /*urgent=*/false);
   }
   return static_cast<int>(bytes);

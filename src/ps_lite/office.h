@@ -57,6 +57,8 @@ class Office {
   bool failed() const { return failed_; }
   // Throws if there is a failure.
   void Check();
+  // Throws what is wrong, if it is not empty: the failure, if there is one.
+  void CheckEmpty(const std::string& wrong);
 
  private:
   Office() = default;
@@ -68,7 +70,7 @@ class Office {
 
   // Joins the job.
   void Begin();
-  std::string FindPlace(Place* place);
+  std::string FindPlace(Place* place, Hold* hold);
   bool keeps() const { return barriers_ != nullptr; }
   Channel::Events EventsOfChannel();
   // Waits for the end of a call that `send` begins; 0: without a limit.
@@ -91,8 +93,9 @@ class Office {
   void Fail(const std::string& why, bool of_other);
 
   Registry registry_;
-  std::mutex start_mu_;  // one thread starts or finalizes
-  std::mutex mu_;        // for what follows
+  // One thread starts or finalizes. No call of a handler takes it: Finalize waits for handlers.
+  std::mutex start_mu_;
+  std::mutex mu_;  // for what follows
   std::condition_variable cond_;
   std::optional<Settings> settings_;
   std::unique_ptr<Root> root_;
@@ -107,6 +110,7 @@ class Office {
   std::function<void()> exit_callback_;
   ::ps::Node node_;  // constant while ready_
   std::atomic<bool> ready_{false};
+  std::atomic<bool> finalized_{false};  // after a job, and before the next one
   std::atomic<bool> failed_{false};
 };
 

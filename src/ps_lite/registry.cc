@@ -1,8 +1,15 @@
 #include "src/ps_lite/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace phalanx::ps_lite {
+namespace {
+
+// Between two looks at customers that have to end what they do.
+constexpr std::chrono::milliseconds kDrainInterval{2};
+
+}  // namespace
 
 bool Registry::Add(::ps::Customer* customer) {
   std::lock_guard<std::mutex> lock(mu_);
@@ -39,7 +46,13 @@ void Registry::Clear() {
   std::lock_guard<std::mutex> lock(mu_);
   customers_.clear();
   waiting_.clear();
+  closed_ = Closed::kNothing;
   open_ = false;
+}
+
+int Registry::NextTimestamp(int app, int customer) {
+  std::lock_guard<std::mutex> lock(mu_);
+  return next_[{app, customer}]++;
 }
 
 void Registry::Open(bool worker) {
@@ -51,40 +64,53 @@ void Registry::Open(bool worker) {
 
 void Registry::Deliver(::ps::Message message) {
   std::lock_guard<std::mutex> lock(mu_);
+  if (Drops(message)) return;
   // What a customer has got and what waits for it keep their order, since nothing waits for one
   // that is there.
   ::ps::Customer* const receiver = open_ ? ReceiverOf(message) : nullptr;
   if (receiver != nullptr) {
     receiver->Accept(message);
-  } else {
+  } else if (!open_ || message.meta.request) {
     waiting_.push_back({std::move(message), std::chrono::steady_clock::now()});
   }
 }
 
-std::string Registry::Overdue() const {
+bool Registry::Drops(const ::ps::Message& message) const {
+  return closed_ == Closed::kAll || (closed_ == Closed::kRequests && message.meta.request);
+}
+
+void Registry::Drain(const std::atomic<bool>& failed) {
+  std::unique_lock<std::mutex> lock(mu_);
+  const auto busy = [](const auto& each) { return each.second->Busy(); };
+  for (const Closed closed : {Closed::kRequests, Closed::kAll}) {
+    closed_ = closed;
+    // Customers cannot wake this: their locks are taken within this one.
+    while (!failed && std::any_of(customers_.begin(), customers_.end(), busy)) {
+      cond_.wait_for(lock, kDrainInterval);
+    }
+  }
+}
+
+std::string Registry::Overdue(std::chrono::seconds patience) const {
   std::lock_guard<std::mutex> lock(mu_);
   if (!open_ || waiting_.empty()) return "";
   const Waiting& oldest = waiting_.front();
-  if (std::chrono::steady_clock::now() - oldest.since < kCustomerPatience) return "";
+  if (std::chrono::steady_clock::now() - oldest.since < patience) return "";
   const ::ps::Meta& meta = oldest.message.meta;
   return "a message of node " + std::to_string(meta.sender) + " is for customer " +
          std::to_string(meta.customer_id) + " of app " + std::to_string(meta.app_id) +
-         ", which this process has not made within " + std::to_string(kCustomerPatience.count()) +
-         " s";
+         ", which this process has not made within " + std::to_string(patience.count()) + " s";
 }
 
 ::ps::Customer* Registry::ReceiverOf(const ::ps::Message& message) const {
   const ::ps::Meta& meta = message.meta;
   const Ids exact(meta.app_id, meta.customer_id);
   const Ids of_app(meta.app_id, meta.app_id);
-  const bool exact_first = worker_ || !meta.request;
-  for (const Ids& ids : {exact_first ? exact : of_app, exact_first ? of_app : exact}) {
-    const auto found = customers_.find(ids);
-    if (found != customers_.end()) return found->second;
-    // A request of customer 1 is not for customer 0 of a worker.
-    if (worker_ && meta.request) break;
-  }
-  return nullptr;
+  // A response is for the customer that has asked, and a request to customer 1 of a worker not for
+  // customer 0.
+  auto found = worker_ || !meta.request ? customers_.end() : customers_.find(of_app);
+  if (found == customers_.end()) found = customers_.find(exact);
+  return found == customers_.end() ? nullptr : found->second;
 }
 
 void Registry::DeliverWaiting() {
@@ -93,7 +119,7 @@ void Registry::DeliverWaiting() {
     ::ps::Customer* const receiver = open_ ? ReceiverOf(each.message) : nullptr;
     if (receiver != nullptr) {
       receiver->Accept(each.message);
-    } else {
+    } else if (!open_ || each.message.meta.request) {
       rest.push_back(std::move(each));
     }
   }

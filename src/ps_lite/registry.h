@@ -2,6 +2,7 @@
 #ifndef PHALANX_PS_LITE_REGISTRY_H_
 #define PHALANX_PS_LITE_REGISTRY_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -30,12 +31,21 @@ class Registry {
   // Forgets all.
   void Clear();
 
-  // Messages wait until Open, then for their customers. Requests to servers and schedulers are for
-  // the customer whose id is that of the app, as in ps-lite.
+  // The number of the next request of a customer with these ids. One that is made again with the
+  // same ids goes on: a late response is for no request of it.
+  int NextTimestamp(int app, int customer);
+
+  // Messages wait until Open, then requests for their customers. Requests to servers and schedulers
+  // are for the customer whose id is that of the app, as in ps-lite. A response is for the customer
+  // that has asked, and dropped if that is gone.
   void Open(bool worker);
   void Deliver(::ps::Message message);
-  // Names the message that has waited too long for its customer; empty if there is none.
-  std::string Overdue() const;
+  // Names the message that has waited longer for its customer; empty if there is none.
+  std::string Overdue(std::chrono::seconds patience = kCustomerPatience) const;
+  // Waits until customers have handled what they have got. From now on requests are dropped, and in
+  // the end responses. A handler that waits for a response is not waited for, nor is the one that
+  // calls this. Returns early if `failed` is set.
+  void Drain(const std::atomic<bool>& failed);
 
  private:
   using Ids = std::pair<int, int>;  // app, customer
@@ -43,6 +53,9 @@ class Registry {
     ::ps::Message message;
     std::chrono::steady_clock::time_point since;
   };
+  // What comes no more.
+  enum class Closed { kNothing, kRequests, kAll };
+  bool Drops(const ::ps::Message& message) const;
   // Null: there is none.
   ::ps::Customer* ReceiverOf(const ::ps::Message& message) const;
   void DeliverWaiting();
@@ -50,7 +63,9 @@ class Registry {
   mutable std::mutex mu_;
   mutable std::condition_variable cond_;
   std::map<Ids, ::ps::Customer*> customers_;
+  std::map<Ids, int> next_;  // timestamps
   std::deque<Waiting> waiting_;
+  Closed closed_ = Closed::kNothing;
   bool open_ = false;
   bool worker_ = false;
 };

@@ -1,6 +1,9 @@
 #include "src/ps_lite/registry.h"
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -81,6 +84,60 @@ TEST(Registry, RequestsToServersAreForTheCustomerOfTheApp) {
   registry.Deliver(RequestOf(5, 0, 1));
   registry.Deliver(RequestOf(5, 1, 2));
   EXPECT_THAT(server.Heads(2), ElementsAre(1, 2));
+}
+
+TEST(Registry, ResponsesAreForTheCustomerThatHasAsked) {
+  Registry registry;
+  Noting other(0, 0);
+  EXPECT_TRUE(registry.Add(other.get()));
+  ::ps::Message response = RequestOf(0, 1, 1);
+  response.meta.request = false;
+  registry.Deliver(response);
+  registry.Open(/*worker=*/true);
+  registry.Deliver(response);
+  EXPECT_FALSE(other.get()->Busy());
+  // Nothing waits for customer 1.
+  EXPECT_EQ(registry.Overdue(std::chrono::seconds(0)), "");
+  registry.Deliver(RequestOf(0, 1, 2));
+  EXPECT_NE(registry.Overdue(std::chrono::seconds(0)), "");
+}
+
+TEST(Registry, NumbersRequestsOfTheSameIds) {
+  Registry registry;
+  EXPECT_EQ(registry.NextTimestamp(0, 1), 0);
+  EXPECT_EQ(registry.NextTimestamp(0, 2), 0);
+  EXPECT_EQ(registry.NextTimestamp(0, 1), 1);
+  registry.Clear();
+  EXPECT_EQ(registry.NextTimestamp(0, 1), 2);
+}
+
+TEST(Registry, DrainsCustomersAndDropsWhatComesLater) {
+  const std::atomic<bool> failed{false};
+  Registry registry;
+  std::atomic<int> handled{0};
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  ::ps::Customer slow(9, 0, [&handled, opened](const ::ps::Message&) {
+    opened.wait();
+    ++handled;
+  });
+  EXPECT_TRUE(registry.Add(&slow));
+  registry.Open(/*worker=*/true);
+  for (int i = 0; i < 5; ++i) registry.Deliver(RequestOf(9, 0, i));
+  const std::future<void> drained = std::async(std::launch::async, [&] { registry.Drain(failed); });
+  EXPECT_EQ(drained.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  gate.set_value();
+  drained.wait();
+  EXPECT_EQ(handled, 5);
+  registry.Deliver(RequestOf(9, 0, 5));
+  EXPECT_FALSE(slow.Busy());
+  // The next job.
+  registry.Clear();
+  registry.Deliver(RequestOf(9, 0, 6));
+  EXPECT_TRUE(registry.Add(&slow));
+  registry.Open(/*worker=*/true);
+  registry.Drain(failed);
+  EXPECT_EQ(handled, 6);
 }
 
 TEST(Registry, HasOneCustomerWithTheSameIds) {

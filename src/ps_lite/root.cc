@@ -9,13 +9,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <limits>
 #include <sstream>
 
 namespace phalanx::ps_lite {
 namespace {
 
 constexpr char kGreeting[] = "phalanx-ps";
+constexpr char kJoined[] = "joined\n";
 // Of a question and an answer.
 constexpr size_t kMostLineBytes = 1024;
 // How long a process can take to ask, and how many can do so at once.
@@ -23,6 +26,10 @@ constexpr int64_t kPatienceMillis = 10'000;
 constexpr size_t kMostAsking = 1024;
 // Between two tries to reach the root.
 constexpr int64_t kRetryMillis = 50;
+// How often the root looks for connections that take too long.
+constexpr int kPollMillis = 1000;
+// How long the root does not accept when it has no descriptors.
+constexpr int64_t kPauseMillis = 1000;
 // How long a process asks a root that has given all ranks.
 constexpr int64_t kFullMillis = 5'000;
 
@@ -72,7 +79,7 @@ int Dial(const addrinfo& address, int64_t until) {
     socklen_t size = sizeof(error);
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
-  if (error == 0) return fd;
+  if (error == 0 && !IsConnectedToItself(fd)) return fd;
   close(fd);
   return -1;
 }
@@ -94,14 +101,15 @@ std::string Ask(int fd, const std::string& question, int64_t until) {
   return answer;
 }
 
-// The answer of the first address that takes the connection; empty if there is none.
-std::string AskOnce(const addrinfo* addresses, const std::string& question, int64_t until) {
+// The answer of the first address that takes the connection; empty if there is none. The connection
+// stays open as long as `hold`.
+std::string AskOnce(const addrinfo* addresses, const std::string& question, int64_t until,
+                    Hold* hold) {
   for (const addrinfo* each = addresses; each != nullptr; each = each->ai_next) {
     const int fd = Dial(*each, until);
     if (fd < 0) continue;
-    const std::string answer = Ask(fd, question, until);
-    close(fd);
-    return answer;
+    *hold = Hold::Of(fd);
+    return Ask(fd, question, until);
   }
   return "";
 }
@@ -145,9 +153,11 @@ std::unique_ptr<Root> Root::Listen(const std::string& host, int port, std::strin
   const addrinfo& address = *addresses.first;
   const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int on = 1;
+  int stop[2] = {-1, -1};
   if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-      bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
-    return std::unique_ptr<Root>(new Root(fd));
+      bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0 &&
+      pipe2(stop, O_CLOEXEC) == 0) {
+    return std::unique_ptr<Root>(new Root(fd, stop));
   }
   const int error = errno;
   if (fd >= 0) close(fd);
@@ -164,34 +174,40 @@ std::unique_ptr<Root> Root::Listen(const std::string& host, int port, std::strin
 }
 
 Root::~Root() {
-  if (thread_.joinable()) {
-    close(stop_[1]);
-    thread_.join();
-    close(stop_[0]);
-  }
+  close(stop_[1]);
+  if (thread_.joinable()) thread_.join();
+  close(stop_[0]);
   close(listening_);
 }
 
-void Root::Serve(const Settings& settings, const Place& place) {
+void Root::Serve(const Settings& settings, const Place& place,
+                 std::function<void(const std::string& why)> failed) {
   settings_ = settings;
   place_ = place;
+  failed_ = std::move(failed);
   ranks_ = std::make_unique<RankBook>(settings.workers, settings.servers);
-  if (pipe2(stop_, O_CLOEXEC) != 0) return;
   thread_ = std::thread([this] { Run(); });
 }
 
 void Root::Run() {
   std::vector<Asking> asking;
   while (true) {
-    std::vector<pollfd> ready = {{stop_[0], POLLIN, 0}, {listening_, POLLIN, 0}};
+    const bool pauses = NowMillis() < accepts_from_;
+    std::vector<pollfd> ready = {{stop_[0], POLLIN, 0}, {pauses ? -1 : listening_, POLLIN, 0}};
     for (const Asking& each : asking) ready.push_back({each.fd, POLLIN, 0});
-    if (poll(ready.data(), ready.size(), asking.empty() ? -1 : 1000) < 0 && errno != EINTR) break;
+    const int timeout = asking.empty() && !pauses ? -1 : kPollMillis;
+    if (poll(ready.data(), ready.size(), timeout) < 0) {
+      if (errno == EINTR) continue;
+      failed_(std::string("the scheduler's port does not answer any more: ") +
+              std::strerror(errno));
+      break;
+    }
     if (ready[0].revents != 0) break;
     // Backwards, since those that are done with leave the list.
     for (size_t i = asking.size(); i-- > 0;) {
       const bool due = NowMillis() > asking[i].until;
       if (!due && (ready[i + 2].revents == 0 || !Read(&asking[i]))) continue;
-      close(asking[i].fd);
+      Close(asking[i]);
       asking.erase(asking.begin() + static_cast<ptrdiff_t>(i));
     }
     if (ready[1].revents != 0) Accept(&asking);
@@ -201,7 +217,15 @@ void Root::Run() {
 
 void Root::Accept(std::vector<Asking>* asking) {
   const int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
+  if (fd < 0) {
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+    // The connection stays in the queue: poll would return at once.
+    if (accepts_from_ == 0) {
+      std::fprintf(stderr, "ps: the scheduler's port has to wait: %s\n", std::strerror(errno));
+    }
+    accepts_from_ = NowMillis() + kPauseMillis;
+    return;
+  }
   if (asking->size() == kMostAsking) {
     close(fd);
     return;
@@ -215,15 +239,27 @@ bool Root::Read(Asking* asking) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) return true;
   asking->text.append(bytes, static_cast<size_t>(got));
+  if (asking->given) {
+    asking->joined = asking->text == kJoined;
+    return asking->joined || asking->text.size() >= sizeof(kJoined);
+  }
   const size_t end = asking->text.find('\n');
   if (end == std::string::npos) return asking->text.size() > kMostLineBytes;
-  const std::string answer = AnswerTo(asking->text.substr(0, end)) + "\n";
+  const std::string answer = AnswerTo(asking->text.substr(0, end), &asking->given) + "\n";
+  asking->text.clear();
+  // As long as it takes to join.
+  asking->until = std::numeric_limits<int64_t>::max();
   // It fits into the socket. A process that has gone needs none.
-  static_cast<void>(!send(asking->fd, answer.data(), answer.size(), MSG_NOSIGNAL));
-  return true;
+  const ssize_t sent = send(asking->fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+  return sent != static_cast<ssize_t>(answer.size()) || !asking->given;
 }
 
-std::string Root::AnswerTo(const std::string& line) {
+void Root::Close(const Asking& asking) {
+  close(asking.fd);
+  if (asking.given && !asking.joined) ranks_->Free(*asking.given);
+}
+
+std::string Root::AnswerTo(const std::string& line, std::optional<Peer>* given) {
   std::istringstream words(line);
   std::string greeting, name;
   int wanted = -1, workers = 0, servers = 0;
@@ -241,6 +277,7 @@ std::string Root::AnswerTo(const std::string& line) {
   int rank = 0;
   const std::string wrong = ranks_->Assign(role, wanted, &rank);
   if (!wrong.empty()) return "full " + wrong;
+  *given = Peer{role, rank};
   return "ok " + std::to_string(rank) + (place_.private_cluster ? " 1 " : " 0 ") + place_.job +
          " " + place_.address;
 }
@@ -272,7 +309,37 @@ std::string ReadAnswer(const std::string& line, Place* place, bool* full) {
   return "what answers there is no scheduler of this library";
 }
 
-std::string AskRoot(const Settings& settings, Place* place) {
+bool IsConnectedToItself(int fd) {
+  sockaddr_storage own = {}, other = {};
+  socklen_t own_size = sizeof(own), other_size = sizeof(other);
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         getpeername(fd, reinterpret_cast<sockaddr*>(&other), &other_size) == 0 &&
+         own_size == other_size && std::memcmp(&own, &other, own_size) == 0;
+}
+
+Hold Hold::Of(int fd) {
+  Hold hold;
+  hold.fd_ = fd;
+  return hold;
+}
+
+Hold& Hold::operator=(Hold&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Hold::~Hold() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void Hold::Confirm() {
+  if (fd_ < 0) return;
+  // A scheduler that has gone is a death, which the job sees.
+  static_cast<void>(!send(fd_, kJoined, sizeof(kJoined) - 1, MSG_NOSIGNAL));
+  close(std::exchange(fd_, -1));
+}
+
+std::string AskRoot(const Settings& settings, Place* place, Hold* hold) {
   const std::string root = RootText(settings.root_host, settings.root_port);
   int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
   const int64_t until_if_full = std::min(until, NowMillis() + kFullMillis);
@@ -284,7 +351,7 @@ std::string AskRoot(const Settings& settings, Place* place) {
     wrong = "no scheduler at " + root + " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within " +
             std::to_string(settings.timeout_seconds) + " s (PHALANX_PS_TIMEOUT)" +
             (unknown.empty() ? "" : "; " + unknown);
-    const std::string answer = AskOnce(addresses.first, QuestionOf(settings), until);
+    const std::string answer = AskOnce(addresses.first, QuestionOf(settings), until, hold);
     // A scheduler that ends, or is not there yet behind its port, says nothing.
     if (!answer.empty()) {
       bool full = false;

@@ -2,14 +2,21 @@
 // job get their ranks, the job's name and the node.
 //
 //   worker ── "phalanx-ps worker RANK WORKERS SERVERS" ──► root     RANK -1: any
-//   worker ◄── "ok RANK PRIVATE JOB ADDRESS", or "error TEXT" ── root     then the root closes
+//   worker ◄── "ok RANK PRIVATE JOB ADDRESS", or "error TEXT" ── root     behind an error it closes
+//   worker ── "joined" ──► root                                           and closes
+//
+// The rank of a connection that ends without "joined" is free again. The port trusts its network:
+// what asks there gets a rank and the job's name.
 //
 // Where the ranks are given already the answer is "full TEXT". It can be that of a job that ends,
 // whose processes begin the next one: so a process asks again for some seconds.
 #ifndef PHALANX_PS_LITE_ROOT_H_
 #define PHALANX_PS_LITE_ROOT_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,6 +36,9 @@ class RankBook {
 
   // Returns what is wrong, or sets the rank: the wanted one, or with -1 the least free one.
   std::string Assign(Role role, int wanted, int* rank);
+  void Free(Peer peer) {
+    given_[static_cast<int>(peer.role)][static_cast<size_t>(peer.rank)] = false;
+  }
 
  private:
   std::vector<bool> given_[3];  // by role
@@ -53,30 +63,38 @@ class Root {
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
 
-  // Answers, from now on and those that are waiting.
-  void Serve(const Settings& settings, const Place& place);
+  // Answers, from now on and those that are waiting. `failed` gets the error that ends this, in the
+  // root's thread.
+  void Serve(const Settings& settings, const Place& place,
+             std::function<void(const std::string& why)> failed);
 
  private:
-  explicit Root(int listening) : listening_(listening) {}
+  Root(int listening, const int (&stop)[2]) : listening_(listening), stop_{stop[0], stop[1]} {}
 
   // A process that asks.
   struct Asking {
     int fd;
     std::string text;
     int64_t until;  // milliseconds
+    // What it has been given, and whether it has joined the job.
+    std::optional<Peer> given = std::nullopt;
+    bool joined = false;
   };
   void Run();
   void Accept(std::vector<Asking>* asking);
   // Returns whether the connection is done with.
   bool Read(Asking* asking);
-  std::string AnswerTo(const std::string& line);
+  void Close(const Asking& asking);
+  std::string AnswerTo(const std::string& line, std::optional<Peer>* given);
 
   const int listening_;
-  int stop_[2] = {-1, -1};  // a pipe
+  const int stop_[2];  // a pipe
   // Constant while the thread runs.
   Settings settings_;
   Place place_;
+  std::function<void(const std::string& why)> failed_;
   // The thread's.
+  int64_t accepts_from_ = 0;  // milliseconds
   std::unique_ptr<RankBook> ranks_;
   std::thread thread_;
 };
@@ -86,9 +104,30 @@ std::string QuestionOf(const Settings& settings);
 // Reads the place in the root's answer. Returns what is wrong; `full`: all ranks are given.
 std::string ReadAnswer(const std::string& line, Place* place, bool* full);
 
+// Keeps the rank that the root has given. A value of one owner.
+class Hold {
+ public:
+  Hold() = default;
+  Hold(Hold&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Hold& operator=(Hold&& other) noexcept;
+  // Without Confirm the rank is free again.
+  ~Hold();
+
+  static Hold Of(int fd);
+  // This process has joined the job.
+  void Confirm();
+
+ private:
+  int fd_ = -1;
+};
+
 // Asks the root, again and again until it answers, at most for the timeout of the settings. Returns
 // what is wrong.
-std::string AskRoot(const Settings& settings, Place* place);
+std::string AskRoot(const Settings& settings, Place* place, Hold* hold);
+
+// Whether both ends of the connection are this socket: a port of the range from which the kernel
+// gives ports can be connected with itself while no process listens there.
+bool IsConnectedToItself(int fd);
 
 }  // namespace phalanx::ps_lite
 

@@ -1,9 +1,11 @@
 #include "src/ps_lite/root.h"
 
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,11 +47,21 @@ Settings SettingsOf(Role role, int port) {
 
 Place ServedPlace() { return {0, "a-job", "unix:/a path/node.sock", true}; }
 
+void Unexpected(const std::string& why) { ADD_FAILURE() << why; }
+
+// The place that a process gets which then joins.
+std::string AskAndJoin(const Settings& settings, Place* place) {
+  Hold hold;
+  const std::string wrong = AskRoot(settings, place, &hold);
+  hold.Confirm();
+  return wrong;
+}
+
 std::unique_ptr<Root> Serve(int port) {
   std::string wrong;
   std::unique_ptr<Root> root = Root::Listen(kLoopback, port, &wrong);
   EXPECT_EQ(wrong, "");
-  root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace());
+  root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace(), Unexpected);
   return root;
 }
 
@@ -75,7 +87,7 @@ TEST(Root, AnswersWithAPlace) {
   std::vector<int> ranks;
   for (int i = 0; i < 2; ++i) {
     Place place;
-    ASSERT_EQ(AskRoot(SettingsOf(Role::kWorker, port), &place), "");
+    ASSERT_EQ(AskAndJoin(SettingsOf(Role::kWorker, port), &place), "");
     EXPECT_EQ(place.job, "a-job");
     EXPECT_EQ(place.address, "unix:/a path/node.sock");
     EXPECT_TRUE(place.private_cluster);
@@ -83,7 +95,7 @@ TEST(Root, AnswersWithAPlace) {
   }
   EXPECT_THAT(ranks, UnorderedElementsAre(0, 1));
   Place place;
-  EXPECT_THAT(AskRoot(SettingsOf(Role::kWorker, port), &place),
+  EXPECT_THAT(AskAndJoin(SettingsOf(Role::kWorker, port), &place),
               HasSubstr("all its 2 processes of role worker"));
 }
 
@@ -91,12 +103,12 @@ TEST(Root, IsWaitedFor) {
   const int port = FreePort();
   Place place;
   std::string wrong = "not asked";
-  std::thread worker([&] { wrong = AskRoot(SettingsOf(Role::kWorker, port), &place); });
+  std::thread worker([&] { wrong = AskAndJoin(SettingsOf(Role::kWorker, port), &place); });
   std::string failed;
   // Between its listening and its answers a private cluster is started.
   const auto root = Root::Listen(kLoopback, port, &failed);
   ASSERT_EQ(failed, "");
-  root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace());
+  root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace(), Unexpected);
   worker.join();
   EXPECT_EQ(wrong, "");
 }
@@ -105,7 +117,7 @@ TEST(Root, IsWaitedForInVainUntilTheTimeout) {
   Settings settings = SettingsOf(Role::kServer, FreePort());
   settings.timeout_seconds = 1;
   Place place;
-  EXPECT_THAT(AskRoot(settings, &place), StartsWith("no scheduler at 127.0.0.1:"));
+  EXPECT_THAT(AskAndJoin(settings, &place), StartsWith("no scheduler at 127.0.0.1:"));
 }
 
 TEST(Root, RefusesProcessesOfAnotherJob) {
@@ -115,7 +127,7 @@ TEST(Root, RefusesProcessesOfAnotherJob) {
   settings.servers = 5;
   Place place;
   EXPECT_THAT(
-      AskRoot(settings, &place),
+      AskAndJoin(settings, &place),
       HasSubstr(
           "the scheduler has DMLC_NUM_WORKER=2 and DMLC_NUM_SERVER=1, but this process 2 and 5"));
 }
@@ -136,14 +148,83 @@ TEST(Root, NamesAHostThatIsAnotherOne) {
   EXPECT_THAT(wrong, HasSubstr("DMLC_PS_ROOT_URI=no such host"));
 }
 
-// Sends bytes and returns what is answered.
-std::string Talk(int port, const std::string& bytes) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+int Connect(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+TEST(Root, ARankOfAProcessThatDoesNotJoinIsFreeAgain) {
+  const int port = FreePort();
+  const auto root = Serve(port);
+  Place place;
+  {
+    Hold first, second;
+    ASSERT_EQ(AskRoot(SettingsOf(Role::kWorker, port), &place, &first), "");
+    ASSERT_EQ(AskRoot(SettingsOf(Role::kWorker, port), &place, &second), "");
+    EXPECT_THAT(AskAndJoin(SettingsOf(Role::kWorker, port), &place), HasSubstr("all its 2"));
+  }
+  ASSERT_EQ(AskAndJoin(SettingsOf(Role::kWorker, port), &place), "");
+  ASSERT_EQ(AskAndJoin(SettingsOf(Role::kWorker, port), &place), "");
+  EXPECT_THAT(AskAndJoin(SettingsOf(Role::kWorker, port), &place), HasSubstr("all its 2"));
+}
+
+TEST(Root, KnowsAConnectionWithItself) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_TRUE(IsConnectedToItself(fd));
+  close(fd);
+  const int port = FreePort();
+  const auto root = Serve(port);
+  const int other = Connect(port);
+  EXPECT_FALSE(IsConnectedToItself(other));
+  close(other);
+}
+
+TEST(Root, WaitsWithoutWorkForADescriptor) {
+  const int port = FreePort();
+  const auto root = Serve(port);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(fd);
+  close(next);
+  const rlimit none = {static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string line = "GET\n";
+  EXPECT_EQ(send(fd, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
+  const timeval second = {1, 0};
+  ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second)), 0);
+  const std::clock_t begin = std::clock();
+  char byte = 0;
+  EXPECT_EQ(recv(fd, &byte, 1, 0), -1);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 0.1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  const timeval minute = {60, 0};
+  ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof(minute)), 0);
+  EXPECT_EQ(recv(fd, &byte, 1, 0), 1);
+  close(fd);
+}
+
+// Sends bytes and returns what is answered.
+std::string Talk(int port, const std::string& bytes) {
+  const int fd = Connect(port);
   EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   std::string answer;
   char byte = 0;
@@ -161,7 +242,7 @@ TEST(Root, SurvivesOtherPrograms) {
               StartsWith("error the job has a scheduler"));
   EXPECT_EQ(Talk(port, std::string(4000, 'x')), "");
   Place place;
-  EXPECT_EQ(AskRoot(SettingsOf(Role::kWorker, port), &place), "");
+  EXPECT_EQ(AskAndJoin(SettingsOf(Role::kWorker, port), &place), "");
 }
 
 TEST(Root, AnswersOfOtherProgramsAreAnError) {

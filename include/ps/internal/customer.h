@@ -36,7 +36,8 @@ class Customer {
   int NewRequest(int recver);
   // Waits for all responses, and until the handler has handled them. Within the handler it handles
   // other responses meanwhile; requests come later. Throws dmlc::Error if a process of the job has
-  // died, and for a timestamp that NewRequest has not returned.
+  // died, when no handler of the request runs any more, and for a timestamp that NewRequest has not
+  // returned.
   void WaitRequest(int timestamp);
   // How many responses were handled.
   int NumResponse(int timestamp);
@@ -44,6 +45,8 @@ class Customer {
   void AddResponse(int timestamp, int num = 1);
   // Takes a message.
   void Accept(const Message& recved);
+  // Whether it handles a message, or has one that it can handle, in another thread than this.
+  bool Busy() const;
 
  private:
   struct State;
