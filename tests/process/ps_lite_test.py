@@ -6,9 +6,10 @@ import re
 import signal
 import socket
 import subprocess
+import time
 import unittest
 
-from tests.process.harness import BINARY, DEADLINE_S, OK, ClusterTest, environment, tied
+from tests.process.harness import BINARY, DEADLINE_S, OK, ClusterTest, environment, tied, wait_for_end
 
 PROGRAMS = os.path.abspath("src/ps_lite/testing")
 CASES = f"{PROGRAMS}/cases"
@@ -36,6 +37,26 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def processor_time(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def processes_with(runtime):
+    """Return the processes that have this XDG_RUNTIME_DIR."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        if f"XDG_RUNTIME_DIR={runtime}".encode() in variables:
+            found.append(int(pid))
+    return found
 
 
 class PsLiteTest(ClusterTest):
@@ -136,6 +157,47 @@ class PsLiteTest(ClusterTest):
     def test_many_requests(self):
         self.check(CASES, "many", servers=1, workers=1)
 
+    def test_a_server_that_is_busy_in_finalize(self):
+        self.check(CASES, "late", servers=1, workers=1)
+
+    def test_responses_to_customers_that_are_gone(self):
+        self.check(CASES, "again", servers=1, workers=1)
+
+    def test_a_worker_that_leaves_before_its_answers(self):
+        self.check(CASES, "leaves", servers=1, workers=2)
+
+    def test_pushes_to_a_server_that_is_stopped(self):
+        job = self.job(CASES, "flood", servers=1, workers=1)
+        server, worker = job["server", 0], job["worker", 0]
+        self.assertEqual(server.stdout.readline(), "stops\n")
+        os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
+        # The worker waits for room, and so uses no time any more.
+        used = -1
+        while used != (used := processor_time(worker.pid)):
+            with self.assertRaises(subprocess.TimeoutExpired):
+                worker.wait(timeout=2)
+        server.send_signal(signal.SIGCONT)
+        for process in job.values():
+            self.end(process)
+
+    def test_a_private_cluster_leaves_nothing_behind(self):
+        for killed in (False, True):
+            with self.subTest(killed=killed):
+                runtime = self.cluster.path(f"runtime{killed}")
+                os.mkdir(runtime, 0o700)
+                if killed:
+                    job = self.job(CASES, "endless", servers=1, workers=1, XDG_RUNTIME_DIR=runtime)
+                    self.assertEqual(job["worker", 0].stdout.readline(), "running\n")
+                    self.assertNotEqual(processes_with(runtime), [])
+                    job["scheduler", 0].kill()
+                    for place in (("server", 0), ("worker", 0)):
+                        self.end(job[place], ABORTED)
+                else:
+                    self.check(f"{PROGRAMS}/connection", servers=1, workers=1, XDG_RUNTIME_DIR=runtime)
+                for pid in processes_with(runtime):
+                    wait_for_end(pid)
+                self.assertEqual(os.listdir(runtime), [])
+
     def test_processes_on_several_nodes(self):
         self.cluster.start_shards()
         nodes = self.cluster.start_nodes(2)
@@ -179,6 +241,8 @@ class PsLiteTest(ClusterTest):
             ("widths", "2 keys with 3 values"),
             ("foreign", "there is no request 77 of customer 0 of app 0"),
             ("drops", "the slicer has dropped keys"),
+            ("arrays", "a message has 1024 arrays: at most 1023 are sent"),
+            ("control", "messages of control are the library's own"),
             ("groups", "4 is not the id of a node"),
             ("customers", "customer 0 of app 0 exists already"),
         ):
@@ -201,6 +265,10 @@ class PsLiteTest(ClusterTest):
             with self.subTest(variable=variable, value=value):
                 variables = self.variables("scheduler", **{variable: value})
                 self.assertIn(text, self.end(self.begin(variables, f"{PROGRAMS}/connection"), ABORTED)[1])
+
+    def test_a_job_without_servers(self):
+        job = self.job(CASES, "serverless", servers=0, workers=1)
+        self.assertIn("the job has no servers (DMLC_NUM_SERVER=0)", self.end(job["worker", 0], ABORTED)[1])
 
     def test_a_root_port_that_is_in_use(self):
         with socket.socket() as other:
@@ -233,6 +301,39 @@ class PsLiteTest(ClusterTest):
         self.assertIn("set it for all processes or for none", self.end(worker, ABORTED)[1])
 
     # ---- deaths
+
+    def test_the_end_of_the_node_during_start(self):
+        self.cluster.start_shards()
+        node = self.cluster.start_nodes(1)[0]
+        # It answers as a scheduler that then does not come.
+        with socket.socket() as root:
+            root.bind(("127.0.0.1", self.port))
+            root.listen()
+            worker = self.begin(
+                self.variables("worker", 1, 1, PHALANX_ADDRESS=node.client_address, PS_VERBOSE="1"), CASES, "values"
+            )
+            asking, _ = root.accept()
+            with asking:
+                asking.recv(1024)
+                asking.sendall(f"ok 0 0 a-job {node.client_address}\n".encode())
+                self.assertEqual(asking.recv(1024), b"joined\n")
+            self.assertIn("is in job a-job", worker.stderr.readline())
+            node.kill()
+            begin = time.monotonic()
+            self.assertIn("no member of its job any more", self.end(worker, ABORTED)[1])
+            self.assertLess(time.monotonic() - begin, DEADLINE_S / 2)
+
+    def test_a_call_in_a_handler_after_a_death(self):
+        job = self.job(CASES, "survives", servers=1, workers=1)
+        self.assertEqual(job["server", 0].stdout.readline(), "running\n")
+        job["worker", 0].kill()
+        self.assertEqual(self.end(job["server", 0])[0], "ok\n")
+
+    def test_a_callback_that_runs_at_a_death(self):
+        job = self.job(CASES, "filling", servers=1, workers=1)
+        self.assertEqual(job["worker", 0].stdout.readline(), "running\n")
+        job["server", 0].kill()
+        self.assertEqual(self.end(job["worker", 0], ABORTED)[0], "waited\n")
 
     def kill(self, program, victim, text, addresses=None):
         """Kill a process of a job; all others end with an error, which names it."""

@@ -175,7 +175,9 @@ class SdkTest(unittest.TestCase):
                     "export PKG_CONFIG_PATH=/opt/phalanx/lib/pkgconfig\n"
                     f"g++ -std=c++11 -Wall -Wextra -Werror -pthread -I. src/ps_lite/testing/kv_app.cc -o kv_app {link}\n"
                     "export DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=1 DMLC_PS_ROOT_URI=127.0.0.1 DMLC_PS_ROOT_PORT=8000\n"
-                    "DMLC_ROLE=scheduler ./kv_app & DMLC_ROLE=server ./kv_app & DMLC_ROLE=worker ./kv_app 2>&1 && wait"
+                    "pids=; for role in scheduler server; do DMLC_ROLE=$role ./kv_app & pids=\"$pids $!\"; done\n"
+                    "DMLC_ROLE=worker ./kv_app 2>&1\n"
+                    "for pid in $pids; do wait $pid; done"
                 )
                 self.assertIn("worker 0: ok", printed)
 

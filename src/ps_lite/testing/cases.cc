@@ -1,9 +1,14 @@
 // Programs for process tests, one for each name in the argument.
 #include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -181,8 +186,145 @@ void Many(KVWorker<float>& kv) {
   CHECK_LT(after, before + (kAll - kWarm)) << "after " << kAll - kWarm << " requests";
 }
 
+// Whether the call throws dmlc::Error with this text.
+bool Throws(const std::function<void()>& call, const std::string& text) {
+  try {
+    call();
+  } catch (const dmlc::Error& error) {
+    return std::string(error.what()).find(text) != std::string::npos;
+  }
+  return false;
+}
+
+// Gives others so much time to do what they must not do.
+void WaitInVain(int milliseconds) {
+  std::promise<void> never;
+  never.get_future().wait_for(std::chrono::milliseconds(milliseconds));
+}
+
+// A server that is in a handler when Finalize comes, and that answers a request after it.
+void Late() {
+  Start(0);
+  if (!IsServer()) {
+    if (IsWorker()) {
+      KVWorker<float> kv(0, 0);
+      kv.Push({1}, {1});
+      kv.Push({2}, {1});
+    }
+    return Finalize(0, true);
+  }
+  std::promise<void> entered;
+  std::atomic<int> handled(0);
+  KVMeta kept;
+  KVServer<float> server(0);
+  server.set_request_handle([&](const KVMeta& meta, const KVPairs<float>&, KVServer<float>* own) {
+    if (handled == 0) {
+      kept = meta;
+    } else {
+      entered.set_value();
+      // Longer than the barrier of Finalize takes.
+      WaitInVain(500);
+      own->Response(meta);
+    }
+    ++handled;
+  });
+  entered.get_future().wait();
+  Finalize(0, true);
+  CHECK_EQ(handled.load(), 2);
+  server.Response(kept);
+  CHECK(Throws([&server] { server.Request(1, "", kScheduler); }, "Send after Finalize"));
+}
+
+// Answers a push with cmd 1 just before the next request, and a pull with the value 7.
+struct AnswersLate {
+  void operator()(const KVMeta& meta, const KVPairs<float>& data, KVServer<float>* server) {
+    if (meta.cmd == 1) {
+      kept.push_back(meta);
+      return;
+    }
+    for (const KVMeta& each : kept) server->Response(each);
+    kept.clear();
+    KVPairs<float> response;
+    response.keys = data.keys;
+    response.vals.resize(1, 7);
+    server->Response(meta, response);
+  }
+  std::vector<KVMeta> kept;
+};
+
+// Responses to customers that are gone are for no other one: not for customer 0, nor for the next
+// one with the same ids.
+void Again(KVWorker<float>& kv) {
+  for (const int id : {1, 2}) {
+    {
+      KVWorker<float> gone(0, id);
+      gone.Push({1}, {1}, {}, 1);
+    }
+    std::vector<float> pulled;
+    if (id == 1) {
+      kv.Wait(kv.Pull({1}, &pulled));
+    } else {
+      KVWorker<float> next(0, id);
+      next.Wait(next.Pull({1}, &pulled));
+    }
+    CHECK(pulled == std::vector<float>({7}));
+  }
+}
+
+// Many pushes that are not waited for, to a server that stops at the first one.
+struct Stops {
+  void operator()(const KVMeta& meta, const KVPairs<float>&, KVServer<float>* server) {
+    if (!stopped) {
+      stopped = true;
+      std::printf("stops\n");
+      std::fflush(stdout);
+      kill(getpid(), SIGSTOP);
+    }
+    server->Response(meta);
+  }
+  bool stopped = false;
+};
+void Flood(KVWorker<float>& kv) {
+  constexpr int kPushes = 200000;
+  int last = 0;
+  for (int i = 0; i < kPushes; ++i) last = kv.Push({1}, {1});
+  for (int i = 0; i <= last; ++i) kv.Wait(i);
+}
+
+// Worker 1 leaves while it gets answers: those that come later are for no process, and no error.
+void Leaves() {
+  Start(0);
+  if (IsServer()) {
+    Serve([](const KVMeta& meta, const KVPairs<float>&, KVServer<float>* server) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+      // More than one: the worker counts the first.
+      while (std::chrono::steady_clock::now() < end) server->Response(meta);
+    });
+  }
+  if (IsWorker() && MyRank() == 1) {
+    KVWorker<float> kv(0, 0);
+    kv.Push({1}, {1});
+  }
+  // Longer than an error of a message waits for its reason.
+  if (IsWorker() && MyRank() == 0) WaitInVain(5000);
+  Finalize(0, !(IsWorker() && MyRank() == 1));
+}
+
 // ---------------------------------------------------------------------------- what is refused
 
+void Serverless(KVWorker<float>& kv) { kv.Push({1}, {1}); }
+void Arrays(KVWorker<float>&) {
+  Message message;
+  message.meta.recver = 8;
+  message.data.resize(1024);
+  Postoffice::Get()->van()->Send(message);
+}
+void ControlMessage(KVWorker<float>&) {
+  Message message;
+  message.meta.recver = 8;
+  message.meta.control.cmd = ps::Control::BARRIER;
+  Postoffice::Get()->van()->Send(message);
+}
 void Unsorted(KVWorker<float>& kv) { kv.Push({2, 1}, {1, 2}); }
 void Doubled(KVWorker<float>& kv) { kv.Push({1, 1}, {1, 2}); }
 void Lengths(KVWorker<float>& kv) { kv.Push({1, 2}, {1, 2, 3}, {1, 1}); }
@@ -220,9 +362,60 @@ void Wait(KVWorker<float>&) {
 }
 
 // A server whose function throws.
-void Throws(KVWorker<float>& kv) { kv.Wait(kv.Push({1}, {1})); }
+void ThrowAt(KVWorker<float>& kv) { kv.Wait(kv.Push({1}, {1})); }
 void Thrower(const KVMeta&, const KVPairs<float>&, KVServer<float>*) {
   CHECK(false) << "as it was asked";
+}
+
+// A server's handler that is in a call when a worker dies: the call fails, and the server goes on
+// until a call of its own thread fails.
+void Survives() {
+  Start(0);
+  if (!IsServer()) {
+    if (IsWorker()) {
+      KVWorker<float> kv(0, 0);
+      kv.Wait(kv.Push({1}, {1}));
+    }
+    return Finalize(0, true);
+  }
+  std::promise<void> thrown;
+  {
+    KVServer<float> server(0);
+    server.set_request_handle([&](const KVMeta&, const KVPairs<float>&, KVServer<float>* own) {
+      std::printf("running\n");
+      std::fflush(stdout);
+      try {
+        // The scheduler has no such app.
+        own->Wait(own->Request(1, "", kScheduler));
+      } catch (const dmlc::Error&) {
+        thrown.set_value();
+        throw;
+      }
+    });
+    CHECK(Throws([] { Finalize(0, true); }, "has died"));
+    thrown.get_future().wait();
+    // Its thread ends.
+  }
+  Finalize(0, false);
+}
+
+// A callback that still runs when Wait fails: Wait waits for it.
+void Filling(KVWorker<float>& kv) {
+  std::atomic<bool> ended(false);
+  std::vector<float> pulled;
+  const int timestamp = kv.Pull({1}, &pulled, nullptr, 0, [&] {
+    std::printf("running\n");
+    std::fflush(stdout);
+    const auto begins = [&kv] { kv.get_customer()->NewRequest(kServerGroup); };
+    while (!Throws(begins, "has died")) WaitInVain(5);
+    // Longer than a call needs to see the failure.
+    WaitInVain(500);
+    ended = true;
+  });
+  CHECK(Throws([&] { kv.Wait(timestamp); }, "has died"));
+  CHECK(ended.load());
+  std::printf("waited\n");
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -244,7 +437,16 @@ int main(int, char** argv) {
       {"customers", [] { Run(Customers); }},
       {"endless", [] { Run(Endless); }},
       {"wait", [] { Run(Wait); }},
-      {"throws", [] { Run(Throws, Thrower); }},
+      {"throws", [] { Run(ThrowAt, Thrower); }},
+      {"late", Late},
+      {"again", [] { Run(Again, AnswersLate()); }},
+      {"flood", [] { Run(Flood, Stops()); }},
+      {"leaves", Leaves},
+      {"serverless", [] { Run(Serverless); }},
+      {"arrays", [] { Run(Arrays); }},
+      {"control", [] { Run(ControlMessage); }},
+      {"survives", Survives},
+      {"filling", [] { Run(Filling); }},
   };
   programs.at(argv[1])();
   std::printf("ok\n");
