@@ -132,6 +132,7 @@ void Channel::Watch() {
       events_.on_failure(what + why, private_cluster_);
     }
     if (ended) break;
+    EndEnded();
     const std::string error = TakeError();
     if (!error.empty() && !leaving_) events_.on_failure(error, /*of_other=*/false);
     events_.on_second();
@@ -296,6 +297,22 @@ void Channel::GiveBack(uint64_t cost) {
   sends_.cost -= cost;
   --sends_.count;
   sends_.cond.notify_all();
+}
+
+void Channel::EndEnded() {
+  std::deque<Sending> ended;
+  {
+    std::lock_guard<std::mutex> lock(sends_.mu);
+    std::deque<Sending>& calls = sends_.calls;
+    const auto outstanding = [this](const Sending& each) {
+      return client_.call_ended(each.call) == 0;
+    };
+    const auto first = std::stable_partition(calls.begin(), calls.end(), outstanding);
+    ended.assign(first, calls.end());
+    calls.erase(first, calls.end());
+    for (const Sending& each : ended) GiveBack(each.cost);
+  }
+  for (const Sending& each : ended) End(each);
 }
 
 void Channel::End(const Sending& sending) {

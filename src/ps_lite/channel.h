@@ -135,6 +135,8 @@ class Channel {
   // Waits for the oldest call, or until another thread has done so.
   void EndOldest(std::unique_lock<std::mutex>& lock);
   void GiveBack(uint64_t cost);
+  // Takes calls that have ended: no Send may come that does.
+  void EndEnded();
   // Waits for a call; keeps its error.
   void End(const Sending& sending);
   void KeepError(Peer to, bool response, const std::string& why);
