@@ -204,5 +204,8 @@ class Loopback:
     def address(self, _):
         return "127.0.0.1"
 
+    def command_at(self, _, command):
+        return command
+
     def popen(self, _, command, **keywords):
         return subprocess.Popen(command, **keywords)

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from benchmarks import rabit_package, ray_package, records
+from benchmarks.parameter_server import ps_lite_package
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The size of each of Ray's object stores.
@@ -26,7 +27,10 @@ COMPILERS = {
     "open_mpi": ("mpicxx", ["-DOMPI_SKIP_MPICXX"]),
     "gloo": ("g++", ["-lgloo"]),
     "rabit": ("g++", []),
+    "ps_lite": ("g++", []),
 }
+# Programs with plans and records of their own.
+WITHOUT_TRIAL = ("ps_lite",)
 # The same as kMeetingBytes and kMaxWorld in trial.h.
 MEETING_BYTES = 64 << 10
 MAX_WORLD = 1024
@@ -34,8 +38,11 @@ MAX_WORLD = 1024
 LAUNCH_TIMEOUT_S = 1800
 
 
-def compile_program(name):
-    """Returns its executable; compiles it unless the cache has one of the same sources and command."""
+def compile_program(name, library=None):
+    """Returns its executable; compiles it unless the cache has one of the same sources and command.
+
+    `library`: a library of this tree with which ps_lite is linked in place of ps-lite.
+    """
     compiler, flags = COMPILERS[name]
     if shutil.which(compiler) is None:
         raise records.BadInput(f"{compiler} is missing; scripts/setup and benchmarks/peers --setup install it (as root)")
@@ -43,9 +50,16 @@ def compile_program(name):
     if name == "rabit":
         includes, flags = rabit_package.flags()
         command += includes
-    sources = [PROGRAMS / "trial.cc", PROGRAMS / f"{name}.cc"]
+    if name == "ps_lite":
+        includes, flags = ps_lite_package.flags() if library is None else ps_lite_package.flags_of(library)
+        command += includes
+    sources = [PROGRAMS / f"{name}.cc"]
+    read = [*sources, library, *ps_lite_package.headers()] if library else list(sources)
+    if name not in WITHOUT_TRIAL:
+        sources.append(PROGRAMS / "trial.cc")
+        read += [PROGRAMS / "trial.cc", PROGRAMS / "trial.h"]
     digest = hashlib.sha256(repr((command, flags)).encode())
-    for source in sources + [PROGRAMS / "trial.h"]:
+    for source in read:
         digest.update(source.read_bytes())
     cache = ray_package.cache_folder()
     program = cache / f"{name}-{digest.hexdigest()[:16]}"
@@ -111,6 +125,14 @@ class Launch:
 
     def wait(self, first_alone=False):
         """Waits until all ranks (or the first) have ended, or one has failed while others wait. Returns rank 0's records."""
+        self.wait_for_ends(first_alone)
+        lines = (self.folder / "records").read_text().splitlines()
+        if len(lines) != self.expected:
+            raise SystemExit(f"{self.program} made {len(lines)} records of {self.expected}\n{self.errors()}")
+        return [records.summarize(json.loads(line)) for line in lines]
+
+    def wait_for_ends(self, first_alone=False):
+        """Waits until all processes (or the first) have ended, or one has failed."""
         deadline = time.monotonic() + LAUNCH_TIMEOUT_S
         poller = select.poll()
         running = {os.pidfd_open(process.pid): process for process in self.processes[:1 if first_alone else None]}
@@ -124,16 +146,13 @@ class Launch:
                 for each, _ in ended:
                     poller.unregister(each)
                     os.close(each)
-                    self._check(running.pop(each))
+                    self.check_end(running.pop(each))
         finally:
             for each in running:
                 os.close(each)
-        lines = (self.folder / "records").read_text().splitlines()
-        if len(lines) != self.expected:
-            raise SystemExit(f"{self.program} made {len(lines)} records of {self.expected}\n{self.errors()}")
-        return [records.summarize(json.loads(line)) for line in lines]
 
-    def _check(self, process):
+    def check_end(self, process):
+        """Ends this program unless the process that has ended has done its work."""
         # 1: some bytes were wrong; the records say which.
         if process.wait() not in (0, 1) or not (self.folder / "records").exists():
             raise SystemExit(f"{self.program} failed ({process.returncode})\n{self.errors()}")
