@@ -120,7 +120,7 @@ class Membership {
   // Sends at most kMaxMessageSize bytes to the member with this rank. Messages to one member arrive
   // in the order of the calls, once, unless it or this member ends first. The future ends when the
   // message has left this node: when the receiver has taken all but some 256 KiB of the messages
-  // before it. Errors:
+  // before it, or all but three long ones. Errors:
   //     Unavailable        the receiver is not live, or has died meanwhile, or is not in the life
   //                        that the options name
   //     DataLoss           messages before this one were lost with the connection between the

@@ -15,12 +15,8 @@ constexpr uint64_t kFreeWindow = kMessageWindow / 4;
 // Less than a step is unknown to the receiver's node, and less than a step is not reported to the
 // sender.
 static_assert(kFreeWindow >= 2 * kCreditStep);
-constexpr uint64_t kMostUnanswered =
-    std::max(kMessageWindow, kFreeWindow + kMaxMessageBytes + kMessageOverhead);
-
-bool MayLeave(uint64_t unanswered, uint64_t cost) {
-  return unanswered <= kFreeWindow || unanswered + cost <= kMessageWindow;
-}
+constexpr uint64_t kMostUnanswered = std::max(
+    {kMessageWindow, kFewMessagesWindow, kFreeWindow + kMaxMessageBytes + kMessageOverhead});
 
 size_t SizeOf(const MessageBytes& bytes) { return bytes == nullptr ? 0 : bytes->size(); }
 
@@ -108,11 +104,19 @@ void MessageCore::Send(SendId send, const LifeKey& from, const Target& to, Messa
   RunLocal();
 }
 
+bool MessageCore::MayLeave(const Outgoing& stream, uint64_t cost) {
+  const uint64_t unanswered = stream.sent - stream.taken;
+  if (unanswered <= kFreeWindow || unanswered + cost <= kMessageWindow) return true;
+  // The oldest of the last kFewMessages is answered.
+  const bool few = stream.sent_behind[stream.count % kFewMessages] <= stream.taken;
+  return few && unanswered + cost <= kFewMessagesWindow;
+}
+
 void MessageCore::Flush(const StreamKey& key, Outgoing& stream) {
   while (!stream.waiting.empty()) {
     const SendId send = *stream.waiting.begin();
     const MessageBytes bytes = waiting_.at(send).bytes;
-    if (!MayLeave(stream.sent - stream.taken, CostOf(SizeOf(bytes)))) return;
+    if (!MayLeave(stream, CostOf(SizeOf(bytes)))) return;
     // The Send ends when its message leaves. It does not wait for the arrival.
     stream.waiting.erase(stream.waiting.begin());
     Finish(send, absl::OkStatus());
@@ -122,6 +126,7 @@ void MessageCore::Flush(const StreamKey& key, Outgoing& stream) {
 
 void MessageCore::Leave(const StreamKey& key, Outgoing& stream, MessageBytes bytes) {
   stream.sent += CostOf(SizeOf(bytes));
+  stream.sent_behind[stream.count % kFewMessages] = stream.sent;
   const MessageHeader header = {MessageKind::kMessage, key.first, key.second, stream.stream,
                                 stream.count++};
   Post({stream.peer, header, std::move(bytes)});

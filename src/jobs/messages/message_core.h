@@ -18,14 +18,16 @@
 // of it first. A message that is refused ends its stream, and so those that follow it are refused.
 //
 // Credit: a sender that has messages which cost kMessageWindow / 4 or less without an answer sends
-// the next one whatever its length, and else up to kMessageWindow in all. A receiver's client
-// reports what it has taken when that is kCreditStep, and the receiver's node answers in such
-// steps too, so a sender that waits is always answered.
+// the next one whatever its length; else up to kMessageWindow in all, or a few messages up to
+// kFewMessagesWindow, so that long ones go on while an answer is on its way behind others. A
+// receiver's client reports what it has taken when that is kCreditStep, and the receiver's node
+// answers in such steps too, so a sender that waits is always answered.
 //
 // Owned by Messages; the control loop.
 #ifndef PHALANX_JOBS_MESSAGES_MESSAGE_CORE_H_
 #define PHALANX_JOBS_MESSAGES_MESSAGE_CORE_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -49,6 +51,10 @@ inline constexpr uint64_t kMessageWindow = 256 << 10;
 inline constexpr uint64_t kCreditStep = kMessageWindow / 8;
 // The cost of a message is its length and this.
 inline constexpr uint64_t kMessageOverhead = 64;
+// Three of the longest messages, and short ones between them.
+inline constexpr size_t kFewMessages = 8;
+inline constexpr uint64_t kFewMessagesWindow =
+    3 * (kMaxMessageBytes + kMessageOverhead) + kMessageWindow / 4;
 // Costs of the messages that wait for credit, of one sender, and of parked ones of a node.
 inline constexpr uint64_t kMaxWaitingBytes = 32 << 20;
 inline constexpr uint64_t kMaxParkedBytes = 32 << 20;
@@ -149,6 +155,8 @@ class MessageCore {
     uint64_t count = 0;
     uint64_t sent = 0;
     uint64_t taken = 0;
+    // `sent` behind each of the last messages; that of message n is at n % kFewMessages.
+    std::array<uint64_t, kFewMessages> sent_behind = {};
     std::set<SendId> waiting;  // in the order of their calls
     // Messages that had left were lost; the next Send says so.
     bool lost = false;
@@ -174,6 +182,7 @@ class MessageCore {
     Instant until;
   };
 
+  static bool MayLeave(const Outgoing& stream, uint64_t cost);
   void Flush(const StreamKey& key, Outgoing& stream);
   void Leave(const StreamKey& key, Outgoing& stream, MessageBytes bytes);
   void FailWaiting(Outgoing& stream, const absl::Status& why);

@@ -49,6 +49,11 @@ class MessageCoreTest : public ::testing::Test {
     EXPECT_THAT(world_.violations, ::testing::IsEmpty());
   }
 
+  // As many of the greatest messages as leave without an answer.
+  void SendAFew() {
+    for (int i = 0; i < 3; ++i) world_.Send(0, 1, kMaxMessageBytes);
+  }
+
   MessageWorld world_;
 };
 
@@ -63,37 +68,63 @@ TEST_F(MessageCoreTest, ASendEndsWhenItsMessageHasLeft) {
 }
 
 TEST_F(MessageCoreTest, WhatIsNotTakenHoldsTheNextOnesBack) {
-  const size_t size = kMessageWindow / 4 - kMessageOverhead;
-  for (int i = 0; i < 6; ++i) world_.Send(0, 1, size);
+  constexpr size_t kMost = 2 * kFewMessages;
+  const size_t size = kMessageWindow / kMost - kMessageOverhead;
+  for (size_t i = 0; i < kMost + 3; ++i) world_.Send(0, 1, size);
   world_.Run(absl::Seconds(10));
-  EXPECT_EQ(Ended(), 4u);
-  EXPECT_THAT(Pair().arrived, SizeIs(4));
-  world_.Take(1, 1);
+  EXPECT_EQ(Ended(), kMost);
+  EXPECT_THAT(Pair().arrived, SizeIs(kMost));
+  world_.Take(1, kCreditStep / (size + kMessageOverhead));
   world_.Run(absl::Seconds(1));
-  EXPECT_EQ(Ended(), 5u);
+  EXPECT_EQ(Ended(), kMost + 2);
   world_.Take(1, 100);
   world_.Run(absl::Seconds(1));
-  EXPECT_THAT(Pair().arrived, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(Pair().arrived, SizeIs(kMost + 3));
+}
+
+TEST_F(MessageCoreTest, AFewLongMessagesLeaveWithoutAnswers) {
+  SendAFew();
+  for (int i = 0; i < 2; ++i) world_.Send(0, 1, kMaxMessageBytes);
+  EXPECT_EQ(Ended(), 3u);
+  world_.Run(absl::Seconds(1));
+  world_.Take(1, 1);
+  world_.Run(absl::Seconds(1));
+  EXPECT_EQ(Ended(), 4u);
+  world_.Take(1, 100);
+  world_.Run(absl::Seconds(1));
+  EXPECT_THAT(Pair().arrived, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(MessageCoreTest, OfMessagesThatAreNotShortNoMoreThanAFewLeaveWithoutAnswers) {
+  const size_t size = kMessageWindow / 4;
+  for (size_t i = 0; i < kFewMessages + 2; ++i) world_.Send(0, 1, size);
+  EXPECT_EQ(Ended(), kFewMessages);
+  world_.Run(absl::Seconds(1));
+  world_.Take(1, 1);
+  world_.Run(absl::Seconds(1));
+  EXPECT_EQ(Ended(), kFewMessages + 1);
 }
 
 TEST_F(MessageCoreTest, TheGreatestMessageLeavesWhenFewBytesAreUnanswered) {
+  // None of these is answered, and a few messages are exceeded.
+  for (size_t i = 0; i < kFewMessages; ++i) world_.Send(0, 1, 1);
   world_.Send(0, 1, kMaxMessageBytes);
   world_.Send(0, 1, 1);
-  EXPECT_EQ(Ended(), 1u);
+  EXPECT_EQ(Ended(), kFewMessages + 1);
   world_.Run(absl::Seconds(1));
-  world_.Take(1, 1);
+  world_.Take(1, 100);
   world_.Run(absl::Seconds(1));
-  ExpectStatuses({kOk, kOk});
+  EXPECT_EQ(Ended(), kFewMessages + 2);
 }
 
 TEST_F(MessageCoreTest, ASendThatWaitsFailsAtOnceWhenTheMemberDies) {
+  SendAFew();
   world_.Send(0, 1, kMaxMessageBytes);
-  world_.Send(0, 1, 1);
   world_.Stop(1);
   world_.Run(absl::Milliseconds(10));
   world_.Send(0, 1, 1);
-  ExpectStatuses({kOk, kUnavailable, kUnavailable});
-  EXPECT_THAT(*Pair().sends[2], StatusIs(kUnavailable, HasSubstr("rank 1, life 0")));
+  ExpectStatuses({kOk, kOk, kOk, kUnavailable, kUnavailable});
+  EXPECT_THAT(*Pair().sends[4], StatusIs(kUnavailable, HasSubstr("rank 1, life 0")));
 }
 
 TEST_F(MessageCoreTest, AMessageForAnEarlierLifeDoesNotReachTheNextOne) {
@@ -119,19 +150,20 @@ TEST_F(MessageCoreTest, ALostLinkIsToldToTheNextSend) {
 }
 
 TEST_F(MessageCoreTest, ADeadlineEndsASendThatWaits) {
-  world_.Send(0, 1, kMaxMessageBytes);
-  world_.Send(0, 1, 1, absl::Milliseconds(5));
+  SendAFew();
+  world_.Send(0, 1, kMaxMessageBytes, absl::Milliseconds(5));
   world_.Run(absl::Milliseconds(4));
-  EXPECT_EQ(Ended(), 1u);
+  EXPECT_EQ(Ended(), 3u);
   world_.Run(absl::Milliseconds(1));
-  ExpectStatuses({kOk, absl::StatusCode::kDeadlineExceeded});
+  ExpectStatuses({kOk, kOk, kOk, absl::StatusCode::kDeadlineExceeded});
 }
 
 TEST_F(MessageCoreTest, WhatWaitsIsBounded) {
   const size_t messages = kMaxWaitingBytes / (kMaxMessageBytes + kMessageOverhead);
-  for (size_t i = 0; i < messages + 2; ++i) world_.Send(0, 1, kMaxMessageBytes);
-  // The first one has left; the last one does not fit.
-  EXPECT_EQ(Ended(), 2u);
+  SendAFew();
+  for (size_t i = 0; i < messages + 1; ++i) world_.Send(0, 1, kMaxMessageBytes);
+  // The first ones have left; the last one does not fit.
+  EXPECT_EQ(Ended(), 4u);
   EXPECT_THAT(*Pair().sends.back(), StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
@@ -234,11 +266,11 @@ TEST_F(EarlyMessagesTest, WhatFollowsARefusedMessageIsRefusedAndTheLinkStays) {
 }
 
 TEST_F(MessageCoreTest, ASendThatWaitsForALostLinkIsUnavailableWhateverTheReasonIs) {
+  SendAFew();
   world_.Send(0, 1, kMaxMessageBytes);
-  world_.Send(0, 1, 1);
   world_.LoseLink(0, 1, absl::InvalidArgumentError("bytes of the peer: checksum mismatch"));
-  ExpectStatuses({kOk, kUnavailable});
-  EXPECT_THAT(*Pair().sends[1], StatusIs(kUnavailable, HasSubstr("checksum mismatch")));
+  ExpectStatuses({kOk, kOk, kOk, kUnavailable});
+  EXPECT_THAT(*Pair().sends[3], StatusIs(kUnavailable, HasSubstr("checksum mismatch")));
 }
 
 TEST(MessageHeader, SurvivesEncodingAndRefusesOtherBytes) {
