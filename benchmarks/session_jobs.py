@@ -10,13 +10,13 @@ import json
 import os
 import pathlib
 import random
-import signal
 import statistics
 import subprocess
 import tempfile
 import time
 
 from benchmarks.clusters import Cluster
+from benchmarks.event_jobs import PATIENCE_S, EventJob
 from benchmarks.records import BadInput, parse_size, summarize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -41,8 +41,6 @@ KILL_WITHIN_S = 0.03
 ENDLESS = 1 << 40
 # How long a killed shard is away.
 SHARD_AWAY_S = 1
-PATIENCE_S = 120
-POLL_S = 0.002
 
 
 def require_program():
@@ -50,86 +48,27 @@ def require_program():
         raise BadInput(f"{PROGRAM} is not there: scripts/bazel build //benchmarks:session_rank")
 
 
-class SessionJob:
+class SessionJob(EventJob):
     """The ranks of one session, one at each host unless moved, from start to stop."""
 
     def __init__(self, cluster, name, work):
         """`work`: the arguments of session_rank after the file of events."""
-        self.cluster, self.name, self.work = cluster, name, work
+        super().__init__(cluster, name)
+        self.work = work
         self.world = cluster.hosts.count * cluster.arguments.clients
-        self.processes = [None] * self.world
-        # Those of earlier lives that were stopped.
-        self.stopped = []
-        # When the last life of each rank was started, and the length of its events before.
-        self.began = [0] * self.world
-        self.behind = [0] * self.world
-        self.folder = cluster.folder / name
-        self.folder.mkdir()
 
     def __enter__(self):
         for rank in range(self.world):
             self.start(rank, rank % self.cluster.hosts.count)
         return self
 
-    def __exit__(self, *_):
-        for process in self.processes + self.stopped:
-            process.kill()
-        for process in self.processes + self.stopped:
-            process.communicate()
-
     def start(self, rank, host):
         place = {"PHALANX_ADDRESS": f"unix:{self.cluster.socket(host)}", "PHALANX_JOB": self.name, "PHALANX_TASK": f"worker{rank}",
                  "PHALANX_WORLD": str(self.world)}
-        self._path(rank).touch()
-        self.behind[rank] = self._path(rank).stat().st_size
-        self.began[rank] = time.monotonic_ns()
-        self.processes[rank] = self.cluster.hosts.popen(
-            host, [str(PROGRAM), str(self._path(rank)), *map(str, self.work)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, env={**os.environ, **place})
+        self.start_process(rank, host, [str(PROGRAM), str(self.path(rank)), *map(str, self.work)], place)
 
-    def kill(self, ranks):
-        """Returns the instant before the first of these ranks is killed, when all of them have ended."""
-        killed = time.monotonic_ns()
-        for rank in ranks:
-            self.processes[rank].kill()
-        for rank in ranks:
-            self.processes[rank].communicate()
-        return killed
-
-    def stop(self, ranks):
-        """Returns the instant before the first of these ranks is stopped. They do not go on."""
-        stopped = time.monotonic_ns()
-        for rank in ranks:
-            self.processes[rank].send_signal(signal.SIGSTOP)
-            self.stopped.append(self.processes[rank])
-        return stopped
-
-    def events(self, rank):
-        """Returns (word, instant, number) of each event of the rank's last life."""
-        with open(self._path(rank)) as file:
-            file.seek(self.behind[rank])
-            # A line can be half written.
-            lines = file.read().split("\n")[:-1]
-        return [(word, int(nanos), int(number)) for word, nanos, number in (line.split() for line in lines)]
-
-    def wait_for(self, rank, fits):
-        """Returns the first event of the rank's last life that fits."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            for event in self.events(rank):
-                if fits(*event):
-                    return event
-            self.check()
-            time.sleep(POLL_S)
-        raise SystemExit(f"rank {rank} of {self.name} did not go on within {PATIENCE_S} s")
-
-    def check(self):
-        for rank, process in enumerate(self.processes):
-            if process.poll() not in (None, 0):
-                raise SystemExit(f"rank {rank} of {self.name} failed ({process.returncode}): {process.stderr.read().strip()}")
-
-    def _path(self, rank):
-        return self.folder / f"{rank}.events"
+    def title(self, key):
+        return f"rank {key} of {self.name}"
 
 
 def _has_call(number):
@@ -269,7 +208,7 @@ def is_flat(samples):
     return max(samples[WARM_SAMPLES:]) <= max(samples[:WARM_SAMPLES]) + SLACK_BYTES
 
 
-def _shard_status(cluster, arguments):
+def shard_status(cluster, arguments):
     """Objects and tombstones of the first shard."""
     command = [arguments.binary, "status", "--json", "--directory", ",".join(cluster.shards), "--secret-file", str(cluster.secret)]
     asked = cluster.hosts.popen(0, command, stdout=subprocess.PIPE, text=True)
@@ -287,7 +226,7 @@ def measure_rounds(cluster, arguments):
     for size in map(parse_size, arguments.sizes.split(",")):
         with SessionJob(cluster, f"rounds-{size}", [size, model, rounds, ROUNDS_OF_A_VERSION, 0]) as job:
             # The first question of a tool takes memory of the directory that stays.
-            _shard_status(cluster, arguments)
+            shard_status(cluster, arguments)
             memory = {}
             for sample in range(1, SAMPLES + 1):
                 versions = sample * rounds // SAMPLES // ROUNDS_OF_A_VERSION
@@ -295,20 +234,20 @@ def measure_rounds(cluster, arguments):
                     # After the last checkpoint the ranks leave.
                     job.wait_for(rank, lambda word, _, version: word == "saved" and version >= versions - (sample == SAMPLES))
                 pids = {name: [pid] for name, pid in cluster.named_pids().items()}
-                pids["ranks"] = [process.pid for process in job.processes]
+                pids["ranks"] = [process.pid for process in job.processes.values()]
                 for name, those in pids.items():
                     memory.setdefault(name, []).append(max(map(own_bytes, those)))
                 if sample == SAMPLES - 1:
-                    running = _shard_status(cluster, arguments)
+                    running = shard_status(cluster, arguments)
             ends = [job.wait_for(rank, lambda word, _, version: word == "saved" and version >= rounds // ROUNDS_OF_A_VERSION)
                     for rank in range(job.world)]
             begins = [job.wait_for(rank, lambda word, *_: word == "loaded") for rank in range(job.world)]
-            for process in job.processes:
+            for process in job.processes.values():
                 process.wait(PATIENCE_S)
             job.check()
         seconds = (max(at for _, at, _ in ends) - min(at for _, at, _ in begins)) / 1e9 / rounds
         record = _record("job_rounds", job.world, size, [seconds], [{}], model)
-        record.update(calls=rounds, memory_bytes=memory, while_it_runs=running, at_the_end=_shard_status(cluster, arguments))
+        record.update(calls=rounds, memory_bytes=memory, while_it_runs=running, at_the_end=shard_status(cluster, arguments))
         record["flat"] = all(map(is_flat, memory.values())) and running["tombstones"] == 0
         records.append(record)
     return records

@@ -73,10 +73,10 @@ class SessionJobsTest(unittest.TestCase):
         cluster.folder.__truediv__ = mock.Mock()
         job = session_jobs.SessionJob(cluster, "stops", [])
         first, second = (subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2))
-        job.processes = [first]
+        job.processes = {0: first}
         with mock.patch.object(job, "start"), job:
             job.stop([0])
-            job.processes = [second]
+            job.processes = {0: second}
             self.assertIsNone(first.poll())
         self.assertEqual((first.returncode, second.returncode), (-signal.SIGKILL, -signal.SIGKILL))
 
