@@ -26,7 +26,8 @@ class EventJob:
         return self
 
     def __exit__(self, *_):
-        ended = [*self.processes.values(), *self.stopped]
+        # Once each: a stopped one that was not started again is the last life, too.
+        ended = {process.pid: process for process in (*self.processes.values(), *self.stopped)}.values()
         for process in ended:
             process.kill()
         for process in ended:
