@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -14,6 +15,8 @@ namespace {
 // A batch of this many bytes takes no further answer. It bounds the bytes that wait for a slow
 // client.
 constexpr size_t kMaxBatchBytes = size_t{256} << 10;
+// Messages from this size on are not copied into the batch.
+constexpr size_t kLongMessageBytes = size_t{32} << 10;
 
 }  // namespace
 
@@ -36,6 +39,28 @@ LocalOutbox::Batch::Reference LocalOutbox::Batch::Refer(const std::shared_ptr<Me
   return Reference::kGiven;
 }
 
+void LocalOutbox::Batch::AddMessage(const local::MessageArrived& message,
+                                    std::shared_ptr<const std::string> message_bytes) {
+  if (message.bytes.size() < kLongMessageBytes) return Add(message);
+  local::EncodeAllButBytes(message, bytes_);
+  last_ = std::move(message_bytes);
+}
+
+std::array<iovec, 2> LocalOutbox::Batch::Rest() {
+  const size_t of_bytes = std::min(sent_, bytes_.size());
+  std::array<iovec, 2> rest = {{{bytes_.data() + of_bytes, bytes_.size() - of_bytes}, {}}};
+  if (last_ == nullptr) return rest;
+  const size_t of_last = sent_ - of_bytes;
+  rest[1] = {const_cast<char*>(last_->data()) + of_last, last_->size() - of_last};
+  return rest;
+}
+
+void LocalOutbox::Batch::Clear() {
+  bytes_.clear();
+  last_.reset();
+  sent_ = 0;
+}
+
 void LocalOutbox::Batch::CloseDescriptor() {
   if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
 }
@@ -56,15 +81,13 @@ void LocalOutbox::Add(const local::Answer& answer) {
 
 void LocalOutbox::Close() {
   items_.clear();
-  batch_.bytes_.clear();
-  batch_.sent_ = 0;
+  batch_.Clear();
   batch_.CloseDescriptor();
 }
 
 void LocalOutbox::Fill() {
-  batch_.bytes_.clear();
-  batch_.sent_ = 0;
-  while (!items_.empty() && batch_.bytes_.size() < kMaxBatchBytes) {
+  batch_.Clear();
+  while (!items_.empty() && batch_.bytes_.size() < kMaxBatchBytes && batch_.last_ == nullptr) {
     // Taken out first, because the item can add others to the queue.
     Item item = std::move(items_.front());
     items_.pop_front();
@@ -77,12 +100,12 @@ void LocalOutbox::Fill() {
 
 LocalOutbox::State LocalOutbox::Send(int socket) {
   while (true) {
-    if (batch_.sent_ == batch_.bytes_.size()) Fill();
+    if (batch_.sent_ == batch_.size()) Fill();
     if (batch_.bytes_.empty()) return State::kEmpty;
-    iovec rest{batch_.bytes_.data() + batch_.sent_, batch_.bytes_.size() - batch_.sent_};
+    std::array<iovec, 2> rest = batch_.Rest();
     msghdr message{};
-    message.msg_iov = &rest;
-    message.msg_iovlen = 1;
+    message.msg_iov = rest.data();
+    message.msg_iovlen = rest.size();
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     if (batch_.descriptor_ >= 0) {
       message.msg_control = control;

@@ -9,6 +9,9 @@
 #ifndef PHALANX_LOCAL_LOCAL_OUTBOX_H_
 #define PHALANX_LOCAL_LOCAL_OUTBOX_H_
 
+#include <sys/uio.h>
+
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -28,6 +31,10 @@ class LocalOutbox {
   class Batch {
    public:
     void Add(const local::Answer& answer) { local::Encode(answer, bytes_); }
+    // A message, whose bytes go to the socket from where they are unless they are few. Ends the
+    // batch then.
+    void AddMessage(const local::MessageArrived& message,
+                    std::shared_ptr<const std::string> message_bytes);
     // Makes sure that the client has this block's file, for an answer that points into it.
     enum class Reference {
       kGiven,  // the client has the file, or gets it with this batch
@@ -42,9 +49,15 @@ class LocalOutbox {
    private:
     friend class LocalOutbox;
     void CloseDescriptor();
+    size_t size() const { return bytes_.size() + (last_ == nullptr ? 0 : last_->size()); }
+    // What is not sent.
+    std::array<iovec, 2> Rest();
+    void Clear();
 
     ViewerId viewer_ = 0;
     std::string bytes_;
+    // The bytes of a message, behind the others; or null.
+    std::shared_ptr<const std::string> last_;
     size_t sent_ = 0;
     int descriptor_ = -1;  // owned until it is sent
     bool has_shown_files_ = false;

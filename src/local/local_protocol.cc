@@ -12,9 +12,6 @@ namespace {
 
 // The buffer of a quiet connection; more is allocated for a frame whose length has been checked.
 constexpr size_t kRestingBytes = 16 * 1024;
-// What a buffer keeps when it is empty: room for an inline object with its metadata, so that the
-// next one takes one read and no new memory.
-constexpr size_t kKeptBytes = kMaxInlineAnswerBytes + 8 * 1024;
 // Every read has at least this much space, so that one read takes in many small frames.
 constexpr size_t kMinSpace = 4096;
 constexpr std::array<MemberState, 4> kMemberStates = {MemberState::kAbsent, MemberState::kLive,
@@ -646,6 +643,7 @@ struct Fields {
     a.U32(m.rank);
     a.U64(m.life);
     a.U64(m.stream);
+    // The last field: EncodeAllButBytes leaves the bytes to its caller.
     a.Bytes(m.bytes, kMaxMessageBytes);
   }
   template <typename M>
@@ -738,6 +736,21 @@ void EncodeAllButBytes(const Put& put, std::string& out) {
   SetLength(out, begin, put.bytes.size());
 }
 
+void EncodeAllButBytes(const MessageArrived& message, std::string& out) {
+  const size_t begin = out.size();
+  out.append(kFrameHeaderBytes, '\0');
+  out.push_back(static_cast<char>(MessageArrived::kKind));
+  // The fields of Visit(MessageArrived), in which the bytes are the last.
+  Writer writer(out);
+  writer.U64(message.request);
+  writer.Bytes(message.role, kMaxJobNameBytes);
+  writer.U32(message.rank);
+  writer.U64(message.life);
+  writer.U64(message.stream);
+  writer.U32(static_cast<uint32_t>(message.bytes.size()));
+  SetLength(out, begin, message.bytes.size());
+}
+
 absl::StatusOr<Request> DecodeRequest(absl::string_view payload) {
   return Decode<Request>(payload);
 }
@@ -756,8 +769,8 @@ absl::Span<char> FrameBuffer::Space() {
     const size_t length = ByteReader(absl::string_view(bytes_.data(), end_)).U32();
     wanted = std::max(wanted, std::min(length, kMaxFrameBytes) + kFrameHeaderBytes);
   }
-  // A buffer that grew for one large frame shrinks when it is empty again.
-  if (bytes_.size() < wanted || (end_ == 0 && bytes_.size() > kKeptBytes)) {
+  const size_t most = std::max(wanted, kept_bytes_);
+  if (bytes_.size() < wanted || (end_ == 0 && bytes_.size() > most)) {
     bytes_.resize(wanted);
     if (end_ == 0) bytes_.shrink_to_fit();
   }

@@ -666,6 +666,8 @@ void Encode(const Request& request, std::string& out);
 void Encode(const Answer& answer, std::string& out);
 // Appends the frame of a Put without its last part, the bytes, which the caller sends after it.
 void EncodeAllButBytes(const Put& put, std::string& out);
+// The same for a message that has arrived.
+void EncodeAllButBytes(const MessageArrived& message, std::string& out);
 
 // Decodes the payload of one frame. Fails with InvalidArgument, naming the kind of message and the
 // field's place.
@@ -676,6 +678,12 @@ absl::StatusOr<Answer> DecodeAnswer(absl::string_view payload);
 // time.
 class FrameBuffer {
  public:
+  // What a buffer keeps when it is empty: room for an inline object with its metadata, so that the
+  // next one takes one read and no new memory.
+  static constexpr size_t kKeptBytes = kMaxInlineAnswerBytes + 8 * 1024;
+  // A buffer that grew beyond `kept_bytes` for one large frame shrinks when it is empty again.
+  explicit FrameBuffer(size_t kept_bytes = kKeptBytes) : kept_bytes_(kept_bytes) {}
+
   // Returns where to read the next bytes into: never empty. Invalidates the payloads from Next.
   absl::Span<char> Space();
   // `bytes` bytes were read into Space.
@@ -687,6 +695,7 @@ class FrameBuffer {
  private:
   size_t buffered() const { return end_ - begin_; }
 
+  const size_t kept_bytes_;
   std::string bytes_;
   size_t begin_ = 0;
   size_t end_ = 0;

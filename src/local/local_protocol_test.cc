@@ -347,6 +347,14 @@ TEST(LocalProtocol, APutInTwoPartsIsTheSameFrame) {
   EXPECT_EQ(frame, Encoded(Request(put)));
 }
 
+TEST(LocalProtocol, AMessageInTwoPartsIsTheSameFrame) {
+  const MessageArrived message{9, "worker", 3, 2, 7, "the bytes"};
+  std::string frame;
+  EncodeAllButBytes(message, frame);
+  frame.append("the bytes");
+  EXPECT_EQ(frame, Encoded(Answer(message)));
+}
+
 // Feeds `stream` in pieces of `step` bytes; the payloads that came out.
 std::vector<std::string> Cut(absl::string_view stream, size_t step) {
   FrameBuffer buffer;
@@ -385,30 +393,40 @@ TEST(FrameBuffer, ReturnsWholeFramesHoweverTheyArrive) {
   }
 }
 
+// Passes a Put of so many bytes through the buffer, and returns the number of reads for it.
+int Pass(FrameBuffer& buffer, size_t object_bytes) {
+  const std::string bytes(object_bytes, 'x');
+  std::string frame;
+  Encode(Request(Put{1, {Id(), false, 1, absl::ZeroDuration(), ""}, bytes}), frame);
+  absl::string_view rest = frame;
+  int reads = 0;
+  for (; !rest.empty(); ++reads) {
+    const absl::Span<char> space = buffer.Space();
+    const size_t n = std::min(space.size(), rest.size());
+    rest.substr(0, n).copy(space.data(), n);
+    rest.remove_prefix(n);
+    buffer.Filled(n);
+    const auto payload = buffer.Next();
+    EXPECT_THAT(payload, IsOk());
+    EXPECT_EQ(payload->has_value(), rest.empty());
+  }
+  return reads;
+}
+
 TEST(FrameBuffer, KeepsRoomForAnotherInlineObjectButNotForALargeOne) {
   FrameBuffer buffer;
-  const auto pass = [&buffer](size_t object_bytes) {
-    const std::string bytes(object_bytes, 'x');
-    std::string frame;
-    Encode(Request(Put{1, {Id(), false, 1, absl::ZeroDuration(), ""}, bytes}), frame);
-    absl::string_view rest = frame;
-    int reads = 0;
-    for (; !rest.empty(); ++reads) {
-      const absl::Span<char> space = buffer.Space();
-      const size_t n = std::min(space.size(), rest.size());
-      rest.substr(0, n).copy(space.data(), n);
-      rest.remove_prefix(n);
-      buffer.Filled(n);
-      const auto payload = buffer.Next();
-      EXPECT_THAT(payload, IsOk());
-      EXPECT_EQ(payload->has_value(), rest.empty());
-    }
-    return reads;
-  };
-  EXPECT_EQ(pass(kMaxInlineAnswerBytes), 2) << "the first read shows the length";
-  EXPECT_EQ(pass(kMaxInlineAnswerBytes), 1);
-  EXPECT_EQ(pass(2 * kMaxInlineAnswerBytes), 2);
-  EXPECT_EQ(pass(kMaxInlineAnswerBytes), 2) << "the buffer has shrunk";
+  EXPECT_EQ(Pass(buffer, kMaxInlineAnswerBytes), 2) << "the first read shows the length";
+  EXPECT_EQ(Pass(buffer, kMaxInlineAnswerBytes), 1);
+  EXPECT_EQ(Pass(buffer, 2 * kMaxInlineAnswerBytes), 2);
+  EXPECT_EQ(Pass(buffer, kMaxInlineAnswerBytes), 2) << "the buffer has shrunk";
+}
+
+TEST(FrameBuffer, KeepsAsMuchAsItIsMadeFor) {
+  FrameBuffer buffer(kMaxFrameBytes);
+  EXPECT_EQ(Pass(buffer, 2 * kMaxInlineAnswerBytes), 2);
+  EXPECT_EQ(Pass(buffer, 2 * kMaxInlineAnswerBytes), 1);
+  EXPECT_EQ(Pass(buffer, kMaxInlineAnswerBytes), 1);
+  EXPECT_EQ(Pass(buffer, 2 * kMaxInlineAnswerBytes), 1);
 }
 
 TEST(FrameBuffer, RejectsAHugeOrEmptyLengthForGood) {

@@ -39,7 +39,8 @@ class AnswerReader {
   std::optional<int> TakeDescriptor();
 
  private:
-  local::FrameBuffer frames_;
+  // One connection, on which long messages can follow each other: the memory for one is kept.
+  local::FrameBuffer frames_{local::kMaxFrameBytes};
   // Received, but the File frame has not been handled yet.
   std::deque<int> descriptors_;
 };

@@ -82,8 +82,8 @@ void ClientMessages::OnMessage(jobs::MemberId member, const jobs::ArrivedMessage
   answer_([join = members_.at(member).join, message](LocalOutbox::Batch& batch) {
     const absl::string_view bytes =
         message.bytes == nullptr ? absl::string_view() : absl::string_view(*message.bytes);
-    batch.Add(local::MessageArrived{join, message.role, message.rank, message.life, message.stream,
-                                    bytes});
+    batch.AddMessage({join, message.role, message.rank, message.life, message.stream, bytes},
+                     message.bytes);
     return true;
   });
 }
