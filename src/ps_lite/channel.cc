@@ -78,7 +78,7 @@ void Channel::Leave() {
   leaving_ = true;
   {
     std::unique_lock<std::mutex> lock(sends_.mu);
-    while (sends_.count > 0) EndOldest(lock);
+    while (sends_.count > 0) EndOldest(lock, nullptr);
   }
   // Both threads end.
   client_.member_leave(member_, 0);
@@ -239,6 +239,7 @@ void Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
   }
   std::lock_guard<std::mutex> lock(line->mu);
   const bool response = !message.meta.request;
+  if (!urgent) WaitForWindow(to);
   SendBytes(to, encoded.header, response, urgent);
   for (const std::string_view array : encoded.in_pieces) {
     for (size_t at = 0; at < array.size(); at += kPieceBytes) {
@@ -249,13 +250,13 @@ void Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
 
 void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urgent) {
   const uint64_t cost = bytes.size() + kSendCostBytes;
-  Reserve(cost, urgent);
+  Reserve(to, cost, urgent);
   phx_call* const call = client_.member_send(member_, NameOf(to.role), to.rank, -1, bytes.data(),
                                              bytes.size(), kForever);
   if (call == nullptr) {
     KeepError(to, response, client_.error());
     std::lock_guard<std::mutex> lock(sends_.mu);
-    return GiveBack(cost);
+    return GiveBack(to, cost);
   }
   std::deque<Sending> ended;
   {
@@ -264,7 +265,7 @@ void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urg
     // Another thread that needs room can wait for this call.
     sends_.cond.notify_all();
     while (!sends_.calls.empty() && client_.call_ended(sends_.calls.front().call) != 0) {
-      GiveBack(sends_.calls.front().cost);
+      GiveBack(sends_.calls.front().to, sends_.calls.front().cost);
       ended.push_back(sends_.calls.front());
       sends_.calls.pop_front();
     }
@@ -272,29 +273,40 @@ void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urg
   for (const Sending& each : ended) End(each);
 }
 
-void Channel::Reserve(uint64_t cost, bool urgent) {
+void Channel::WaitForWindow(Peer to) {
+  std::unique_lock<std::mutex> lock(sends_.mu);
+  while (sends_.cost_of[to] > kSendWindowOfPeer) EndOldest(lock, &to);
+}
+
+void Channel::Reserve(Peer to, uint64_t cost, bool urgent) {
   std::unique_lock<std::mutex> lock(sends_.mu);
   const auto fits = [&] {
     if (urgent || sends_.count == 0) return true;
     return sends_.cost + cost <= kSendWindowBytes && sends_.count < kSendWindowCalls;
   };
-  while (!fits()) EndOldest(lock);
+  while (!fits()) EndOldest(lock, nullptr);
   sends_.cost += cost;
+  sends_.cost_of[to] += cost;
   ++sends_.count;
 }
 
-void Channel::EndOldest(std::unique_lock<std::mutex>& lock) {
-  if (sends_.calls.empty()) return sends_.cond.wait(lock);
-  const Sending oldest = sends_.calls.front();
-  sends_.calls.pop_front();
+void Channel::EndOldest(std::unique_lock<std::mutex>& lock, const Peer* to) {
+  std::deque<Sending>& calls = sends_.calls;
+  const auto found = std::find_if(calls.begin(), calls.end(), [to](const Sending& each) {
+    return to == nullptr || each.to == *to;
+  });
+  if (found == calls.end()) return sends_.cond.wait(lock);
+  const Sending oldest = *found;
+  calls.erase(found);
   lock.unlock();
   End(oldest);
   lock.lock();
-  GiveBack(oldest.cost);
+  GiveBack(oldest.to, oldest.cost);
 }
 
-void Channel::GiveBack(uint64_t cost) {
+void Channel::GiveBack(Peer to, uint64_t cost) {
   sends_.cost -= cost;
+  sends_.cost_of[to] -= cost;
   --sends_.count;
   sends_.cond.notify_all();
 }
@@ -310,7 +322,7 @@ void Channel::EndEnded() {
     const auto first = std::stable_partition(calls.begin(), calls.end(), outstanding);
     ended.assign(first, calls.end());
     calls.erase(first, calls.end());
-    for (const Sending& each : ended) GiveBack(each.cost);
+    for (const Sending& each : ended) GiveBack(each.to, each.cost);
   }
   for (const Sending& each : ended) End(each);
 }

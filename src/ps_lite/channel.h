@@ -37,6 +37,10 @@ namespace phalanx::ps_lite {
 // than what a node takes of a member (32 MiB), and a connection of calls (60,000).
 inline constexpr uint64_t kSendWindowBytes = uint64_t{24} << 20;
 inline constexpr uint64_t kSendCostBytes = 64;
+// A message to a receiver that has more than this of them waits as well, so that memory which is
+// sent is still in the cache. The pieces of one message do not: arrays of many MiB for several
+// receivers go to all of them at a time.
+inline constexpr uint64_t kSendWindowOfPeer = uint64_t{1} << 20;
 inline constexpr uint64_t kSendWindowCalls = 16384;
 
 class Channel {
@@ -109,7 +113,8 @@ class Channel {
     // Of the calls, of those that are about to be made, and of those whose end is waited for.
     uint64_t cost = 0;
     uint64_t count = 0;
-    std::vector<Unsent> unsent;  // the first of each receiver and kind
+    std::map<Peer, uint64_t> cost_of;  // of each receiver
+    std::vector<Unsent> unsent;        // the first of each receiver and kind
   };
 
   Channel(const ClientFunctions& client, const Settings& settings, const Place& place)
@@ -130,11 +135,14 @@ class Channel {
   void ScanRole(Role role, uint64_t* first_death, std::string* why, std::vector<Peer>* left);
 
   void SendBytes(Peer to, std::string_view bytes, bool response, bool urgent);
-  // Waits until a message of this cost fits into the window, and counts it.
-  void Reserve(uint64_t cost, bool urgent);
-  // Waits for the oldest call, or until another thread has done so.
-  void EndOldest(std::unique_lock<std::mutex>& lock);
-  void GiveBack(uint64_t cost);
+  // Waits until another message to the receiver fits into its window.
+  void WaitForWindow(Peer to);
+  // Waits until bytes of this cost fit into the window of all, and counts them.
+  void Reserve(Peer to, uint64_t cost, bool urgent);
+  // Waits for the oldest call, of one receiver unless this is null, or until another thread has
+  // done so.
+  void EndOldest(std::unique_lock<std::mutex>& lock, const Peer* to);
+  void GiveBack(Peer to, uint64_t cost);
   // Takes calls that have ended: no Send may come that does.
   void EndEnded();
   // Waits for a call; keeps its error.
