@@ -117,13 +117,15 @@ def with_rates(records):
     rated = []
     for record in records:
         record = dict(record)
+        calls = record.get("calls", 1)
         if record["op"] == "ps_benchmark":
             # One direction counts, of one worker, as test_benchmark prints it.
-            values = record["calls"] * record["servers"]
+            values = calls * record["servers"]
             record["goodput_gbps"] = 8e-9 * record["size_bytes"] * values / record["median_s"]
-        elif record["calls"] > 1:
-            record["call_us"] = record["median_s"] / record["calls"] * 1e6
-        theirs = best.get((record["op"], record["size_bytes"]))
+        elif calls > 1:
+            record["call_us"] = record["median_s"] / calls * 1e6
+        # Programs for ps-lite have one work for keys that are new and for others, and no update but their own.
+        theirs = best.get((record["op"].removesuffix("_own").removesuffix("_first"), record["size_bytes"]))
         if theirs and record["peer"] != "ps-lite":
             record["of_ps_lite"] = record["median_s"] / theirs
         rated.append(record)

@@ -74,9 +74,9 @@ def limits(hosts, sizes, warmup, runs):
     return {size: summarize(record)["median_s"] for size, record in zip(sorted(sizes), measured)}
 
 
-def with_limits(hosts, records, layout, warmup, runs):
-    """Adds shape_limit_s: what bare sockets need for the bytes of the busiest link, measured now; 0 where these do not limit."""
-    needed = {plans.link_bytes(record, layout) for record in records} - {0}
-    found = limits(hosts, needed, warmup, runs)
-    each = [found.get(plans.link_bytes(record, layout), 0) for record in records]
+def with_limits(hosts, records, bytes_of, warmup, runs):
+    """Adds shape_limit_s: what bare sockets need for bytes_of(record), measured now; 0 where that is 0."""
+    needed = [bytes_of(record) for record in records]
+    found = limits(hosts, set(needed) - {0}, warmup, runs)
+    each = [found.get(size, 0) for size in needed]
     return [dict(record, limit_s=limit, shape_limit_s=limit) for record, limit in zip(records, each)]

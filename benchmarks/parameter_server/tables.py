@@ -118,9 +118,11 @@ def record_of(op, layout, size, each, **others):
 
 
 def link_bytes(op, size, layout):
-    """The bytes in which the goal of an op is counted: those of the busiest link at best, or of the model."""
+    """The bytes in which the goal of an op is counted: those of the busiest link at best, or of the model; 0: it is not the link."""
     if op in DENSE:
         return size
+    if op not in KEYED:
+        return 0
     per_value = 1
     if op.endswith("_first"):
         per_value = plans.KEY_AND_ROW if op.startswith("ps_rows") else plans.KEY_AND_FLOAT
@@ -302,11 +304,8 @@ def measure(hosts, arguments):
             for op in arguments.ops.split(","):
                 records += measure_op(cluster, arguments, layout, op, turn)
     merged = plans.merge_turns([dict(record, peer="tables", algorithm="tables") for record in records])
-    needed = {record["op"]: link_bytes(record["op"], record["size_bytes"], layout) for record in merged
-              if record["op"] in (*DENSE, *KEYED)}
-    found = programs.limits(hosts, set(needed.values()), arguments.warmup, arguments.runs)
-    limits = [found.get(needed.get(record["op"]), 0) for record in merged]
-    return [dict(record, limit_s=limit, shape_limit_s=limit) for record, limit in zip(merged, limits)]
+    return programs.with_limits(hosts, merged, lambda record: link_bytes(record["op"], record["size_bytes"], layout), arguments.warmup,
+                                arguments.runs)
 
 
 def lines_of(record):
