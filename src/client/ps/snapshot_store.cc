@@ -96,9 +96,12 @@ absl::Status SnapshotStore::FindBase(Instant until) {
 
 // ---- marks and snapshots
 
+// The names of marks and snapshots are not kept in the client, as Client::Id would: each is used
+// for one object, and a server makes them as long as it runs.
+
 // Marks are found by their place in their run alone: a next life knows nothing else.
 ObjectId SnapshotStore::MarkId(uint64_t number) const {
-  return client_->Id(kNameSpace, absl::StrCat(part_, "/mark/", base_, "/", number - base_));
+  return ObjectId::FromName(kNameSpace, absl::StrCat(part_, "/mark/", base_, "/", number - base_));
 }
 
 // Those with as many zeros at their end are superseded together.
@@ -112,8 +115,8 @@ Scope SnapshotStore::MarksWithZeros(int zeros, uint64_t number) const {
 
 // Two attempts have different bytes, and an object never changes.
 ObjectId SnapshotStore::SnapshotId(uint64_t number, const Writer& writer) const {
-  return client_->Id(kNameSpace, absl::StrCat(part_, "/", number, "/life", writer.life, "/attempt",
-                                              writer.attempt));
+  return ObjectId::FromName(kNameSpace, absl::StrCat(part_, "/", number, "/life", writer.life,
+                                                     "/attempt", writer.attempt));
 }
 
 std::string SnapshotStore::MarkBytes(const Writer& writer) {

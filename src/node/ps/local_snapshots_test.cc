@@ -11,7 +11,9 @@ namespace phalanx::runtime {
 namespace {
 
 using ps::internal::SnapshotStore;
+using ::testing::HasSubstr;
 using testing::IsOk;
+using ::testing::Not;
 using testing::StatusIs;
 
 class LocalSnapshotsTest : public PsFixture {
@@ -60,6 +62,20 @@ TEST_F(LocalSnapshotsTest, TheNextLifeFindsTheNewest) {
       EXPECT_EQ(Found(life + 1), absl::StrCat(number, " bytes", number));
     }
   }
+}
+
+// Names that a client keeps show in its errors.
+TEST_F(LocalSnapshotsTest, ANameIsNotKeptInTheClient) {
+  SnapshotStore store = Store(0);
+  ASSERT_THAT(store.Find(kDeadline), IsOk());
+  store.Write(1, "bytes");
+  ASSERT_THAT(Written(store), IsOk());
+  const ObjectId id = ObjectId::FromName("phalanx.ps", "job/server/w/0/1/life0/attempt1");
+  ASSERT_THAT(client_->Delete(id).Wait(kDeadline), IsOk());
+  const absl::Status status =
+      client_->Get(id, GetOptions{.timeout = absl::Milliseconds(100)}).Wait(kDeadline).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("attempt1")));
 }
 
 TEST_F(LocalSnapshotsTest, AnEndedJobBeginsAnew) {
