@@ -263,7 +263,7 @@ def measure_flat(cluster, arguments, layout, turn):
         memory = {}
         for sample in range(1, samples + 1):
             # After the last clock the workers leave.
-            clock = sample * clocks // samples - (sample == samples)
+            clock = sample * clocks // samples - (clocks // 100 + 1 if sample == samples else 0)
             for worker in job.workers:
                 job.wait_for(worker, lambda word, _, number: word == "clock" and number >= clock)
             pids = {name: [pid] for name, pid in cluster.named_pids().items()}
