@@ -35,6 +35,9 @@ enum class EntryKind : uint8_t {
   kPull = 3,
   kRequest = 4,
   kAskSnapshot = 5,
+  kPushObject = 6,
+  kPullObject = 7,
+  kRead = 8,
   // From 16 on those of servers, so that a message in the wrong direction is seen as such.
   kDone = 16,
   kValues = 17,
@@ -43,6 +46,7 @@ enum class EntryKind : uint8_t {
   kDurable = 20,
   kMinClock = 21,
   kTableFailed = 22,
+  kValuesObject = 23,
 };
 
 // As bits, so that every number, also a NaN, comes back as it was.
@@ -63,6 +67,19 @@ Enum ReadEnum(ByteReader& in, Enum last, absl::string_view what) {
 // As many as there are: the views that are read need no memory.
 absl::string_view ReadBytes(ByteReader& in) {
   return in.Bytes(std::numeric_limits<uint32_t>::max());
+}
+
+// An entry with the name of an object has a kind of its own: one without a name would be another
+// form of an entry without an object.
+absl::string_view ReadHandle(ByteReader& in) {
+  const absl::string_view handle = in.Bytes(kMaxHandleBytes);
+  if (in.ok() && handle.empty()) in.Fail("an object without a name");
+  return handle;
+}
+
+void WriteHandle(ByteWriter& out, absl::string_view handle) {
+  PHALANX_CHECK(handle.size() <= kMaxHandleBytes, "the name of an object");
+  out.Bytes(handle);
 }
 
 // The form is the first byte; a list is as long as it says, a run and a hash have a fixed size.
@@ -134,20 +151,27 @@ absl::Status ReadStatus(ByteReader& in) {
   return {static_cast<absl::StatusCode>(code), text};
 }
 
-// ---- entries: one Write and one Read for each
+// ---- entries: one KindOf, Write and Fill for each
 
-EntryKind KindOf(const Push&) { return EntryKind::kPush; }
+EntryKind KindOf(const Push& push) {
+  return push.object.empty() ? EntryKind::kPush : EntryKind::kPushObject;
+}
 void Write(ByteWriter& out, const Push& push) {
   out.U64(push.ticket);
   out.U32(push.table);
   WritePosition(out, push.at);
+  if (!push.object.empty()) return WriteHandle(out, push.object);
   WriteKeys(out, push.keys);
   out.Bytes(push.values);
 }
-void Read(ByteReader& in, Push& push) {
+void Fill(ByteReader& in, EntryKind kind, Push& push) {
   push.ticket = in.U64();
   push.table = in.U32();
   push.at = ReadPosition(in);
+  if (kind == EntryKind::kPushObject) {
+    push.object = ReadHandle(in);
+    return;
+  }
   push.keys = ReadKeys(in);
   push.values = ReadBytes(in);
 }
@@ -157,25 +181,28 @@ void Write(ByteWriter& out, const ClockEnd& end) {
   out.U32(end.table);
   out.U64(end.clock);
 }
-void Read(ByteReader& in, ClockEnd& end) {
+void Fill(ByteReader& in, ClockEnd& end) {
   end.table = in.U32();
   end.clock = in.U64();
 }
 
-EntryKind KindOf(const Pull&) { return EntryKind::kPull; }
+EntryKind KindOf(const Pull& pull) {
+  return pull.object ? EntryKind::kPullObject : EntryKind::kPull;
+}
 void Write(ByteWriter& out, const Pull& pull) {
   out.U64(pull.ticket);
   out.U32(pull.piece);
   out.U32(pull.table);
   out.U64(pull.clock);
-  WriteKeys(out, pull.keys);
+  if (!pull.object) WriteKeys(out, pull.keys);
 }
-void Read(ByteReader& in, Pull& pull) {
+void Fill(ByteReader& in, EntryKind kind, Pull& pull) {
   pull.ticket = in.U64();
   pull.piece = in.U32();
   pull.table = in.U32();
   pull.clock = in.U64();
-  pull.keys = ReadKeys(in);
+  pull.object = kind == EntryKind::kPullObject;
+  if (!pull.object) pull.keys = ReadKeys(in);
 }
 
 EntryKind KindOf(const Request&) { return EntryKind::kRequest; }
@@ -184,7 +211,7 @@ void Write(ByteWriter& out, const Request& request) {
   out.U32(static_cast<uint32_t>(request.head));
   out.Bytes(request.body);
 }
-void Read(ByteReader& in, Request& request) {
+void Fill(ByteReader& in, Request& request) {
   request.ticket = in.U64();
   request.head = static_cast<int32_t>(in.U32());
   request.body = ReadBytes(in);
@@ -192,24 +219,43 @@ void Read(ByteReader& in, Request& request) {
 
 EntryKind KindOf(const AskSnapshot&) { return EntryKind::kAskSnapshot; }
 void Write(ByteWriter& out, const AskSnapshot& ask) { out.U32(ask.table); }
-void Read(ByteReader& in, AskSnapshot& ask) { ask.table = in.U32(); }
+void Fill(ByteReader& in, AskSnapshot& ask) { ask.table = in.U32(); }
+
+EntryKind KindOf(const Read&) { return EntryKind::kRead; }
+void Write(ByteWriter& out, const Read& read) {
+  out.U32(read.table);
+  out.U64(read.ticket);
+  out.U32(read.piece);
+}
+void Fill(ByteReader& in, Read& read) {
+  read.table = in.U32();
+  read.ticket = in.U64();
+  read.piece = in.U32();
+}
 
 EntryKind KindOf(const Done&) { return EntryKind::kDone; }
 void Write(ByteWriter& out, const Done& done) { out.U64(done.count); }
-void Read(ByteReader& in, Done& done) { done.count = in.U64(); }
+void Fill(ByteReader& in, Done& done) { done.count = in.U64(); }
 
-EntryKind KindOf(const Values&) { return EntryKind::kValues; }
+EntryKind KindOf(const Values& values) {
+  return values.object.empty() ? EntryKind::kValues : EntryKind::kValuesObject;
+}
 void Write(ByteWriter& out, const Values& values) {
   out.U64(values.ticket);
   out.U32(values.piece);
   out.U64(values.min_clock);
+  if (!values.object.empty()) return WriteHandle(out, values.object);
   out.Bytes(values.values);
 }
-void Read(ByteReader& in, Values& values) {
+void Fill(ByteReader& in, EntryKind kind, Values& values) {
   values.ticket = in.U64();
   values.piece = in.U32();
   values.min_clock = in.U64();
-  values.values = ReadBytes(in);
+  if (kind == EntryKind::kValuesObject) {
+    values.object = ReadHandle(in);
+  } else {
+    values.values = ReadBytes(in);
+  }
 }
 
 EntryKind KindOf(const Refused&) { return EntryKind::kRefused; }
@@ -217,7 +263,7 @@ void Write(ByteWriter& out, const Refused& refused) {
   out.U64(refused.ticket);
   WriteStatus(out, refused.why);
 }
-void Read(ByteReader& in, Refused& refused) {
+void Fill(ByteReader& in, Refused& refused) {
   refused.ticket = in.U64();
   refused.why = ReadStatus(in);
 }
@@ -228,7 +274,7 @@ void Write(ByteWriter& out, const Response& response) {
   out.U32(static_cast<uint32_t>(response.head));
   out.Bytes(response.body);
 }
-void Read(ByteReader& in, Response& response) {
+void Fill(ByteReader& in, Response& response) {
   response.ticket = in.U64();
   response.head = static_cast<int32_t>(in.U32());
   response.body = ReadBytes(in);
@@ -239,7 +285,7 @@ void Write(ByteWriter& out, const Durable& durable) {
   out.U32(durable.table);
   WritePosition(out, durable.upto);
 }
-void Read(ByteReader& in, Durable& durable) {
+void Fill(ByteReader& in, Durable& durable) {
   durable.table = in.U32();
   durable.upto = ReadPosition(in);
 }
@@ -249,7 +295,7 @@ void Write(ByteWriter& out, const MinClock& min) {
   out.U32(min.table);
   out.U64(min.clock);
 }
-void Read(ByteReader& in, MinClock& min) {
+void Fill(ByteReader& in, MinClock& min) {
   min.table = in.U32();
   min.clock = in.U64();
 }
@@ -259,9 +305,28 @@ void Write(ByteWriter& out, const TableFailed& failed) {
   out.U32(failed.table);
   WriteStatus(out, failed.why);
 }
-void Read(ByteReader& in, TableFailed& failed) {
+void Fill(ByteReader& in, TableFailed& failed) {
   failed.table = in.U32();
   failed.why = ReadStatus(in);
+}
+
+// Most entries have one kind, some have two, and are filled by it.
+template <typename Entry>
+bool HasKind(EntryKind kind, const Entry& entry) {
+  return kind == KindOf(entry);
+}
+bool HasKind(EntryKind kind, const Push&) {
+  return kind == EntryKind::kPush || kind == EntryKind::kPushObject;
+}
+bool HasKind(EntryKind kind, const Pull&) {
+  return kind == EntryKind::kPull || kind == EntryKind::kPullObject;
+}
+bool HasKind(EntryKind kind, const Values&) {
+  return kind == EntryKind::kValues || kind == EntryKind::kValuesObject;
+}
+template <typename Entry>
+void Fill(ByteReader& in, EntryKind, Entry& entry) {
+  Fill(in, entry);
 }
 
 // ---- batches
@@ -284,10 +349,10 @@ Variant ReadEntry(ByteReader& in, uint8_t kind) {
     return {};
   } else {
     std::variant_alternative_t<kIndex, Variant> entry;
-    if (kind != static_cast<uint8_t>(KindOf(entry))) {
+    if (!HasKind(static_cast<EntryKind>(kind), entry)) {
       return ReadEntry<Variant, kIndex + 1>(in, kind);
     }
-    Read(in, entry);
+    Fill(in, static_cast<EntryKind>(kind), entry);
     return entry;
   }
 }

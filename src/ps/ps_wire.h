@@ -45,7 +45,9 @@ inline constexpr uint32_t kMaxTables = 1024;
 // The text of an error that travels; the rest of a longer one is left out.
 inline constexpr size_t kMaxErrorBytes = 1024;
 // A message of n bytes has at most so many times n bytes when it is decoded.
-inline constexpr size_t kDecodedPerByte = 80;
+inline constexpr size_t kDecodedPerByte = 96;
+// The name of an object (a handle).
+inline constexpr size_t kMaxHandleBytes = 255;
 
 // Keys of an entry: as they are, as a run of consecutive ones, or a list of this channel.
 struct WireKeys {
@@ -66,7 +68,10 @@ struct Push {
   // the number kAllPushes, no key and no value.
   Position at = {};
   WireKeys keys = {};
-  absl::string_view values;  // of the table's wire type
+  absl::string_view values = {};  // of the table's wire type
+  // Not empty: the object of this name has the values of all keys of the receiver's part, in their
+  // order. There are neither `keys` nor `values` then. At most kMaxHandleBytes.
+  absl::string_view object = {};
   friend bool operator==(const Push&, const Push&) = default;
 };
 struct ClockEnd {
@@ -80,6 +85,8 @@ struct Pull {
   uint32_t table = 0;
   uint64_t clock = 0;
   WireKeys keys = {};
+  // All keys of the receiver's part, without `keys`: the answer names an object.
+  bool object = false;
   friend bool operator==(const Pull&, const Pull&) = default;
 };
 struct Request {
@@ -93,7 +100,15 @@ struct AskSnapshot {
   uint32_t table = 0;
   friend bool operator==(const AskSnapshot&, const AskSnapshot&) = default;
 };
-using WorkerEntry = std::variant<Push, ClockEnd, Pull, Request, AskSnapshot>;
+// The worker has read, or given up, the object with which this pull was answered: the server may
+// free it. Not counted by Done.
+struct Read {
+  uint32_t table = 0;
+  uint64_t ticket = 0;
+  uint32_t piece = 0;
+  friend bool operator==(const Read&, const Read&) = default;
+};
+using WorkerEntry = std::variant<Push, ClockEnd, Pull, Request, AskSnapshot, Read>;
 
 struct Hello {
   uint64_t channel = 0;
@@ -123,7 +138,10 @@ struct Values {
   uint64_t ticket = 0;
   uint32_t piece = 0;
   uint64_t min_clock = 0;
-  absl::string_view values;  // of the table's wire type
+  absl::string_view values = {};  // of the table's wire type
+  // Of a pull by object: the name of the object that has the values of all keys of the part, in
+  // their order, without `values`. It is there until the worker says Read. At most kMaxHandleBytes.
+  absl::string_view object = {};
   friend bool operator==(const Values&, const Values&) = default;
 };
 // Of one push, pull or request. A push without a ticket is refused with TableFailed.

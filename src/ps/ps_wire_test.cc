@@ -38,7 +38,13 @@ WorkerBatch AllWorkerEntries() {
                            .values = "abcdefghijkl"},
                       Push{.keys = RunOf(kMaxKey, 1), .values = ""},
                       Push{.keys = Hash({.high = 8, .low = 9}), .values = "x"},
-                      ClockEnd{.table = 3, .clock = 9}, AskSnapshot{.table = 11},
+                      Push{.ticket = 13,
+                           .table = 3,
+                           .at = {.clock = 1, .push = 2, .piece = 0},
+                           .object = "job/worker/1/0/3/0/1.2"},
+                      Pull{.ticket = 14, .piece = 1, .table = 3, .clock = 9, .object = true},
+                      Read{.table = 3, .ticket = 14, .piece = 1}, ClockEnd{.table = 3, .clock = 9},
+                      AskSnapshot{.table = 11},
                       Pull{.ticket = 6, .piece = 2, .table = 1, .clock = 4, .keys = RunOf(10, 20)},
                       Request{.ticket = 12, .head = -5, .body = "body"}}};
 }
@@ -48,6 +54,7 @@ ServerBatch AllServerEntries() {
           .entries = {
               Done{.count = 77},
               Values{.ticket = 3, .piece = 1, .min_clock = 5, .values = "values"},
+              Values{.ticket = 4, .piece = 2, .min_clock = 6, .object = "job/server/0/0/3/8"},
               Refused{.ticket = 4, .why = absl::NotFoundError("no such table")},
               Response{.ticket = 5, .head = -1, .body = "answer"},
               Durable{.table = 2, .upto = {.clock = 1, .push = 2, .piece = 3}},
@@ -119,6 +126,28 @@ TEST(PsWire, ALongErrorIsCut) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const ServerMessage decoded, DecodeServerMessage(bytes));
   EXPECT_EQ(std::get<Refused>(std::get<ServerBatch>(decoded).entries[0]).why,
             absl::InternalError(std::string(kMaxErrorBytes, 'x')));
+}
+
+// An entry would have two forms if an object could have no name.
+TEST(PsWire, NamesOfObjectsHaveAtLeastOneByteAndAtMost255) {
+  const std::string longest(kMaxHandleBytes, 'h');
+  for (const bool pushed : {true, false}) {
+    const std::string bytes =
+        pushed ? Encode(WorkerMessage(WorkerBatch{.entries = {Push{.object = longest}}}))
+               : Encode(ServerMessage(ServerBatch{.entries = {Values{.object = longest}}}));
+    const auto decoded = [pushed](const std::string& changed) {
+      return pushed ? DecodeWorkerMessage(changed).status() : DecodeServerMessage(changed).status();
+    };
+    EXPECT_THAT(decoded(bytes), IsOk());
+    const size_t length = bytes.size() - kMaxHandleBytes - sizeof(uint32_t);
+    std::string none = bytes.substr(0, length + sizeof(uint32_t));
+    none[length] = 0;
+    EXPECT_THAT(decoded(none), StatusIs(kInvalid, HasSubstr("an object without a name")));
+    std::string longer = bytes + "h";
+    longer[length] = 0;
+    longer[length + 1] = 1;
+    EXPECT_THAT(decoded(longer), StatusIs(kInvalid, HasSubstr("256")));
+  }
 }
 
 TEST(PsWire, AnEntryWithOneRowFitsBehindABatchThatIsNotFull) {
