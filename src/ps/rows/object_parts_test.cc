@@ -1,4 +1,4 @@
-#include "src/ps/object_parts.h"
+#include "src/ps/rows/object_parts.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -6,8 +6,8 @@
 // PullDense alone. Pushes and pulls with keys are messages in any case.
 //
 // Values and pure functions; any thread.
-#ifndef PHALANX_PS_OBJECT_PARTS_H_
-#define PHALANX_PS_OBJECT_PARTS_H_
+#ifndef PHALANX_PS_ROWS_OBJECT_PARTS_H_
+#define PHALANX_PS_ROWS_OBJECT_PARTS_H_
 
 #include <cstdint>
 
@@ -38,4 +38,4 @@ void ScatterPart(const TableSpec& spec, const Splitter& splitter, int server, co
 
 }  // namespace phalanx::ps::internal
 
-#endif  // PHALANX_PS_OBJECT_PARTS_H_
+#endif  // PHALANX_PS_ROWS_OBJECT_PARTS_H_
