@@ -10,6 +10,15 @@
 #include "src/ps/worker_core.h"
 
 namespace phalanx::ps::internal {
+namespace {
+
+absl::Status NoRoom(absl::string_view where, const TableSpec& spec) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(where, ": more than ", spec.snapshot_bytes,
+                   " bytes of pushes are kept that the servers could lose"));
+}
+
+}  // namespace
 
 std::vector<int> WorkerCore::missing() const {
   std::vector<int> missing;
@@ -86,15 +95,12 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<
   if (!checked.ok() && pushes) OnPushRefused(table, checked);
   PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[table];
+  PHALANX_CHECK(!pushes || !state.dense_begun, "a push within another one");
   // Not refused: the caller is to call again.
-  if (pushes && must_wait(table)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(Where(table, state.view.clock), ": more than ", state.view.spec.snapshot_bytes,
-                     " bytes of pushes are kept that the servers could lose"));
-  }
+  if (pushes && state.must_wait()) return NoRoom(Where(table, state.view.clock), state.view.spec);
   std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
-  const Ticket ticket = next_ticket_;
-  Operation& operation = NewOperation(table);
+  const Ticket ticket = operations_.next;
+  Operation& operation = operations_.New(table);
   operation.out = out;
   operation.clock = state.view.clock;
   // Only those: another server's batch may be waiting for its answers.
@@ -104,9 +110,9 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<
     ++state.pushes;
     AddPush(ticket, pieces, values);
   }
-  if (pulls) AddPull(ticket, std::move(pieces));
+  if (pulls) AddPull(ticket, std::move(pieces), /*by_object=*/false);
   // A call without keys, or of pushes that an earlier life has made, has nothing to wait for.
-  EndIfDone(ticket, operation);
+  if (operation.done()) End(ticket, operation, absl::OkStatus());
   for (size_t server = 0; server < servers_.size(); ++server) {
     if (touched[server]) servers_[server].channel.FlushIfIdle();
   }
@@ -114,17 +120,87 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<
   return ticket;
 }
 
-WorkerCore::Operation& WorkerCore::NewOperation(std::optional<uint32_t> table) {
-  ++under_way_;
-  Operation& operation = operations_[next_ticket_++];
-  operation.table = table;
-  return operation;
+// Numbers of pushes do not depend on what the store does: a next life makes the same ones.
+absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table) {
+  const absl::Status checked = CheckCall(table, {}, /*pushes=*/true);
+  if (!checked.ok()) OnPushRefused(table, checked);
+  PHALANX_RETURN_IF_ERROR(checked);
+  TableState& state = tables_[table];
+  PHALANX_CHECK(state.view.pushes_objects && !state.dense_begun, "one push of objects at a time");
+  if (state.must_wait()) return NoRoom(Where(table, state.view.clock), state.view.spec);
+  state.dense_begun = true;
+  DensePush push{.at = {.clock = state.view.clock, .push = ++state.pushes}, .parts = {}};
+  const uint64_t number = next_push_++;
+  for (int server = 0; server < options_.servers; ++server) {
+    if (push.at <= state.servers[server].kept.freed()) continue;
+    // Another attempt at the same push, after one that has failed, has another number.
+    push.parts.push_back({.server = server,
+                          .name = absl::StrCat(options_.objects, "/", table, "/", server, "/",
+                                               push.at.clock, ".", push.at.push, "/", number),
+                          .bytes = ObjectPartBytes(state.view.spec, state.splitter, server)});
+  }
+  return push;
+}
+
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::EndPushDense(uint32_t table, DensePush push,
+                                                            const absl::Status& put) {
+  TableState& state = tables_[table];
+  PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
+  absl::Status status = state.failed;
+  status.Update(put);
+  if (!status.ok()) {
+    --state.pushes;
+    for (DensePush::Part& part : push.parts) objects_.frees.push_back(std::move(part.name));
+    OnPushRefused(table, status);
+    return status;
+  }
+  const Ticket ticket = operations_.next;
+  Operation& operation = operations_.New(table);
+  for (DensePush::Part& part : push.parts) {
+    const TableAtServer& here = state.servers[part.server];
+    // What an earlier life has pushed, as the server has shown meanwhile.
+    if (push.at <= here.kept.freed()) {
+      objects_.frees.push_back(std::move(part.name));
+      continue;
+    }
+    const bool had = push.at <= here.had;
+    if (!had) ++operation.pushes;
+    AddKept(part.server, table,
+            {.call = next_call_++,
+             .at = push.at,
+             .done = had,
+             .ticket = ticket,
+             .object = std::move(part.name),
+             .object_bytes = part.bytes});
+  }
+  if (operation.done()) End(ticket, operation, absl::OkStatus());
+  for (Server& server : servers_) server.channel.FlushIfIdle();
+  AskIfNeeded(table);
+  return ticket;
+}
+
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::PullDense(uint32_t table, void* out) {
+  PHALANX_RETURN_IF_ERROR(CheckCall(table, {}, /*pushes=*/false));
+  const TableState& state = tables_[table];
+  PHALANX_CHECK(state.view.pulls_objects, "a table that travels as objects");
+  const Ticket ticket = operations_.next;
+  Operation& operation = operations_.New(table);
+  operation.out = out;
+  operation.clock = state.view.clock;
+  std::vector<Piece> pieces(servers_.size());
+  for (int server = 0; server < options_.servers; ++server) {
+    pieces[server].server = server;
+    pieces[server].keys.count = state.splitter.KeysOf(server);
+  }
+  AddPull(ticket, std::move(pieces), /*by_object=*/true);
+  for (Server& server : servers_) server.channel.FlushIfIdle();
+  return ticket;
 }
 
 // A piece is numbered among those of its server, in the order of keys: a next life cuts the same
 // push in the same way.
 void WorkerCore::AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values) {
-  Operation& operation = operations_.at(ticket);
+  Operation& operation = operations_.all.at(ticket);
   const uint32_t table = *operation.table;
   const TableState& state = tables_[table];
   uint32_t number = 0;  // of the piece, among those of its server
@@ -166,6 +242,10 @@ void WorkerCore::AddKept(int server, uint32_t table, KeptEntries::Kept kept) {
 void WorkerCore::SendKept(int server, uint32_t table, KeptEntries::Kept& kept) {
   WorkerChannel& channel = servers_[server].channel;
   if (!channel.open() || kept.call >= tables_[table].HeldFrom()) return;
+  if (!kept.object.empty()) {
+    return channel.AddPush(
+        {.ticket = kept.ticket, .table = table, .at = kept.at, .object = kept.object});
+  }
   if (!kept.is_clock) {
     return channel.AddPush({.ticket = kept.ticket,
                             .table = table,
@@ -181,14 +261,15 @@ void WorkerCore::SendKept(int server, uint32_t table, KeptEntries::Kept& kept) {
 }
 
 // The questions are reserved first: a channel names them by their place.
-void WorkerCore::AddPull(Ticket ticket, std::vector<Piece> pieces) {
-  Operation& operation = operations_.at(ticket);
+void WorkerCore::AddPull(Ticket ticket, std::vector<Piece> pieces, bool by_object) {
+  Operation& operation = operations_.all.at(ticket);
   // Questions are found by their place, so they do not move.
   operation.questions.reserve(pieces.size());
   for (Piece& piece : pieces) {
     const int server = piece.server;
     const auto number = static_cast<uint32_t>(operation.questions.size());
-    operation.questions.push_back({.piece = std::move(piece), .call = next_call_++});
+    operation.questions.push_back(
+        {.piece = std::move(piece), .call = next_call_++, .by_object = by_object});
     Question& question = operation.questions.back();
     ++operation.pulls;
     servers_[server].channel.Ask(question.call, {ticket, number});
@@ -206,6 +287,16 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
   }
   if (question.call >= tables_[*operation.table].HeldFrom()) return;
   const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
+  if (question.by_object) {
+    // The server answers anew: it has forgotten what it has answered on an earlier channel.
+    if (question.fetch != 0) objects_.dropped.push_back(EndFetch(ticket, question));
+    question.channel = channel.channel();
+    return channel.AddPull(question.call, {.ticket = ticket,
+                                           .piece = piece,
+                                           .table = *operation.table,
+                                           .clock = operation.clock,
+                                           .object = true});
+  }
   channel.AddPull(question.call,
                   {.ticket = ticket,
                    .piece = piece,
@@ -219,6 +310,7 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
 absl::Status WorkerCore::Clock(uint32_t table) {
   PHALANX_RETURN_IF_ERROR(CheckCall(table, {}, /*pushes=*/false));
   TableState& state = tables_[table];
+  PHALANX_CHECK(!state.dense_begun, "Clock within a push");
   if (!state.refused.ok()) {
     const absl::Status why = std::exchange(state.refused, absl::OkStatus());
     return absl::Status(why.code(), absl::StrCat("the clock has not ended, as a push was refused: ",
@@ -255,6 +347,7 @@ void WorkerCore::OnPushRefused(uint32_t table, const absl::Status& why) {
 // taken as made, too.
 uint64_t WorkerCore::SkipPushed(uint32_t table) {
   TableState& state = tables_[table];
+  PHALANX_CHECK(!state.dense_begun, "SkipPushed within a push");
   const uint32_t before = state.pushes;
   for (const TableAtServer& at : state.servers) {
     if (at.had.clock != state.view.clock || at.had.push == kAllPushes) continue;
@@ -315,8 +408,8 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Request(int server, int32_t head,
     return absl::InvalidArgumentError(
         absl::StrCat("a request of ", body.size(), " bytes, at most ", kMaxRequestBody));
   }
-  const Ticket ticket = next_ticket_;
-  Operation& operation = NewOperation(std::nullopt);
+  const Ticket ticket = operations_.next;
+  Operation& operation = operations_.New(std::nullopt);
   operation.request = {.head = head, .body = std::string(body)};
   operation.pulls = 1;
   Question& question = operation.questions.emplace_back();
@@ -329,21 +422,24 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Request(int server, int32_t head,
   return ticket;
 }
 
-// The sum over all servers: it is this process's memory.
-bool WorkerCore::must_wait(uint32_t table) const {
-  // All servers together: it is the worker's memory that is bounded.
+bool WorkerCore::must_wait(uint32_t table) const { return tables_[table].must_wait(); }
+
+// All servers together: it is the worker's memory, or its node's, that is bounded.
+bool WorkerCore::TableState::must_wait() const {
   uint64_t bytes = 0;
-  for (const TableAtServer& at : tables_[table].servers) bytes += at.kept.bytes();
-  return bytes > tables_[table].view.spec.snapshot_bytes;
+  for (const TableAtServer& at : servers) bytes += at.kept.bytes();
+  return bytes > view.spec.snapshot_bytes;
 }
 
 // A server may not answer, since a newer snapshot shows no more: Probe asks again.
 void WorkerCore::AskIfNeeded(uint32_t table) {
-  if (!tables_[table].has_snapshots() || !(leaving_ || must_wait(table))) return;
+  const TableState& state = tables_[table];
+  if (!state.has_snapshots() || !(leaving_ || state.must_wait())) return;
   for (int server = 0; server < options_.servers; ++server) {
     TableAtServer& here = tables_[table].servers[server];
     WorkerChannel& channel = servers_[server].channel;
     if (here.snapshot_asked || here.kept.entries().empty() || !channel.open()) continue;
+    if (leaving_ && !state.HoldsUpLeave(here)) continue;
     // Not again before it has answered: each further one would be a snapshot of its own.
     here.snapshot_asked = true;
     channel.AskSnapshot(table);
@@ -358,20 +454,31 @@ void WorkerCore::BeginLeave() {
   for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);
 }
 
-// Before it leaves, a worker can stop when all is done; when it leaves, nothing may be kept.
-// Without snapshots it waits for m alone, when a push has to: the others can be waiting for it to
-// leave.
-bool WorkerCore::Awaits(uint32_t table, const TableAtServer& at) const {
+// Before it leaves, a worker can stop when all is done; when it leaves, nothing may be kept that is
+// to count. Without snapshots it waits for m alone, when a push has to: the others can be waiting
+// for it to leave.
+bool WorkerCore::TableState::Awaits(const TableAtServer& at, bool leaving) const {
   if (at.kept.undone() > 0) return true;
-  if (tables_[table].has_snapshots()) return leaving_ && !at.kept.entries().empty();
-  return !leaving_ && must_wait(table);
+  return leaving ? HoldsUpLeave(at) : !has_snapshots() && must_wait();
+}
+
+// With kBsp a clock that the worker has not ended does not count when it has left. What is behind
+// an object of such a clock is of that clock, too, and in no snapshot before the clock turns.
+bool WorkerCore::TableState::HoldsUpLeave(const TableAtServer& at) const {
+  const std::deque<KeptEntries::Kept>& entries = at.kept.entries();
+  const auto object = [this](const KeptEntries::Kept& kept, bool ended) {
+    return !kept.object.empty() && (kept.at.clock < view.clock) == ended;
+  };
+  if (has_snapshots()) return !entries.empty() && !object(entries.front(), /*ended=*/false);
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const KeptEntries::Kept& kept) { return object(kept, /*ended=*/true); });
 }
 
 bool WorkerCore::idle() const {
-  if (under_way_ > 0) return false;
+  if (operations_.under_way > 0) return false;
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     for (const TableAtServer& at : tables_[table].servers) {
-      if (Awaits(table, at)) return false;
+      if (tables_[table].Awaits(at, leaving_)) return false;
     }
   }
   return true;
@@ -379,11 +486,11 @@ bool WorkerCore::idle() const {
 
 std::string WorkerCore::Pending() const {
   std::vector<std::string> texts;
-  if (under_way_ > 0) texts.push_back(absl::StrCat(under_way_, " calls"));
+  if (operations_.under_way > 0) texts.push_back(absl::StrCat(operations_.under_way, " calls"));
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     const TableState& state = tables_[table];
     for (size_t server = 0; server < servers_.size(); ++server) {
-      if (!Awaits(table, state.servers[server])) continue;
+      if (!state.Awaits(state.servers[server], leaving_)) continue;
       texts.push_back(absl::StrCat("server ", server, " (", servers_[server].channel.Describe(),
                                    ") for table \"", state.view.spec.name, "\""));
     }
@@ -403,8 +510,9 @@ void WorkerCore::Probe() {
     bool awaited = channel.state() == WorkerChannel::State::kHello || !channel.asked().empty();
     for (uint32_t table = 0; table < tables_.size(); ++table) {
       TableAtServer& here = tables_[table].servers[server];
-      awaited = awaited || here.snapshot_asked || (!leaving_ && Awaits(table, here)) ||
-                here.kept.undone() > 0;
+      awaited =
+          awaited || here.snapshot_asked || here.kept.undone() > 0 ||
+          (!(leaving_ && tables_[table].has_snapshots()) && tables_[table].Awaits(here, leaving_));
       here.snapshot_asked = false;
     }
     if (awaited) channel.Probe();

@@ -22,11 +22,57 @@ bool IsOneOf(const Servers& servers, int server) {
   return server >= 0 && static_cast<size_t>(server) < servers.size();
 }
 
+// All against the first: it names the table and the two servers.
+template <typename Servers>
+absl::Status CompareTables(const Servers& servers) {
+  const std::vector<Welcome::Table>& first = servers[0].tables;
+  for (size_t server = 1; server < servers.size(); ++server) {
+    const std::vector<Welcome::Table>& other = servers[server].tables;
+    if (first.size() != other.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "server 0 has ", first.size(), " tables, server ", server, " has ", other.size()));
+    }
+    for (size_t table = 0; table < first.size(); ++table) {
+      if (first[table].spec == other[table].spec) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table ", table, " of server 0, \"", first[table].spec.name, "\", is not that of server ",
+          server, ", \"", other[table].spec.name, "\": names or specs differ"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Where this life begins in a table: at the greatest clock that a server has, if its clocks have
+// marks, and the others lack nothing but the end of the one before it; else at the least one.
+template <typename Servers>
+uint64_t FirstClock(const Servers& servers, uint32_t table, bool marked) {
+  uint64_t least = servers[0].tables[table].clock;
+  uint64_t greatest = least;
+  for (const auto& server : servers) {
+    least = std::min(least, server.tables[table].clock);
+    greatest = std::max(greatest, server.tables[table].clock);
+  }
+  if (DefectActive(Defect::kPsNextLifeSkips)) return greatest;
+  if (least == greatest || !marked) return least;
+  if (DefectActive(Defect::kPsNextLifeRepeats)) return least;
+  const Position mark = {.clock = greatest - 1, .push = kAllPushes};
+  const bool all = std::all_of(servers.begin(), servers.end(),
+                               [&](const auto& server) { return server.tables[table].at >= mark; });
+  return all ? greatest : least;
+}
+
 }  // namespace
+
+WorkerCore::TableState::TableState(const TableSpec& spec, int servers, uint64_t object_part_bytes)
+    : view{.spec = spec}, splitter(spec, servers), servers(servers) {
+  view.pulls_objects = IsObjectTable(spec, splitter, object_part_bytes);
+  view.pushes_objects = view.pulls_objects && spec.sync == Sync::kBsp;
+}
 
 WorkerCore::WorkerCore(const Options& options)
     : options_(options), servers_(static_cast<size_t>(options.servers)) {
   PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
+  PHALANX_CHECK(options.objects.size() <= kMaxObjectPrefix, "a prefix of names");
 }
 
 // ---- events
@@ -71,7 +117,7 @@ void WorkerCore::OnBroken(int server, const absl::Status& why) {
   for (uint32_t table = 0; table < tables_.size(); ++table) FailTable(table, broken);
   const std::map<uint64_t, WorkerChannel::Asked> asked = servers_[server].channel.asked();
   for (const auto& [call, question] : asked) {
-    Operation* const operation = OpenOperation(server, question.ticket, question.piece);
+    Operation* const operation = operations_.Open(server, question.ticket, question.piece);
     // A pull of one of the tables has ended with it.
     if (operation != nullptr) End(question.ticket, *operation, broken);
   }
@@ -105,37 +151,19 @@ void WorkerCore::OnWelcome(int server, Welcome welcome) {
   for (uint32_t table = 0; table < tables_.size(); ++table) Release(table);
 }
 
-// All against the first: it names the table and the two servers.
-absl::Status WorkerCore::CompareTables() const {
-  const std::vector<Welcome::Table>& first = servers_[0].tables;
-  for (size_t server = 1; server < servers_.size(); ++server) {
-    const std::vector<Welcome::Table>& other = servers_[server].tables;
-    if (first.size() != other.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "server 0 has ", first.size(), " tables, server ", server, " has ", other.size()));
-    }
-    for (size_t table = 0; table < first.size(); ++table) {
-      if (first[table].spec == other[table].spec) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "table ", table, " of server 0, \"", first[table].spec.name, "\", is not that of server ",
-          server, ", \"", other[table].spec.name, "\": names or specs differ"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // What the Welcomes say is kept until the last one has come, since the clock at which a table
 // begins depends on all of them.
 void WorkerCore::Begin() {
   ready_ = true;
-  tables_differ_ = CompareTables();
+  tables_differ_ = CompareTables(servers_);
   // No table, if they differ: Open returns the error.
   const size_t tables = tables_differ_.ok() ? servers_[0].tables.size() : 0;
   // table() returns references.
   tables_.reserve(tables);
   for (uint32_t table = 0; table < tables; ++table) {
-    TableState& state = tables_.emplace_back(servers_[0].tables[table].spec, options_.servers);
-    const uint64_t clock = FirstClock(table);
+    TableState& state = tables_.emplace_back(servers_[0].tables[table].spec, options_.servers,
+                                             options_.object_part_bytes);
+    const uint64_t clock = FirstClock(servers_, table, state.marked());
     state.view.clock = clock;
     for (int server = 0; server < options_.servers; ++server) {
       const Welcome::Table& welcome = servers_[server].tables[table];
@@ -156,25 +184,6 @@ void WorkerCore::Begin() {
     server.tables.clear();
     server.failed.clear();
   }
-}
-
-// The greatest clock that a server has, if the others lack nothing but the end of the one before
-// it; else the least one.
-uint64_t WorkerCore::FirstClock(uint32_t table) const {
-  uint64_t least = servers_[0].tables[table].clock;
-  uint64_t greatest = least;
-  for (const Server& server : servers_) {
-    least = std::min(least, server.tables[table].clock);
-    greatest = std::max(greatest, server.tables[table].clock);
-  }
-  if (DefectActive(Defect::kPsNextLifeSkips)) return greatest;
-  if (least == greatest || !tables_[table].marked()) return least;
-  if (DefectActive(Defect::kPsNextLifeRepeats)) return least;
-  const Position mark = {.clock = greatest - 1, .push = kAllPushes};
-  const bool all = std::all_of(servers_.begin(), servers_.end(), [&](const Server& server) {
-    return server.tables[table].at >= mark;
-  });
-  return all ? greatest : least;
 }
 
 void WorkerCore::OnWelcomeTable(int server, uint32_t table, const Welcome::Table& welcome) {
@@ -224,7 +233,7 @@ void WorkerCore::SendAgain(int server, std::optional<uint32_t> only, uint64_t fr
   if (!DefectActive(Defect::kPsPullsNotSentAgain)) {
     const auto& all_asked = servers_[server].channel.asked();
     for (auto asked = all_asked.lower_bound(from); asked != all_asked.end(); ++asked) {
-      const std::optional<uint32_t> of = operations_.at(asked->second.ticket).table;
+      const std::optional<uint32_t> of = operations_.all.at(asked->second.ticket).table;
       if (!only.has_value() || of == only) all.push_back({asked->first, 0, nullptr, asked->second});
     }
   }
@@ -234,7 +243,7 @@ void WorkerCore::SendAgain(int server, std::optional<uint32_t> only, uint64_t fr
       SendKept(server, again.table, *again.kept);
       continue;
     }
-    Operation& operation = operations_.at(again.asked.ticket);
+    Operation& operation = operations_.all.at(again.asked.ticket);
     SendQuestion(server, again.asked.ticket, operation, operation.questions[again.asked.piece]);
   }
   for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);
@@ -260,10 +269,15 @@ void WorkerCore::OnEntry(int server, const Done& done) {
 }
 
 // An answer can come twice, when the pull was sent again, or after the call has ended: only the
-// first one for an open question is written.
+// first one for an open question is written. An object that nothing waits for is read all the same,
+// for the server.
 void WorkerCore::OnEntry(int server, const Values& values) {
-  Operation* const operation = OpenOperation(server, values.ticket, values.piece);
-  if (operation == nullptr || !operation->table.has_value()) return;
+  Operation* const operation = operations_.Open(server, values.ticket, values.piece);
+  if (operation == nullptr || !operation->table.has_value()) {
+    const auto unwanted = servers_[server].channel.TakeUnwanted(values.ticket, values.piece);
+    if (unwanted.has_value()) servers_[server].channel.AddRead(*unwanted);
+    return;
+  }
   Question& question = operation->questions[values.piece];
   const uint32_t table = *operation->table;
   const TableSpec& spec = tables_[table].view.spec;
@@ -271,29 +285,91 @@ void WorkerCore::OnEntry(int server, const Values& values) {
   // The clock is right also if the values are not.
   tables_[table].SetMinClock(server, values.min_clock);
   tables_[table].FreeDone(server);
-  if (values.values.size() != expected) {
-    return End(
-        values.ticket, *operation,
-        absl::InternalError(absl::StrCat("table \"", spec.name, "\": server ", server, " answered ",
-                                         question.piece.keys.count, " keys with ",
-                                         values.values.size(), " bytes, expected ", expected)));
+  // A name for values, or the reverse, is an answer without any.
+  if (question.by_object && !values.object.empty()) {
+    if (question.fetch != 0) objects_.dropped.push_back(EndFetch(values.ticket, question));
+    question.fetch = next_fetch_++;
+    fetching_[question.fetch] = {values.ticket, values.piece};
+    objects_.fetches.push_back({question.fetch, server, std::string(values.object), expected});
+    return;
+  }
+  if (question.by_object || values.values.size() != expected) {
+    return End(values.ticket, *operation,
+               absl::InternalError(absl::StrCat(
+                   "table \"", spec.name, "\": server ", server, " answered ",
+                   question.piece.keys.count, " keys with ", values.values.size(),
+                   " bytes, expected ", question.by_object ? "an object of " : "", expected)));
   }
   ScatterRows(spec, question.piece, values.values, operation->out);
   OnAnswered(values.ticket, *operation, question);
 }
 
+// The answer came on the channel on which the question was sent. When that has closed, the server
+// has forgotten it.
+uint64_t WorkerCore::EndFetch(Ticket ticket, Question& question) {
+  const auto of = fetching_.extract(question.fetch);
+  PHALANX_CHECK(!of.empty(), "a fetch under way");
+  WorkerChannel& channel = servers_[question.piece.server].channel;
+  if (channel.channel() == question.channel) {
+    const uint32_t table = *operations_.all.at(ticket).table;
+    channel.AddRead({.table = table, .ticket = ticket, .piece = of.mapped().second});
+  }
+  return std::exchange(question.fetch, 0);
+}
+
+// The object cannot have changed, so it is the answer also when its server has died meanwhile.
+void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
+  const auto found = fetching_.find(number);
+  if (found == fetching_.end()) return;
+  const auto [ticket, piece] = found->second;
+  Operation& operation = operations_.all.at(ticket);
+  Question& question = operation.questions[piece];
+  const TableState& state = tables_[*operation.table];
+  const int server = question.piece.server;
+  const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
+  EndFetch(ticket, question);
+  absl::Status wrong = bytes.status();
+  if (bytes.ok() && bytes->size() != expected) {
+    wrong = absl::InternalError(absl::StrCat(bytes->size(), " bytes, expected ", expected));
+  }
+  if (wrong.ok()) {
+    ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
+    OnAnswered(ticket, operation, question);
+  } else if (absl::IsNotFound(wrong) || absl::IsDataLoss(wrong)) {
+    SendQuestion(server, ticket, operation, question);
+  } else {
+    End(ticket, operation,
+        absl::Status(wrong.code(), absl::StrCat(Where(*operation.table, operation.clock),
+                                                ": the object with the rows of server ", server,
+                                                ": ", wrong.message())));
+  }
+  servers_[server].channel.Flush();
+}
+
+// What entries have freed is with them until here, however they have gone.
+WorkerCore::Objects WorkerCore::TakeObjects() {
+  for (TableState& table : tables_) {
+    if (!table.view.pushes_objects) continue;
+    for (TableAtServer& at : table.servers) {
+      for (std::string& name : at.kept.TakeFreed()) objects_.frees.push_back(std::move(name));
+    }
+  }
+  return std::exchange(objects_, {});
+}
+
 // A ticket of a pull is none of a request: a server that mixes them up is ignored.
 void WorkerCore::OnEntry(int server, const Response& response) {
-  Operation* const operation = OpenOperation(server, response.ticket, 0);
+  Operation* const operation = operations_.Open(server, response.ticket, 0);
   if (operation == nullptr || operation->table.has_value()) return;
   operation->answer = {.head = response.head, .body = std::string(response.body)};
   OnAnswered(response.ticket, *operation, operation->questions[0]);
 }
 
 void WorkerCore::OnEntry(int server, const Refused& refused) {
+  servers_[server].channel.ForgetUnwanted(refused.ticket);
   // The call may have ended before: several of its pieces can be refused, and it can be cancelled.
-  const auto found = operations_.find(refused.ticket);
-  if (found == operations_.end()) return;
+  const auto found = operations_.all.find(refused.ticket);
+  if (found == operations_.all.end()) return;
   Operation& operation = found->second;
   // A push that the server refuses is not to be sent again.
   if (operation.table.has_value()) {
@@ -332,7 +408,8 @@ void WorkerCore::OnEntry(int server, const TableFailed& failed) {
 }
 
 // Without snapshots what is done is not kept. But with kBsp what is two clocks ahead waits at the
-// server for the others, so it counts against snapshot_bytes here until then.
+// server for the others, so it counts against snapshot_bytes here until then. An object is read by
+// the server when the clock turns.
 void WorkerCore::TableState::FreeDone(int server) {
   if (view.spec.snapshot_every > 0) return;
   TableAtServer& here = servers[server];
@@ -340,6 +417,7 @@ void WorkerCore::TableState::FreeDone(int server) {
   Position upto = here.kept.freed();
   for (const KeptEntries::Kept& kept : here.kept.entries()) {
     if (!kept.done || (view.spec.sync == Sync::kBsp && most < kept.at)) break;
+    if (!kept.object.empty() && here.min_clock <= kept.at.clock) break;
     upto = kept.at;
   }
   here.kept.Free(upto);
@@ -350,17 +428,24 @@ void WorkerCore::TableState::FreeDone(int server) {
 // A ticket is there once for each of its entries.
 void WorkerCore::OnPushesDone(const std::vector<Ticket>& tickets) {
   for (const Ticket ticket : tickets) {
-    const auto found = operations_.find(ticket);
-    if (found == operations_.end() || found->second.ended.has_value()) continue;
+    const auto found = operations_.all.find(ticket);
+    if (found == operations_.all.end() || found->second.ended.has_value()) continue;
     --found->second.pushes;
-    EndIfDone(ticket, found->second);
+    if (found->second.done()) End(ticket, found->second, absl::OkStatus());
   }
 }
 
+WorkerCore::Operation& WorkerCore::Operations::New(std::optional<uint32_t> table) {
+  ++under_way;
+  Operation& operation = all[next++];
+  operation.table = table;
+  return operation;
+}
+
 // Tickets and pieces come off the wire: each is checked before it is used.
-WorkerCore::Operation* WorkerCore::OpenOperation(int server, Ticket ticket, uint32_t piece) {
-  const auto found = operations_.find(ticket);
-  if (found == operations_.end() || found->second.ended.has_value()) return nullptr;
+WorkerCore::Operation* WorkerCore::Operations::Open(int server, Ticket ticket, uint32_t piece) {
+  const auto found = all.find(ticket);
+  if (found == all.end() || found->second.ended.has_value()) return nullptr;
   std::vector<Question>& questions = found->second.questions;
   if (piece >= questions.size() || questions[piece].answered) return nullptr;
   return questions[piece].piece.server == server ? &found->second : nullptr;
@@ -374,24 +459,30 @@ void WorkerCore::OnAnswered(Ticket ticket, Operation& operation, Question& quest
   question.piece.keys.list = nullptr;
   question.piece.rows = {};
   --operation.pulls;
-  EndIfDone(ticket, operation);
-}
-
-void WorkerCore::EndIfDone(Ticket ticket, Operation& operation) {
-  if (operation.pushes == 0 && operation.pulls == 0) End(ticket, operation, absl::OkStatus());
+  if (operation.done()) End(ticket, operation, absl::OkStatus());
 }
 
 // The memory of the call is not touched from here on.
 void WorkerCore::End(Ticket ticket, Operation& operation, absl::Status status) {
-  for (const Question& question : operation.questions) {
-    if (!question.answered) servers_[question.piece.server].channel.Answered(question.call);
+  for (Question& question : operation.questions) {
+    if (question.answered) continue;
+    WorkerChannel& channel = servers_[question.piece.server].channel;
+    channel.Answered(question.call);
+    if (!question.by_object) continue;
+    if (question.fetch != 0) {
+      objects_.dropped.push_back(EndFetch(ticket, question));
+      channel.FlushIfIdle();
+    } else if (channel.open() && channel.channel() == question.channel) {
+      const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
+      channel.GiveUp({.table = *operation.table, .ticket = ticket, .piece = piece});
+    }
   }
   operation.questions = {};
   operation.request = {};
   operation.out = nullptr;
   operation.ended = std::move(status);
-  ended_.push_back(ticket);
-  --under_way_;
+  operations_.ended.push_back(ticket);
+  --operations_.under_way;
 }
 
 void WorkerCore::FailTable(uint32_t table, const absl::Status& why) {
@@ -402,29 +493,29 @@ void WorkerCore::FailTable(uint32_t table, const absl::Status& why) {
   // No server is sent anything more of the table, so nothing is kept, and Leave does not wait.
   for (TableAtServer& at : state.servers) at.kept.Clear();
   std::vector<Ticket> tickets;
-  for (const auto& [ticket, operation] : operations_) {
+  for (const auto& [ticket, operation] : operations_.all) {
     if (operation.table == table && !operation.ended.has_value()) tickets.push_back(ticket);
   }
   // The map has no order.
   std::sort(tickets.begin(), tickets.end());
-  for (const Ticket ticket : tickets) End(ticket, operations_.at(ticket), why);
+  for (const Ticket ticket : tickets) End(ticket, operations_.all.at(ticket), why);
 }
 
 std::optional<absl::Status> WorkerCore::Take(Ticket ticket) {
-  const auto found = operations_.find(ticket);
-  if (found == operations_.end()) {
+  const auto found = operations_.all.find(ticket);
+  if (found == operations_.all.end()) {
     return absl::NotFoundError(
         absl::StrCat("ticket ", ticket, " is none of this worker, or was waited for before"));
   }
   if (!found->second.ended.has_value()) return std::nullopt;
   std::optional<absl::Status> status = std::move(found->second.ended);
-  operations_.erase(found);
+  operations_.all.erase(found);
   return status;
 }
 
 std::optional<WorkerCore::Answer> WorkerCore::AnswerOf(Ticket ticket) const {
-  const auto found = operations_.find(ticket);
-  if (found == operations_.end() || found->second.table.has_value()) return std::nullopt;
+  const auto found = operations_.all.find(ticket);
+  if (found == operations_.all.end() || found->second.table.has_value()) return std::nullopt;
   const std::optional<absl::Status>& ended = found->second.ended;
   if (!ended.has_value() || !ended->ok()) return std::nullopt;
   return found->second.answer;
@@ -432,18 +523,21 @@ std::optional<WorkerCore::Answer> WorkerCore::AnswerOf(Ticket ticket) const {
 
 // Pushes stay kept, and are sent again: other workers may have seen them.
 void WorkerCore::Cancel(Ticket ticket) {
-  const auto found = operations_.find(ticket);
-  if (found == operations_.end() || found->second.ended.has_value()) return;
+  const auto found = operations_.all.find(ticket);
+  if (found == operations_.all.end() || found->second.ended.has_value()) return;
   End(ticket, found->second, absl::CancelledError("the call was cancelled"));
 }
 
-std::vector<WorkerCore::Ticket> WorkerCore::TakeEnded() { return std::exchange(ended_, {}); }
+std::vector<WorkerCore::Ticket> WorkerCore::TakeEnded() {
+  return std::exchange(operations_.ended, {});
+}
 
 std::string WorkerCore::WaitsFor(Ticket ticket) const {
-  const auto found = operations_.find(ticket);
-  if (found == operations_.end() || found->second.ended.has_value()) return "";
+  const auto found = operations_.all.find(ticket);
+  if (found == operations_.all.end() || found->second.ended.has_value()) return "";
   const Operation& operation = found->second;
   std::vector<bool> waits(servers_.size(), false);
+  std::vector<bool> fetches(servers_.size(), false);
   const auto wait = [&](int server, uint64_t call) {
     if (operation.table.has_value() && call >= tables_[*operation.table].HeldFrom()) {
       for (const int other : tables_[*operation.table].Unmarked()) waits[other] = true;
@@ -453,6 +547,7 @@ std::string WorkerCore::WaitsFor(Ticket ticket) const {
   };
   for (const Question& question : operation.questions) {
     if (!question.answered) wait(question.piece.server, question.call);
+    if (question.fetch != 0) fetches[question.piece.server] = true;
   }
   for (int server = 0; server < options_.servers && operation.pushes > 0; ++server) {
     for (const auto& kept : tables_[*operation.table].servers[server].kept.entries()) {
@@ -462,8 +557,9 @@ std::string WorkerCore::WaitsFor(Ticket ticket) const {
   std::vector<std::string> texts;
   for (size_t server = 0; server < servers_.size(); ++server) {
     if (!waits[server]) continue;
-    texts.push_back(
-        absl::StrCat("server ", server, " (", servers_[server].channel.Describe(), ")"));
+    texts.push_back(absl::StrCat(
+        "server ", server, " (",
+        fetches[server] ? "its object is on its way" : servers_[server].channel.Describe(), ")"));
   }
   return absl::StrJoin(texts, ", ");
 }

@@ -27,7 +27,13 @@
 //    with several such tables makes all pushes of a clock before it ends it in the first one, and
 //    pushes nothing to a table that is ahead. One exception: the worker died, and a server that had
 //    its pushes of a clock in no snapshot yet.
-// 5. Tables are those of the servers: numbers and specs are the same on all of them, else Open
+// 5. All rows of a large dense table travel as objects of the store (rows/object_parts.h), one for
+//    each server; messages have their names. The caller puts what is pushed before the core sends
+//    the names, and frees it when the core says so: not before the server has consumed it, which it
+//    shows by a snapshot, or by a least clock that is greater than the push's. A server that lacks
+//    the object, because the worker has died, waits for the push of its next life. What is pulled
+//    is an object of the server, which the caller reads.
+// 6. Tables are those of the servers: numbers and specs are the same on all of them, else Open
 //    fails and names two servers that differ.
 //
 // Pure: takes calls and events, returns effects. Belongs to a Worker, or a test. One thread at a
@@ -39,6 +45,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -48,6 +55,7 @@
 #include "absl/types/span.h"
 #include "phalanx/ps_table.h"
 #include "src/ps/ps_wire.h"
+#include "src/ps/rows/object_parts.h"
 #include "src/ps/split.h"
 #include "src/ps/worker/channel.h"
 #include "src/ps/worker/kept.h"
@@ -58,6 +66,9 @@ namespace phalanx::ps::internal {
 // The most keys of a call: positions in them have 32 bits.
 inline constexpr uint64_t kMaxCallKeys = (uint64_t{1} << 32) - 1;
 
+// The greatest part of the name of an object that is the same for all: the rest has numbers.
+inline constexpr size_t kMaxObjectPrefix = 160;
+
 // The greatest body of a request.
 inline constexpr size_t kMaxRequestBody = kBatchBytes;
 
@@ -67,6 +78,10 @@ class WorkerCore {
     int rank = 0;
     uint64_t life = 0;
     int servers = 0;
+    // The names of objects that are pushed begin with this and a slash: no other worker, and no
+    // other life of this one, has the same. At most kMaxObjectPrefix bytes.
+    std::string objects = {};
+    uint64_t object_part_bytes = kObjectPartBytes;
   };
   // A message for a life of a server. Those to one life go in this order.
   struct Send {
@@ -80,6 +95,37 @@ class WorkerCore {
     TableSpec spec;
     uint64_t clock = 0;
     uint64_t min_clock = 0;  // as the servers have last said, the least of them
+    // All rows travel as objects: with PullDense; with BeginPushDense.
+    bool pulls_objects = false;
+    bool pushes_objects = false;
+  };
+  // A push of all rows, between BeginPushDense and EndPushDense.
+  struct DensePush {
+    // What server `server` is to get: its rows of the push (GatherPart), as the object `name`.
+    struct Part {
+      int server;
+      std::string name;
+      uint64_t bytes;
+    };
+    Position at;
+    // Of the servers that can need it.
+    std::vector<Part> parts;
+  };
+  // What the caller does in the store, since the last call of TakeObjects.
+  struct Objects {
+    // Reads an object of a server, and calls OnFetched with its bytes, or an error.
+    struct Fetch {
+      uint64_t number;  // not used again
+      int server;
+      std::string name;
+      uint64_t bytes;  // that it has to have
+    };
+    std::vector<Fetch> fetches;
+    // Fetches that are wanted no more; they can be in `fetches`, too.
+    std::vector<uint64_t> dropped;
+    // Objects of pushes that are needed no more: those that were not put, or not completely, are
+    // among them.
+    std::vector<std::string> frees;
   };
 
   explicit WorkerCore(const Options& options);
@@ -116,6 +162,21 @@ class WorkerCore {
   // Both, in one batch: what is pulled is as after the push (with kBsp as of the clock's start).
   absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
                                   void* out);
+  // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense no other
+  // push, Clock or SkipPushed of the table. Errors at once as those of Push.
+  absl::StatusOr<DensePush> BeginPushDense(uint32_t table);
+  // The parts are in the store, or `put` is the error of one of them: the push is refused then, as
+  // by OnPushRefused, and its position is that of the next one. Returns the ticket, or an error:
+  // `put`, or that of a table that has failed meanwhile. All parts are the core's to free.
+  absl::StatusOr<Ticket> EndPushDense(uint32_t table, DensePush push, const absl::Status& put);
+  // As Pull of all keys. REQUIRES: pulls_objects.
+  absl::StatusOr<Ticket> PullDense(uint32_t table, void* out);
+  // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
+  // NotFound and DataLoss: the server is asked again. Other errors end the call. Ignored if the
+  // fetch is not wanted any more.
+  void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes);
+  Objects TakeObjects();
+
   // Ends the worker's clock in the table. If a push was refused since the last call, at once or by
   // a server, returns the error of the first one instead, once: the clock goes on.
   absl::Status Clock(uint32_t table);
@@ -170,6 +231,10 @@ class WorkerCore {
     Piece piece;
     uint64_t call = 0;
     bool answered = false;
+    // A pull by object: on which channel it was sent, and the fetch that is under way.
+    bool by_object = false;
+    uint64_t channel = 0;
+    uint64_t fetch = 0;
   };
   struct Operation {
     std::optional<uint32_t> table;  // none: a request
@@ -181,6 +246,19 @@ class WorkerCore {
     std::vector<Question> questions = {};
     Answer request = {};  // of a request: what was asked
     Answer answer = {};
+
+    bool done() const { return pushes == 0 && pulls == 0; }
+  };
+  struct Operations {
+    // With the ticket `next`.
+    Operation& New(std::optional<uint32_t> table);
+    // Null: it has ended, or the question is not open at this server.
+    Operation* Open(int server, Ticket ticket, uint32_t piece);
+
+    absl::flat_hash_map<Ticket, Operation> all;
+    Ticket next = 1;
+    uint64_t under_way = 0;
+    std::vector<Ticket> ended;  // since the last TakeEnded
   };
   struct TableAtServer {
     KeptEntries kept;
@@ -189,8 +267,7 @@ class WorkerCore {
     bool snapshot_asked = false;
   };
   struct TableState {
-    TableState(const TableSpec& spec, int servers)
-        : view{.spec = spec}, splitter(spec, servers), servers(servers) {}
+    TableState(const TableSpec& spec, int servers, uint64_t object_part_bytes);
     bool has_snapshots() const { return view.spec.snapshot_every > 0; }
     // Its clocks have marks (rule 1).
     bool marked() const { return servers.size() > 1 && view.spec.sync == Sync::kBsp; }
@@ -200,11 +277,17 @@ class WorkerCore {
     uint64_t HeldFrom() const;
     // Servers that have not taken the mark of the first clock that is held back.
     std::vector<int> Unmarked() const;
+    bool must_wait() const;
+    // idle() waits for the server.
+    bool Awaits(const TableAtServer& at, bool leaving) const;
+    // A worker that leaves may not yet: something is kept that is to count.
+    bool HoldsUpLeave(const TableAtServer& at) const;
 
     Table view;
     Splitter splitter;
-    uint32_t pushes = 0;   // calls of this clock
-    absl::Status refused;  // a push since the last call of Clock
+    uint32_t pushes = 0;       // calls of this clock
+    bool dense_begun = false;  // BeginPushDense, without EndPushDense
+    absl::Status refused;      // a push since the last call of Clock
     // Of the last clocks that the program has ended, whose ends are held back: the first call that
     // is held back with each.
     std::deque<uint64_t> held;
@@ -231,9 +314,6 @@ class WorkerCore {
   void OnBroken(int server, const absl::Status& why);
   // All servers have welcomed this worker for the first time.
   void Begin();
-  absl::Status CompareTables() const;
-  // Where this life begins.
-  uint64_t FirstClock(uint32_t table) const;
   // What the Welcome of an open channel says of a table.
   void OnWelcomeTable(int server, uint32_t table, const Welcome::Table& welcome);
   // Of all tables, or of one; from this call on.
@@ -243,25 +323,22 @@ class WorkerCore {
   absl::StatusOr<Ticket> Start(uint32_t table, absl::Span<const Key> keys, const void* values,
                                void* out, bool pushes, bool pulls);
   absl::Status CheckCall(uint32_t table, absl::Span<const Key> keys, bool pushes) const;
-  Operation& NewOperation(std::optional<uint32_t> table);
   void AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values);
-  void AddPull(Ticket ticket, std::vector<Piece> pieces);
+  void AddPull(Ticket ticket, std::vector<Piece> pieces, bool by_object);
   void AddKept(int server, uint32_t table, KeptEntries::Kept kept);
   void AddMarks(uint32_t table);
   void SendKept(int server, uint32_t table, KeptEntries::Kept& kept);
   void SendQuestion(int server, Ticket ticket, Operation& operation, Question& question);
   // Sends what is held back for marks that all servers have taken.
   void Release(uint32_t table);
-  // idle() waits for the server.
-  bool Awaits(uint32_t table, const TableAtServer& at) const;
   void AskIfNeeded(uint32_t table);
 
   // ---- ends
   void OnPushesDone(const std::vector<Ticket>& tickets);
-  // Null: it has ended, or the question is not open at this server.
-  Operation* OpenOperation(int server, Ticket ticket, uint32_t piece);
+  // The question's fetch has ended, or is wanted no more: its server may free the object. Returns
+  // its number. REQUIRES: it has one.
+  uint64_t EndFetch(Ticket ticket, Question& question);
   void OnAnswered(Ticket ticket, Operation& operation, Question& question);
-  void EndIfDone(Ticket ticket, Operation& operation);
   void End(Ticket ticket, Operation& operation, absl::Status status);
   void FailTable(uint32_t table, const absl::Status& why);
 
@@ -272,10 +349,12 @@ class WorkerCore {
   bool ready_ = false;
   bool leaving_ = false;
   uint64_t next_call_ = 1;
-  Ticket next_ticket_ = 1;
-  uint64_t under_way_ = 0;  // tickets
-  absl::flat_hash_map<Ticket, Operation> operations_;
-  std::vector<Ticket> ended_;
+  Operations operations_;
+  // Objects.
+  uint64_t next_push_ = 1;  // of BeginPushDense, of all tables
+  uint64_t next_fetch_ = 1;
+  absl::flat_hash_map<uint64_t, std::pair<Ticket, uint32_t>> fetching_;  // by number
+  Objects objects_;  // without those that the tables' entries have freed
 };
 
 }  // namespace phalanx::ps::internal

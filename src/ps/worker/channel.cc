@@ -92,6 +92,23 @@ void WorkerChannel::AskSnapshot(uint32_t table) {
   Flush();
 }
 
+void WorkerChannel::AddRead(const Read& read) {
+  if (open()) Added(read);
+}
+
+std::optional<Read> WorkerChannel::TakeUnwanted(uint64_t ticket, uint32_t piece) {
+  const auto found = unwanted_.find({ticket, piece});
+  if (found == unwanted_.end()) return std::nullopt;
+  const Read read = found->second;
+  unwanted_.erase(found);
+  return read;
+}
+
+void WorkerChannel::ForgetUnwanted(uint64_t ticket) {
+  const auto first = unwanted_.lower_bound({ticket, 0});
+  unwanted_.erase(first, unwanted_.lower_bound({ticket + 1, 0}));
+}
+
 void WorkerChannel::Added(const WorkerEntry& entry) {
   // Full before it is too large: kBatchBytes and one more entry fit into a message.
   batch_.Add(entry);
@@ -138,6 +155,8 @@ void WorkerChannel::Close() {
   flushed_ask_ = 0;
   // The server's lists are cleared by the next Hello.
   lists_.Clear();
+  // The server forgets with the channel what it has answered there.
+  unwanted_.clear();
 }
 
 // Numbers of channels are not used again in this life, so that what is on its way for an older one

@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -69,6 +70,14 @@ class WorkerChannel {
   void AddPull(uint64_t call, const Pull& pull);
   void AddRequest(uint64_t call, const Request& request);
   void AskSnapshot(uint32_t table);
+  // REQUIRES: the pull was answered with an object, on this channel.
+  void AddRead(const Read& read);
+  // Nothing waits for the object with which this pull, which was sent on this channel, will be
+  // answered: TakeUnwanted returns it then, once.
+  void GiveUp(const Read& read) { unwanted_[{read.ticket, read.piece}] = read; }
+  std::optional<Read> TakeUnwanted(uint64_t ticket, uint32_t piece);
+  // The pulls of this ticket were refused.
+  void ForgetUnwanted(uint64_t ticket);
   // Sends the batch if nothing sent before has to be awaited: an update waits for the answers of
   // earlier updates alone, and pulls and requests for all answers.
   void FlushIfIdle();
@@ -104,6 +113,7 @@ class WorkerChannel {
   uint64_t last_asked_ = 0;   // the last pull or request that was added to a batch
   uint64_t flushed_ask_ = 0;  // that was sent
   KeyLists lists_;
+  std::map<std::pair<uint64_t, uint32_t>, Read> unwanted_;  // by ticket and piece
   // Of all channels.
   std::map<uint64_t, Asked> asked_;  // by call
   std::vector<Message> messages_;

@@ -38,6 +38,11 @@ void KeptEntries::Done(Kept& kept, std::vector<uint64_t>& tickets) {
   if (kept.ticket != 0) tickets.push_back(kept.ticket);
 }
 
+void KeptEntries::Freed(Kept& kept) {
+  bytes_ -= kept.bytes();
+  if (!kept.object.empty()) freed_objects_.push_back(std::move(kept.object));
+}
+
 // Returns the tickets that waited for one of them, once for each entry.
 std::vector<uint64_t> KeptEntries::MarkDone(const Position& upto) {
   std::vector<uint64_t> tickets;
@@ -79,7 +84,7 @@ std::vector<uint64_t> KeptEntries::Free(const Position& upto) {
   freed_ = std::max(freed_, upto);
   while (!entries_.empty() && entries_.front().at <= upto) {
     Done(entries_.front(), tickets);
-    bytes_ -= entries_.front().bytes();
+    Freed(entries_.front());
     entries_.pop_front();
   }
   // The first ones of several clocks can be behind `upto`.
@@ -92,15 +97,17 @@ std::vector<uint64_t> KeptEntries::Free(const Position& upto) {
 
 // The only hole in the order: a refused push is never made.
 void KeptEntries::Drop(uint64_t ticket) {
-  std::erase_if(entries_, [this, ticket](const Kept& kept) {
-    if (kept.is_clock || kept.ticket != ticket) return false;
+  const auto is_of = [ticket](const Kept& kept) { return !kept.is_clock && kept.ticket == ticket; };
+  for (Kept& kept : entries_) {
+    if (!is_of(kept)) continue;
     if (!kept.done) --undone_;
-    bytes_ -= kept.bytes();
-    return true;
-  });
+    Freed(kept);
+  }
+  std::erase_if(entries_, is_of);
 }
 
 void KeptEntries::Clear() {
+  for (Kept& kept : entries_) Freed(kept);
   entries_.clear();
   bytes_ = 0;
   undone_ = 0;

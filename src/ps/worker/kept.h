@@ -3,7 +3,9 @@
 //
 // The end of clock c has the position {c + 1, 0, 0}: behind all pushes of clock c, and before those
 // of the next one. Clocks that end one after another without a push can be one entry. A mark
-// (kAllPushes, sync_core.h) is a push without keys, and stands before the end of its clock.
+// (kAllPushes, sync_core.h) is a push without keys, and stands before the end of its clock. The
+// values of a push of all keys can be in an object of the store, which is there as long as the
+// entry.
 //
 // Pure. Belongs to a WorkerCore. One thread at a time.
 #ifndef PHALANX_PS_WORKER_KEPT_H_
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/ps/sync_core.h"
@@ -33,8 +36,13 @@ class KeptEntries {
     uint64_t ticket = 0;       // of a push; 0 when it was done before
     PieceKeys keys = {};
     std::string values = {};  // as they travel
+    // Not empty: the values are those of the object of this name, with so many bytes.
+    std::string object = {};
+    uint64_t object_bytes = 0;
 
-    uint64_t bytes() const { return kKeptOverhead + keys.bytes() + values.size(); }
+    uint64_t bytes() const {
+      return kKeptOverhead + keys.bytes() + values.size() + object.size() + object_bytes;
+    }
   };
 
   // All before this position is not this worker's to keep. REQUIRES: nothing was added.
@@ -60,6 +68,9 @@ class KeptEntries {
   void Drop(uint64_t ticket);
   void Clear();
 
+  // Objects of entries that are kept no more, since the last call of this.
+  std::vector<std::string> TakeFreed() { return std::exchange(freed_objects_, {}); }
+
   std::deque<Kept>& entries() { return entries_; }
   const std::deque<Kept>& entries() const { return entries_; }
   // What was freed, up to which position.
@@ -70,11 +81,14 @@ class KeptEntries {
 
  private:
   void Done(Kept& kept, std::vector<uint64_t>& tickets);
+  // The entry is about to go.
+  void Freed(Kept& kept);
 
   std::deque<Kept> entries_;
   Position freed_;
   uint64_t bytes_ = 0;
   uint64_t undone_ = 0;
+  std::vector<std::string> freed_objects_;
 };
 
 }  // namespace phalanx::ps::internal
