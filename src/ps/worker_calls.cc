@@ -347,7 +347,8 @@ void WorkerCore::OnPushRefused(uint32_t table, const absl::Status& why) {
 // taken as made, too.
 uint64_t WorkerCore::SkipPushed(uint32_t table) {
   TableState& state = tables_[table];
-  PHALANX_CHECK(!state.dense_begun, "SkipPushed within a push");
+  // This life has begun to push.
+  if (state.dense_begun) return 0;
   const uint32_t before = state.pushes;
   for (const TableAtServer& at : state.servers) {
     if (at.had.clock != state.view.clock || at.had.push == kAllPushes) continue;
@@ -422,7 +423,9 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Request(int server, int32_t head,
   return ticket;
 }
 
-bool WorkerCore::must_wait(uint32_t table) const { return tables_[table].must_wait(); }
+bool WorkerCore::must_wait(uint32_t table) const {
+  return tables_[table].dense_begun || tables_[table].must_wait();
+}
 
 // All servers together: it is the worker's memory, or its node's, that is bounded.
 bool WorkerCore::TableState::must_wait() const {

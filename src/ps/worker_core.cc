@@ -335,7 +335,8 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
   if (wrong.ok()) {
     ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
     OnAnswered(ticket, operation, question);
-  } else if (absl::IsNotFound(wrong) || absl::IsDataLoss(wrong)) {
+  } else if (absl::IsNotFound(wrong) || absl::IsDataLoss(wrong) ||
+             absl::IsDeadlineExceeded(wrong)) {
     SendQuestion(server, ticket, operation, question);
   } else {
     End(ticket, operation,

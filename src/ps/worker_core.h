@@ -162,8 +162,9 @@ class WorkerCore {
   // Both, in one batch: what is pulled is as after the push (with kBsp as of the clock's start).
   absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
                                   void* out);
-  // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense no other
-  // push, Clock or SkipPushed of the table. Errors at once as those of Push.
+  // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense neither
+  // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
+  // Push.
   absl::StatusOr<DensePush> BeginPushDense(uint32_t table);
   // The parts are in the store, or `put` is the error of one of them: the push is refused then, as
   // by OnPushRefused, and its position is that of the next one. Returns the ticket, or an error:
@@ -172,8 +173,8 @@ class WorkerCore {
   // As Pull of all keys. REQUIRES: pulls_objects.
   absl::StatusOr<Ticket> PullDense(uint32_t table, void* out);
   // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
-  // NotFound and DataLoss: the server is asked again. Other errors end the call. Ignored if the
-  // fetch is not wanted any more.
+  // NotFound, DataLoss and DeadlineExceeded: the server is asked again. Other errors end the call.
+  // Ignored if the fetch is not wanted any more.
   void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes);
   Objects TakeObjects();
 
@@ -189,7 +190,7 @@ class WorkerCore {
   // Takes the pushes of this clock that any server has of an earlier life as made, so that the next
   // one is a new push. Returns how many that are.
   uint64_t SkipPushed(uint32_t table);
-  // The table keeps more than it may: no push until this is false.
+  // The table keeps more than it may, or a push of objects has begun: no push until this is false.
   bool must_wait(uint32_t table) const;
 
   // Sends what is held back.

@@ -8,8 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "src/client/access.h"
 #include "src/client/verb.h"
+#include "src/common/ids/ids.h"
+#include "src/common/random.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
+#include "src/ps/rows/object_parts.h"
+#include "src/ps/split.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -30,6 +34,17 @@ GroupOptions BarrierOptions(absl::Duration patience) {
   options.timeout = patience;
   return options;
 }
+
+// The names of what a worker pushes. An earlier run of the job, or another worker after a node was
+// out of touch, can have had the same rank and life.
+std::string PrefixOf(const Membership& member) {
+  return absl::StrCat(member.job().substr(0, 64), "/", member.role().substr(0, 32), "/",
+                      member.rank(), "/", member.life(), "/", absl::Hex(SystemRandom64()));
+}
+
+// The names of objects of workers and servers. The client does not remember them: each is used for
+// one clock.
+ObjectId IdOf(absl::string_view name) { return ObjectId::FromName("phalanx.ps", name); }
 
 // Only the client knows how much memory the program has passed.
 absl::Status CheckBytes(const TableSpec& spec, uint64_t rows, uint64_t bytes) {
@@ -95,12 +110,21 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
       server_role_(options.server_role),
       patience_(options.peer_timeout),
       servers_(servers),
-      core_({.rank = member_.rank(), .life = member_.life(), .servers = servers}),
+      core_({.rank = member_.rank(),
+             .life = member_.life(),
+             .servers = servers,
+             .objects = PrefixOf(member_)}),
       sends_(std::make_shared<MemberSends>(CallOf(member_), server_role_,
                                            [this](int server, uint64_t life) {
                                              core_.OnLost(server, life);
                                              Drain();
-                                           })) {}
+                                           })),
+      reads_(std::make_shared<ObjectReads>(
+          connection_, patience_,
+          [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
+            core_.OnFetched(number, bytes);
+            Drain();
+          })) {}
 
 // Futures can outlive the worker: they end here, since nothing would end them later. Until this has
 // the lock, another thread can end one of them, with all that it needs of the worker.
@@ -109,6 +133,7 @@ WorkerState::~WorkerState() {
   CallOf(member_).SetSink(nullptr);
   connection_->Update([this] {
     sends_->Stop();
+    reads_->Stop();
     OnEnd(absl::CancelledError("the worker is gone"));
     if (probe_timer_ != nullptr) connection_->Finish(*probe_timer_);
   });
@@ -160,6 +185,11 @@ void WorkerState::OnEnd(const absl::Status& why) {
     connection_->Trash(call.call);
     connection_->Trash(call.request);
   }
+  DrainObjects();
+  // The next life pushes again.
+  const std::vector<ObjectId> pushed(pushed_.begin(), pushed_.end());
+  pushed_.clear();
+  ReleaseObjects(pushed);
 }
 
 void WorkerState::Probe() {
@@ -175,6 +205,7 @@ void WorkerState::Drain() {
   for (WorkerCore::Send& send : core_.TakeSends()) {
     sends_->Add(send.server, send.life, std::move(send.bytes));
   }
+  DrainObjects();
   for (const Ticket ticket : core_.TakeEnded()) {
     // Before Take, which forgets the ticket.
     std::optional<WorkerCore::Answer> answer = core_.AnswerOf(ticket);
@@ -205,9 +236,34 @@ void WorkerState::Drain() {
   connection_->StartTimer(probe_timer_, MonotonicNow() + kProbeEvery);
 }
 
+void WorkerState::DrainObjects() {
+  const WorkerCore::Objects objects = core_.TakeObjects();
+  for (const WorkerCore::Objects::Fetch& fetch : objects.fetches) {
+    reads_->Begin(fetch.number, IdOf(fetch.name));
+  }
+  for (const uint64_t number : objects.dropped) reads_->Drop(number);
+  std::vector<ObjectId> frees;
+  for (const std::string& name : objects.frees) {
+    frees.push_back(IdOf(name));
+    pushed_.erase(frees.back());
+  }
+  ReleaseObjects(frees);
+}
+
+// One that is not held, since it could not be put, is ignored by the node.
+void WorkerState::ReleaseObjects(absl::Span<const ObjectId> ids) {
+  for (; !ids.empty() && connection_->CanSend();
+       ids.remove_prefix(std::min(ids.size(), kMaxReferences))) {
+    const absl::Span<const ObjectId> some = ids.subspan(0, kMaxReferences);
+    connection_->Send(phalanx::internal::local::Unhold{{some.begin(), some.end()}});
+  }
+}
+
+// The core can have more for the store and the servers: an object that is read for nothing.
 void WorkerState::Forget(Ticket ticket) {
   core_.Cancel(ticket);
   under_way_.erase(ticket);
+  Drain();
 }
 
 // ---------------------------------------------------------------------------- calls
@@ -221,8 +277,11 @@ absl::StatusOr<std::shared_ptr<OpenTable>> WorkerState::Open(absl::string_view n
     const absl::StatusOr<uint32_t> number = core_.Open(name);
     status = number.status();
     if (!status.ok()) return;
+    const WorkerCore::Table& view = core_.table(*number);
     table->number = *number;
-    table->spec = core_.table(*number).spec;
+    table->spec = view.spec;
+    table->pulls_objects = view.pulls_objects;
+    table->pushes_objects = view.pushes_objects;
   });
   PHALANX_RETURN_IF_ERROR(status);
   return table;
@@ -236,7 +295,8 @@ absl::Status WorkerState::AwaitRoom(const char* verb, const OpenTable& table,
       [&] { return !over_.ok() || !core_.must_wait(table.number); }, MonotonicNow() + timeout);
   if (in_time) return absl::OkStatus();
   absl::Status status = absl::DeadlineExceededError(
-      "more than snapshot_bytes of pushes are in no snapshot, or wait for slower workers");
+      "more than snapshot_bytes of pushes are in no snapshot, or wait for slower workers; or "
+      "another push of this worker waits for memory of its node");
   connection_->Update([&] { status = Named(verb, table, status); });
   return status;
 }
@@ -248,16 +308,10 @@ absl::Status WorkerState::Named(const char* verb, const OpenTable& table,
   return absl::Status(why.code(), absl::StrCat(verb, ": ", where, ": ", why.message()));
 }
 
-// Bad arguments are refused without a ticket: the future has ended when it is returned. A push
-// whose room another thread has taken meanwhile waits again.
-Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table,
-                                        const Given& given,
-                                        absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
-  absl::Status status = connection_->CheckProcess();
-  if (!status.ok()) {
-    return phalanx::internal::Refused<phalanx::Done>(connection_, verb, ObjectId(),
-                                                     std::move(status));
-  }
+// A push whose room another thread has taken meanwhile waits again.
+void WorkerState::Enter(const char* verb, const OpenTable& table, const Given& given,
+                        absl::FunctionRef<void(const absl::Status&)> make) {
+  absl::Status status;
   const bool pushes = given.pushed.has_value();
   for (const std::optional<uint64_t>& bytes : {given.pushed, given.pulled}) {
     if (bytes.has_value()) status.Update(CheckBytes(table.spec, given.rows, *bytes));
@@ -267,27 +321,116 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
         absl::StrCat(given.rows, " keys in one call, at most ", kMaxCallKeys));
   }
   if (!status.ok()) connection_->Update([&] { status = Named(verb, table, status); });
-  auto call = std::make_shared<TicketCall>(*this, verb, table.number);
   const Instant until = MonotonicNow() + patience_;
   for (bool waits = true; waits;) {
     if (status.ok() && pushes) status = AwaitRoom(verb, table, until - MonotonicNow());
     connection_->Update([&] {
       waits = status.ok() && over_.ok() && pushes && core_.must_wait(table.number);
       if (waits) return;
-      if (!over_.ok()) return call->Set(over_);
-      if (!status.ok()) {
-        if (pushes) core_.OnPushRefused(table.number, status);
-        return call->Set(status);
-      }
-      call->clock = core_.table(table.number).clock;
-      const absl::StatusOr<Ticket> ticket = make();
-      if (!ticket.ok()) return call->Set(ticket.status());
-      call->ticket = *ticket;
-      under_way_[*ticket] = {call, nullptr};
-      Drain();
+      if (!over_.ok()) return make(over_);
+      if (!status.ok() && pushes) core_.OnPushRefused(table.number, status);
+      make(status);
+    });
+  }
+}
+
+// Bad arguments are refused without a ticket: the future has ended when it is returned.
+Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table,
+                                        const Given& given,
+                                        absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
+  absl::Status status = connection_->CheckProcess();
+  if (!status.ok()) {
+    return phalanx::internal::Refused<phalanx::Done>(connection_, verb, ObjectId(),
+                                                     std::move(status));
+  }
+  auto call = std::make_shared<TicketCall>(*this, verb, table.number);
+  Enter(verb, table, given, [&](const absl::Status& why) {
+    if (!why.ok()) return call->Set(why);
+    call->clock = core_.table(table.number).clock;
+    Begun(call, make());
+  });
+  return Future<phalanx::Done>(std::move(call));
+}
+
+void WorkerState::Begun(const std::shared_ptr<TicketCall>& call,
+                        const absl::StatusOr<Ticket>& ticket) {
+  if (ticket.ok()) {
+    call->ticket = *ticket;
+    under_way_[*ticket] = {call, nullptr};
+  } else {
+    call->Set(ticket.status());
+  }
+  Drain();
+}
+
+// The position is taken before the objects are put, and sent after that: a next life makes the same
+// pushes, whatever the store has refused.
+Future<phalanx::Done> WorkerState::PushObjects(const OpenTable& table, const void* values,
+                                               uint64_t bytes) {
+  absl::Status status = connection_->CheckProcess();
+  if (!status.ok()) {
+    return phalanx::internal::Refused<phalanx::Done>(connection_, "Push", ObjectId(),
+                                                     std::move(status));
+  }
+  auto call = std::make_shared<TicketCall>(*this, "Push", table.number);
+  absl::StatusOr<WorkerCore::DensePush> push = absl::CancelledError();
+  const Given given = {.rows = table.spec.keys, .pushed = bytes};
+  Enter("Push", table, given, [&](const absl::Status& why) {
+    push = why;
+    if (why.ok()) push = core_.BeginPushDense(table.number);
+    if (!push.ok()) return call->Set(push.status());
+    call->clock = push->at.clock;
+  });
+  if (push.ok()) {
+    status = PutParts(table.spec, *push, values);
+    connection_->Update([&] {
+      if (!status.ok()) status = Named("Push", table, status);
+      if (!over_.ok()) status = over_;
+      for (const WorkerCore::DensePush::Part& part : push->parts) pushed_.insert(IdOf(part.name));
+      Begun(call, core_.EndPushDense(table.number, *std::move(push), status));
     });
   }
   return Future<phalanx::Done>(std::move(call));
+}
+
+// A range is put from the memory of the program. No callback runs here, as within any other call.
+absl::Status WorkerState::PutParts(const TableSpec& spec, const WorkerCore::DensePush& push,
+                                   const void* values) const {
+  const Splitter splitter(spec, servers_);
+  const Instant until = MonotonicNow() + patience_;
+  std::vector<Future<PutResult>> puts;
+  absl::Status status;
+  for (const WorkerCore::DensePush::Part& part : push.parts) {
+    PutOptions options;
+    options.owned = true;
+    options.timeout = std::max(absl::ZeroDuration(), until - MonotonicNow());
+    const absl::string_view rows = PartInPlace(spec, splitter, part.server, values);
+    if (!rows.empty()) {
+      puts.push_back(client_->Put(IdOf(part.name), rows, options));
+      continue;
+    }
+    absl::StatusOr<WritableBuffer> buffer = client_->Create(IdOf(part.name), part.bytes, options);
+    if (!buffer.ok()) {
+      status = buffer.status();
+      break;
+    }
+    GatherPart(spec, splitter, part.server, values, buffer->span().data());
+    puts.push_back(buffer->Seal());
+  }
+  // Each ends by its own timeout at the latest.
+  connection_->WaitInsideCall(
+      [&puts] {
+        return std::all_of(puts.begin(), puts.end(), [](const auto& put) { return put.ready(); });
+      },
+      Instant::Infinite());
+  for (const Future<PutResult>& put : puts) {
+    const absl::StatusOr<PutResult> result = put.Wait();
+    status.Update(result.status());
+    if (result.ok() && result->already_existed) {
+      status.Update(absl::AlreadyExistsError("another object has its name"));
+    }
+  }
+  return status;
 }
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
@@ -328,27 +471,36 @@ absl::Span<const Key> WorkerState::AllKeys(OpenTable& table) const {
 
 // The keys are made when it is known that a call can have so many.
 Future<phalanx::Done> WorkerState::PushDense(OpenTable& table, const void* values, uint64_t bytes) {
+  if (table.pushes_objects) return PushObjects(table, values, bytes);
   return Call("Push", table, {.rows = table.spec.keys, .pushed = bytes},
               [&] { return core_.Push(table.number, AllKeys(table), values); });
 }
 
 Future<phalanx::Done> WorkerState::PullDense(OpenTable& table, void* out, uint64_t bytes) {
   return Call("Pull", table, {.rows = table.spec.keys, .pulled = bytes}, [&] {
-    const absl::StatusOr<Ticket> ticket = core_.Pull(table.number, AllKeys(table), out);
+    const absl::StatusOr<Ticket> ticket = table.pulls_objects
+                                              ? core_.PullDense(table.number, out)
+                                              : core_.Pull(table.number, AllKeys(table), out);
     core_.Flush();
     return ticket;
   });
 }
 
-// The end of a clock is what others wait for: it is sent at once, with all that was held back.
+// The end of a clock is what others wait for: it is sent at once, with all that was held back. It
+// is behind the push that another thread puts meanwhile.
 absl::Status WorkerState::Clock(const OpenTable& table) {
-  PHALANX_RETURN_IF_ERROR(AwaitRoom("Clock", table, patience_));
+  const Instant until = MonotonicNow() + patience_;
   absl::Status status;
-  connection_->Update([&] {
-    status = over_.ok() ? core_.Clock(table.number) : over_;
-    core_.Flush();
-    Drain();
-  });
+  for (bool waits = true; waits;) {
+    PHALANX_RETURN_IF_ERROR(AwaitRoom("Clock", table, until - MonotonicNow()));
+    connection_->Update([&] {
+      waits = over_.ok() && core_.must_wait(table.number);
+      if (waits) return;
+      status = over_.ok() ? core_.Clock(table.number) : over_;
+      core_.Flush();
+      Drain();
+    });
+  }
   return status;
 }
 

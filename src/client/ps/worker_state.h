@@ -2,11 +2,14 @@
 // the futures of calls that are under way.
 //
 //   Table ──► WorkerCore ──► MemberSends ──► node ──► servers
-//                 ▲                                      │
-//   futures ◄─────┴────────── MemberSink ◄───────────────┘
+//                 ▲   ▲                                  │
+//   futures ◄─────┤   └─────── ObjectReads ◄── store     │
+//                 └──────────── MemberSink ◄─────────────┘
 //
 // Everything here is under the connection's lock: whichever thread drives the connection takes in
-// what the servers have answered, and ends the futures. Any thread.
+// what the servers have answered, and ends the futures. A push of all rows of an object table is
+// put into the store without the lock; other pushes and ends of clocks of the table wait meanwhile.
+// Its objects are owned: what the core has not freed is released when the worker ends. Any thread.
 #ifndef PHALANX_CLIENT_PS_WORKER_STATE_H_
 #define PHALANX_CLIENT_PS_WORKER_STATE_H_
 
@@ -17,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +32,7 @@
 #include "phalanx/ps.h"
 #include "src/client/jobs/member_call.h"
 #include "src/client/ps/member_sends.h"
+#include "src/client/ps/object_reads.h"
 #include "src/ps/worker_core.h"
 
 namespace phalanx::ps::internal {
@@ -36,6 +41,9 @@ namespace phalanx::ps::internal {
 struct OpenTable {
   uint32_t number = 0;
   TableSpec spec;
+  // All rows travel as objects.
+  bool pulls_objects = false;
+  bool pushes_objects = false;
   std::vector<Key> all_keys;  // of a dense table, once they were needed; under the lock
 };
 
@@ -59,7 +67,7 @@ class WorkerState final : public phalanx::internal::MemberSink {
                                  const void* values, uint64_t pushed, void* out, uint64_t bytes);
   Future<phalanx::Done> PushDense(OpenTable& table, const void* values, uint64_t bytes);
   Future<phalanx::Done> PullDense(OpenTable& table, void* out, uint64_t bytes);
-  // Until the table may keep more.
+  // Until the table may keep more, and no other thread puts a push of it.
   absl::Status AwaitRoom(const char* verb, const OpenTable& table, absl::Duration timeout);
   absl::Status Clock(const OpenTable& table);
   uint64_t SkipPushed(const OpenTable& table);
@@ -102,8 +110,20 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // Makes a call of the core under the lock.
   Future<phalanx::Done> Call(const char* verb, const OpenTable& table, const Given& given,
                              absl::FunctionRef<absl::StatusOr<Ticket>()> make);
+  // Calls `make` under the lock: with OK, when a push has room, or with the error of the call,
+  // which the core knows, too, if it is a push.
+  void Enter(const char* verb, const OpenTable& table, const Given& given,
+             absl::FunctionRef<void(const absl::Status&)> make);
+  Future<phalanx::Done> PushObjects(const OpenTable& table, const void* values, uint64_t bytes);
+  // Puts the parts of a push, and waits for them.
+  absl::Status PutParts(const TableSpec& spec, const WorkerCore::DensePush& push,
+                        const void* values) const;
 
   // Lock held.
+  // The core has made the call, or refused it.
+  void Begun(const std::shared_ptr<TicketCall>& call, const absl::StatusOr<Ticket>& ticket);
+  void DrainObjects();
+  void ReleaseObjects(absl::Span<const ObjectId> ids);
   // The error of a call, with the table, the worker and the clock.
   absl::Status Named(const char* verb, const OpenTable& table, const absl::Status& why) const;
   absl::Span<const Key> AllKeys(OpenTable& table) const;
@@ -123,6 +143,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
 
   WorkerCore core_;
   std::shared_ptr<MemberSends> sends_;
+  std::shared_ptr<ObjectReads> reads_;
+  absl::flat_hash_set<ObjectId> pushed_;  // objects that this worker holds
   std::map<Ticket, UnderWay> under_way_;
   std::shared_ptr<ProbeTimer> probe_timer_;  // for the next Probe; null: none runs
   absl::Status over_;                        // not OK: the member has ended

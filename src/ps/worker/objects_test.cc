@@ -94,7 +94,10 @@ TEST(WorkerObjects, APushSendsItsNamesWhenItsPartsAreThere) {
   EXPECT_EQ(push->parts[1].bytes, 400u);
   EXPECT_EQ(push->parts[1].name, "job/0/1/0.2/1");
   EXPECT_THAT(play.Got(1), IsEmpty());
+  EXPECT_TRUE(play.core.must_wait(0));
+  EXPECT_EQ(play.core.SkipPushed(0), 0u);
   const auto ticket = play.core.EndPushDense(0, *std::move(push), absl::OkStatus());
+  EXPECT_FALSE(play.core.must_wait(0));
   ASSERT_THAT(ticket, IsOk());
   ASSERT_THAT(play.core.Push(0, {0}, kOne), IsOk());
   play.core.Flush();
@@ -319,7 +322,8 @@ TEST(WorkerObjects, APullReadsAnObjectOfEachServer) {
 }
 
 TEST(WorkerObjects, APullIsAskedAgainIfItsObjectIsGone) {
-  for (const absl::Status& gone : {absl::NotFoundError("freed"), absl::DataLossError("lost")}) {
+  for (const absl::Status& gone : {absl::NotFoundError("freed"), absl::DataLossError("lost"),
+                                   absl::DeadlineExceededError("not there")}) {
     Play play(1, {SspSpec()});
     play.Begin(1);
     std::vector<int64_t> out(100);
