@@ -210,7 +210,11 @@ namespace phalanx {
   X(kPsNextLifeSkips, "ps-next-life-skips")                         \
   X(kPsGapNotNoticed, "ps-gap-not-noticed")                         \
   X(kPsWelcomedEarly, "ps-welcomed-early")                          \
-  X(kPsNextLifeRepeats, "ps-next-life-repeats")
+  X(kPsNextLifeRepeats, "ps-next-life-repeats")                     \
+  X(kPsVersionFreedEarly, "ps-version-freed-early")                 \
+  X(kPsLostPushSaved, "ps-lost-push-saved")                         \
+  X(kPsTurnNotAwaited, "ps-turn-not-awaited")                       \
+  X(kPsHandleNotReplaced, "ps-handle-not-replaced")
 
 enum class Defect {
   kNone,

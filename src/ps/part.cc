@@ -99,6 +99,23 @@ absl::Status Part::Turn(uint64_t clock) {
   return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, keys, values.data());
 }
 
+void Part::AddAll(const void* values) { rows_->AddAll(static_cast<const char*>(values)); }
+
+absl::Status Part::TurnAll(uint64_t clock, const void* values) {
+  PHALANX_CHECK(!rows_->added(), "all rows are added once");
+  const auto* pushed = static_cast<const char*>(values);
+  if (spec_.update != Update::kOwn) {
+    rows_->UpdateAll(pushed);
+    return absl::OkStatus();
+  }
+  std::vector<Key> keys(splitter_.KeysOf(part_));
+  for (uint64_t place = 0; place < keys.size(); ++place) {
+    keys[place] = splitter_.KeyAt(part_, place);
+  }
+  if (keys.empty()) return absl::OkStatus();
+  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, keys, pushed);
+}
+
 // The program's function is none of ours: whatever it throws becomes an error of the table.
 absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const char* values) {
   // Values lie in a message, at any address. A program's function may use them as an array, or as a

@@ -63,6 +63,15 @@ class Part {
   void Add(absl::Span<const Key> keys, const void* values);
   absl::Status Turn(uint64_t clock);
 
+  // The same of all keys of a dense part: `values` has its rows in the order of their places, of
+  // any alignment. TurnAll is AddAll and Turn, without a copy of them. REQUIRES for TurnAll: no Add
+  // since the last Turn.
+  void AddAll(const void* values);
+  absl::Status TurnAll(uint64_t clock, const void* values);
+  // The values of all rows of a dense part, in the order of their places; empty if the part is
+  // sparse. Valid as long as the part, until its rows change.
+  absl::string_view AllValues() const { return rows_->AllValues(); }
+
   // The `width` elements of a key's row; makes the row. Null if the key is not one of the part's.
   // For OwnUpdate. Valid as long as the part, or until Load.
   void* Row(Key key);

@@ -341,6 +341,44 @@ TEST(Part, ASinglePushKeepsItsBits) {
   }
 }
 
+// A push of all keys is the same with keys and without.
+TEST(Part, PushesOfAllKeys) {
+  Random random(phalanx::testing::TestSeed(7));
+  for (const Split split : {Split::kRange, Split::kBlocks, Split::kHash}) {
+    for (const Update update : kOfFloats) {
+      TableSpec spec = Spec<float>(23, 3, update);
+      spec.split = split;
+      spec.block = split == Split::kBlocks ? 4 : 0;
+      const Splitter splitter(spec, 2);
+      std::vector<Key> keys;
+      for (Key key = 0; key < spec.keys; ++key) {
+        if (splitter.PartOf(key) == 1) keys.push_back(key);
+      }
+      Part with_keys = Make(spec, 1, 2), without = Make(spec, 1, 2);
+      for (uint64_t clock = 0; clock < 6; ++clock) {
+        std::vector<float> all(keys.size() * spec.width), one(spec.width);
+        for (float& value : all) value = static_cast<float>(random.Unit()) - 0.5F;
+        for (float& value : one) value = static_cast<float>(random.Unit()) * 1e8F;
+        AddTo(with_keys, keys, all);
+        if (clock % 2 == 0) {
+          AddTo(with_keys, {keys[clock]}, one);
+          without.AddAll(all.data());
+          AddTo(without, {keys[clock]}, one);
+          PHALANX_EXPECT_OK(without.Turn(clock));
+        } else {
+          PHALANX_EXPECT_OK(without.TurnAll(clock, all.data()));
+        }
+        PHALANX_EXPECT_OK(with_keys.Turn(clock));
+        ASSERT_EQ(without.Save(), with_keys.Save());
+      }
+      const std::vector<float> values = Pulled<float>(without, spec, keys);
+      EXPECT_EQ(without.AllValues(), absl::string_view(reinterpret_cast<const char*>(values.data()),
+                                                       values.size() * sizeof(float)));
+    }
+  }
+  EXPECT_EQ(Make(Spec<float>(0, 3, Update::kSum)).AllValues(), "");
+}
+
 TEST(Part, IntegersWrap) {
   const TableSpec spec = Spec<int64_t>(2, 1, Update::kSum);
   Part part = Make(spec);

@@ -215,7 +215,7 @@ absl::Status ServerState::Turn() {
   TakeWritten();
   if (MonotonicNow() >= retry_at_) {
     retry_at_ = Instant::Infinite();
-    core_->RetryStores();
+    core_->Retry();
   }
   Act();
   return absl::OkStatus();

@@ -58,24 +58,21 @@ class DenseRows : public Rows {
   }
 
   char* Row(Key key) override { return At(0, splitter_.PlaceOf(key)); }
+  absl::string_view AllValues() const override { return {data_.data(), count_ * row_bytes_}; }
 
   void Add(absl::Span<const Key> keys, const char* pushed) override {
-    if (keys.empty()) return;
-    // Tables without kBsp never come here, and need no memory for sums.
-    if (is_added_.empty()) {
-      sums_ = ZeroedBytes(count_ * row_bytes_);
-      // A byte for each row, so that memchr finds runs.
-      is_added_.resize(count_, 0);
-    }
     ForRuns(keys, [&](size_t first, uint64_t place, uint64_t count) {
       AddRun(pushed + first * row_bytes_, place, count);
-      // Turn looks at the rows between the first and the last one that were pushed, not at all.
-      begin_ = added() ? std::min(begin_, place) : place;
-      end_ = std::max(end_, place + count);
     });
   }
 
   bool added() const override { return end_ > 0; }
+
+  void AddAll(const char* pushed) override {
+    if (count_ > 0) AddRun(pushed, 0, count_);
+  }
+
+  void UpdateAll(const char* pushed) override { UpdateRun(UpdateLoopOf(spec_), pushed, 0, count_); }
 
   // The update is made once with the sum of a clock, not once for each push: with momentum, adagrad
   // and ftrl that is another result, and it is the one that phalanx/ps_table.h promises.
@@ -169,6 +166,15 @@ class DenseRows : public Rows {
 
   // The first push of a row is copied: -0 stays -0.
   void AddRun(const char* pushed, uint64_t place, uint64_t count) {
+    // Tables without kBsp never come here, and need no memory for sums.
+    if (is_added_.empty()) {
+      sums_ = ZeroedBytes(count_ * row_bytes_);
+      // A byte for each row, so that memchr finds runs.
+      is_added_.resize(count_, 0);
+    }
+    // Turn looks at the rows between the first and the last one that were pushed, not at all.
+    begin_ = added() ? std::min(begin_, place) : place;
+    end_ = std::max(end_, place + count);
     char* flags = is_added_.data() + place;
     char* sums = sums_.data() + place * row_bytes_;
     const AddLoop add = AddLoopOf(spec_.dtype);

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "phalanx/ps_table.h"
 #include "src/common/io/wire.h"
@@ -52,10 +53,17 @@ class Rows {
   virtual void Read(absl::Span<const Key> keys, char* out) const = 0;
   // A row's values; makes the row.
   virtual char* Row(Key key) = 0;
+  // Of a dense part: the values of all rows, in the order of places. Empty: the part is sparse.
+  // Valid as long as the rows.
+  virtual absl::string_view AllValues() const = 0;
 
   // Adds to what was added to these rows before; with kAssign, replaces it.
   virtual void Add(absl::Span<const Key> keys, const char* pushed) = 0;
   virtual bool added() const = 0;
+  // The same of all rows of a dense part.
+  virtual void AddAll(const char* pushed) = 0;
+  // AddAll and Turn, without a copy of `pushed`. REQUIRES: not kOwn, and nothing is added.
+  virtual void UpdateAll(const char* pushed) = 0;
   // The update with what was added, once for each such row, in the order of keys. Nothing is added
   // afterwards. REQUIRES: not kOwn.
   virtual void Turn() = 0;

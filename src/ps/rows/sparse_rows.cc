@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "src/common/check.h"
 #include "src/ps/rows/first_values.h"
 #include "src/ps/rows/rows.h"
 #include "src/ps/rows/updates.h"
@@ -106,6 +107,8 @@ class SparseRows : public Rows {
     return row;
   }
 
+  absl::string_view AllValues() const override { return {}; }
+
   void Add(absl::Span<const Key> keys, const char* pushed) override {
     const AddLoop add = AddLoopOf(spec_.dtype);
     for (const Key key : keys) {
@@ -121,6 +124,9 @@ class SparseRows : public Rows {
   }
 
   bool added() const override { return sums_.size() > 0; }
+
+  void AddAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
+  void UpdateAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
 
   // In the order of keys, so that rows are made in the same order in every run.
   void Turn() override {

@@ -17,6 +17,7 @@ ServerCore::ServerCore(const Options& options) : options_(options), workers_(opt
   PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
   PHALANX_CHECK(options.rank >= 0 && options.rank < options.servers, "rank of a server");
   PHALANX_CHECK(options.workers >= 0 && options.workers <= kMaxWorld, "workers of a job");
+  PHALANX_CHECK(options.objects.size() <= kMaxObjectsPrefix, "names of objects");
 }
 
 absl::StatusOr<uint32_t> ServerCore::AddTable(const TableSpec& spec, OwnUpdate own) {
@@ -41,7 +42,9 @@ absl::StatusOr<uint32_t> ServerCore::AddTable(const TableSpec& spec, OwnUpdate o
         std::make_unique<ServerTable>(ServerTable::Options{.number = number,
                                                            .rank = options_.rank,
                                                            .servers = options_.servers,
-                                                           .workers = options_.workers},
+                                                           .workers = options_.workers,
+                                                           .objects = options_.objects,
+                                                           .object_bytes = options_.object_bytes},
                                       spec, std::move(own)));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
@@ -171,14 +174,15 @@ void ServerCore::TryWelcome(int worker) {
   port.state = WorkerPort::State::kOpen;
   Welcome welcome{.channel = *port.channel};
   for (const auto& table : tables_) {
-    const SyncCore& sync = table->sync();
+    const Position at = table->PositionOf(worker);
     const Position durable = table->DurableOf(worker);
+    // The clock of a position is the worker's.
     welcome.tables.push_back({.spec = table->spec(),
-                              .at = sync.PositionOf(worker),
+                              .at = at,
                               .durable = durable,
-                              .min_clock = sync.min(),
-                              .clock = sync.clocks().of(worker)});
-    port.shown.push_back({.min_clock = sync.min(), .durable = durable});
+                              .min_clock = table->min(),
+                              .clock = at.clock});
+    port.shown.push_back({.min_clock = table->min(), .durable = durable});
   }
   effects_.sends.push_back({worker, *port.life, Encode(welcome)});
   for (uint32_t table = 0; table < tables_.size(); ++table) ShowFailure(worker, table);
@@ -280,7 +284,7 @@ void ServerCore::OnEntry(int worker, ClockEnd& end) {
     Break(worker, NoTable(end.table));
     return;
   }
-  const absl::Status taken = table->OnClock(worker, end.clock);
+  const absl::Status taken = table->OnClock(worker, *workers_[worker].life, end.clock);
   if (!taken.ok()) Add(worker, TableFailed{.table = end.table, .why = taken});
 }
 
@@ -309,6 +313,11 @@ void ServerCore::OnEntry(int worker, Request& request) {
 void ServerCore::OnEntry(int worker, AskSnapshot& ask) {
   ServerTable* const table = Find(ask.table);
   if (table != nullptr) table->OnAskSnapshot(worker);
+}
+
+void ServerCore::OnEntry(int worker, Read& read) {
+  ServerTable* const table = Find(read.table);
+  if (table != nullptr) table->OnRead({worker, read.ticket, read.piece});
 }
 
 // ---- answers
@@ -344,7 +353,7 @@ void ServerCore::Flush(int worker) {
   if (!port.open() || port.out.empty()) return;
   // The least clocks go with other entries, never alone.
   for (uint32_t table = 0; table < tables_.size(); ++table) {
-    const uint64_t min = tables_[table]->sync().min();
+    const uint64_t min = tables_[table]->min();
     if (min <= port.shown[table].min_clock) continue;
     port.shown[table].min_clock = min;
     port.out.Add(MinClock{.table = table, .clock = min});
@@ -366,6 +375,7 @@ void ServerCore::TakeFrom(uint32_t number) {
     // The channel was closed by a later entry of the same batch: it asks again.
     if (!port.open()) continue;
     answer.values.values = answer.bytes;
+    answer.values.object = answer.object;
     port.shown[number].min_clock = answer.values.min_clock;
     Add(answer.worker, answer.values);
   }
@@ -381,15 +391,16 @@ void ServerCore::TakeFrom(uint32_t number) {
 }
 
 // Before ShowDurable. A worker that is ahead can be waiting for the least clock alone; others see
-// it with their next answer.
+// it with their next answer. But objects are kept until it is behind their clock, and none is ahead
+// then.
 void ServerCore::ShowRoom(uint32_t number) {
   const ServerTable& table = *tables_[number];
   if (!table.MakesRoom()) return;
-  const uint64_t min = table.sync().min();
+  const uint64_t min = table.min();
   for (int worker = 0; worker < options_.workers; ++worker) {
     WorkerPort& port = workers_[worker];
     if (!port.open() || port.shown[number].min_clock >= min) continue;
-    if (table.sync().clocks().of(worker) <= min) continue;
+    if (!table.has_object_pushes() && table.sync().clocks().of(worker) <= min) continue;
     port.shown[number].min_clock = min;
     Add(worker, MinClock{.table = number, .clock = min});
   }
@@ -426,8 +437,38 @@ void ServerCore::OnStoreFailed(uint32_t table, uint64_t number) {
   tables_[table]->snapshots().Failed(number);
 }
 
-void ServerCore::RetryStores() {
-  for (const auto& table : tables_) table->snapshots().Retry();
+void ServerCore::Retry() {
+  for (const auto& table : tables_) {
+    table->snapshots().Retry();
+    table->RetryReduction();
+  }
+  EndEvent();
+}
+
+// ---- objects
+
+void ServerCore::OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum) {
+  PHALANX_CHECK(table < tables_.size(), "a table that was added");
+  tables_[table]->OnReduced(attempt, sum);
+  EndEvent();
+}
+
+void ServerCore::OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why) {
+  PHALANX_CHECK(table < tables_.size(), "a table that was added");
+  tables_[table]->OnReduceFailed(attempt, why);
+  EndEvent();
+}
+
+void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
+                                 const absl::Status& why) {
+  PHALANX_CHECK(table < tables_.size(), "a table that was added");
+  const absl::Status named(why.code(),
+                           absl::StrCat("table \"", tables_[table]->spec().name,
+                                        "\": its rows could not be stored: ", why.message()));
+  // Of channels that are open: what a closed one has not read is forgotten.
+  for (const Versions::Reader& reader : tables_[table]->versions().OnPublishFailed(handle)) {
+    Add(reader.worker, Refused{.ticket = reader.ticket, .why = named});
+  }
   EndEvent();
 }
 
@@ -451,6 +492,25 @@ size_t ServerCore::waiting() const {
   return waiting;
 }
 
-ServerCore::Effects ServerCore::TakeEffects() { return std::exchange(effects_, {}); }
+// A version is taken here, not when it is made: its rows can have changed since, and the table has
+// made a copy then.
+ServerCore::Effects ServerCore::TakeEffects() {
+  Effects effects = std::exchange(effects_, {});
+  for (uint32_t number = 0; number < tables_.size(); ++number) {
+    ServerTable& table = *tables_[number];
+    for (Versions::Publish& publish : table.versions().TakePublishes()) {
+      effects.publishes.push_back(
+          {number, std::move(publish.handle), std::move(publish.copy), table.rows()});
+    }
+    for (std::string& handle : table.versions().TakeUnpublishes()) {
+      effects.unpublishes.push_back(std::move(handle));
+    }
+    if (std::optional<ServerTable::Reduce> reduce = table.TakeReduce()) {
+      effects.reduces.push_back(
+          {number, reduce->attempt, reduce->clock, std::move(reduce->handles), reduce->only});
+    }
+  }
+  return effects;
+}
 
 }  // namespace phalanx::ps::internal

@@ -20,7 +20,11 @@
 //    clock: worker_core.h, rule 4. The mark that shows this is a push like any other here.)
 // 5. A worker's next life is welcomed when a snapshot shows all that has come of the worker: what
 //    it begins with cannot be lost any more, though it does not keep it.
-// 6. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
+// 6. Of an object table (object_parts.h) all rows of the part can travel as objects, which the
+// owner
+//    makes, sums and frees: ServerTable has the rules. A worker's position, here and in rule 4, is
+//    that before its first push by object that is not in the rows.
+// 7. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
 //    behind what it has freed fails with DataLoss.
 //
 // Pure: takes events, returns effects. Belongs to a Server, or a test. One thread at a time.
@@ -29,6 +33,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,6 +43,7 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/member_state.h"
 #include "phalanx/ps_table.h"
+#include "src/ps/object_parts.h"
 #include "src/ps/part.h"
 #include "src/ps/ps_wire.h"
 #include "src/ps/server/server_table.h"
@@ -46,12 +52,20 @@
 
 namespace phalanx::ps::internal {
 
+// The rest of a name is the table's number and the version's.
+inline constexpr size_t kMaxObjectsPrefix = kMaxHandleBytes - 40;
+
 class ServerCore {
  public:
   struct Options {
     int rank = 0;
     int servers = 0;
     int workers = 0;
+    // The names of all objects that this server makes begin so. Unique, also among those of earlier
+    // lives: an object never changes. At most kMaxObjectsPrefix bytes.
+    std::string objects = {};
+    // The least part of an object table: the same for all workers and servers.
+    uint64_t object_bytes = kObjectPartBytes;
   };
   // A message for a life of a worker. Those to one life go in this order.
   struct Send {
@@ -70,6 +84,23 @@ class ServerCore {
     uint32_t table;
     uint64_t number;
   };
+  // An object of these bytes is to be made. It belongs to this life of the server.
+  struct Publish {
+    uint32_t table;
+    std::string handle;
+    std::optional<std::string> copy;
+    absl::string_view rows;  // if there is no copy; valid until the next call of the core
+    absl::string_view bytes() const { return copy.has_value() ? *copy : rows; }
+  };
+  // The objects of these names, of workers, are to be summed in this order, as elements of the
+  // table's dtype: OnReduced, or OnReduceFailed. That several attempts are under way is right.
+  struct Reduce {
+    uint32_t table;
+    uint64_t attempt;
+    uint64_t clock;
+    std::vector<std::string> handles;
+    bool only;  // the table's earlier attempts are void
+  };
   // OnRequest of the owner is to be called; it answers with Respond. A request comes again if
   // messages to the worker were lost before the answer had come.
   struct Asked {
@@ -84,6 +115,9 @@ class ServerCore {
     std::vector<Store> stores;
     std::vector<Free> frees;
     std::vector<Asked> asked;
+    std::vector<Publish> publishes;
+    std::vector<std::string> unpublishes;  // objects that are needed no more
+    std::vector<Reduce> reduces;
   };
 
   explicit ServerCore(const Options& options);
@@ -106,10 +140,17 @@ class ServerCore {
   void OnLost(int worker, uint64_t life);
   void OnStored(uint32_t table, uint64_t number);
   // The object could not be written. Workers go on keeping their pushes. It is tried again, with
-  // the next number, when m has risen far enough, when a worker asks, and at RetryStores, which the
-  // owner calls a while later.
+  // the next number, when m has risen far enough, when a worker asks, and at Retry, which the owner
+  // calls a while later.
   void OnStoreFailed(uint32_t table, uint64_t number);
-  void RetryStores();
+  // The sum, which is used during the call. Other attempts for the same clock are needed no more.
+  // Ignored if the attempt is void.
+  void OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum);
+  // It is tried again at Retry; but InvalidArgument ends the table.
+  void OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why);
+  // The pulls that were answered with this object are refused.
+  void OnPublishFailed(uint32_t table, absl::string_view handle, const absl::Status& why);
+  void Retry();
   // Ignored if the life has ended. A body of more than kBatchBytes is refused with
   // ResourceExhausted.
   void Respond(const Asked& asked, int32_t head, absl::string_view body);
@@ -134,6 +175,7 @@ class ServerCore {
   void OnEntry(int worker, Pull& pull);
   void OnEntry(int worker, Request& request);
   void OnEntry(int worker, AskSnapshot& ask);
+  void OnEntry(int worker, Read& read);
   // Null: no such table.
   ServerTable* Find(uint32_t table);
   absl::Status NoTable(uint32_t table) const;

@@ -49,7 +49,7 @@ class World {
       if (random_.Chance(faults_)) Fault();
       if (!stores_.empty() && random_.Chance(0.1)) StoreEnds();
       StepOf(static_cast<int>(random_.Below(kWorkers)));
-      core_->RetryStores();
+      core_->Retry();
       Deliver();
     }
     ASSERT_TRUE(ended()) << core_->Describe();

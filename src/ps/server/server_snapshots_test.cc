@@ -89,7 +89,7 @@ TEST(ServerCore, AStoreThatFailsIsTriedAgain) {
   server.Run();
   EXPECT_THAT(server.stores, SizeIs(1));
   EXPECT_THAT(server.core.Describe(), HasSubstr("could not be stored"));
-  server.core.RetryStores();
+  server.core.Retry();
   server.Run();
   ASSERT_THAT(server.stores, SizeIs(2));
   EXPECT_EQ(server.stores[1].number, 2);

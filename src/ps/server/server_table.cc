@@ -1,12 +1,16 @@
 #include "src/ps/server/server_table.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/common/status_macros.h"
+#include "src/ps/object_parts.h"
 #include "src/ps/split.h"
 
 namespace phalanx::ps::internal {
@@ -22,16 +26,28 @@ absl::Status Placed(const absl::Status& why, absl::string_view what, uint64_t cl
           absl::StrCat(why.message(), " (", what, " of clock ", clock, " by worker ", worker, ")")};
 }
 
+// 0: the table is no object table.
+uint64_t ObjectBytes(const TableSpec& spec, const ServerTable::Options& options) {
+  const Splitter splitter(spec, options.servers);
+  return IsObjectTable(spec, splitter, options.object_bytes)
+             ? ObjectPartBytes(spec, splitter, options.rank)
+             : 0;
+}
+
 }  // namespace
 
 ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdate own)
     : options_(options),
       spec_(spec),
       part_(spec, Splitter(spec, options.servers), options.rank, std::move(own)),
+      part_bytes_(ObjectBytes(spec, options)),
       sync_({.table = spec.name,
              .sync = spec.sync,
              .staleness = spec.staleness,
              .workers = options.workers}),
+      objects_(options.workers),
+      versions_(absl::StrCat(options.objects, "/", options.number, "/"), spec.sync == Sync::kBsp,
+                options.workers),
       parked_(options.workers),
       dropped_(options.workers),
       snapshots_(spec, options.workers) {}
@@ -40,6 +56,21 @@ uint64_t ServerTable::row_bytes() const { return spec_.width * ElementSize(spec_
 
 absl::Status ServerTable::Error(absl::StatusCode code, absl::string_view why) const {
   return {code, absl::StrCat("table \"", spec_.name, "\": ", why)};
+}
+
+uint64_t ServerTable::min() const {
+  return turns_.first() == nullptr ? sync_.min() : turns_.first()->clock;
+}
+
+// The position of pushes that can die with the worker would be shown to its next life as one that
+// it need not push again, and be in snapshots without them.
+Position ServerTable::PositionOf(int worker) const {
+  return objects_.SafeOf(worker).value_or(sync_.PositionOf(worker));
+}
+
+// With kAssign the last push stays, which is no sum.
+bool ServerTable::has_object_pushes() const {
+  return part_bytes_ > 0 && spec_.sync == Sync::kBsp && spec_.update != Update::kAssign;
 }
 
 // ---- pushes, clocks and pulls
@@ -56,7 +87,54 @@ absl::Status ServerTable::CheckPush(const Push& push, const absl::StatusOr<KeyLi
   return part_.CheckKeys(**keys);
 }
 
+absl::Status ServerTable::CheckObjectPush(int worker, const Push& push) const {
+  const auto refused = [&](absl::StatusCode code, auto... why) {
+    return Placed(Error(code, absl::StrCat(why...)), "a push by object", push.at.clock, worker);
+  };
+  if (!has_object_pushes()) {
+    return refused(absl::StatusCode::kInvalidArgument,
+                   "its pushes are messages, as they are unless the table is dense, is of bsp and "
+                   "not of assign, and has parts of ",
+                   options_.object_bytes, " bytes at least");
+  }
+  if (push.at.push == kAllPushes || !push.keys.keys.empty() || !push.values.empty()) {
+    return refused(absl::StatusCode::kInvalidArgument, "a push by object has no keys and values");
+  }
+  // The pushes of all workers are the sources of one reduction.
+  const uint64_t most = std::max<uint64_t>(1, kMaxClockObjects / options_.workers);
+  if (!objects_.Has(worker, push.at) && objects_.CountOf(worker, push.at.clock) >= most) {
+    return refused(absl::StatusCode::kResourceExhausted, "a worker makes at most ", most,
+                   " pushes of all keys in a clock");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerTable::OnObjectPush(int worker, uint64_t life, const Push& push) {
+  PHALANX_RETURN_IF_ERROR(failed_);
+  PHALANX_RETURN_IF_ERROR(CheckObjectPush(worker, push));
+  const Position before = sync_.PositionOf(worker);
+  const Token token = ++last_token_;
+  PHALANX_ASSIGN_OR_RETURN(const bool counts, sync_.Push(worker, push.at, token));
+  if (counts) {
+    objects_.Add(token, {worker, push.at, before, life, std::string(push.object)});
+    snapshots_.OnPushed(part_bytes_);
+    RunEffects(nullptr);
+    return absl::OkStatus();
+  }
+  // The object that an earlier life has pushed there may be lost.
+  const std::optional<Token> replaced = objects_.Replace(worker, push.at, life, push.object);
+  if (replaced.has_value() && turns_.reduces()) {
+    const std::vector<Token>& pushes = turns_.first()->pushes;
+    // The attempt with the other one goes on: if that is not lost, it counts.
+    if (absl::c_linear_search(pushes, *replaced)) BeginReduction(false);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists& lists) {
+  // What this life has not pushed again is not in its program.
+  TakeOut(objects_.Older(worker, life, push.at));
+  if (!push.object.empty()) return OnObjectPush(worker, life, push);
   // In any case, and first: the worker has added the list to its own, and counts on the hash.
   const absl::StatusOr<KeyList> keys =
       FromWire(options_.number, std::move(push.keys), push.values.size() / row_bytes(), lists);
@@ -76,36 +154,52 @@ absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists
   return absl::OkStatus();
 }
 
-absl::Status ServerTable::OnClock(int worker, uint64_t clock) {
+absl::Status ServerTable::OnClock(int worker, uint64_t life, uint64_t clock) {
   PHALANX_RETURN_IF_ERROR(failed_);
+  TakeOut(objects_.Older(worker, life, Position{.clock = clock + 1}));
   PHALANX_RETURN_IF_ERROR(sync_.Clock(worker, clock).status());
   RunEffects(nullptr);
   return absl::OkStatus();
 }
 
-absl::Status ServerTable::OnPull(int worker, Pull& pull, KeyLists& lists) {
+absl::StatusOr<KeyList> ServerTable::KeysOfPull(int worker, Pull& pull, KeyLists& lists) const {
+  // A worker that asks without waiting, or does not read, would take any memory here.
+  const uint32_t waiting = parked_[worker] + versions_.unread(worker);
+  const absl::Status room = waiting < kMaxParkedPulls
+                                ? absl::OkStatus()
+                                : Error(absl::StatusCode::kResourceExhausted,
+                                        absl::StrCat(waiting, " pulls of the worker wait already"));
+  if (pull.object) {
+    PHALANX_RETURN_IF_ERROR(room);
+    if (part_bytes_ > 0) return KeyList();
+    return Error(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("its pulls are messages, as they are unless the table is dense and "
+                              "has parts of ",
+                              options_.object_bytes, " bytes at least"));
+  }
   // The answer is one entry.
   const uint64_t most = std::max<uint64_t>(1, kBatchBytes / row_bytes());
   absl::StatusOr<KeyList> keys = FromWire(options_.number, std::move(pull.keys), most, lists);
+  if (!keys.ok()) return Error(keys.status().code(), keys.status().message());
+  PHALANX_RETURN_IF_ERROR(part_.CheckKeys(**keys));
+  PHALANX_RETURN_IF_ERROR(room);
+  return keys;
+}
+
+absl::Status ServerTable::OnPull(int worker, Pull& pull, KeyLists& lists) {
+  absl::StatusOr<KeyList> keys = KeysOfPull(worker, pull, lists);
   PHALANX_RETURN_IF_ERROR(failed_);
-  absl::Status fits =
-      keys.ok() ? part_.CheckKeys(**keys) : Error(keys.status().code(), keys.status().message());
-  // A worker that asks without waiting would take any memory here.
-  if (fits.ok() && parked_[worker] >= kMaxParkedPulls) {
-    fits = Error(absl::StatusCode::kResourceExhausted,
-                 absl::StrCat(parked_[worker], " pulls of the worker wait already"));
-  }
-  if (!fits.ok()) return Placed(fits, "a pull", pull.clock, worker);
+  if (!keys.ok()) return Placed(keys.status(), "a pull", pull.clock, worker);
   const Token token = ++last_token_;
   PHALANX_RETURN_IF_ERROR(sync_.Pull(worker, pull.clock, token));
-  pulls_.emplace(token, Parked{worker, pull.ticket, pull.piece, *std::move(keys)});
+  pulls_.emplace(token, Parked{worker, pull.ticket, pull.piece, pull.clock, *std::move(keys)});
   ++parked_[worker];
   RunEffects(nullptr);
   return absl::OkStatus();
 }
 
 void ServerTable::OnAskSnapshot(int worker) {
-  snapshots_.Ask(worker, sync_.PositionOf(worker), dropped_[worker].first);
+  snapshots_.Ask(worker, PositionOf(worker), dropped_[worker].first);
 }
 
 // ---- workers
@@ -113,6 +207,7 @@ void ServerTable::OnAskSnapshot(int worker) {
 void ServerTable::Forget(int worker) {
   sync_.Forget(worker);
   DropPulls(worker);
+  versions_.Forget(worker);
 }
 
 // In all three cases the pulls of that life are answered by no one any more.
@@ -138,8 +233,11 @@ void ServerTable::Lose(int worker, uint64_t life) {
 void ServerTable::Leave(int worker) {
   sync_.Remove(worker);
   // Snapshots up to the one that may be under way have been made with what was dropped.
+  // Its objects go with it, those of clocks that it has ended, too.
+  TakeOut(objects_.Of(worker));
   dropped_[worker] = {snapshots_.last_number() + 1, sync_.PositionOf(worker)};
   DropPulls(worker);
+  versions_.Forget(worker);
   RunEffects(nullptr);
 }
 
@@ -159,22 +257,99 @@ void ServerTable::DropPulls(int worker) {
 
 // Effects of a failed table are dropped: its rows are not read any more.
 void ServerTable::RunEffects(const Incoming* incoming) {
-  for (const SyncCore::Effect& effect : sync_.TakeEffects()) {
+  for (SyncCore::Effect& effect : sync_.TakeEffects()) {
     // An update that has failed leaves rows half changed: nothing is applied or answered after it.
     if (!failed_.ok()) break;
     if (std::holds_alternative<SyncCore::Apply>(effect)) {
       // SSP and ASP: the effect is that of the push that is under way.
       PHALANX_CHECK(incoming != nullptr, "a push counts when it comes");
       Apply(*incoming);
-    } else if (const auto* turn = std::get_if<SyncCore::Turn>(&effect)) {
-      TakeTurn(*turn);
+    } else if (auto* turn = std::get_if<SyncCore::Turn>(&effect)) {
+      turns_.Add(std::move(*turn));
     } else if (const auto* answer = std::get_if<SyncCore::Answer>(&effect)) {
-      AnswerPull(answer->pull);
+      turns_.AddPull(pulls_.at(answer->pull).clock, answer->pull);
     } else {
       DropKept(std::get<SyncCore::Drop>(effect).push);
     }
   }
-  snapshots_.OnMin(sync_.min());
+  Proceed();
+}
+
+void ServerTable::Proceed() {
+  while (failed_.ok()) {
+    if (const std::optional<Token> pull = turns_.TakePull()) {
+      AnswerPull(*pull);
+      continue;
+    }
+    const SyncCore::Turn* const first = turns_.first();
+    if (first == nullptr) break;
+    if (!HandlesOf(*first).empty()) {
+      if (!turns_.reduces()) BeginReduction(true);
+      if (!DefectActive(Defect::kPsTurnNotAwaited)) break;
+    }
+    TakeTurn(turns_.TakeTurn(), nullptr);
+  }
+  snapshots_.OnMin(min());
+}
+
+// In the order of workers and then of their pushes: floating-point sums depend on it.
+std::vector<std::string> ServerTable::HandlesOf(const SyncCore::Turn& turn) const {
+  std::vector<std::string> handles;
+  if (objects_.empty()) return handles;
+  for (const Token token : turn.pushes) {
+    const ObjectPushes::One* const push = objects_.Find(token);
+    if (push != nullptr) handles.push_back(push->handle);
+  }
+  return handles;
+}
+
+// One that was to begin is overtaken by this one, and was never seen by the owner.
+void ServerTable::BeginReduction(bool only) {
+  const SyncCore::Turn& turn = *turns_.first();
+  if (only) turns_.Void();
+  only = only || (reduce_.has_value() && reduce_->only);
+  const uint64_t attempt = turns_.Begin();
+  reduce_ = Reduce{attempt, turn.clock, HandlesOf(turn), only};
+}
+
+// They never count. The sum that is under way may have them.
+void ServerTable::TakeOut(const std::vector<Token>& pushes) {
+  if (pushes.empty()) return;
+  bool reduced = false;
+  for (const Token token : pushes) {
+    objects_.Erase(token);
+    reduced = reduced || (turns_.reduces() && absl::c_linear_search(turns_.first()->pushes, token));
+  }
+  if (!reduced) return;
+  turns_.Void();
+  reduce_.reset();
+  Proceed();
+}
+
+void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
+  if (!failed_.ok() || !turns_.Takes(attempt)) return;
+  reduce_.reset();
+  if (sum.size() != part_bytes_) {
+    Fail(Error(absl::StatusCode::kInternal,
+               absl::StrCat("the sum of the pushes of clock ", turns_.first()->clock, " has ",
+                            sum.size(), " bytes; the part has ", part_bytes_)));
+    return;
+  }
+  TakeTurn(turns_.TakeTurn(), sum.data());
+  Proceed();
+}
+
+// What was pushed is of another size or kind than the table, which no attempt changes.
+void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why) {
+  if (!failed_.ok() || !turns_.Takes(attempt)) return;
+  if (!absl::IsInvalidArgument(why)) return turns_.OnFailed(attempt);
+  Fail(
+      Error(absl::StatusCode::kInternal, absl::StrCat("the pushes of clock ", turns_.first()->clock,
+                                                      " cannot be summed: ", why.ToString())));
+}
+
+void ServerTable::RetryReduction() {
+  if (turns_.failed()) BeginReduction(false);
 }
 
 // One buffer for all: the values are used before the next ones are converted.
@@ -188,35 +363,49 @@ const void* ServerTable::Elements(absl::string_view values) {
 
 void ServerTable::Apply(const Incoming& incoming) {
   const From& from = incoming.from;
+  versions_.OnChange(rows(), 0);
   const absl::Status made = part_.Push(from, incoming.keys, Elements(incoming.values));
   if (!made.ok()) Fail(Placed(made, "with a push", from.clock, from.worker));
 }
 
 // The sum of all pushes of the clock first, then one update for each key. A program's function sees
 // the sum.
-void ServerTable::TakeTurn(const SyncCore::Turn& turn) {
-  for (const Token token : turn.pushes) {
-    const Kept& kept = kept_.at(token);
-    part_.Add(*kept.keys, Elements(kept.values));
-    DropKept(token);
-  }
-  const absl::Status made = part_.Turn(turn.clock);
+void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum) {
+  versions_.OnChange(rows(), turn.clock);
+  const absl::Status made = AddAndTurn(turn, sum);
   if (made.ok()) return;
   Fail({made.code(), absl::StrCat(made.message(), " (with the pushes of clock ", turn.clock, ")")});
 }
 
+// Pushes that were taken out are in neither map.
+absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum) {
+  const bool has_keys =
+      absl::c_any_of(turn.pushes, [this](const Token token) { return kept_.contains(token); });
+  if (sum != nullptr && has_keys) part_.AddAll(sum);
+  for (const Token token : turn.pushes) {
+    objects_.Erase(token);
+    const auto kept = kept_.find(token);
+    if (kept == kept_.end()) continue;
+    part_.Add(*kept->second.keys, Elements(kept->second.values));
+    kept_.erase(kept);
+  }
+  if (sum != nullptr && !has_keys) return part_.TurnAll(turn.clock, sum);
+  return part_.Turn(turn.clock);
+}
+
+// The worker's channel may have closed while the pull waited for a turn.
 void ServerTable::AnswerPull(Token token) {
   const auto found = pulls_.find(token);
-  PHALANX_CHECK(found != pulls_.end(), "a pull that waits");
+  if (found == pulls_.end()) return;
   // The token is used once, so the entry goes before the answer is made.
   const Parked pull = std::move(found->second);
   pulls_.erase(found);
   --parked_[pull.worker];
+  if (pull.keys == nullptr) return AnswerWithVersion(pull);
   const uint64_t elements = pull.keys->size() * spec_.width;
-  Answered answer{
-      pull.worker,
-      {.ticket = pull.ticket, .piece = pull.piece, .min_clock = sync_.min(), .values = {}},
-      std::string(elements * ElementSize(spec_.wire), '\0')};
+  Answered answer{pull.worker,
+                  {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min(), .values = {}},
+                  std::string(elements * ElementSize(spec_.wire), '\0')};
   if (spec_.wire == spec_.dtype) {
     part_.Pull(*pull.keys, answer.bytes.data());
   } else {
@@ -227,10 +416,21 @@ void ServerTable::AnswerPull(Token token) {
   answers_.push_back(std::move(answer));
 }
 
+// A worker that is beyond the clock makes it again in its next life, for another server: with kBsp
+// it gets what the life before has had, or its pushes there would be others.
+void ServerTable::AnswerWithVersion(const Parked& pull) {
+  const Versions::Reader reader{pull.worker, pull.ticket, pull.piece};
+  const bool again =
+      pull.clock < sync_.clocks().of(pull.worker) && versions_.has_previous(pull.clock);
+  answers_.push_back(
+      {.worker = pull.worker,
+       .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
+       .object = again ? versions_.AnswerPrevious(reader) : versions_.Answer(reader)});
+}
+
 void ServerTable::DropKept(Token token) {
-  const auto found = kept_.find(token);
-  PHALANX_CHECK(found != kept_.end(), "a push that is kept");
-  kept_.erase(found);
+  kept_.erase(token);
+  objects_.Erase(token);
 }
 
 // The first reason stays. What waits is answered with it by the owner, which knows the channels.
@@ -239,6 +439,10 @@ void ServerTable::Fail(absl::Status why) {
   failed_ = std::move(why);
   newly_failed_ = true;
   kept_.clear();
+  objects_.Clear();
+  turns_.Clear();
+  reduce_.reset();
+  versions_.Clear();
   pulls_.clear();
   std::fill(parked_.begin(), parked_.end(), 0);
 }
@@ -254,10 +458,10 @@ std::vector<ServerTable::Answered> ServerTable::TakeAnswers() {
 std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
   // The rows of a failed table can have half of an update.
   if (!snapshots_.due() || !failed_.ok()) return std::nullopt;
-  const SyncCore::Saved saved = sync_.Save();
+  const SyncCore::Saved saved = Save();
   // A turn has all its pushes or none of them, so no Add is between two calls.
   const std::string part = part_.Save();
-  Snapshot snapshot{.number = snapshots_.Begin(sync_.min(), saved.positions),
+  Snapshot snapshot{.number = snapshots_.Begin(saved.min, saved.positions),
                     .rank = options_.rank,
                     .servers = options_.servers,
                     .spec = spec_,
@@ -274,6 +478,36 @@ std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
   return Taken{snapshot.number, Encode(snapshot)};
 }
 
+// As SyncCore has saved it if the turns that wait had not been made, and all workers had come up to
+// their positions alone: the rows are those of before the first turn, and objects are not saved.
+SyncCore::Saved ServerTable::Save() const {
+  SyncCore::Saved saved = sync_.Save();
+  if (objects_.empty()) return saved;
+  saved.min = min();
+  const auto safe_of = [this](int worker) {
+    return DefectActive(Defect::kPsLostPushSaved) ? std::nullopt : objects_.SafeOf(worker);
+  };
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    const std::optional<Position> safe = safe_of(worker);
+    if (!safe.has_value()) continue;
+    saved.clocks[worker].clock = safe->clock;
+    saved.positions[worker] = *safe;
+  }
+  for (const Token token : turns_.pushes()) {
+    const auto kept = kept_.find(token);
+    if (kept == kept_.end()) continue;
+    saved.kept.push_back({kept->second.worker, kept->second.at, token});
+  }
+  std::erase_if(saved.kept, [&](const SyncCore::Saved::Kept& kept) {
+    const std::optional<Position> safe = safe_of(kept.worker);
+    return !kept_.contains(kept.push) || (safe.has_value() && kept.at > *safe);
+  });
+  absl::c_sort(saved.kept, [](const auto& a, const auto& b) {
+    return std::tie(a.worker, a.at) < std::tie(b.worker, b.at);
+  });
+  return saved;
+}
+
 // Up to where the worker can drop what it keeps.
 Position ServerTable::DurableOf(int worker) const {
   Position stored = snapshots_.stored(worker);
@@ -282,24 +516,23 @@ Position ServerTable::DurableOf(int worker) const {
   const Dropped& dropped = dropped_[worker];
   if (snapshots_.stored_number() < dropped.first) stored = std::min(stored, dropped.at);
   if (spec_.sync != Sync::kBsp) return stored;
-  return std::min(stored, Position{.clock = sync_.min() + 2});
+  return std::min(stored, Position{.clock = min() + 2});
 }
 
 bool ServerTable::Shows(int worker) const {
-  return !snapshots_.enabled() || !failed_.ok() ||
-         snapshots_.stored(worker) == sync_.PositionOf(worker);
+  return !snapshots_.enabled() || !failed_.ok() || snapshots_.stored(worker) == PositionOf(worker);
 }
 
 bool ServerTable::MakesRoom() const {
-  return spec_.sync == Sync::kBsp && !snapshots_.enabled() && shown_min_ != sync_.min();
+  return spec_.sync == Sync::kBsp && !snapshots_.enabled() && shown_.min != min();
 }
 
 // With BSP also by m alone, as DurableOf is bounded by it.
 bool ServerTable::TakeDurableRisen() {
   const uint64_t number = snapshots_.stored_number();
-  const bool turned = spec_.sync == Sync::kBsp && number > 0 && shown_min_ != sync_.min();
-  shown_min_ = sync_.min();
-  return std::exchange(shown_number_, number) != number || turned;
+  const bool turned = spec_.sync == Sync::kBsp && number > 0 && shown_.min != min();
+  shown_.min = min();
+  return std::exchange(shown_.number, number) != number || turned;
 }
 
 absl::Status ServerTable::Restore(uint64_t number, absl::string_view bytes) {
@@ -356,9 +589,8 @@ absl::Status ServerTable::LoadSnapshot(const Snapshot& snapshot) {
 // ---- describe
 
 std::string ServerTable::Describe() const {
-  std::string text =
-      absl::StrCat("table \"", spec_.name, "\": ", SyncName(spec_.sync), ", clock ", sync_.min(),
-                   ", ", part_.rows(), " rows, ", part_.bytes(), " bytes");
+  std::string text = absl::StrCat("table \"", spec_.name, "\": ", SyncName(spec_.sync), ", clock ",
+                                  min(), ", ", part_.rows(), " rows, ", part_.bytes(), " bytes");
   if (snapshots_.enabled()) {
     absl::StrAppend(&text, ", snapshot ", snapshots_.stored_number(),
                     snapshots_.under_way() ? ", the next one under way"
@@ -367,6 +599,11 @@ std::string ServerTable::Describe() const {
   }
   absl::StrAppend(&text, "\n");
   if (!failed_.ok()) absl::StrAppend(&text, "  failed: ", failed_.ToString(), "\n");
+  if (turns_.reduces()) {
+    absl::StrAppend(&text, "  sums ", HandlesOf(*turns_.first()).size(), " pushes of clock ", min(),
+                    ", attempt ", turns_.attempt(), turns_.failed() ? ", which has failed" : "",
+                    "\n");
+  }
   // The first pull of each worker that waits; all of one worker wait for the same one.
   absl::flat_hash_map<int, SyncCore::Parked> first;
   for (const SyncCore::Parked& parked : sync_.parked()) first.emplace(parked.worker, parked);

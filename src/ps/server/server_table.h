@@ -1,6 +1,17 @@
 // ServerTable: one table of a server: its part, its clocks, the pushes that wait for their clock to
 // turn, the pulls that wait, and its snapshots.
 //
+// Of an object table (object_parts.h) pushes and pulls of all keys of the part can be objects:
+//
+// 1. With kBsp the pushes of a clock that are objects are summed by the owner (Reduce), in the
+//    order of workers and then of their pushes, and count as one push before those with keys. The
+//    turn waits for it, and all that is behind the turn. Meanwhile the rows are those of the clock
+//    of that turn, which is the clock that workers see; entries are taken as ever.
+// 2. Such a push dies with its worker until it is in the rows. So the worker's position is that
+//    before its first one: there its next life begins, and there a snapshot, which has no objects,
+//    cuts what has come of it. What the next life pushes there replaces the object that is lost.
+// 3. A pull by object is answered with a version (versions.h).
+//
 // Pure. Belongs to a ServerCore. One thread at a time.
 #ifndef PHALANX_PS_SERVER_SERVER_TABLE_H_
 #define PHALANX_PS_SERVER_SERVER_TABLE_H_
@@ -17,14 +28,19 @@
 #include "phalanx/ps_table.h"
 #include "src/ps/part.h"
 #include "src/ps/ps_wire.h"
+#include "src/ps/server/object_pushes.h"
 #include "src/ps/server/snapshot_format.h"
 #include "src/ps/server/snapshot_schedule.h"
+#include "src/ps/server/turn_queue.h"
+#include "src/ps/server/versions.h"
 #include "src/ps/sync_core.h"
 
 namespace phalanx::ps::internal {
 
 // Of one worker, in one table: further ones are refused.
 inline constexpr uint32_t kMaxParkedPulls = 1 << 16;
+// Objects that are summed in a clock, of all workers: a reduction has no more sources.
+inline constexpr uint64_t kMaxClockObjects = 16384;
 // Workers of a table that Describe lists.
 inline constexpr int kDescribedWorkers = 64;
 
@@ -35,12 +51,22 @@ class ServerTable {
     int rank = 0;
     int servers = 0;
     int workers = 0;
+    std::string objects = {};   // versions have names that begin so
+    uint64_t object_bytes = 0;  // the least part of an object table
   };
   // The answer of a pull.
   struct Answered {
     int worker;
-    Values values;      // values.values is empty
-    std::string bytes;  // of the table's wire type
+    Values values;           // values.values and values.object are empty
+    std::string bytes = {};  // of the table's wire type
+    std::string object = {};
+  };
+  // The pushes of the first clock that has not turned are to be summed.
+  struct Reduce {
+    uint64_t attempt;
+    uint64_t clock;
+    std::vector<std::string> handles;  // in the order of the sum
+    bool only;                         // earlier attempts are void
   };
   struct Taken {
     uint64_t number;
@@ -57,8 +83,9 @@ class ServerTable {
   // ---- what workers send. An error names the table, the clock and the worker, and the key that is
   // wrong; the table goes on without the entry. Keys are taken from `lists` in any case.
   absl::Status OnPush(int worker, uint64_t life, Push& push, KeyLists& lists);
-  absl::Status OnClock(int worker, uint64_t clock);
+  absl::Status OnClock(int worker, uint64_t life, uint64_t clock);
   absl::Status OnPull(int worker, Pull& pull, KeyLists& lists);
+  void OnRead(const Versions::Reader& reader) { versions_.OnRead(reader); }
   void OnAskSnapshot(int worker);
 
   // ---- workers. The channel has closed: pulls that wait are dropped.
@@ -71,6 +98,11 @@ class ServerTable {
 
   const TableSpec& spec() const { return spec_; }
   const SyncCore& sync() const { return sync_; }
+  // The clock of the rows: SyncCore's least one, or that of the first turn that waits.
+  uint64_t min() const;
+  // Where the worker's next life begins: behind all that cannot die with it, in the clock that it
+  // has reached there.
+  Position PositionOf(int worker) const;
   // OK, or with what all calls for the table end.
   const absl::Status& failed() const { return failed_; }
 
@@ -91,13 +123,30 @@ class ServerTable {
   // dropped is behind what an older one shows.
   bool Shows(int worker) const;
 
+  // ---- objects
+  // 0: it is no object table.
+  uint64_t object_bytes() const { return part_bytes_; }
+  // The table has pushes that are objects.
+  bool has_object_pushes() const;
+  // The sum of an attempt, which ends the others of its turn. Void ones, and those of a turn that
+  // has been made, are ignored.
+  void OnReduced(uint64_t attempt, absl::string_view sum);
+  // InvalidArgument: the table fails, with Internal. After other errors another attempt is made at
+  // RetryReduction.
+  void OnReduceFailed(uint64_t attempt, const absl::Status& why);
+  void RetryReduction();
+  std::optional<Reduce> TakeReduce() { return std::exchange(reduce_, std::nullopt); }
+  Versions& versions() { return versions_; }
+  // Of a dense table; valid until the next event.
+  absl::string_view rows() const { return part_.AllValues(); }
+
   // Since the last call, in their order.
   std::vector<Answered> TakeAnswers();
   // The table has failed since the last call.
   bool TakeFailed() { return std::exchange(newly_failed_, false); }
 
   // Pushes and pulls that wait.
-  size_t waiting() const { return kept_.size() + pulls_.size(); }
+  size_t waiting() const { return kept_.size() + objects_.size() + pulls_.size(); }
   std::string Describe() const;
 
  private:
@@ -111,7 +160,8 @@ class ServerTable {
     int worker;
     uint64_t ticket;
     uint32_t piece;
-    KeyList keys;
+    uint64_t clock;
+    KeyList keys;  // null: all of the part, by object
   };
   // A push that counts at once.
   struct Incoming {
@@ -130,34 +180,53 @@ class ServerTable {
   uint64_t row_bytes() const;
   absl::Status Error(absl::StatusCode code, absl::string_view why) const;
   absl::Status CheckPush(const Push& push, const absl::StatusOr<KeyList>& keys) const;
+  absl::Status CheckObjectPush(int worker, const Push& push) const;
+  absl::Status OnObjectPush(int worker, uint64_t life, const Push& push);
+  absl::StatusOr<KeyList> KeysOfPull(int worker, Pull& pull, KeyLists& lists) const;
   // Elements of the dtype: `values` itself, or in scratch_ until the next call.
   const void* Elements(absl::string_view values);
+  // What SyncCore has decided, up to a turn that waits.
   void RunEffects(const Incoming* incoming);
+  void Proceed();
   void Apply(const Incoming& incoming);
-  void TakeTurn(const SyncCore::Turn& turn);
+  // `sum` is that of its objects; null: it has none.
+  void TakeTurn(const SyncCore::Turn& turn, const void* sum);
+  absl::Status AddAndTurn(const SyncCore::Turn& turn, const void* sum);
+  std::vector<std::string> HandlesOf(const SyncCore::Turn& turn) const;
+  void BeginReduction(bool only);
+  void TakeOut(const std::vector<Token>& pushes);
   void AnswerPull(Token token);
+  void AnswerWithVersion(const Parked& pull);
   void DropKept(Token token);
   void DropPulls(int worker);
   void Fail(absl::Status why);
+  SyncCore::Saved Save() const;
   absl::Status LoadSnapshot(const Snapshot& snapshot);
 
   const Options options_;
   const TableSpec spec_;
   Part part_;
+  const uint64_t part_bytes_;  // of an object table, else 0
   SyncCore sync_;
   absl::Status failed_;
   bool newly_failed_ = false;
 
   Token last_token_ = 0;
   absl::flat_hash_map<Token, Kept> kept_;  // BSP: of clocks that have not turned
+  ObjectPushes objects_;                   // the same, of pushes that are objects
+  TurnQueue turns_;
+  std::optional<Reduce> reduce_;  // that has not been taken
+  Versions versions_;
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<uint32_t> parked_;  // of each worker
   std::vector<Dropped> dropped_;  // of each worker
   std::vector<Answered> answers_;
   SnapshotSchedule snapshots_;
-  // At the last TakeDurableRisen: the newest snapshot, and m.
-  uint64_t shown_number_ = 0;
-  uint64_t shown_min_ = 0;
+  // At the last TakeDurableRisen: the newest snapshot, and the clock of the rows.
+  struct {
+    uint64_t number = 0;
+    uint64_t min = 0;
+  } shown_;
   std::string scratch_;  // of one push or pull
 };
 

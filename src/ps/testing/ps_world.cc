@@ -327,7 +327,7 @@ void PsWorld::Stored(int rank, uint32_t table, uint64_t number) {
 
 void PsWorld::Retry(int rank, uint64_t life) {
   if (!IsLive({true, rank}, life)) return;
-  servers_[rank].core->RetryStores();
+  servers_[rank].core->Retry();
   Drain(servers_[rank], rank);
 }
 

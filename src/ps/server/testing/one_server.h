@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,8 +65,10 @@ class Inbox {
   }
   void Note(const Done& done) { entries.push_back(absl::StrCat("done ", done.count)); }
   void Note(const Values& got) {
-    entries.push_back(absl::StrCat("values ", got.ticket, ".", got.piece));
+    entries.push_back(absl::StrCat(got.object.empty() ? "values " : "object ", got.ticket, ".",
+                                   got.piece, got.object.empty() ? "" : " ", got.object));
     values[got.ticket] = std::string(got.values);
+    mins[got.ticket] = got.min_clock;
   }
   void Note(const Refused& refused) {
     entries.push_back(absl::StrCat("refused ", refused.ticket));
@@ -88,14 +91,21 @@ class Inbox {
   std::vector<std::string> entries;
   std::vector<Welcome> welcomes;
   std::map<uint64_t, std::string> values;
+  std::map<uint64_t, uint64_t> mins;  // the least clock, as the answers of pulls say
   std::vector<absl::Status> errors;
 };
 
 // One server and its workers, each with one channel that carries what it sends at once.
 class OneServer {
  public:
-  OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr)
-      : workers(workers), core({.rank = 0, .servers = 1, .workers = workers}) {
+  OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr,
+            uint64_t object_bytes = kObjectPartBytes)
+      : workers(workers),
+        core({.rank = 0,
+              .servers = 1,
+              .workers = workers,
+              .objects = "s",
+              .object_bytes = object_bytes}) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
                   ::phalanx::testing::IsOk());
@@ -135,6 +145,12 @@ class OneServer {
     for (ServerCore::Store& store : effects.stores) stores.push_back(std::move(store));
     for (const ServerCore::Free& free : effects.frees) frees.push_back(free.number);
     for (ServerCore::Asked& one : effects.asked) asked.push_back(std::move(one));
+    for (const ServerCore::Publish& publish : effects.publishes) {
+      const bool added = objects.emplace(publish.handle, std::string(publish.bytes())).second;
+      EXPECT_TRUE(added) << publish.handle;
+    }
+    for (const std::string& handle : effects.unpublishes) EXPECT_EQ(objects.erase(handle), 1);
+    for (ServerCore::Reduce& reduce : effects.reduces) reduces.push_back(std::move(reduce));
   }
   void Store(uint64_t number) {
     core.OnStored(0, number);
@@ -172,6 +188,37 @@ class OneServer {
   void Pull(int worker, uint64_t ticket, uint64_t clock, std::vector<Key> keys) {
     Batch(worker, {internal::Pull{.ticket = ticket, .clock = clock, .keys = KeysOf(keys)}});
   }
+  // The same of all rows, by object.
+  static internal::Push ObjectOf(uint64_t clock, uint32_t number, absl::string_view handle,
+                                 uint64_t ticket = 0) {
+    return {.ticket = ticket,
+            .table = 0,
+            .at = {.clock = clock, .push = number, .piece = 0},
+            .object = handle};
+  }
+  void PushObject(int worker, uint64_t clock, uint32_t number, absl::string_view handle) {
+    Batch(worker, {ObjectOf(clock, number, handle)});
+  }
+  void PullObject(int worker, uint64_t ticket, uint64_t clock) {
+    Batch(worker, {internal::Pull{.ticket = ticket, .clock = clock, .object = true}});
+  }
+  void Read(int worker, uint64_t ticket) {
+    Batch(worker, {internal::Read{.table = 0, .ticket = ticket}});
+  }
+  void Reduced(uint64_t attempt, const std::vector<float>& sum) {
+    core.OnReduced(0, attempt, Bytes(sum));
+    Run();
+  }
+  // What is to be summed since the last call: "1 of clock 0: a b", with a "!" if earlier attempts
+  // are void.
+  std::vector<std::string> TakeReduces() {
+    std::vector<std::string> words;
+    for (const ServerCore::Reduce& reduce : std::exchange(reduces, {})) {
+      words.push_back(absl::StrCat(reduce.attempt, reduce.only ? "!" : "", " of clock ",
+                                   reduce.clock, ": ", absl::StrJoin(reduce.handles, " ")));
+    }
+    return words;
+  }
   // REQUIRES: the pull was answered.
   std::vector<float> Got(int worker, uint64_t ticket) {
     return Floats(inbox[worker].values.at(ticket));
@@ -186,6 +233,8 @@ class OneServer {
   std::vector<ServerCore::Store> stores;
   std::vector<uint64_t> frees;
   std::vector<ServerCore::Asked> asked;
+  std::map<std::string, std::string> objects;  // that are published
+  std::vector<ServerCore::Reduce> reduces;
 };
 
 }  // namespace phalanx::ps::internal::testing

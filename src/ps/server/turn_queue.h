@@ -1,0 +1,74 @@
+// TurnQueue: the turns of a table with kBsp, and the pulls between them, which wait for the
+// reduction of the first turn's objects.
+//
+//   pulls of clocks <= 3 | turn of clock 3 | pulls of clock 4 | turn of clock 4 | pulls of clock 5
+//                           reduced: attempt 1, 2, ...
+//
+// The sum of objects is made by the store, which takes a while, and can fail: then another attempt
+// is made. An attempt whose objects are not those of the turn any more is void.
+//
+// Pure. Belongs to a ServerTable. One thread at a time.
+#ifndef PHALANX_PS_SERVER_TURN_QUEUE_H_
+#define PHALANX_PS_SERVER_TURN_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "src/ps/sync_core.h"
+
+namespace phalanx::ps::internal {
+
+class TurnQueue {
+ public:
+  using Token = SyncCore::Token;
+
+  // The turn of a clock is behind those of all smaller ones.
+  void Add(SyncCore::Turn turn);
+  // Behind the turns of clocks before this one.
+  void AddPull(uint64_t clock, Token pull);
+  bool empty() const { return turns_.empty() && pulls_.empty(); }
+  // A pull before the first turn.
+  std::optional<Token> TakePull();
+  // The first turn; null: none.
+  const SyncCore::Turn* first() const { return turns_.empty() ? nullptr : &turns_.front().turn; }
+  // Ends its reduction, too. REQUIRES: there is one.
+  SyncCore::Turn TakeTurn();
+  // Of all turns that wait.
+  std::vector<Token> pushes() const;
+  void Clear();
+
+  // ---- the reduction of the first turn
+  // Returns the number of a new attempt. Earlier ones may still come.
+  uint64_t Begin();
+  // Earlier attempts are void, and none is under way.
+  void Void();
+  // The newest attempt has failed: another one is to be made after a while. Of an earlier attempt:
+  // nothing changes.
+  void OnFailed(uint64_t attempt);
+  // Its result is that of the first turn.
+  bool Takes(uint64_t attempt) const {
+    return valid_from_ > 0 && attempt >= valid_from_ && attempt <= last_attempt_;
+  }
+  // An attempt is under way, or one that has failed waits for the next one.
+  bool reduces() const { return valid_from_ > 0; }
+  bool failed() const { return failed_; }
+  uint64_t attempt() const { return last_attempt_; }
+
+ private:
+  struct Waiting {
+    SyncCore::Turn turn;
+    std::deque<Token> pulls = {};  // behind it
+  };
+
+  std::deque<Token> pulls_;  // before the first turn
+  std::deque<Waiting> turns_;
+  uint64_t last_attempt_ = 0;  // of all turns
+  uint64_t valid_from_ = 0;    // of the first turn; 0: there is no attempt
+  bool failed_ = false;
+};
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_PS_SERVER_TURN_QUEUE_H_

@@ -1,0 +1,128 @@
+#include "src/ps/server/versions.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+
+namespace phalanx::ps::internal {
+
+// Numbers are not used again in a life of the server, and the prefix is that of the life: an object
+// never changes.
+std::string Versions::HandleOf(uint64_t number) const { return absl::StrCat(prefix_, number); }
+
+std::string Versions::Answer(const Reader& reader) {
+  if (newest_ == 0) {
+    newest_ = ++last_;
+    versions_.emplace(newest_, Version());
+  }
+  return Add(reader, newest_);
+}
+
+std::string Versions::AnswerPrevious(const Reader& reader) {
+  PHALANX_CHECK(previous_ > 0, "there is a previous version");
+  return Add(reader, previous_);
+}
+
+// A question that is answered twice is read once.
+std::string Versions::Add(const Reader& reader, uint64_t number) {
+  ++versions_.at(number).readers;
+  OnRead(reader);
+  readers_.emplace(reader, number);
+  ++unread_[reader.worker];
+  return HandleOf(number);
+}
+
+void Versions::OnChange(absl::string_view rows, uint64_t clock) {
+  for (auto& [number, version] : versions_) {
+    if (version.pending && !version.copy.has_value()) version.copy = std::string(rows);
+  }
+  const uint64_t newest = std::exchange(newest_, 0);
+  const uint64_t before = previous_;
+  if (keeps_previous_) {
+    previous_ = newest;
+    previous_until_ = clock;
+    FreeIfUnused(before);
+  }
+  FreeIfUnused(newest);
+}
+
+void Versions::OnRead(const Reader& reader) {
+  const auto found = readers_.find(reader);
+  if (found == readers_.end()) return;
+  const uint64_t number = found->second;
+  readers_.erase(found);
+  --unread_[reader.worker];
+  Release(number);
+}
+
+void Versions::Forget(int worker) {
+  const auto end = readers_.lower_bound(Reader{.worker = worker + 1});
+  for (auto at = readers_.lower_bound(Reader{.worker = worker}); at != end;) {
+    const uint64_t number = at->second;
+    at = readers_.erase(at);
+    --unread_[worker];
+    Release(number);
+  }
+}
+
+void Versions::Release(uint64_t number) {
+  --versions_.at(number).readers;
+  FreeIfUnused(number);
+}
+
+void Versions::FreeIfUnused(uint64_t number) {
+  if (number == 0 || number == newest_ || number == previous_) return;
+  const auto found = versions_.find(number);
+  if (found == versions_.end()) return;
+  if (found->second.readers > 0 && !DefectActive(Defect::kPsVersionFreedEarly)) return;
+  // No object was made of one that has not been taken.
+  if (!found->second.pending) unpublishes_.push_back(HandleOf(number));
+  if (found->second.readers == 0) versions_.erase(found);
+}
+
+std::vector<Versions::Reader> Versions::OnPublishFailed(absl::string_view handle) {
+  std::vector<Reader> readers;
+  uint64_t number = 0;
+  for (const auto& [one, version] : versions_) {
+    if (HandleOf(one) == handle) number = one;
+  }
+  if (number == 0) return readers;
+  for (const auto& [reader, of] : readers_) {
+    if (of == number) readers.push_back(reader);
+  }
+  for (const Reader& reader : readers) {
+    readers_.erase(reader);
+    --unread_[reader.worker];
+  }
+  versions_.erase(number);
+  // The next pull makes another one.
+  if (newest_ == number) newest_ = 0;
+  if (previous_ == number) previous_ = 0;
+  return readers;
+}
+
+void Versions::Clear() {
+  newest_ = previous_ = 0;
+  for (const auto& [number, version] : versions_) {
+    if (!version.pending) unpublishes_.push_back(HandleOf(number));
+  }
+  versions_.clear();
+  readers_.clear();
+  unread_.assign(unread_.size(), 0);
+}
+
+std::vector<Versions::Publish> Versions::TakePublishes() {
+  std::vector<Publish> publishes;
+  for (auto& [number, version] : versions_) {
+    if (!std::exchange(version.pending, false)) continue;
+    publishes.push_back({HandleOf(number), std::exchange(version.copy, std::nullopt)});
+  }
+  return publishes;
+}
+
+std::vector<std::string> Versions::TakeUnpublishes() { return std::exchange(unpublishes_, {}); }
+
+}  // namespace phalanx::ps::internal
