@@ -17,7 +17,7 @@ namespace {
 using phalanx::internal::Access;
 using phalanx::internal::MemberCall;
 
-// After a snapshot could not be written.
+// After a snapshot could not be written, or pushes could not be summed.
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
 
 MemberCall& CallOf(const Membership& member) { return *Access::StateOf(member)->call; }
@@ -31,6 +31,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       member_(std::move(member)),
       worker_role_(options.worker_role),
       patience_(options.peer_timeout),
+      objects_(client_),
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
       sends_(std::make_shared<MemberSends>(CallOf(member_), worker_role_,
@@ -46,6 +47,7 @@ ServerState::~ServerState() {
   if (connection_->forked()) return;
   CallOf(member_).SetSink(nullptr);
   connection_->Update([this] { sends_->Stop(); });
+  objects_.End();
   if (!left_) member_.Fail().IgnoreError();
 }
 
@@ -116,8 +118,10 @@ absl::StatusOr<int> ServerState::AwaitWorkers() {
 // Tables are restored before any worker is welcomed: what a worker is shown of its pushes must not
 // get less.
 absl::Status ServerState::BeginCore(int workers) {
-  core_.emplace(
-      ServerCore::Options{.rank = member_.rank(), .servers = member_.world(), .workers = workers});
+  core_.emplace(ServerCore::Options{.rank = member_.rank(),
+                                    .servers = member_.world(),
+                                    .workers = workers,
+                                    .objects = objects_.prefix()});
   for (AddedTable& table : tables_) {
     // The program's function is given its own names for what the core has.
     OwnUpdate own;
@@ -165,6 +169,7 @@ absl::Status ServerState::Run() {
   for (const AddedTable& table : tables_) {
     if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
   }
+  objects_.End();
   // Its destructor does not count as a death any more, whatever Leave returns.
   left_ = true;
   PHALANX_RETURN_IF_ERROR(member_.Leave());
@@ -198,7 +203,7 @@ absl::Status ServerState::Turn() {
   absl::Status status;
   connection_->WaitInsideCall(
       [this] {
-        return !over_.ok() || stopped_ || !events_.empty() ||
+        return !over_.ok() || stopped_ || !events_.empty() || objects_.ready() ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -213,6 +218,7 @@ absl::Status ServerState::Turn() {
   PHALANX_RETURN_IF_ERROR(status);
   for (const Event& event : events) Handle(event);
   TakeWritten();
+  TakeObjects();
   if (MonotonicNow() >= retry_at_) {
     retry_at_ = Instant::Infinite();
     core_->Retry();
@@ -282,10 +288,35 @@ void ServerState::TakeWritten() {
   }
 }
 
+void ServerState::TakeObjects() {
+  for (const ServerObjects::Sum& sum : objects_.TakeSums()) {
+    if (sum.bytes.ok()) {
+      core_->OnReduced(sum.table, sum.attempt, sum.bytes->view());
+    } else {
+      core_->OnReduceFailed(sum.table, sum.attempt, sum.bytes.status());
+      retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
+    }
+  }
+  for (const ServerObjects::Unpublished& version : objects_.TakeUnpublished()) {
+    core_->OnPublishFailed(version.table, version.handle, version.why);
+  }
+}
+
+// Versions first: they can be views of rows, which are as they are until the core is called. A
+// worker that is sent the name of one waits for it.
+void ServerState::ActOnObjects(const ServerCore::Effects& effects) {
+  for (const ServerCore::Publish& publish : effects.publishes) objects_.Publish(publish);
+  for (const std::string& handle : effects.unpublishes) objects_.Unpublish(handle);
+  for (const ServerCore::Reduce& reduce : effects.reduces) {
+    objects_.Reduce(reduce, tables_[reduce.table].spec.dtype);
+  }
+}
+
 // An answer of the program can lead to more.
 void ServerState::Act() {
   while (true) {
     ServerCore::Effects effects = core_->TakeEffects();
+    ActOnObjects(effects);
     if (!effects.sends.empty()) {
       connection_->Update([&] {
         for (ServerCore::Send& send : effects.sends) {

@@ -1,7 +1,8 @@
 // ServerState: what a Server has: a ServerCore, its messages, and the snapshots of its parts.
 //
 //   workers ──► MemberSink ──► inbox ──► ServerCore ──► MemberSends ──► workers
-//               (any thread)   (Run's thread)  └──► SnapshotStore
+//               (any thread)   (Run's thread)  ├──► SnapshotStore
+//                                              └──► ServerObjects
 //
 // What arrives is queued under the connection's lock. The core, the updates and the program's
 // functions run in the thread of Run, without the lock.
@@ -33,6 +34,7 @@
 #include "src/client/jobs/member_call.h"
 #include "src/client/ps/member_sends.h"
 #include "src/client/ps/run_mark.h"
+#include "src/client/ps/server_objects.h"
 #include "src/client/ps/snapshot_store.h"
 #include "src/common/time/instant.h"
 #include "src/ps/server/server_core.h"
@@ -75,7 +77,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   // How many there are. DeadlineExceeded: none has joined.
   absl::StatusOr<int> AwaitWorkers();
   absl::Status BeginCore(int workers);
-  // Waits for an event, a snapshot, Stop or a time, and handles all that there is.
+  // Waits for an event, a snapshot, a sum, Stop or a time, and handles all that there is.
   absl::Status Turn();
   void Handle(const Event& event);
   // The workers that have ended so far are those of an earlier run.
@@ -89,7 +91,9 @@ class ServerState final : public phalanx::internal::MemberSink {
   // All of them have died, and all tables drop such workers.
   bool Abandoned() const;
   void TakeWritten();
+  void TakeObjects();
   void Act();
+  void ActOnObjects(const ServerCore::Effects& effects);
   void Answer(const ServerCore::Asked& asked);
 
   const std::shared_ptr<Client> client_;
@@ -101,11 +105,12 @@ class ServerState final : public phalanx::internal::MemberSink {
   // Of the thread of Run.
   std::vector<AddedTable> tables_;
   std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer_;
+  ServerObjects objects_;
   std::optional<ServerCore> core_;
   bool left_ = false;
   RunMark mark_;
   std::map<int, uint64_t> ended_before_;       // lives of workers of an earlier run, by rank
-  Instant retry_at_ = Instant::Infinite();     // of snapshots that could not be written
+  Instant retry_at_ = Instant::Infinite();     // of snapshots and sums that have failed
   Instant alone_until_ = Instant::Infinite();  // no worker lives; Run ends then
 
   // Under the connection's lock.

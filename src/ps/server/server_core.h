@@ -20,7 +20,7 @@
 //    clock: worker_core.h, rule 4. The mark that shows this is a push like any other here.)
 // 5. A worker's next life is welcomed when a snapshot shows all that has come of the worker: what
 //    it begins with cannot be lost any more, though it does not keep it.
-// 6. Of an object table (object_parts.h) all rows of the part can travel as objects, which the
+// 6. Of an object table (rows/object_parts.h) all rows of the part can travel as objects, which the
 // owner
 //    makes, sums and frees: ServerTable has the rules. A worker's position, here and in rule 4, is
 //    that before its first push by object that is not in the rows.
@@ -43,9 +43,9 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/member_state.h"
 #include "phalanx/ps_table.h"
-#include "src/ps/object_parts.h"
 #include "src/ps/part.h"
 #include "src/ps/ps_wire.h"
+#include "src/ps/rows/object_parts.h"
 #include "src/ps/server/server_table.h"
 #include "src/ps/server/worker_port.h"
 #include "src/ps/sync_core.h"

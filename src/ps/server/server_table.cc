@@ -10,7 +10,7 @@
 #include "src/common/check.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
-#include "src/ps/object_parts.h"
+#include "src/ps/rows/object_parts.h"
 #include "src/ps/split.h"
 
 namespace phalanx::ps::internal {

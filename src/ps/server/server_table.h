@@ -1,7 +1,7 @@
 // ServerTable: one table of a server: its part, its clocks, the pushes that wait for their clock to
 // turn, the pulls that wait, and its snapshots.
 //
-// Of an object table (object_parts.h) pushes and pulls of all keys of the part can be objects:
+// Of an object table (rows/object_parts.h) pushes and pulls of all keys of the part can be objects:
 //
 // 1. With kBsp the pushes of a clock that are objects are summed by the owner (Reduce), in the
 //    order of workers and then of their pushes, and count as one push before those with keys. The
