@@ -376,8 +376,11 @@ Future<phalanx::Done> WorkerState::PushObjects(const OpenTable& table, const voi
   absl::StatusOr<WorkerCore::DensePush> push = absl::CancelledError();
   const Given given = {.rows = table.spec.keys, .pushed = bytes};
   Enter("Push", table, given, [&](const absl::Status& why) {
-    push = why;
-    if (why.ok()) push = core_.BeginPushDense(table.number);
+    if (why.ok()) {
+      push = core_.BeginPushDense(table.number);
+    } else {
+      push = why;
+    }
     if (!push.ok()) return call->Set(push.status());
     call->clock = push->at.clock;
   });

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 
 namespace phalanx::ps::internal {
@@ -68,6 +69,7 @@ TEST(ObjectParts, PartsHaveTheRowsOfTheirKeysInOrder) {
           bytes += ObjectPartBytes(spec, splitter, server);
           std::vector<int64_t> part(ObjectPartBytes(spec, splitter, server) / sizeof(int64_t));
           GatherPart(spec, splitter, server, rows.data(), part.data());
+          if (part.empty()) continue;
           const absl::string_view place = PartInPlace(spec, splitter, server, rows.data());
           EXPECT_EQ(place.empty(), split == Split::kBlocks && servers > 1 && block < 101 / 2);
           if (!place.empty()) {
