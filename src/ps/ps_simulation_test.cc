@@ -44,14 +44,19 @@ TEST(PsSimulation, NothingIsLostOrCountedTwiceOrAnsweredEarly) {
     all.restored += counts.restored;
     all.failed_stores += counts.failed_stores;
     all.waits += counts.waits;
+    all.sums += counts.sums;
+    all.lost_sums += counts.lost_sums;
+    all.fetches += counts.fetches;
   }
   std::cout << all.worker_deaths << " deaths of workers, " << all.server_deaths << " of servers, "
             << all.lost_links << " links lost, " << all.restored << " snapshots restored, "
             << all.failed_stores << " not stored, " << all.waits << " waits for one, " << all.pulls
-            << " pulls\n";
+            << " pulls, " << all.sums << " sums of objects, " << all.lost_sums
+            << " waits for a lost one, " << all.fetches << " versions read\n";
   if (Seeds() == 1) return;
   for (const uint64_t count : {all.worker_deaths, all.server_deaths, all.lost_links, all.pulls,
-                               all.restored, all.failed_stores, all.waits}) {
+                               all.restored, all.failed_stores, all.waits, all.sums, all.lost_sums,
+                               all.fetches}) {
     EXPECT_GT(count, 0u);
   }
 }

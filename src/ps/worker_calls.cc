@@ -427,10 +427,14 @@ bool WorkerCore::must_wait(uint32_t table) const {
   return tables_[table].dense_begun || tables_[table].must_wait();
 }
 
-// All servers together: it is the worker's memory, or its node's, that is bounded.
+// All servers together: it is the worker's memory, or its node's, that is bounded. But for an
+// object of the worker's own clock, and all behind it: the servers can lose these until the clock
+// turns, so waiting for them would be waiting for itself.
 bool WorkerCore::TableState::must_wait() const {
   uint64_t bytes = 0;
-  for (const TableAtServer& at : servers) bytes += at.kept.bytes();
+  for (const TableAtServer& at : servers) {
+    bytes += at.kept.bytes() - at.kept.BytesFromObject(view.clock);
+  }
   return bytes > view.spec.snapshot_bytes;
 }
 

@@ -375,6 +375,23 @@ TEST(ServerObjects, ADroppedWorkersObjectsAreTakenOut) {
   EXPECT_EQ(server.core.waiting(), 0);
 }
 
+TEST(ServerObjects, ASnapshotIsWithoutObjectsThatWereTakenOut) {
+  TableSpec spec = Small(Saved());
+  spec.on_loss = OnLoss::kDrop;
+  OneServer server = Server(2, spec);
+  server.Begin();
+  server.PushObject(1, 0, 1, "b");
+  server.Push(1, 0, 2, 0, 5);
+  server.Clock(1, 0);
+  server.Member(1, MemberState::kDied);
+  server.Push(0, 0, 1, 1, 6);
+  server.Batch(0, {AskSnapshot{.table = 0}});
+  ASSERT_THAT(server.stores, SizeIs(1));
+  OneServer second = Server(2, spec);
+  PHALANX_ASSERT_OK(second.core.Restore(0, 1, server.stores[0].bytes));
+  EXPECT_EQ(second.core.waiting(), 2);
+}
+
 TEST(ServerObjects, WithoutTheDroppedWorkersObjectsAClockTurnsAtOnce) {
   TableSpec spec = Small();
   spec.on_loss = OnLoss::kDrop;

@@ -48,8 +48,7 @@ ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdat
       objects_(options.workers),
       versions_(absl::StrCat(options.objects, "/", options.number, "/"), spec.sync == Sync::kBsp,
                 options.workers),
-      parked_(options.workers),
-      dropped_(options.workers),
+      of_worker_(options.workers),
       snapshots_(spec, options.workers) {}
 
 uint64_t ServerTable::row_bytes() const { return spec_.width * ElementSize(spec_.wire); }
@@ -164,7 +163,7 @@ absl::Status ServerTable::OnClock(int worker, uint64_t life, uint64_t clock) {
 
 absl::StatusOr<KeyList> ServerTable::KeysOfPull(int worker, Pull& pull, KeyLists& lists) const {
   // A worker that asks without waiting, or does not read, would take any memory here.
-  const uint32_t waiting = parked_[worker] + versions_.unread(worker);
+  const uint32_t waiting = of_worker_[worker].parked + versions_.unread(worker);
   const absl::Status room = waiting < kMaxParkedPulls
                                 ? absl::OkStatus()
                                 : Error(absl::StatusCode::kResourceExhausted,
@@ -193,13 +192,14 @@ absl::Status ServerTable::OnPull(int worker, Pull& pull, KeyLists& lists) {
   const Token token = ++last_token_;
   PHALANX_RETURN_IF_ERROR(sync_.Pull(worker, pull.clock, token));
   pulls_.emplace(token, Parked{worker, pull.ticket, pull.piece, pull.clock, *std::move(keys)});
-  ++parked_[worker];
+  ++of_worker_[worker].parked;
   RunEffects(nullptr);
   return absl::OkStatus();
 }
 
 void ServerTable::OnAskSnapshot(int worker) {
-  snapshots_.Ask(worker, PositionOf(worker), dropped_[worker].first);
+  snapshots_.Ask(worker, PositionOf(worker), of_worker_[worker].dropped.first);
+  of_worker_[worker].asks = objects_.SafeOf(worker).has_value();
 }
 
 // ---- workers
@@ -235,7 +235,7 @@ void ServerTable::Leave(int worker) {
   // Snapshots up to the one that may be under way have been made with what was dropped.
   // Its objects go with it, those of clocks that it has ended, too.
   TakeOut(objects_.Of(worker));
-  dropped_[worker] = {snapshots_.last_number() + 1, sync_.PositionOf(worker)};
+  of_worker_[worker].dropped = {snapshots_.last_number() + 1, sync_.PositionOf(worker)};
   DropPulls(worker);
   versions_.Forget(worker);
   RunEffects(nullptr);
@@ -250,7 +250,7 @@ void ServerTable::Join(int worker) {
 
 void ServerTable::DropPulls(int worker) {
   absl::erase_if(pulls_, [worker](const auto& entry) { return entry.second.worker == worker; });
-  parked_[worker] = 0;
+  of_worker_[worker].parked = 0;
 }
 
 // ---- effects
@@ -373,6 +373,9 @@ void ServerTable::Apply(const Incoming& incoming) {
 void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum) {
   versions_.OnChange(rows(), turn.clock);
   const absl::Status made = AddAndTurn(turn, sum);
+  for (int worker = 0; sum != nullptr && worker < options_.workers; ++worker) {
+    if (of_worker_[worker].asks) OnAskSnapshot(worker);
+  }
   if (made.ok()) return;
   Fail({made.code(), absl::StrCat(made.message(), " (with the pushes of clock ", turn.clock, ")")});
 }
@@ -400,7 +403,7 @@ void ServerTable::AnswerPull(Token token) {
   // The token is used once, so the entry goes before the answer is made.
   const Parked pull = std::move(found->second);
   pulls_.erase(found);
-  --parked_[pull.worker];
+  --of_worker_[pull.worker].parked;
   if (pull.keys == nullptr) return AnswerWithVersion(pull);
   const uint64_t elements = pull.keys->size() * spec_.width;
   Answered answer{pull.worker,
@@ -444,7 +447,7 @@ void ServerTable::Fail(absl::Status why) {
   reduce_.reset();
   versions_.Clear();
   pulls_.clear();
-  std::fill(parked_.begin(), parked_.end(), 0);
+  for (OfWorker& worker : of_worker_) worker.parked = 0;
 }
 
 std::vector<ServerTable::Answered> ServerTable::TakeAnswers() {
@@ -480,9 +483,10 @@ std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
 
 // As SyncCore has saved it if the turns that wait had not been made, and all workers had come up to
 // their positions alone: the rows are those of before the first turn, and objects are not saved.
+// Pushes that were taken out are in neither map.
 SyncCore::Saved ServerTable::Save() const {
   SyncCore::Saved saved = sync_.Save();
-  if (objects_.empty()) return saved;
+  if (!has_object_pushes()) return saved;
   saved.min = min();
   const auto safe_of = [this](int worker) {
     return DefectActive(Defect::kPsLostPushSaved) ? std::nullopt : objects_.SafeOf(worker);
@@ -513,7 +517,7 @@ Position ServerTable::DurableOf(int worker) const {
   Position stored = snapshots_.stored(worker);
   // A snapshot that was under way then shows pushes that its next life makes again, and that can be
   // lost.
-  const Dropped& dropped = dropped_[worker];
+  const Dropped& dropped = of_worker_[worker].dropped;
   if (snapshots_.stored_number() < dropped.first) stored = std::min(stored, dropped.at);
   if (spec_.sync != Sync::kBsp) return stored;
   return std::min(stored, Position{.clock = min() + 2});
@@ -524,7 +528,8 @@ bool ServerTable::Shows(int worker) const {
 }
 
 bool ServerTable::MakesRoom() const {
-  return spec_.sync == Sync::kBsp && !snapshots_.enabled() && shown_.min != min();
+  return spec_.sync == Sync::kBsp && (!snapshots_.enabled() || has_object_pushes()) &&
+         shown_.min != min();
 }
 
 // With BSP also by m alone, as DurableOf is bounded by it.
@@ -617,8 +622,8 @@ std::string ServerTable::Describe() const {
                     clocks.counted(worker) ? "" : ", not counted");
     const auto found = first.find(worker);
     if (found != first.end()) {
-      absl::StrAppend(&text, ", ", parked_[worker], " pulls of clock ", found->second.clock,
-                      " on wait for worker ", found->second.on);
+      absl::StrAppend(&text, ", ", of_worker_[worker].parked, " pulls of clock ",
+                      found->second.clock, " on wait for worker ", found->second.on);
     }
     absl::StrAppend(&text, "\n");
   }

@@ -117,7 +117,8 @@ class ServerTable {
   // DurableOf may have risen for some worker since the last call.
   bool TakeDurableRisen();
   // Without snapshots: m has risen since the last TakeDurableRisen, and workers that are ahead keep
-  // less now. Their own limit bounds what waits here in this case, too.
+  // less now. Their own limit bounds what waits here in this case, too. With pushes that are
+  // objects also with snapshots.
   bool MakesRoom() const;
   // The newest snapshot shows the worker as it is now, or the table has none. A worker that was
   // dropped is behind what an older one shows.
@@ -175,6 +176,13 @@ class ServerTable {
     uint64_t first = 0;
     Position at = {};
   };
+  struct OfWorker {
+    uint32_t parked = 0;  // pulls
+    Dropped dropped = {};
+    // It has asked for a snapshot, and has objects that no snapshot can have yet: another one is
+    // made when they are in the rows.
+    bool asks = false;
+  };
   using Token = SyncCore::Token;
 
   uint64_t row_bytes() const;
@@ -218,8 +226,7 @@ class ServerTable {
   std::optional<Reduce> reduce_;  // that has not been taken
   Versions versions_;
   absl::flat_hash_map<Token, Parked> pulls_;
-  std::vector<uint32_t> parked_;  // of each worker
-  std::vector<Dropped> dropped_;  // of each worker
+  std::vector<OfWorker> of_worker_;
   std::vector<Answered> answers_;
   SnapshotSchedule snapshots_;
   // At the last TakeDurableRisen: the newest snapshot, and the clock of the rows.

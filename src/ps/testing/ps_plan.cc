@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "phalanx/elements.h"
+#include "src/ps/rows/object_parts.h"
 #include "src/ps/split.h"
 
 namespace phalanx::ps::testing {
@@ -40,6 +41,7 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   servers = exact ? 2 + static_cast<int>(random.Below(2)) : 1 + static_cast<int>(random.Below(3));
   workers = 2 + static_cast<int>(random.Below(3));
   clocks = 2 + random.Below(5);
+  objects = random.Chance(0.5);
   const uint64_t count = 1 + random.Below(3);
   for (uint64_t i = 0; i < count; ++i) DrawTable(random);
   const bool leaves = random.Chance(0.4);
@@ -72,15 +74,19 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
 void PsPlan::DrawTable(Random& random) {
   TableSpec spec;
   spec.name = absl::StrCat("t", tables.size());
-  const bool floats = random.Chance(0.2) || (exact && (tables.empty() || random.Chance(0.5)));
+  const bool one_of_floats = exact && objects;
+  const bool floats = one_of_floats
+                          ? tables.empty()
+                          : random.Chance(0.2) || (exact && (tables.empty() || random.Chance(0.5)));
   spec.dtype = spec.wire = floats ? DType::kF32 : DType::kI64;
   spec.width = floats ? 1 : static_cast<uint32_t>(static_cast<uint64_t>(workers) * clocks);
   spec.sync = floats || random.Chance(0.3) ? Sync::kBsp
               : random.Chance(0.6)         ? Sync::kSsp
                                            : Sync::kAsp;
   spec.staleness = spec.sync == Sync::kSsp ? static_cast<uint32_t>(random.Below(4)) : 0;
-  spec.keys = random.Chance(0.5) ? 0 : 4 + random.Below(40);
+  spec.keys = random.Chance(objects ? 0.1 : 0.5) ? 0 : 4 + random.Below(40);
   spec.split = static_cast<Split>(random.Below(3));
+  if (objects && spec.split == Split::kHash && random.Chance(0.8)) spec.split = Split::kRange;
   spec.block = spec.split == Split::kBlocks ? 1 + random.Below(4) : 0;
   spec.on_loss = random.Chance(0.4) && !(exact && floats) ? OnLoss::kDrop : OnLoss::kWait;
   spec.snapshot_every = 1 + static_cast<uint32_t>(random.Below(4));
@@ -113,7 +119,11 @@ std::vector<PsPlan::Step> PsPlan::DrawSteps(Random& random, double more_pushes) 
   std::vector<uint32_t> pushes(tables.size(), 0);
   for (uint32_t table = 0; exact && table < tables.size(); ++table) {
     if (IsCounts(table)) continue;
-    drawn.push_back({.kind = Kind::kPull, .table = table, .keys = AllKeys(table), .basis = true});
+    drawn.push_back({.kind = Kind::kPull,
+                     .table = table,
+                     .keys = AllKeys(table),
+                     .basis = true,
+                     .dense = true});
   }
   if (exact) drawn.push_back({});
   const uint64_t count = 1 + random.Below(6);
@@ -127,11 +137,20 @@ std::vector<PsPlan::Step> PsPlan::DrawSteps(Random& random, double more_pushes) 
     const bool has_push = step.kind == Kind::kPush || step.kind == Kind::kPushPull;
     if (has_push && pushes[step.table] == kMostPushes) continue;
     if (has_push) step.push = ++pushes[step.table];
-    if (has_push || step.kind == Kind::kPull) step.keys = DrawKeys(random, step.table);
+    step.dense = objects && step.kind != Kind::kPushPull && random.Chance(0.6);
+    if (has_push || step.kind == Kind::kPull) {
+      step.keys = step.dense ? AllKeys(step.table) : DrawKeys(random, step.table);
+    }
     drawn.push_back(std::move(step));
   }
   if (random.Chance(0.8)) drawn.push_back({});
   return drawn;
+}
+
+bool PsPlan::PushesObject(const Step& step) const {
+  const TableSpec& spec = tables[step.table];
+  return step.dense && step.kind == Kind::kPush && spec.sync == Sync::kBsp &&
+         internal::IsObjectTable(spec, internal::Splitter(spec, servers), object_bytes());
 }
 
 size_t PsPlan::RowBytes(uint32_t table) const {
@@ -160,6 +179,7 @@ PsOracle::PsOracle(const PsPlan& plan) : plan_(plan) {
     for (uint64_t clock = 0; clock < plan.clocks_of[static_cast<size_t>(worker)]; ++clock) {
       for (const PsPlan::Step& step : clocks[clock]) {
         if (step.push == 0) continue;
+        if (plan.PushesObject(step)) objects_.insert({step.table, worker, clock, step.push});
         for (const Key key : step.keys) {
           pushes_[{step.table, key}].insert({worker, clock, step.push});
         }
@@ -186,10 +206,13 @@ void PsOracle::Replay(uint64_t clock) {
   }
   for (auto& [place, values] : floats_) {
     std::optional<float> sum;
-    for (const auto& [worker, of, push] : pushes_[place]) {
-      if (of != clock) continue;
-      const float value = FloatOf(plan_.seed ^ basis, worker, clock, push, place.second);
-      sum = sum.has_value() ? *sum + value : value;
+    // Objects are summed before the pushes with keys.
+    for (const bool object : {true, false}) {
+      for (const auto& [worker, of, push] : pushes_[place]) {
+        if (of != clock || objects_.contains({place.first, worker, of, push}) != object) continue;
+        const float value = FloatOf(plan_.seed ^ basis, worker, clock, push, place.second);
+        sum = sum.has_value() ? *sum + value : value;
+      }
     }
     values.push_back(values.back() + sum.value_or(0));
   }

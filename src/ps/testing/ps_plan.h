@@ -9,6 +9,10 @@
 // these depends on every bit that was pulled. Workers die, or servers: the tables are those of a
 // serial replay.
 //
+// In a plan with objects the tables that can be are object tables (rows/object_parts.h), and some
+// pushes and pulls are of all keys. If it is exact, it has one table of floats: of two the next
+// life can find one a clock ahead, if what it has pushed to the other is lost with its host.
+//
 // Values and pure functions. One thread.
 #ifndef PHALANX_PS_TESTING_PS_PLAN_H_
 #define PHALANX_PS_TESTING_PS_PLAN_H_
@@ -36,6 +40,7 @@ struct PsPlan {
     int server = 0;       // of a request
     bool cancel = false;  // after a while, a pull
     bool basis = false;   // a pull on which the pushes of the clock depend
+    bool dense = false;   // a push or pull of all keys, by object if the table has these
   };
   struct Chances {
     double worker_dies = 0;    // of a fault
@@ -51,6 +56,7 @@ struct PsPlan {
 
   uint64_t seed;
   bool exact = false;
+  bool objects = false;
   int servers = 0;
   int workers = 0;
   uint64_t clocks = 0;              // the most of a worker; worker 0 makes so many
@@ -61,6 +67,9 @@ struct PsPlan {
 
   bool IsCounts(uint32_t table) const { return tables[table].dtype == DType::kI64; }
   std::vector<Key> AllKeys(uint32_t table) const;
+  // The least part of an object table.
+  uint64_t object_bytes() const { return objects ? 1 : uint64_t{1} << 40; }
+  bool PushesObject(const Step& step) const;
   // The values of a push. `basis` is of what the clock's pulls have had; 0 unless the plan is
   // exact.
   std::string ValuesOf(int worker, uint64_t clock, const Step& step, uint64_t basis) const;
@@ -111,6 +120,8 @@ class PsOracle {
   std::set<std::tuple<uint32_t, int, uint64_t, uint32_t>> made_;
   // Pushes of a key: (table, key), then worker, clock, number.
   std::map<std::pair<uint32_t, Key>, std::set<std::tuple<int, uint64_t, uint32_t>>> pushes_;
+  // Those that are objects: table, worker, clock, number.
+  std::set<std::tuple<uint32_t, int, uint64_t, uint32_t>> objects_;
   // Of tables of floats, by table and key: the value at the beginning of each clock.
   std::map<std::pair<uint32_t, Key>, std::vector<float>> floats_;
 };

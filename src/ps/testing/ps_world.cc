@@ -120,7 +120,11 @@ void PsWorld::BeginWorker(int rank) {
   worker.life = life;
   worker.live = true;
   worker.core = std::make_unique<internal::WorkerCore>(
-      internal::WorkerCore::Options{.rank = rank, .life = life, .servers = plan_.servers});
+      internal::WorkerCore::Options{.rank = rank,
+                                    .life = life,
+                                    .servers = plan_.servers,
+                                    .objects = absl::StrCat("w", rank, ".", life),
+                                    .object_part_bytes = plan_.object_bytes()});
   for (int server = 0; server < plan_.servers; ++server) News({false, rank}, {true, server});
   Announce({false, rank}, life, MemberState::kLive);
   Schedule(rank, 1);
@@ -131,6 +135,7 @@ void PsWorld::EndWorker(int rank) {
   ++counts_.worker_deaths;
   oracle_.Died(rank);
   workers_[rank].live = false;
+  Forget({false, rank}, workers_[rank].life);
   for (int server = 0; server < plan_.servers; ++server) {
     if (random_.Chance(0.5)) LoseSent(rank, server);
   }
@@ -142,8 +147,12 @@ void PsWorld::BeginServer(int rank) {
   Server& server = servers_[rank];
   ++server.life;
   server.live = true;
-  server.core = std::make_unique<internal::ServerCore>(internal::ServerCore::Options{
-      .rank = rank, .servers = plan_.servers, .workers = plan_.workers});
+  server.core = std::make_unique<internal::ServerCore>(
+      internal::ServerCore::Options{.rank = rank,
+                                    .servers = plan_.servers,
+                                    .workers = plan_.workers,
+                                    .objects = absl::StrCat("s", rank, ".", server.life),
+                                    .object_bytes = plan_.object_bytes()});
   for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
     const auto added = server.core->AddTable(plan_.tables[table]);
     PHALANX_CHECK(added.ok(), "a table of the plan");
@@ -166,6 +175,8 @@ void PsWorld::EndServer(int rank) {
   ++counts_.server_deaths;
   Server& server = servers_[rank];
   server.live = false;
+  server.sums.clear();
+  Forget({true, rank}, server.life);
   for (internal::ServerCore::Store& store : std::exchange(server.storing, {})) {
     if (random_.Chance(0.3)) server.stored[store.table][store.number] = std::move(store.bytes);
   }
@@ -277,6 +288,7 @@ void PsWorld::Lost(const Member& at, const Member& to, uint64_t life) {
 
 void PsWorld::Drain(Server& server, int rank) {
   internal::ServerCore::Effects effects = server.core->TakeEffects();
+  ActOnObjects(server, rank, effects);
   for (internal::ServerCore::Send& send : effects.sends) {
     Carry({true, rank}, {false, send.worker}, send.life, std::move(send.bytes));
   }
@@ -337,6 +349,7 @@ void PsWorld::Drain(Worker& worker, int rank) {
   for (internal::WorkerCore::Send& send : worker.core->TakeSends()) {
     Carry({false, rank}, {true, send.server}, send.life, std::move(send.bytes));
   }
+  ActOnObjects(worker, rank);
   for (const Ticket ticket : worker.core->TakeEnded()) Ended(worker, rank, ticket);
   Schedule(rank, random_.Below(300));
 }
@@ -384,7 +397,7 @@ void PsWorld::Begin(Worker& worker) {
 
 void PsWorld::Advance(int rank) {
   Worker& worker = workers_[rank];
-  if (!worker.core->ready()) return;
+  if (!worker.core->ready() || worker.putting) return;
   if (worker.phase == Phase::kBegin) Begin(worker);
   if (!wrong_.empty()) return;
   if (worker.waiting && !worker.calls.empty()) return;
@@ -413,6 +426,11 @@ void PsWorld::Advance(int rank) {
     worker.phase = Phase::kLeaving;
   } else if (worker.phase == Phase::kLeaving && worker.core->idle()) {
     worker.phase = Phase::kLeft;
+    for (const auto& [name, object] : objects_) {
+      if (object.owner == Member{false, rank} && object.life == worker.life) {
+        Wrong(absl::StrCat("worker ", rank, " leaves the object ", name));
+      }
+    }
     return Announce({false, rank}, worker.life, MemberState::kLeft);
   }
   Drain(worker, rank);
@@ -447,6 +465,7 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
     return false;
   }
   if (step.push > 0) oracle_.Made(step.table, rank, worker.clock, step.push);
+  if (plan_.PushesObject(step)) return BeginPut(worker, rank, step);
   if (step.kind == Kind::kPush) {
     const std::string values = ValuesOf(worker, rank, step);
     const auto ticket = worker.core->Push(step.table, step.keys, values.data());
@@ -476,6 +495,7 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
   auto call = std::make_unique<Call>();
   call->kind = step.kind;
   call->basis = step.basis;
+  call->dense = step.dense;
   call->read = {.table = step.table,
                 .worker = rank,
                 .clock = worker.core->table(step.table).clock,
@@ -494,6 +514,8 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
   if (step.push > 0) {
     const std::string values = ValuesOf(worker, rank, step);
     ticket = worker.core->PushPull(step.table, step.keys, values.data(), call->out.data());
+  } else if (step.dense && worker.core->table(step.table).pulls_objects) {
+    ticket = worker.core->PullDense(step.table, call->out.data());
   } else {
     ticket = worker.core->Pull(step.table, step.keys, call->out.data());
   }
@@ -511,6 +533,7 @@ void PsWorld::PullAll(Worker& worker, int rank) {
     step.kind = PsPlan::Kind::kPull;
     step.table = table;
     step.keys = plan_.AllKeys(table);
+    step.dense = random_.Chance(0.5);
     StartPull(worker, rank, step, true);
   }
   worker.core->Flush();
@@ -520,7 +543,12 @@ void PsWorld::PullAll(Worker& worker, int rank) {
 bool PsWorld::EndClock(Worker& worker, int rank) {
   for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
     if (worker.core->table(table).clock != worker.clock) continue;
-    const absl::Status ended = worker.core->Clock(table);
+    absl::Status ended = worker.core->Clock(table);
+    // The program has made that push again.
+    if (worker.refused.erase(table) > 0) {
+      if (ended.ok()) Wrong("a push was refused, and Clock returns OK");
+      ended = worker.core->Clock(table);
+    }
     if (!ended.ok()) {
       Wrong(absl::StrCat("Clock by worker ", rank, ": ", ended.ToString()));
       return false;
@@ -577,7 +605,9 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
   ++counts_.pulls;
   PsOracle::Read& read = call->read;
   if (call->basis) worker.basis[read.table] = BasisOf(call->out);
-  const bool exact = plan_.exact && !plan_.IsCounts(read.table);
+  // A pull with keys in a clock that is made again can find a server ahead.
+  const bool exact = plan_.exact && !plan_.IsCounts(read.table) &&
+                     (call->dense || !worker.core->table(read.table).pushes_objects);
   const bool repeats = !exact && (read.begun > 0 || worker.life > 1);
   const uint64_t clock = worker.core->table(read.table).clock;
   read.latest_clock = std::max(clock, repeats ? reached_[rank][read.table] : 0);

@@ -8,12 +8,17 @@
 // arrives. News of lives have delays of their own, for each receiver. A server's snapshots take
 // time, can fail, and outlive it; one that is under way when the server dies may be stored or not.
 //
+// Objects of pushes belong to the life of their worker, and versions to that of their server; some
+// outlive it a little. To put, to sum and to read them takes time, and can fail. A sum waits for
+// what is lost, or fails.
+//
 // After a number of faults no more come. When all programs have ended, and all that they have
 // pushed is durable, the last pulls have everything, and all workers leave.
 //
 // Checked: each pull, by PsOracle; that every ticket ends once, with OK unless it was cancelled;
 // that nothing is written to the memory of a ticket that has ended; that no snapshot is freed that
-// is the newest; and that the run ends.
+// is the newest, and no object twice, or while it is read; that a worker leaves no object; and that
+// the run ends.
 //
 // Owned by a test. One thread.
 #ifndef PHALANX_PS_TESTING_PS_WORLD_H_
@@ -24,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +53,9 @@ class PsWorld {
     uint64_t restored = 0;  // snapshots
     uint64_t failed_stores = 0;
     uint64_t waits = 0;  // pushes that waited for a snapshot
+    uint64_t sums = 0;
+    uint64_t lost_sums = 0;  // that have waited for an object
+    uint64_t fetches = 0;
   };
 
   explicit PsWorld(uint64_t seed) : PsWorld(seed, PsPlan(seed), 0) {}
@@ -73,6 +82,7 @@ class PsWorld {
     std::string out = {};  // what is pulled
     bool cancelled = false;
     bool basis = false;
+    bool dense = false;
   };
   // What a program does next.
   enum class Phase { kBegin, kSteps, kIdle, kSettling, kLeaving, kLeft };
@@ -84,12 +94,21 @@ class PsWorld {
     uint64_t clock = 0;
     size_t step = 0;
     bool waiting = false;  // for all calls
+    bool putting = false;  // objects of a push
     bool scheduled = false;
     std::vector<uint64_t> begun = {};                    // by table, the clock of this life
     std::vector<uint64_t> basis = {};                    // by table, of this clock
     std::map<Ticket, std::unique_ptr<Call>> calls = {};  // that have not ended
+    std::set<uint32_t> refused = {};  // tables that have refused a push in this clock
+    std::set<uint64_t> fetches = {};  // that are wanted
     // Calls that were cancelled, and their memory then: it must stay as it is.
     std::vector<std::pair<std::unique_ptr<Call>, std::string>> given_up = {};
+  };
+  // That is under way, with its objects in their order.
+  struct Sum {
+    uint32_t table;
+    uint64_t attempt;
+    std::vector<std::string> handles;
   };
   struct Server {
     uint64_t life = 0;
@@ -98,6 +117,12 @@ class PsWorld {
     // By table: the number and bytes of stored snapshots.
     std::vector<std::map<uint64_t, std::string>> stored;
     std::vector<internal::ServerCore::Store> storing = {};
+    std::vector<Sum> sums = {};
+  };
+  struct Object {
+    std::string bytes;
+    Member owner;
+    uint64_t life;
   };
   // From one life to another.
   struct Stream {
@@ -152,6 +177,24 @@ class PsWorld {
   void Ended(Worker& worker, int rank, Ticket ticket);
   void Cancel(int rank, uint64_t life, Ticket ticket);
   void Probe(int rank, uint64_t life);
+  // ---- objects; ps_world_objects.cc
+  void Forget(const Member& owner, uint64_t life);
+  void ActOnObjects(Server& server, int rank, const internal::ServerCore::Effects& effects);
+  void TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt);
+  void FailSum(int rank, uint32_t table, uint64_t attempt, const absl::Status& why);
+  void Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt, const std::string& sum);
+  std::string SumOf(uint32_t table, const std::vector<std::string>& handles) const;
+  void ActOnObjects(Worker& worker, int rank);
+  void Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch,
+               uint64_t server_life);
+  bool BeginPut(Worker& worker, int rank, const PsPlan::Step& step);
+  void EndPut(int rank, uint64_t life, const PsPlan::Step& step,
+              internal::WorkerCore::DensePush push, const std::string& values);
+  void PutPart(const Member& owner, uint64_t life, uint32_t table,
+               const internal::WorkerCore::DensePush::Part& part, const std::string& values);
+  bool HasLostLink(const Member& one, uint64_t life, const Member& other,
+                   uint64_t other_life) const;
+
   bool AllIdle(Phase least) const;
   bool AllLeft() const;
 
@@ -162,6 +205,7 @@ class PsWorld {
   std::multimap<Micros, std::function<void()>> events_;
   std::vector<Worker> workers_;
   std::vector<Server> servers_;
+  std::map<std::string, Object> objects_;  // by name
   std::map<StreamKey, Stream> streams_;
   std::map<Member, MemberState> states_;
   std::map<std::pair<Member, uint64_t>, Micros> heard_;  // by life: the last news

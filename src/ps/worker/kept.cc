@@ -27,6 +27,12 @@ void KeptEntries::Add(Kept kept, bool join) {
     return;
   }
   bytes_ += kept.bytes();
+  if (IsFromObject(kept.at)) {
+    object_bytes_ += kept.bytes();
+  } else if (!kept.object.empty()) {
+    object_ = kept.at;
+    object_bytes_ = kept.bytes();
+  }
   if (!kept.done) ++undone_;
   entries_.push_back(std::move(kept));
 }
@@ -38,8 +44,13 @@ void KeptEntries::Done(Kept& kept, std::vector<uint64_t>& tickets) {
   if (kept.ticket != 0) tickets.push_back(kept.ticket);
 }
 
+bool KeptEntries::IsFromObject(const Position& at) const {
+  return object_bytes_ > 0 && at.clock == object_.clock && object_ <= at;
+}
+
 void KeptEntries::Freed(Kept& kept) {
   bytes_ -= kept.bytes();
+  if (IsFromObject(kept.at)) object_bytes_ -= kept.bytes();
   if (!kept.object.empty()) freed_objects_.push_back(std::move(kept.object));
 }
 
@@ -110,6 +121,7 @@ void KeptEntries::Clear() {
   for (Kept& kept : entries_) Freed(kept);
   entries_.clear();
   bytes_ = 0;
+  object_bytes_ = 0;
   undone_ = 0;
 }
 

@@ -76,6 +76,11 @@ class KeptEntries {
   // What was freed, up to which position.
   const Position& freed() const { return freed_; }
   uint64_t bytes() const { return bytes_; }
+  // Of the first object of this clock and of all behind it in the clock. REQUIRES: no object of a
+  // later clock was added.
+  uint64_t BytesFromObject(uint64_t clock) const {
+    return clock == object_.clock ? object_bytes_ : 0;
+  }
   // Entries that are not done.
   uint64_t undone() const { return undone_; }
 
@@ -83,10 +88,14 @@ class KeptEntries {
   void Done(Kept& kept, std::vector<uint64_t>& tickets);
   // The entry is about to go.
   void Freed(Kept& kept);
+  bool IsFromObject(const Position& at) const;
 
   std::deque<Kept> entries_;
   Position freed_;
   uint64_t bytes_ = 0;
+  // The first object of the last clock with one, and the bytes from there on in that clock.
+  Position object_;
+  uint64_t object_bytes_ = 0;
   uint64_t undone_ = 0;
   std::vector<std::string> freed_objects_;
 };

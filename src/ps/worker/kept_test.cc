@@ -53,6 +53,35 @@ TEST(Kept, FreesUpToAPosition) {
   EXPECT_EQ(kept.freed(), (Position{.clock = 3}));
 }
 
+TEST(Kept, CountsWhatIsBehindAnObjectOfAClock) {
+  const auto object_at = [](uint64_t clock, uint32_t push, uint64_t ticket) {
+    KeptEntries::Kept kept = PushAt(clock, push, ticket);
+    kept.values.clear();
+    kept.object = "a";
+    kept.object_bytes = 1000;
+    return kept;
+  };
+  KeptEntries kept;
+  const uint64_t object = object_at(0, 1, 1).bytes(), push = PushAt(0, 1, 1).bytes();
+  kept.Add(PushAt(0, 1, 1), true);
+  EXPECT_EQ(kept.BytesFromObject(0), 0u);
+  kept.Add(object_at(0, 2, 2), true);
+  kept.Add(PushAt(0, 3, 3), true);
+  kept.Add(object_at(0, 4, 4), true);
+  EXPECT_EQ(kept.BytesFromObject(0), 2 * object + push);
+  kept.Drop(3);
+  EXPECT_EQ(kept.BytesFromObject(0), 2 * object);
+  kept.Add(EndOf(0), true);
+  EXPECT_EQ(kept.BytesFromObject(1), 0u);
+  kept.Add(PushAt(1, 1, 5), true);
+  kept.Add(object_at(1, 2, 6), true);
+  EXPECT_EQ(kept.BytesFromObject(1), object);
+  kept.Free({.clock = 1});
+  EXPECT_EQ(kept.BytesFromObject(1), object);
+  kept.Free({.clock = 1, .push = 2});
+  EXPECT_EQ(kept.BytesFromObject(1), 0u);
+}
+
 TEST(Kept, WhatANextLifeHasLostIsNotDone) {
   KeptEntries kept;
   kept.Add(PushAt(0, 1, 1), true);

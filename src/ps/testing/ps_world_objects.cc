@@ -1,0 +1,225 @@
+// The objects of PsWorld.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/ps/rows/object_parts.h"
+#include "src/ps/split.h"
+#include "src/ps/testing/ps_world.h"
+
+namespace phalanx::ps::testing {
+namespace {
+
+constexpr uint64_t kRetryMicros = 20'000;
+
+template <typename T>
+void AddTo(std::string& sum, const std::string& more) {
+  for (size_t at = 0; at < sum.size(); at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, sum.data() + at, sizeof(T));
+    std::memcpy(&b, more.data() + at, sizeof(T));
+    a += b;
+    std::memcpy(sum.data() + at, &a, sizeof(T));
+  }
+}
+
+}  // namespace
+
+// A reduction that is under way holds its objects, and a node has copies.
+void PsWorld::Forget(const Member& owner, uint64_t life) {
+  After(random_.Chance(0.6) ? 0 : random_.Below(8'000), [this, owner, life] {
+    std::erase_if(objects_, [&](const auto& entry) {
+      return entry.second.owner == owner && entry.second.life == life;
+    });
+  });
+}
+
+bool PsWorld::HasLostLink(const Member& one, uint64_t life, const Member& other,
+                          uint64_t other_life) const {
+  const std::pair<Member, uint64_t> a = {one, life};
+  const std::pair<Member, uint64_t> b = {other, other_life};
+  for (const StreamKey& key : {StreamKey{a, b}, StreamKey{b, a}}) {
+    const auto found = streams_.find(key);
+    if (found != streams_.end() && found->second.link > 0) return true;
+  }
+  return false;
+}
+
+// ---- servers
+
+void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore::Effects& effects) {
+  for (const internal::ServerCore::Publish& publish : effects.publishes) {
+    const Object object{std::string(publish.bytes()), {true, rank}, server.life};
+    if (!objects_.emplace(publish.handle, object).second) {
+      Wrong(absl::StrCat("server ", rank, " publishes ", publish.handle, " twice"));
+    }
+  }
+  for (const std::string& handle : effects.unpublishes) {
+    if (objects_.erase(handle) == 0) {
+      Wrong(absl::StrCat("server ", rank, " frees ", handle, ", which is not there"));
+    }
+  }
+  for (const internal::ServerCore::Reduce& reduce : effects.reduces) {
+    const auto of_table = [&](const Sum& sum) { return sum.table == reduce.table; };
+    if (reduce.only) std::erase_if(server.sums, of_table);
+    server.sums.push_back({reduce.table, reduce.attempt, reduce.handles});
+    After(200 + random_.Below(4'000),
+          [this, rank, life = server.life, table = reduce.table, attempt = reduce.attempt] {
+            TrySum(rank, life, table, attempt);
+          });
+  }
+}
+
+std::string PsWorld::SumOf(uint32_t table, const std::vector<std::string>& handles) const {
+  std::string sum = objects_.at(handles[0]).bytes;
+  for (size_t i = 1; i < handles.size(); ++i) {
+    const std::string& more = objects_.at(handles[i]).bytes;
+    PHALANX_CHECK(more.size() == sum.size(), "objects of one part have one size");
+    if (plan_.IsCounts(table)) {
+      AddTo<int64_t>(sum, more);
+    } else {
+      AddTo<float>(sum, more);
+    }
+  }
+  return sum;
+}
+
+void PsWorld::FailSum(int rank, uint32_t table, uint64_t attempt, const absl::Status& why) {
+  Server& server = servers_[rank];
+  std::erase_if(server.sums,
+                [&](const Sum& sum) { return sum.table == table && sum.attempt == attempt; });
+  server.core->OnReduceFailed(table, attempt, why);
+  After(kRetryMicros, [this, rank, life = server.life] { Retry(rank, life); });
+  Drain(server, rank);
+}
+
+void PsWorld::TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt) {
+  if (!IsLive({true, rank}, life)) return;
+  Server& server = servers_[rank];
+  const auto found = std::find_if(server.sums.begin(), server.sums.end(), [&](const Sum& sum) {
+    return sum.table == table && sum.attempt == attempt;
+  });
+  if (found == server.sums.end()) return;
+  if (!ending_ && random_.Chance(plan_.chances.store_fails * 0.3)) {
+    return FailSum(rank, table, attempt, absl::ResourceExhaustedError("no memory"));
+  }
+  const std::vector<std::string>& handles = found->handles;
+  if (std::any_of(handles.begin(), handles.end(),
+                  [this](const std::string& handle) { return !objects_.contains(handle); })) {
+    ++counts_.lost_sums;
+    if (random_.Chance(0.2)) return FailSum(rank, table, attempt, absl::NotFoundError("freed"));
+    After(2'000, [this, rank, life, table, attempt] { TrySum(rank, life, table, attempt); });
+    return;
+  }
+  After(random_.Below(2'000), [this, rank, life, table, attempt, sum = SumOf(table, handles)] {
+    Summed(rank, life, table, attempt, sum);
+  });
+}
+
+void PsWorld::Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt,
+                     const std::string& sum) {
+  if (!IsLive({true, rank}, life)) return;
+  Server& server = servers_[rank];
+  const bool wanted = std::any_of(server.sums.begin(), server.sums.end(), [&](const Sum& one) {
+    return one.table == table && one.attempt == attempt;
+  });
+  if (!wanted) return;
+  ++counts_.sums;
+  std::erase_if(server.sums, [&](const Sum& one) { return one.table == table; });
+  server.core->OnReduced(table, attempt, sum);
+  Drain(server, rank);
+}
+
+// ---- workers
+
+void PsWorld::ActOnObjects(Worker& worker, int rank) {
+  const internal::WorkerCore::Objects objects = worker.core->TakeObjects();
+  for (const std::string& name : objects.frees) objects_.erase(name);
+  for (const internal::WorkerCore::Objects::Fetch& fetch : objects.fetches) {
+    worker.fetches.insert(fetch.number);
+    After(random_.Below(random_.Chance(0.2) ? 10'000 : 1'500),
+          [this, rank, life = worker.life, fetch, server_life = servers_[fetch.server].life] {
+            Fetched(rank, life, fetch, server_life);
+          });
+  }
+  for (const uint64_t number : objects.dropped) worker.fetches.erase(number);
+}
+
+void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch,
+                      uint64_t server_life) {
+  if (!IsLive({false, rank}, life)) return;
+  Worker& worker = workers_[rank];
+  const bool wanted = worker.fetches.erase(fetch.number) > 0;
+  const Member server = {true, fetch.server};
+  const auto found = objects_.find(fetch.name);
+  if (found != objects_.end()) {
+    ++counts_.fetches;
+    const std::string bytes = found->second.bytes;
+    worker.core->OnFetched(fetch.number, absl::string_view(bytes));
+  } else {
+    // Without a loss the server knows that it is read.
+    if (wanted && IsLive(server, server_life) &&
+        !HasLostLink({false, rank}, life, server, server_life)) {
+      Wrong(absl::StrCat("server ", fetch.server, " has freed ", fetch.name, ", which worker ",
+                         rank, " reads"));
+    }
+    worker.core->OnFetched(fetch.number, absl::NotFoundError("freed"));
+  }
+  Drain(worker, rank);
+}
+
+void PsWorld::PutPart(const Member& owner, uint64_t life, uint32_t table,
+                      const internal::WorkerCore::DensePush::Part& part,
+                      const std::string& values) {
+  const internal::Splitter splitter(plan_.tables[table], plan_.servers);
+  Object object{std::string(part.bytes, '\0'), owner, life};
+  internal::GatherPart(plan_.tables[table], splitter, part.server, values.data(),
+                       object.bytes.data());
+  objects_.emplace(part.name, std::move(object));
+}
+
+// Some of the objects are there at once, and can be lost before the push is made.
+bool PsWorld::BeginPut(Worker& worker, int rank, const PsPlan::Step& step) {
+  absl::StatusOr<internal::WorkerCore::DensePush> push = worker.core->BeginPushDense(step.table);
+  if (!push.ok()) {
+    Wrong(absl::StrCat("BeginPushDense by worker ", rank, ": ", push.status().ToString()));
+    return false;
+  }
+  const std::string values = ValuesOf(worker, rank, step);
+  for (const auto& part : push->parts) {
+    if (random_.Chance(0.5)) PutPart({false, rank}, worker.life, step.table, part, values);
+  }
+  worker.putting = true;
+  After(random_.Below(1'500), [this, rank, life = worker.life, &step, push = *push, values] {
+    EndPut(rank, life, step, push, values);
+  });
+  return false;
+}
+
+void PsWorld::EndPut(int rank, uint64_t life, const PsPlan::Step& step,
+                     internal::WorkerCore::DensePush push, const std::string& values) {
+  if (!IsLive({false, rank}, life)) return;
+  Worker& worker = workers_[rank];
+  worker.putting = false;
+  absl::Status put;
+  if (!ending_ && random_.Chance(plan_.chances.store_fails * 0.3)) {
+    put = absl::ResourceExhaustedError("no memory");
+    worker.refused.insert(step.table);
+  } else {
+    for (const auto& part : push.parts) PutPart({false, rank}, life, step.table, part, values);
+  }
+  const auto ticket = worker.core->EndPushDense(step.table, std::move(push), put);
+  if (ticket.ok()) {
+    auto call = std::make_unique<Call>();
+    call->read.table = step.table;
+    call->read.clock = worker.clock;
+    worker.calls[*ticket] = std::move(call);
+    ++worker.step;
+  } else if (put.ok()) {
+    Wrong(absl::StrCat("EndPushDense by worker ", rank, ": ", ticket.status().ToString()));
+  }
+  Drain(worker, rank);
+}
+
+}  // namespace phalanx::ps::testing
