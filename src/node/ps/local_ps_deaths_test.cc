@@ -55,7 +55,7 @@ class LocalPsDeathsTest : public PsFixture {
     std::thread thread_;
   };
 
-  static constexpr size_t kSize = 500;
+  size_t size_ = 500;
   static constexpr uint64_t kClocks = 40;
 
   // One life of a worker, with kBsp: pulls, compares with a serial replay, pushes.
@@ -63,28 +63,36 @@ class LocalPsDeathsTest : public PsFixture {
   void WorkLikeASerialReplay(Worker& worker,
                              const std::function<bool(uint64_t clock, int step)>& go_on) {
     PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
-    std::vector<float> values(kSize);
+    std::vector<float> values(size_);
     while (table.clock() < kClocks) {
       if (!go_on(table.clock(), 0)) return;
       ASSERT_THAT(table.PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
-      ASSERT_TRUE(SameBits(values, SerialSum(workers_, table.clock(), kSize)))
+      ASSERT_TRUE(SameBits(values, SerialSum(workers_, table.clock(), size_)))
           << "worker " << worker.rank() << ", life " << worker.life() << ", clock "
           << table.clock();
       if (!go_on(table.clock(), 1)) return;
-      const Future<Done> push = table.PushDense(PushOf(worker.rank(), table.clock(), kSize));
+      const Future<Done> push = table.PushDense(PushOf(worker.rank(), table.clock(), size_));
       if (!go_on(table.clock(), 2)) return;
       ASSERT_THAT(push.Wait(kDeadline), IsOk());
       ASSERT_THAT(table.Clock(), IsOk());
     }
     ASSERT_THAT(table.PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
-    EXPECT_TRUE(SameBits(values, SerialSum(workers_, kClocks, kSize)));
+    EXPECT_TRUE(SameBits(values, SerialSum(workers_, kClocks, size_)));
     EXPECT_THAT(worker.Leave(), IsOk());
   }
 };
 
-TEST_F(LocalPsDeathsTest, AServerIsEndedAgainAndAgain) {
+// Tables whose rows travel in messages, and as objects.
+class LocalPsLivesTest : public LocalPsDeathsTest, public ::testing::WithParamInterface<size_t> {
+ protected:
+  void SetUp() override { size_ = GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Sizes, LocalPsLivesTest, ::testing::Values(500, 40'000));
+
+TEST_P(LocalPsLivesTest, AServerIsEndedAgainAndAgain) {
   Make(/*nodes=*/3, /*servers=*/2, /*workers=*/3);
-  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  const TableSpec spec{.name = "w", .keys = size_, .snapshot_every = 3};
   Lives server0(*this, [this](int) { return JoinServer(0); }, {spec});
   Lives server1(*this, [this](int) { return JoinServer(1); }, {spec});
   std::vector<std::thread> workers;
@@ -104,9 +112,9 @@ TEST_F(LocalPsDeathsTest, AServerIsEndedAgainAndAgain) {
   EXPECT_GE(server0.ended() + server1.ended(), 4);
 }
 
-TEST_F(LocalPsDeathsTest, AServersNodeEndsAndItsNextLifeIsElsewhere) {
+TEST_P(LocalPsLivesTest, AServersNodeEndsAndItsNextLifeIsElsewhere) {
   Make(3, 1, 2);
-  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 2};
+  const TableSpec spec{.name = "w", .keys = size_, .snapshot_every = 2};
   Lives server(*this, [this](int life) { return JoinServer(0, life == 0 ? 2 : 0); }, {spec});
   std::vector<std::thread> workers;
   for (int rank = 0; rank < workers_; ++rank) {
@@ -123,9 +131,9 @@ TEST_F(LocalPsDeathsTest, AServersNodeEndsAndItsNextLifeIsElsewhere) {
   EXPECT_EQ(server.ended(), 1);
 }
 
-TEST_F(LocalPsDeathsTest, WorkersAreEndedAtEachStep) {
+TEST_P(LocalPsLivesTest, WorkersAreEndedAtEachStep) {
   Make(3, 2, 3);
-  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 5};
+  const TableSpec spec{.name = "w", .keys = size_, .snapshot_every = 5};
   Lives server0(*this, [this](int) { return JoinServer(0); }, {spec});
   Lives server1(*this, [this](int) { return JoinServer(1); }, {spec});
   std::vector<std::thread> workers;
@@ -151,9 +159,38 @@ TEST_F(LocalPsDeathsTest, WorkersAreEndedAtEachStep) {
   EXPECT_EQ(deaths, 9);
 }
 
-TEST_F(LocalPsDeathsTest, AWorkerAndAServerEndTogether) {
+// What it has pushed ends with its node: in a clock that it has not ended, and in one that it has.
+TEST_P(LocalPsLivesTest, AWorkersNodeEnds) {
+  Make(3, 2, 3);
+  const TableSpec spec{.name = "w", .keys = size_, .snapshot_every = 5};
+  Lives server0(*this, [this](int) { return JoinServer(0, 0); }, {spec});
+  Lives server1(*this, [this](int) { return JoinServer(1, 1); }, {spec});
+  std::vector<std::thread> workers;
+  for (int rank = 0; rank < workers_; ++rank) {
+    workers.emplace_back([&, rank] {
+      for (bool done = false; !done;) {
+        absl::StatusOr<Worker> worker = JoinWorker(rank, rank);
+        ASSERT_THAT(worker, IsOk());
+        const uint64_t life = worker->life();
+        done = true;
+        WorkLikeASerialReplay(*worker, [&](uint64_t clock, int step) {
+          const bool dies =
+              rank == 2 && life < 4 && clock == 5 * (life + 1) && step == (life % 2 == 0 ? 2 : 0);
+          if (dies) cluster_->KillNode(2);
+          if (dies) done = false;
+          return !dies;
+        });
+        if (done) continue;
+        ASSERT_THAT(cluster_->RestartNode(2), IsOk());
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
+TEST_P(LocalPsLivesTest, AWorkerAndAServerEndTogether) {
   Make(2, 1, 1);
-  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  const TableSpec spec{.name = "w", .keys = size_, .snapshot_every = 3};
   Lives server(*this, [this](int) { return JoinServer(0); }, {spec});
   for (bool done = false; !done;) {
     absl::StatusOr<Worker> worker = JoinWorker(0);
@@ -170,9 +207,9 @@ TEST_F(LocalPsDeathsTest, AWorkerAndAServerEndTogether) {
   EXPECT_EQ(server.ended(), 2);
 }
 
-TEST_F(LocalPsDeathsTest, AServerWithoutSnapshotsIsAnErrorOnAllWorkers) {
+TEST_P(LocalPsLivesTest, AServerWithoutSnapshotsIsAnErrorOnAllWorkers) {
   Make(2, 1, 2);
-  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 0};
+  const TableSpec spec{.name = "w", .keys = size_, .snapshot_every = 0};
   Lives server(*this, [this](int) { return JoinServer(0); }, {spec});
   std::atomic<int> failed = 0;
   std::vector<std::thread> workers;
@@ -181,11 +218,11 @@ TEST_F(LocalPsDeathsTest, AServerWithoutSnapshotsIsAnErrorOnAllWorkers) {
       absl::StatusOr<Worker> worker = JoinWorker(rank);
       ASSERT_THAT(worker, IsOk());
       PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker->Open<float>("w"));
-      std::vector<float> values(kSize);
+      std::vector<float> values(size_);
       absl::Status status;
       for (uint64_t clock = 0; status.ok() && clock < 1000; ++clock) {
         if (rank == 0 && clock == 5) server.EndLife();
-        status = table.PushDense(PushOf(rank, clock, kSize)).Wait(kDeadline).status();
+        status = table.PushDense(PushOf(rank, clock, size_)).Wait(kDeadline).status();
         if (status.ok()) status = table.Clock();
         if (status.ok()) status = table.PullDense(absl::MakeSpan(values)).Wait(kDeadline).status();
       }
