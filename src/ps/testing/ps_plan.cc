@@ -41,7 +41,8 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   servers = exact ? 2 + static_cast<int>(random.Below(2)) : 1 + static_cast<int>(random.Below(3));
   workers = 2 + static_cast<int>(random.Below(3));
   clocks = 2 + random.Below(5);
-  objects = random.Chance(0.5);
+  // Plans without objects are what they would be if there were none.
+  objects = Random(seed * 31 + 13).Chance(0.4);
   const uint64_t count = 1 + random.Below(3);
   for (uint64_t i = 0; i < count; ++i) DrawTable(random);
   const bool leaves = random.Chance(0.4);

@@ -36,15 +36,13 @@ std::vector<std::string> PsWorld::Run() {
   }
   if (faults_left_ > 0) After(random_.Below(20'000), [this] { Fault(); });
   while (wrong_.empty() && !events_.empty() && !AllLeft()) {
-    now_ = events_.begin()->first;
-    if (now_ > kMostMicros) {
+    if (events_.begin()->first > kMostMicros) {
       Wrong(absl::StrCat("the run does not end: ", DescribeAll()));
       break;
     }
-    const std::function<void()> event = std::move(events_.begin()->second);
-    events_.erase(events_.begin());
-    event();
+    RunEvent();
   }
+  CheckVersionsLeft();
   for (const Worker& worker : workers_) {
     for (const auto& [call, bytes] : worker.given_up) {
       if (call->out != bytes) Wrong("the memory of a call that was cancelled has been written to");
@@ -55,6 +53,13 @@ std::vector<std::string> PsWorld::Run() {
 
 void PsWorld::After(Micros delay, std::function<void()> event) {
   events_.emplace(now_ + delay, std::move(event));
+}
+
+void PsWorld::RunEvent() {
+  now_ = events_.begin()->first;
+  const std::function<void()> event = std::move(events_.begin()->second);
+  events_.erase(events_.begin());
+  event();
 }
 
 void PsWorld::Wrong(const std::string& what) {
@@ -123,7 +128,7 @@ void PsWorld::BeginWorker(int rank) {
       internal::WorkerCore::Options{.rank = rank,
                                     .life = life,
                                     .servers = plan_.servers,
-                                    .objects = absl::StrCat("w", rank, ".", life),
+                                    .objects = PrefixOf({false, rank}, life),
                                     .object_part_bytes = plan_.object_bytes()});
   for (int server = 0; server < plan_.servers; ++server) News({false, rank}, {true, server});
   Announce({false, rank}, life, MemberState::kLive);
@@ -151,7 +156,7 @@ void PsWorld::BeginServer(int rank) {
       internal::ServerCore::Options{.rank = rank,
                                     .servers = plan_.servers,
                                     .workers = plan_.workers,
-                                    .objects = absl::StrCat("s", rank, ".", server.life),
+                                    .objects = PrefixOf({true, rank}, server.life),
                                     .object_bytes = plan_.object_bytes()});
   for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
     const auto added = server.core->AddTable(plan_.tables[table]);
@@ -533,7 +538,7 @@ void PsWorld::PullAll(Worker& worker, int rank) {
     step.kind = PsPlan::Kind::kPull;
     step.table = table;
     step.keys = plan_.AllKeys(table);
-    step.dense = random_.Chance(0.5);
+    step.dense = plan_.objects && random_.Chance(0.5);
     StartPull(worker, rank, step, true);
   }
   worker.core->Flush();

@@ -133,6 +133,7 @@ class PsWorld {
   using StreamKey = std::pair<std::pair<Member, uint64_t>, std::pair<Member, uint64_t>>;
 
   void After(Micros delay, std::function<void()> event);
+  void RunEvent();
   Micros Delay() { return 30 + random_.Below(random_.Chance(0.1) ? 8'000 : 800); }
   void Wrong(const std::string& what);
   std::string DescribeAll() const;
@@ -178,6 +179,8 @@ class PsWorld {
   void Cancel(int rank, uint64_t life, Ticket ticket);
   void Probe(int rank, uint64_t life);
   // ---- objects; ps_world_objects.cc
+  static std::string PrefixOf(const Member& owner, uint64_t life);
+  void CheckVersionsLeft();
   void Forget(const Member& owner, uint64_t life);
   void ActOnObjects(Server& server, int rank, const internal::ServerCore::Effects& effects);
   void TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt);
@@ -185,8 +188,7 @@ class PsWorld {
   void Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt, const std::string& sum);
   std::string SumOf(uint32_t table, const std::vector<std::string>& handles) const;
   void ActOnObjects(Worker& worker, int rank);
-  void Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch,
-               uint64_t server_life);
+  void Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch);
   bool BeginPut(Worker& worker, int rank, const PsPlan::Step& step);
   void EndPut(int rank, uint64_t life, const PsPlan::Step& step,
               internal::WorkerCore::DensePush push, const std::string& values);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/ps/rows/object_parts.h"
@@ -28,11 +29,34 @@ void AddTo(std::string& sum, const std::string& more) {
 
 // A reduction that is under way holds its objects, and a node has copies.
 void PsWorld::Forget(const Member& owner, uint64_t life) {
+  if (!plan_.objects) return;
   After(random_.Chance(0.6) ? 0 : random_.Below(8'000), [this, owner, life] {
     std::erase_if(objects_, [&](const auto& entry) {
       return entry.second.owner == owner && entry.second.life == life;
     });
   });
+}
+
+std::string PsWorld::PrefixOf(const Member& owner, uint64_t life) {
+  return absl::StrCat(owner.is_server ? "s" : "w", owner.rank, ".", life);
+}
+
+// The servers free all versions that are read no more, but the newest, and with kBsp the one
+// before.
+void PsWorld::CheckVersionsLeft() {
+  const auto done = [this] {
+    return std::all_of(servers_.begin(), servers_.end(),
+                       [](const Server& server) { return !server.live || server.core->done(); });
+  };
+  while (wrong_.empty() && !done() && !events_.empty()) RunEvent();
+  std::map<Member, size_t> left;
+  for (const auto& [name, object] : objects_) {
+    if (object.owner.is_server && IsLive(object.owner, object.life)) ++left[object.owner];
+  }
+  for (const auto& [owner, count] : left) {
+    if (count <= 2 * plan_.tables.size()) continue;
+    Wrong(absl::StrCat("server ", owner.rank, " has ", count, " versions at the end"));
+  }
 }
 
 bool PsWorld::HasLostLink(const Member& one, uint64_t life, const Member& other,
@@ -139,15 +163,12 @@ void PsWorld::ActOnObjects(Worker& worker, int rank) {
   for (const internal::WorkerCore::Objects::Fetch& fetch : objects.fetches) {
     worker.fetches.insert(fetch.number);
     After(random_.Below(random_.Chance(0.2) ? 10'000 : 1'500),
-          [this, rank, life = worker.life, fetch, server_life = servers_[fetch.server].life] {
-            Fetched(rank, life, fetch, server_life);
-          });
+          [this, rank, life = worker.life, fetch] { Fetched(rank, life, fetch); });
   }
   for (const uint64_t number : objects.dropped) worker.fetches.erase(number);
 }
 
-void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch,
-                      uint64_t server_life) {
+void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch) {
   if (!IsLive({false, rank}, life)) return;
   Worker& worker = workers_[rank];
   const bool wanted = worker.fetches.erase(fetch.number) > 0;
@@ -158,9 +179,11 @@ void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objec
     const std::string bytes = found->second.bytes;
     worker.core->OnFetched(fetch.number, absl::string_view(bytes));
   } else {
-    // Without a loss the server knows that it is read.
-    if (wanted && IsLive(server, server_life) &&
-        !HasLostLink({false, rank}, life, server, server_life)) {
+    // Without a loss the server, if it lives, knows that it is read.
+    const uint64_t of = LifeOf(server);
+    if (wanted && IsLive(server, of) &&
+        absl::StartsWith(fetch.name, absl::StrCat(PrefixOf(server, of), "/")) &&
+        !HasLostLink({false, rank}, life, server, of)) {
       Wrong(absl::StrCat("server ", fetch.server, " has freed ", fetch.name, ", which worker ",
                          rank, " reads"));
     }
