@@ -126,7 +126,7 @@ TEST(ServerObjects, ASumThatFailsIsMadeAgain) {
   server.core.OnReduceFailed(0, 1, absl::ResourceExhaustedError("full"));
   server.Run();
   EXPECT_THAT(server.TakeReduces(), IsEmpty());
-  EXPECT_THAT(server.core.Describe(), HasSubstr("has failed"));
+  EXPECT_THAT(server.core.Describe(), HasSubstr("has failed: RESOURCE_EXHAUSTED: full"));
   server.core.Retry();
   server.Run();
   EXPECT_THAT(server.TakeReduces(), ElementsAre("2 of clock 0: a"));
@@ -477,6 +477,29 @@ TEST(ServerObjects, ASnapshotHasThePushesOfAClockThatWaits) {
   second.Reduced(1, {10, 20});
   second.Pull(0, 7, 1, {0, 1});
   EXPECT_THAT(second.Got(0, 7), ElementsAre(11, 20));
+}
+
+// The worker waits for room, which no snapshot gives before the clock has turned.
+TEST(ServerObjects, AQuestionForASnapshotIsAnsweredAgainAfterTheTurn) {
+  OneServer server = Server(2, Small(Saved()));
+  server.Begin();
+  server.PushObject(0, 0, 1, "a");
+  server.Batch(0, {AskSnapshot{.table = 0}});
+  EXPECT_THAT(server.stores, IsEmpty());
+  server.Clock(0, 0);
+  server.Clock(1, 0);
+  server.Take(0);
+  server.Reduced(1, {1, 2});
+  EXPECT_THAT(server.Take(0), ElementsAre("min 1"));
+  ASSERT_THAT(server.stores, SizeIs(1));
+  server.Store(1);
+  EXPECT_THAT(server.Take(0), ElementsAre("durable 1.0"));
+  // Once.
+  server.PushObject(0, 1, 1, "b");
+  server.Clock(0, 1);
+  server.Clock(1, 1);
+  server.Reduced(2, {1, 2});
+  EXPECT_THAT(server.stores, SizeIs(1));
 }
 
 TEST(ServerObjects, TheNextLifeIsWelcomedWhenItsSafePositionCannotBeLost) {

@@ -342,14 +342,14 @@ void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
 // What was pushed is of another size or kind than the table, which no attempt changes.
 void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why) {
   if (!failed_.ok() || !turns_.Takes(attempt)) return;
-  if (!absl::IsInvalidArgument(why)) return turns_.OnFailed(attempt);
+  if (!absl::IsInvalidArgument(why)) return turns_.OnFailed(attempt, why);
   Fail(
       Error(absl::StatusCode::kInternal, absl::StrCat("the pushes of clock ", turns_.first()->clock,
                                                       " cannot be summed: ", why.ToString())));
 }
 
 void ServerTable::RetryReduction() {
-  if (turns_.failed()) BeginReduction(false);
+  if (!turns_.failed().ok()) BeginReduction(false);
 }
 
 // One buffer for all: the values are used before the next ones are converted.
@@ -606,8 +606,11 @@ std::string ServerTable::Describe() const {
   if (!failed_.ok()) absl::StrAppend(&text, "  failed: ", failed_.ToString(), "\n");
   if (turns_.reduces()) {
     absl::StrAppend(&text, "  sums ", HandlesOf(*turns_.first()).size(), " pushes of clock ", min(),
-                    ", attempt ", turns_.attempt(), turns_.failed() ? ", which has failed" : "",
-                    "\n");
+                    ", attempt ", turns_.attempt());
+    if (!turns_.failed().ok()) {
+      absl::StrAppend(&text, ", which has failed: ", turns_.failed().ToString());
+    }
+    absl::StrAppend(&text, "\n");
   }
   // The first pull of each worker that waits; all of one worker wait for the same one.
   absl::flat_hash_map<int, SyncCore::Parked> first;

@@ -56,17 +56,17 @@ uint64_t TurnQueue::Begin() {
   PHALANX_CHECK(!turns_.empty(), "there is a turn");
   ++last_attempt_;
   if (valid_from_ == 0) valid_from_ = last_attempt_;
-  failed_ = false;
+  failed_ = absl::OkStatus();
   return last_attempt_;
 }
 
 void TurnQueue::Void() {
   valid_from_ = 0;
-  failed_ = false;
+  failed_ = absl::OkStatus();
 }
 
-void TurnQueue::OnFailed(uint64_t attempt) {
-  if (Takes(attempt) && attempt == last_attempt_) failed_ = true;
+void TurnQueue::OnFailed(uint64_t attempt, absl::Status why) {
+  if (Takes(attempt) && attempt == last_attempt_) failed_ = std::move(why);
 }
 
 }  // namespace phalanx::ps::internal

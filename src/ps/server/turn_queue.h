@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "src/ps/sync_core.h"
 
 namespace phalanx::ps::internal {
@@ -46,14 +47,15 @@ class TurnQueue {
   void Void();
   // The newest attempt has failed: another one is to be made after a while. Of an earlier attempt:
   // nothing changes.
-  void OnFailed(uint64_t attempt);
+  void OnFailed(uint64_t attempt, absl::Status why);
   // Its result is that of the first turn.
   bool Takes(uint64_t attempt) const {
     return valid_from_ > 0 && attempt >= valid_from_ && attempt <= last_attempt_;
   }
   // An attempt is under way, or one that has failed waits for the next one.
   bool reduces() const { return valid_from_ > 0; }
-  bool failed() const { return failed_; }
+  // Why the newest attempt has failed; OK: it is under way.
+  const absl::Status& failed() const { return failed_; }
   uint64_t attempt() const { return last_attempt_; }
 
  private:
@@ -66,7 +68,7 @@ class TurnQueue {
   std::deque<Waiting> turns_;
   uint64_t last_attempt_ = 0;  // of all turns
   uint64_t valid_from_ = 0;    // of the first turn; 0: there is no attempt
-  bool failed_ = false;
+  absl::Status failed_;
 };
 
 }  // namespace phalanx::ps::internal
