@@ -7,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "src/common/time/clock.h"
 #include "src/node/testing/ps_fixture.h"
 
 namespace phalanx::runtime {
@@ -88,8 +89,8 @@ TEST_F(LocalPsSumsTest, AClockWaitsForAPushThatIsLostWithItsNodeAndNothingElseDo
   std::vector<float> values(kSize);
   const Future<Done> pull = table.PullDense(absl::MakeSpan(values));
   // Two attempts are made in this time.
-  const absl::Time until = absl::Now() + absl::Milliseconds(700);
-  while (absl::Now() < until) {
+  const Instant until = MonotonicNow() + absl::Milliseconds(700);
+  while (MonotonicNow() < until) {
     ASSERT_THAT(other.Push(std::vector<ps::Key>{0}, one).Wait(kDeadline), IsOk());
     ASSERT_FALSE(pull.ready());
   }
@@ -105,8 +106,8 @@ TEST_F(LocalPsSumsTest, AClockWaitsForAPushThatIsLostWithItsNodeAndNothingElseDo
   EXPECT_THAT(second->Leave(), IsOk());
   serves_.join();
   // The server has ended its attempts, and the clients are still there.
-  const absl::Time end = absl::Now() + kDeadline;
-  while (LeftOn(0) + LeftOn(1) > 0 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(10));
+  const Instant end = MonotonicNow() + kDeadline;
+  while (LeftOn(0) + LeftOn(1) > 0 && MonotonicNow() < end) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_EQ(LeftOn(0) + LeftOn(1), 0u);
 }
 

@@ -15,6 +15,9 @@
 namespace phalanx::ps::internal {
 namespace {
 
+constexpr uint64_t kKeys = 16;  // of a dense table
+constexpr uint64_t kPartBytes = kKeys * sizeof(float);
+
 // A server that serves worker 1 whatever worker 0 has sent.
 void Serve(ServerCore& core, absl::string_view bytes) {
   for (const int worker : {0, 1}) core.OnMessage(worker, 0, Encode(Hello{.channel = 1}));
@@ -25,18 +28,25 @@ void Serve(ServerCore& core, absl::string_view bytes) {
     core.OnStored(store.table, store.number);
   }
   core.OnMessage(0, 0, bytes);
+  // Of a clock that turns, the objects are summed.
+  core.OnMessage(1, 0, Encode(WorkerBatch{.channel = 1, .entries = {ClockEnd{}}}));
+  for (const ServerCore::Reduce& reduce : core.TakeEffects().reduces) {
+    PHALANX_CHECK(!reduce.handles.empty(), "there is something to sum");
+    core.OnReduced(reduce.table, reduce.attempt, std::string(kPartBytes, '\0'));
+  }
   // The least clock is that of worker 1 then, which can be far away.
   core.OnMember(0, MemberState::kLeft, 0);
   core.TakeEffects();
   core.OnMessage(1, 0,
-                 Encode(WorkerBatch{.channel = 1, .entries = {Request{.ticket = 1, .body = "x"}}}));
+                 Encode(WorkerBatch{
+                     .channel = 1, .number = 1, .entries = {Request{.ticket = 1, .body = "x"}}}));
   PHALANX_CHECK(core.TakeEffects().asked.size() == 1, "another worker is served");
 }
 
 void Fuzz(absl::string_view bytes) {
-  for (const uint64_t keys : {0, 16}) {
+  for (const uint64_t keys : {uint64_t{0}, kKeys}) {
     for (const Sync sync : {Sync::kBsp, Sync::kAsp}) {
-      ServerCore core({.rank = 0, .servers = 1, .workers = 2});
+      ServerCore core({.rank = 0, .servers = 1, .workers = 2, .objects = "s", .object_bytes = 1});
       const TableSpec spec{.name = "w", .keys = keys, .sync = sync, .snapshot_every = 1};
       const auto table = core.AddTable(spec);
       PHALANX_CHECK(table.ok(), "a table is added");
