@@ -66,7 +66,7 @@ struct Options {
   std::string server_role = "server";
   std::string worker_role = "worker";
   // How long Join, a Push or Clock that waits for snapshots, Barrier and Leave wait for the others;
-  // and Run, when no worker lives.
+  // PushDense and PullDense, for memory of the node; and Run, when no worker lives.
   absl::Duration peer_timeout = absl::Minutes(5);
 };
 
@@ -186,7 +186,11 @@ class AnyTable {
   // `values`.
   Future<Done> PushPull(absl::Span<const Key> keys, const void* values, void* out,
                         uint64_t bytes) const;
-  // All keys of a dense table.
+  // All keys of a dense table. If the part of each server has 64 KiB or more, pulls, and with kBsp
+  // pushes, are objects of the store ("How rows travel" in docs/parameter-server.md). Such a push
+  // is copied into memory of the worker's node, which has it until the servers cannot lose it; the
+  // call waits for this memory, and a pull for that of its result: ResourceExhausted after
+  // peer_timeout. Of the pushes of a clock with kBsp the dense ones are added first then.
   Future<Done> PushDense(const void* values, uint64_t bytes) const;
   Future<Done> PullDense(void* out, uint64_t bytes) const;
   // Returns when a push, or Clock, need not wait for snapshots, unless another thread pushes
