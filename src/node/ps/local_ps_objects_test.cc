@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "src/common/time/clock.h"
 #include "src/node/testing/ps_fixture.h"
 
 namespace phalanx::runtime {
@@ -62,7 +62,7 @@ class LocalPsObjectsTest : public PsFixture {
   // But for the marks of servers that have ended, which are a few bytes. Nodes hear of the end of
   // an object a while after it.
   void ExpectNothingLeft() {
-    const absl::Time until = absl::Now() + kDeadline;
+    const Instant until = MonotonicNow() + kDeadline;
     uint64_t held = 0, bytes = 0;
     do {
       held = bytes = 0;
@@ -72,8 +72,8 @@ class LocalPsObjectsTest : public PsFixture {
         bytes += stats.used_bytes;
       }
       if (held == 0 && bytes < kPartBytes) return;
-      absl::SleepFor(absl::Milliseconds(10));
-    } while (absl::Now() < until);
+      std::this_thread::yield();
+    } while (MonotonicNow() < until);
     FAIL() << held << " holds and pins, " << bytes << " bytes are left on all nodes";
   }
 };
