@@ -54,9 +54,9 @@ TEST(PsSimulation, NothingIsLostOrCountedTwiceOrAnsweredEarly) {
             << " pulls, " << all.sums << " sums of objects, " << all.lost_sums
             << " waits for a lost one, " << all.fetches << " versions read\n";
   if (Seeds() == 1) return;
-  for (const uint64_t count : {all.worker_deaths, all.server_deaths, all.lost_links, all.pulls,
-                               all.restored, all.failed_stores, all.waits, all.sums, all.lost_sums,
-                               all.fetches}) {
+  for (const uint64_t count :
+       {all.worker_deaths, all.server_deaths, all.lost_links, all.pulls, all.restored,
+        all.failed_stores, all.waits, all.sums, all.lost_sums, all.fetches}) {
     EXPECT_GT(count, 0u);
   }
 }
