@@ -226,11 +226,15 @@ void Write(ByteWriter& out, const Read& read) {
   out.U32(read.table);
   out.U64(read.ticket);
   out.U32(read.piece);
+  out.U8(read.lost ? 1 : 0);
 }
 void Fill(ByteReader& in, Read& read) {
   read.table = in.U32();
   read.ticket = in.U64();
   read.piece = in.U32();
+  const uint8_t lost = in.U8();
+  if (in.ok() && lost > 1) in.Fail(absl::StrCat("lost ", static_cast<int>(lost)));
+  read.lost = lost == 1;
 }
 
 EntryKind KindOf(const Done&) { return EntryKind::kDone; }

@@ -106,6 +106,8 @@ struct Read {
   uint32_t table = 0;
   uint64_t ticket = 0;
   uint32_t piece = 0;
+  // The object was not there: the server makes another one for the next pull.
+  bool lost = false;
   friend bool operator==(const Read&, const Read&) = default;
 };
 using WorkerEntry = std::variant<Push, ClockEnd, Pull, Request, AskSnapshot, Read>;

@@ -43,8 +43,9 @@ WorkerBatch AllWorkerEntries() {
                            .at = {.clock = 1, .push = 2, .piece = 0},
                            .object = "job/worker/1/0/3/0/1.2"},
                       Pull{.ticket = 14, .piece = 1, .table = 3, .clock = 9, .object = true},
-                      Read{.table = 3, .ticket = 14, .piece = 1}, ClockEnd{.table = 3, .clock = 9},
-                      AskSnapshot{.table = 11},
+                      Read{.table = 3, .ticket = 14, .piece = 1},
+                      Read{.table = 3, .ticket = 15, .piece = 2, .lost = true},
+                      ClockEnd{.table = 3, .clock = 9}, AskSnapshot{.table = 11},
                       Pull{.ticket = 6, .piece = 2, .table = 1, .clock = 4, .keys = RunOf(10, 20)},
                       Request{.ticket = 12, .head = -5, .body = "body"}}};
 }
