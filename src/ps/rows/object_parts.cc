@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "phalanx/elements.h"
+#include "src/common/ids/ids.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -33,6 +34,14 @@ bool IsObjectTable(const TableSpec& spec, const Splitter& splitter, uint64_t lea
   }
   return true;
 }
+
+bool PushesObjects(const TableSpec& spec, const Splitter& splitter, int workers, uint64_t least) {
+  return IsObjectTable(spec, splitter, least) && spec.sync == Sync::kBsp &&
+         spec.update != Update::kAssign && workers >= 1 &&
+         static_cast<size_t>(workers) <= kMaxReduceSources;
+}
+
+uint64_t MaxClockObjects(int workers) { return kMaxReduceSources / static_cast<size_t>(workers); }
 
 uint64_t ObjectPartBytes(const TableSpec& spec, const Splitter& splitter, int server) {
   return splitter.KeysOf(server) * RowBytes(spec);

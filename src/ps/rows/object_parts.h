@@ -2,8 +2,8 @@
 // object of the store, and not in messages.
 //
 // A table is one by its size alone, so servers and workers agree, and the bits of its values never
-// depend on timing. With kBsp, AnyTable::PushDense and PullDense use objects; with kSsp and kAsp
-// PullDense alone. Pushes and pulls with keys are messages in any case.
+// depend on timing. AnyTable::PullDense uses objects; AnyTable::PushDense as well if PushesObjects.
+// Pushes and pulls with keys are messages in any case.
 //
 // Values and pure functions; any thread.
 #ifndef PHALANX_PS_ROWS_OBJECT_PARTS_H_
@@ -26,6 +26,14 @@ inline constexpr uint64_t kObjectPartBytes = uint64_t{64} << 10;
 // of servers.
 bool IsObjectTable(const TableSpec& spec, const Splitter& splitter,
                    uint64_t least = kObjectPartBytes);
+// Its pushes of all rows are objects, too, which a reduction of the store sums for each clock: it
+// is a kBsp table, its update is of sums (kAssign is not), and there are at most kMaxReduceSources
+// workers.
+bool PushesObjects(const TableSpec& spec, const Splitter& splitter, int workers,
+                   uint64_t least = kObjectPartBytes);
+// How many such pushes a worker can make in a clock, so that those of all are summed by one
+// reduction. REQUIRES: 1 <= workers <= kMaxReduceSources.
+uint64_t MaxClockObjects(int workers);
 
 // Of the part of a server, as an object: its rows, in the order of their places.
 // REQUIRES: the table is dense.

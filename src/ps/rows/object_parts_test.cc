@@ -51,6 +51,33 @@ TEST(ObjectParts, OfBlocksTheShortestPartCounts) {
   EXPECT_FALSE(IsOne(spec, 4));
 }
 
+// Servers and workers ask the same function: one that pushed what the other refuses would stand
+// still.
+TEST(ObjectParts, PushesOfAllRowsAreOnesIfTheyAreSummed) {
+  const auto pushes = [](const TableSpec& spec, int workers, uint64_t least = kObjectPartBytes) {
+    return PushesObjects(spec, Splitter(spec, 1), workers, least);
+  };
+  TableSpec spec = SpecOf(16'384);
+  EXPECT_TRUE(pushes(spec, 1));
+  EXPECT_TRUE(pushes(spec, 16'384));
+  EXPECT_FALSE(pushes(spec, 16'385));
+  EXPECT_FALSE(pushes(spec, 1, kObjectPartBytes + 1));
+  spec.update = Update::kAssign;
+  EXPECT_FALSE(pushes(spec, 1));
+  spec.update = Update::kAdagrad;
+  EXPECT_TRUE(pushes(spec, 1));
+  for (const Sync sync : {Sync::kSsp, Sync::kAsp}) {
+    spec.sync = sync;
+    EXPECT_FALSE(pushes(spec, 1));
+  }
+}
+
+TEST(ObjectParts, AllPushesOfAClockAreSourcesOfOneReduction) {
+  EXPECT_EQ(MaxClockObjects(1), 16'384u);
+  EXPECT_EQ(MaxClockObjects(3), 5'461u);
+  EXPECT_EQ(MaxClockObjects(16'384), 1u);
+}
+
 // Rows are numbered by their keys, so a part must have the keys of its places.
 TEST(ObjectParts, PartsHaveTheRowsOfTheirKeysInOrder) {
   for (const Split split : {Split::kRange, Split::kBlocks}) {
