@@ -3,36 +3,107 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/client/access.h"
+#include "src/client/connection/connection.h"
 #include "src/client/reduce_call.h"
+#include "src/common/time/clock.h"
 
 namespace phalanx::ps::internal {
 namespace {
 
-// Of one attempt. A push that was lost with its worker is awaited in the next one, too.
-constexpr absl::Duration kSumPatience = absl::Minutes(1);
-// For memory. All tables of the server wait meanwhile.
-constexpr absl::Duration kPublishPatience = absl::Seconds(5);
+// For the node's answer to a request for memory, which it gives at once if it has some.
+constexpr absl::Duration kAnswerPatience = absl::Milliseconds(10);
+constexpr uint64_t kSlowBytesPerSecond = 1'000'000;
+constexpr int kMostDoublings = 10;
+
+// An error of the store names the object that is to blame, if it is one of these.
+std::string NamedIn(const absl::Status& error, const std::vector<std::string>& handles) {
+  for (const std::string& handle : handles) {
+    if (absl::StrContains(error.message(), IdOfHandle(handle).hex())) return handle;
+  }
+  return "";
+}
 
 }  // namespace
+
+absl::Duration SumPatience(uint64_t bytes, int expired) {
+  const absl::Duration once = absl::Minutes(1) + absl::Seconds(bytes / kSlowBytesPerSecond);
+  return once * (1 << std::min(expired, kMostDoublings));
+}
 
 ObjectId IdOfHandle(absl::string_view handle) { return ObjectId::FromName("phalanx.ps", handle); }
 
 ServerObjects::ServerObjects(std::shared_ptr<Client> client)
     : client_(std::move(client)), prefix_(ObjectId::Random().hex()) {}
 
-void ServerObjects::Publish(const ServerCore::Publish& publish) {
-  PutOptions options;
-  options.owned = true;
-  options.timeout = kPublishPatience;
-  versions_[publish.handle] = {publish.table,
-                               client_->Put(IdOfHandle(publish.handle), publish.bytes(), options)};
+uint64_t ServerObjects::waiting() const {
+  uint64_t bytes = 0;
+  for (const auto& [handle, version] : versions_) bytes += version.bytes.size();
+  return bytes;
 }
 
-// A Put that is under way holds the object, too.
+// Mostly the node has memory, and no copy is needed. While another version waits for some it has
+// none, and the thread of Run is not held up for each.
+void ServerObjects::Publish(const ServerCore::Publish& publish) {
+  Version& version = versions_[publish.handle];
+  version.table = publish.table;
+  const absl::string_view bytes = publish.bytes();
+  const uint64_t before = waiting();
+  if (before > 0 && before + bytes.size() > kMostWaitingBytes) {
+    version.refused = absl::ResourceExhaustedError(
+        absl::StrCat("other states, of ", before, " bytes, wait for memory of the node"));
+    return;
+  }
+  PutOptions options;
+  options.owned = true;
+  options.timeout = kRoomPatience;
+  const auto connection = phalanx::internal::Access::ConnectionOf(*client_);
+  version.room = phalanx::internal::WriterState::Begin(connection, IdOfHandle(publish.handle),
+                                                       bytes.size(), options);
+  if (before == 0) {
+    connection->WaitInsideCall([&] { return version.room->done(); },
+                               MonotonicNow() + kAnswerPatience);
+  }
+  if (version.room->done()) return Write(version, bytes);
+  version.bytes = std::string(bytes);
+}
+
+void ServerObjects::Write(Version& version, absl::string_view bytes) {
+  auto writer = phalanx::internal::WriterState::Take(*version.room);
+  version.room = nullptr;
+  if (writer.ok()) {
+    std::copy(bytes.begin(), bytes.end(), (*writer)->data);
+    version.put = (*writer)->Seal();
+  } else {
+    version.refused = writer.status();
+  }
+  version.bytes = std::string();
+}
+
+bool ServerObjects::Version::ready() const {
+  if (stored) return false;
+  if (room != nullptr) return room->done();
+  return !refused.ok() || put.ready();
+}
+
 void ServerObjects::Unpublish(const std::string& handle) {
-  if (versions_.erase(handle) == 0) return;
+  const auto found = versions_.find(handle);
+  if (found == versions_.end()) return;
+  Drop(handle, found->second);
+  versions_.erase(found);
+}
+
+// A Put that is under way holds the object, too. Memory that is asked for is given back, when it is
+// there.
+void ServerObjects::Drop(const std::string& handle, Version& version) {
+  if (version.room != nullptr) {
+    version.room->connection().Cancel(*version.room);
+    phalanx::internal::WriterState::Take(*version.room).IgnoreError();
+    return;
+  }
+  if (!version.refused.ok()) return;
   const ObjectId id = IdOfHandle(handle);
   client_->Release({&id, 1});
 }
@@ -42,16 +113,17 @@ void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
   std::vector<ObjectId> sources;
   sources.reserve(reduce.handles.size());
   for (const std::string& handle : reduce.handles) sources.push_back(IdOfHandle(handle));
-  UnderWay sum{reduce.table, reduce.attempt, ObjectId(), {}};
+  UnderWay sum{reduce.table, reduce.attempt, ObjectId(), reduce.handles, {}};
+  const absl::Duration patience = SumPatience(reduce.bytes, expired_[reduce.table]);
   if (sources.size() == 1) {
-    sum.bytes = client_->Get(sources[0], GetOptions{.timeout = kSumPatience});
+    sum.bytes = client_->Get(sources[0], GetOptions{.timeout = patience});
   } else {
     sum.target = IdOfHandle(absl::StrCat(prefix_, "/", reduce.table, "/sum/", reduce.attempt));
     ReduceOptions options;
     options.dtype = dtype;
     options.order = ReduceOptions::Order::kFixed;
     options.owned = true;
-    options.timeout = kSumPatience;
+    options.timeout = patience;
     sum.bytes = phalanx::internal::ReduceAndGet(phalanx::internal::Access::ConnectionOf(*client_),
                                                 "Reduce", sum.target, sources, options,
                                                 /*everybody=*/false);
@@ -62,9 +134,8 @@ void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
 bool ServerObjects::ready() const {
   return std::any_of(sums_.begin(), sums_.end(),
                      [](const UnderWay& sum) { return sum.bytes.ready(); }) ||
-         std::any_of(versions_.begin(), versions_.end(), [](const auto& version) {
-           return !version.second.stored && version.second.put.ready();
-         });
+         std::any_of(versions_.begin(), versions_.end(),
+                     [](const auto& version) { return version.second.ready(); });
 }
 
 std::vector<ServerObjects::Sum> ServerObjects::TakeSums() {
@@ -77,7 +148,16 @@ std::vector<ServerObjects::Sum> ServerObjects::TakeSums() {
     const UnderWay sum = std::move(sums_[i]);
     sums_.erase(sums_.begin() + static_cast<std::ptrdiff_t>(i));
     taken.push_back({sum.table, sum.attempt, sum.bytes.Wait()});
-    if (!taken.back().bytes.ok()) continue;
+    const absl::Status status = taken.back().bytes.status();
+    if (absl::IsDeadlineExceeded(status)) {
+      ++expired_[sum.table];
+    } else {
+      expired_[sum.table] = 0;
+    }
+    if (!status.ok()) {
+      taken.back().handle = NamedIn(status, sum.handles);
+      continue;
+    }
     // The bytes stay as long as the buffer.
     if (!sum.target.nil()) client_->Release({&sum.target, 1});
     CancelOthers(sum.table, sum.attempt);
@@ -105,11 +185,17 @@ std::vector<ServerObjects::Unpublished> ServerObjects::TakeUnpublished() {
   std::vector<Unpublished> taken;
   for (auto at = versions_.begin(); at != versions_.end();) {
     Version& version = at->second;
-    if (version.stored || !version.put.ready()) {
+    if (!version.ready()) {
       ++at;
       continue;
     }
-    const absl::Status status = version.put.Wait().status();
+    if (version.room != nullptr) {
+      const std::string bytes = std::move(version.bytes);
+      Write(version, bytes);
+      if (!version.ready()) continue;
+    }
+    const absl::Status status =
+        version.refused.ok() ? version.put.Wait().status() : version.refused;
     version.stored = true;
     if (status.ok()) {
       ++at;
@@ -123,10 +209,7 @@ std::vector<ServerObjects::Unpublished> ServerObjects::TakeUnpublished() {
 
 void ServerObjects::End() {
   for (const UnderWay& sum : std::exchange(sums_, {})) Cancel(sum);
-  for (const auto& [handle, version] : std::exchange(versions_, {})) {
-    const ObjectId id = IdOfHandle(handle);
-    client_->Release({&id, 1});
-  }
+  for (auto& [handle, version] : std::exchange(versions_, {})) Drop(handle, version);
 }
 
 }  // namespace phalanx::ps::internal

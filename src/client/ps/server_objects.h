@@ -4,6 +4,9 @@
 // A sum is a reduction with fixed order whose result is at this node; of a single push it is that
 // push. Both, and the versions, are owned by this client: they end with the server.
 //
+// Nothing here waits for memory of the node: a version that has none is kept as a copy until there
+// is some, or kRoomPatience is over; and only a few are.
+//
 // Belongs to a server. One thread at a time, but ready().
 #ifndef PHALANX_CLIENT_PS_SERVER_OBJECTS_H_
 #define PHALANX_CLIENT_PS_SERVER_OBJECTS_H_
@@ -17,10 +20,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "phalanx/client.h"
+#include "src/client/writer_state.h"
 #include "src/ps/server/server_core.h"
 
 namespace phalanx::ps::internal {
+
+// Of a version, for memory of the node.
+inline constexpr absl::Duration kRoomPatience = absl::Seconds(5);
+// Versions that wait for memory: one of any size, or several of so many bytes.
+inline constexpr uint64_t kMostWaitingBytes = uint64_t{64} << 20;
+
+// Of an attempt at a sum of objects of so many bytes, when `expired` ones before it were too slow:
+// what is lost, or is not to be had, is no reason to wait for ever, and what is slow gets there.
+absl::Duration SumPatience(uint64_t bytes, int expired);
 
 // The id of an object that workers and servers know by this name. The client keeps no name of it.
 ObjectId IdOfHandle(absl::string_view handle);
@@ -31,6 +45,7 @@ class ServerObjects {
     uint32_t table;
     uint64_t attempt;
     absl::StatusOr<Buffer> bytes;
+    std::string handle = {};  // of the push to which an error belongs; empty: it is not known
   };
   struct Unpublished {
     uint32_t table;
@@ -43,16 +58,19 @@ class ServerObjects {
   // What the names of all objects of this server begin with: another one in each life.
   const std::string& prefix() const { return prefix_; }
 
-  // Copies the bytes. Waits for memory if the node is full, but not for long.
+  // Copies the bytes.
   void Publish(const ServerCore::Publish& publish);
   void Unpublish(const std::string& handle);
+  // Of no type but the table's.
   void Reduce(const ServerCore::Reduce& reduce, DType dtype);
+  // All sums of the table.
+  void CancelSums(uint32_t table) { CancelOthers(table, 0); }
 
   // There is something to take. Any thread.
   bool ready() const;
   // Sums that are there, or have failed. One that is there ends the others of its table.
   std::vector<Sum> TakeSums();
-  // Versions that could not be stored.
+  // Versions that could not be stored. Writes those that have got memory.
   std::vector<Unpublished> TakeUnpublished();
   // Gives all of it up.
   void End();
@@ -62,13 +80,25 @@ class ServerObjects {
     uint32_t table;
     uint64_t attempt;
     ObjectId target;  // nil: a single push
+    std::vector<std::string> handles;
     Future<Buffer> bytes;
   };
+  // Waits for memory, then for its Seal, and is stored then.
   struct Version {
-    uint32_t table;
-    Future<PutResult> put;
+    uint32_t table = 0;
+    absl::Status refused = {};  // it was not begun
+    std::shared_ptr<phalanx::internal::CreateCall> room = nullptr;
+    std::string bytes = {};  // while it waits for memory
+    Future<PutResult> put = {};
     bool stored = false;
+
+    bool ready() const;
   };
+
+  // Memory for it is there, or was refused. `bytes` are those of the version.
+  static void Write(Version& version, absl::string_view bytes);
+  void Drop(const std::string& handle, Version& version);
+  uint64_t waiting() const;
 
   void Cancel(const UnderWay& sum);
   // Those of the table, but not this attempt.
@@ -78,6 +108,7 @@ class ServerObjects {
   const std::string prefix_;
   std::vector<UnderWay> sums_;
   std::map<std::string, Version> versions_;  // by handle
+  std::map<uint32_t, int> expired_;          // by table: attempts at its sum, one after the other
 };
 
 }  // namespace phalanx::ps::internal

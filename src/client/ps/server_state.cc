@@ -293,8 +293,7 @@ void ServerState::TakeObjects() {
     if (sum.bytes.ok()) {
       core_->OnReduced(sum.table, sum.attempt, sum.bytes->view());
     } else {
-      core_->OnReduceFailed(sum.table, sum.attempt, sum.bytes.status());
-      retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
+      core_->OnReduceFailed(sum.table, sum.attempt, sum.bytes.status(), sum.handle);
     }
   }
   for (const ServerObjects::Unpublished& version : objects_.TakeUnpublished()) {
@@ -307,6 +306,7 @@ void ServerState::TakeObjects() {
 void ServerState::ActOnObjects(const ServerCore::Effects& effects) {
   for (const ServerCore::Publish& publish : effects.publishes) objects_.Publish(publish);
   for (const std::string& handle : effects.unpublishes) objects_.Unpublish(handle);
+  for (const uint32_t table : effects.cancels) objects_.CancelSums(table);
   for (const ServerCore::Reduce& reduce : effects.reduces) {
     objects_.Reduce(reduce, tables_[reduce.table].spec.dtype);
   }
@@ -330,9 +330,10 @@ void ServerState::Act() {
       tables_[store.table].storing = store.number;
       tables_[store.table].snapshots->Write(store.number, store.bytes);
     }
-    if (effects.asked.empty()) return;
+    if (effects.asked.empty()) break;
     for (const ServerCore::Asked& asked : effects.asked) Answer(asked);
   }
+  if (core_->wants_retry()) retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
 }
 
 // The program's function is none of ours: what it throws is the answer of this request, and the

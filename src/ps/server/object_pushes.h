@@ -32,13 +32,16 @@ class ObjectPushes {
 
   explicit ObjectPushes(int workers) : by_worker_(workers) {}
 
-  // REQUIRES: it is behind all of its worker.
   void Add(Token token, One push);
   // The worker has pushed it again, as this object: the token, if there is one at this position and
   // it was another object.
   std::optional<Token> Replace(int worker, const Position& at, uint64_t life,
                                absl::string_view handle);
-  bool Has(int worker, const Position& at) const { return by_worker_[worker].contains(at); }
+  bool Has(int worker, const Position& at) const { return by_worker_[worker].at.contains(at); }
+  // The one at this position, if a life of the worker before this one has made it.
+  std::optional<Token> Earlier(int worker, const Position& at, uint64_t life) const;
+  // The last position of the worker before this one and in its clock; none: there is no such push.
+  std::optional<Position> Before(int worker, const Position& at) const;
   // Null: none.
   const One* Find(Token token) const;
   // It is in the rows, or does not count.
@@ -47,8 +50,9 @@ class ObjectPushes {
 
   // The place of the worker without its first one; none: it has no push here.
   std::optional<Position> SafeOf(int worker) const;
-  // How many the worker has in this clock.
-  uint64_t CountOf(int worker, uint64_t clock) const;
+  // How many the worker has in the clock of `at` when this life pushes there: those of lives before
+  // it that are before `at` are none then.
+  uint64_t CountFor(int worker, uint64_t life, const Position& at) const;
   std::vector<Token> Of(int worker) const;
   // Those of lives of the worker before this one, and of positions before `at`.
   std::vector<Token> Older(int worker, uint64_t life, const Position& at) const;
@@ -56,8 +60,17 @@ class ObjectPushes {
   size_t size() const { return pushes_.size(); }
 
  private:
+  struct OfWorker {
+    std::map<Position, Token> at = {};
+    uint64_t life = 0;  // the newest one of these pushes, or of earlier ones
+    size_t of_life = 0;
+  };
+
+  // The push is of this life from now on.
+  void Count(One& push, uint64_t life);
+
   absl::flat_hash_map<Token, One> pushes_;
-  std::vector<std::map<Position, Token>> by_worker_;
+  std::vector<OfWorker> by_worker_;
 };
 
 }  // namespace phalanx::ps::internal

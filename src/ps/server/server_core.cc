@@ -317,7 +317,7 @@ void ServerCore::OnEntry(int worker, AskSnapshot& ask) {
 
 void ServerCore::OnEntry(int worker, Read& read) {
   ServerTable* const table = Find(read.table);
-  if (table != nullptr) table->OnRead({worker, read.ticket, read.piece});
+  if (table != nullptr) table->OnRead({worker, read.ticket, read.piece}, read.lost);
 }
 
 // ---- answers
@@ -453,18 +453,26 @@ void ServerCore::OnReduced(uint32_t table, uint64_t attempt, absl::string_view s
   EndEvent();
 }
 
-void ServerCore::OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why) {
+void ServerCore::OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why,
+                                absl::string_view handle) {
   PHALANX_CHECK(table < tables_.size(), "a table that was added");
-  tables_[table]->OnReduceFailed(attempt, why);
+  tables_[table]->OnReduceFailed(attempt, why, handle, [this](int worker, uint64_t life) {
+    return workers_[worker].life == life && !workers_[worker].gone();
+  });
   EndEvent();
+}
+
+bool ServerCore::wants_retry() const {
+  return std::any_of(tables_.begin(), tables_.end(),
+                     [](const auto& table) { return table->wants_retry(); });
 }
 
 void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
                                  const absl::Status& why) {
   PHALANX_CHECK(table < tables_.size(), "a table that was added");
-  const absl::Status named(why.code(),
-                           absl::StrCat("table \"", tables_[table]->spec().name,
-                                        "\": its rows could not be stored: ", why.message()));
+  const absl::Status named(why.code(), absl::StrCat("table \"", tables_[table]->spec().name,
+                                                    "\": its rows could not be stored by server ",
+                                                    options_.rank, ": ", why.message()));
   // Of channels that are open: what a closed one has not read is forgotten.
   for (const Versions::Reader& reader : tables_[table]->versions().OnPublishFailed(handle)) {
     Add(reader.worker, Refused{.ticket = reader.ticket, .why = named});
@@ -505,9 +513,10 @@ ServerCore::Effects ServerCore::TakeEffects() {
     for (std::string& handle : table.versions().TakeUnpublishes()) {
       effects.unpublishes.push_back(std::move(handle));
     }
+    if (table.TakeCancelled()) effects.cancels.push_back(number);
     if (std::optional<ServerTable::Reduce> reduce = table.TakeReduce()) {
-      effects.reduces.push_back(
-          {number, reduce->attempt, reduce->clock, std::move(reduce->handles), reduce->only});
+      effects.reduces.push_back({number, reduce->attempt, reduce->clock, std::move(reduce->handles),
+                                 reduce->only, table.object_bytes()});
     }
   }
   return effects;

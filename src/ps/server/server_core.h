@@ -21,9 +21,8 @@
 // 5. A worker's next life is welcomed when a snapshot shows all that has come of the worker: what
 //    it begins with cannot be lost any more, though it does not keep it.
 // 6. Of an object table (rows/object_parts.h) all rows of the part can travel as objects, which the
-// owner
-//    makes, sums and frees: ServerTable has the rules. A worker's position, here and in rule 4, is
-//    that before its first push by object that is not in the rows.
+//    owner makes, sums and frees: ServerTable has the rules. A worker's position, here and in rule
+//    4, is that before its first push by object that is not in the rows.
 // 7. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
 //    behind what it has freed fails with DataLoss.
 //
@@ -99,7 +98,8 @@ class ServerCore {
     uint64_t attempt;
     uint64_t clock;
     std::vector<std::string> handles;
-    bool only;  // the table's earlier attempts are void
+    bool only;       // the table's earlier attempts are void
+    uint64_t bytes;  // of each object
   };
   // OnRequest of the owner is to be called; it answers with Respond. A request comes again if
   // messages to the worker were lost before the answer had come.
@@ -117,6 +117,7 @@ class ServerCore {
     std::vector<Asked> asked;
     std::vector<Publish> publishes;
     std::vector<std::string> unpublishes;  // objects that are needed no more
+    std::vector<uint32_t> cancels;         // tables whose sums under way are void; before `reduces`
     std::vector<Reduce> reduces;
   };
 
@@ -146,11 +147,16 @@ class ServerCore {
   // The sum, which is used during the call. Other attempts for the same clock are needed no more.
   // Ignored if the attempt is void.
   void OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum);
-  // It is tried again at Retry; but InvalidArgument ends the table.
-  void OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why);
+  // It is tried again at Retry; but InvalidArgument ends the table, and so does NotFound or
+  // DataLoss that comes again and again, while the workers live. `handle`: of the object that is to
+  // blame; empty: it is not known.
+  void OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why,
+                      absl::string_view handle = "");
   // The pulls that were answered with this object are refused.
   void OnPublishFailed(uint32_t table, absl::string_view handle, const absl::Status& why);
   void Retry();
+  // Retry is to be called after a while, because a sum has failed, or its objects were replaced.
+  bool wants_retry() const;
   // Ignored if the life has ended. A body of more than kBatchBytes is refused with
   // ResourceExhausted.
   void Respond(const Asked& asked, int32_t head, absl::string_view body);

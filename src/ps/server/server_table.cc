@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
+#include "src/common/ids/ids.h"
 #include "src/common/status_macros.h"
 #include "src/ps/rows/object_parts.h"
 #include "src/ps/split.h"
@@ -41,6 +42,8 @@ ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdat
       spec_(spec),
       part_(spec, Splitter(spec, options.servers), options.rank, std::move(own)),
       part_bytes_(ObjectBytes(spec, options)),
+      pushes_objects_(PushesObjects(spec, Splitter(spec, options.servers), options.workers,
+                                    options.object_bytes)),
       sync_({.table = spec.name,
              .sync = spec.sync,
              .staleness = spec.staleness,
@@ -67,11 +70,6 @@ Position ServerTable::PositionOf(int worker) const {
   return objects_.SafeOf(worker).value_or(sync_.PositionOf(worker));
 }
 
-// With kAssign the last push stays, which is no sum.
-bool ServerTable::has_object_pushes() const {
-  return part_bytes_ > 0 && spec_.sync == Sync::kBsp && spec_.update != Update::kAssign;
-}
-
 // ---- pushes, clocks and pulls
 
 // Before anything of the push is taken: a refused push has changed nothing.
@@ -86,22 +84,24 @@ absl::Status ServerTable::CheckPush(const Push& push, const absl::StatusOr<KeyLi
   return part_.CheckKeys(**keys);
 }
 
-absl::Status ServerTable::CheckObjectPush(int worker, const Push& push) const {
+absl::Status ServerTable::CheckObjectPush(int worker, uint64_t life, const Push& push) const {
   const auto refused = [&](absl::StatusCode code, auto... why) {
     return Placed(Error(code, absl::StrCat(why...)), "a push by object", push.at.clock, worker);
   };
   if (!has_object_pushes()) {
     return refused(absl::StatusCode::kInvalidArgument,
                    "its pushes are messages, as they are unless the table is dense, is of bsp and "
-                   "not of assign, and has parts of ",
-                   options_.object_bytes, " bytes at least");
+                   "not of assign, has parts of ",
+                   options_.object_bytes, " bytes at least, and ", kMaxReduceSources,
+                   " workers at most; it has ", options_.workers);
   }
   if (push.at.push == kAllPushes || !push.keys.keys.empty() || !push.values.empty()) {
     return refused(absl::StatusCode::kInvalidArgument, "a push by object has no keys and values");
   }
-  // The pushes of all workers are the sources of one reduction.
-  const uint64_t most = std::max<uint64_t>(1, kMaxClockObjects / options_.workers);
-  if (!objects_.Has(worker, push.at) && objects_.CountOf(worker, push.at.clock) >= most) {
+  // SyncCore refuses one of a later clock.
+  if (push.at.clock > sync_.clocks().of(worker)) return absl::OkStatus();
+  const uint64_t most = MaxClockObjects(options_.workers);
+  if (!objects_.Has(worker, push.at) && objects_.CountFor(worker, life, push.at) >= most) {
     return refused(absl::StatusCode::kResourceExhausted, "a worker makes at most ", most,
                    " pushes of all keys in a clock");
   }
@@ -110,29 +110,61 @@ absl::Status ServerTable::CheckObjectPush(int worker, const Push& push) const {
 
 absl::Status ServerTable::OnObjectPush(int worker, uint64_t life, const Push& push) {
   PHALANX_RETURN_IF_ERROR(failed_);
-  PHALANX_RETURN_IF_ERROR(CheckObjectPush(worker, push));
+  PHALANX_RETURN_IF_ERROR(CheckObjectPush(worker, life, push));
   const Position before = sync_.PositionOf(worker);
   const Token token = ++last_token_;
   PHALANX_ASSIGN_OR_RETURN(const bool counts, sync_.Push(worker, push.at, token));
+  // What this life has not pushed again is not in its program.
+  TakeOut(objects_.Older(worker, life, push.at));
   if (counts) {
     objects_.Add(token, {worker, push.at, before, life, std::string(push.object)});
     snapshots_.OnPushed(part_bytes_);
-    RunEffects(nullptr);
-    return absl::OkStatus();
+  } else {
+    Replace(worker, life, push, nullptr);
   }
-  // The object that an earlier life has pushed there may be lost.
-  const std::optional<Token> replaced = objects_.Replace(worker, push.at, life, push.object);
-  if (replaced.has_value() && turns_.reduces()) {
-    const std::vector<Token>& pushes = turns_.first()->pushes;
-    // The attempt with the other one goes on: if that is not lost, it counts.
-    if (absl::c_linear_search(pushes, *replaced)) BeginReduction(false);
-  }
+  RunEffects(nullptr);
   return absl::OkStatus();
 }
 
+// SyncCore has the position already. If it was an object, it may be lost; and a life that goes on
+// there does not repeat the life before if its program does not.
+void ServerTable::Replace(int worker, uint64_t life, const Push& push, const KeyList& keys) {
+  if (!has_object_pushes()) return;
+  if (keys == nullptr) {
+    const std::optional<Token> replaced = objects_.Replace(worker, push.at, life, push.object);
+    if (replaced.has_value()) {
+      lost_attempts_ = 0;
+      if (!turns_.reduces() || turns_.first()->clock != push.at.clock) return;
+      // The attempt with the other one goes on: if that is not lost, it counts. But a rack of
+      // workers that come again makes no attempt each.
+      stale_ = turns_.attempts() >= kMostAttempts;
+      if (!stale_) BeginReduction(false);
+      return;
+    }
+  }
+  std::optional<Token> earlier = kept_.Earlier(worker, push.at, life);
+  if (keys == nullptr) {
+    if (earlier.has_value()) ReplaceByObject(*earlier, push, worker, life);
+    return;
+  }
+  if (!earlier.has_value()) {
+    earlier = objects_.Earlier(worker, push.at, life);
+    if (!earlier.has_value()) return;
+    TakeOut({*earlier});
+  }
+  kept_.Add(*earlier, {worker, push.at, life, keys, std::string(push.values)});
+}
+
+void ServerTable::ReplaceByObject(Token token, const Push& push, int worker, uint64_t life) {
+  Position before = {.clock = push.at.clock};
+  before = std::max(before, kept_.Before(worker, push.at).value_or(before));
+  before = std::max(before, objects_.Before(worker, push.at).value_or(before));
+  kept_.Erase(token);
+  objects_.Add(token, {worker, push.at, before, life, std::string(push.object)});
+  if (turns_.reduces() && turns_.first()->clock == push.at.clock) VoidReduction();
+}
+
 absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists& lists) {
-  // What this life has not pushed again is not in its program.
-  TakeOut(objects_.Older(worker, life, push.at));
   if (!push.object.empty()) return OnObjectPush(worker, life, push);
   // In any case, and first: the worker has added the list to its own, and counts on the hash.
   const absl::StatusOr<KeyList> keys =
@@ -142,11 +174,16 @@ absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists
   if (!fits.ok()) return Placed(fits, "a push", push.at.clock, worker);
   const Token token = ++last_token_;
   PHALANX_ASSIGN_OR_RETURN(const bool counts, sync_.Push(worker, push.at, token));
-  if (!counts) return absl::OkStatus();
+  TakeOut(objects_.Older(worker, life, push.at));
+  if (!counts) {
+    Replace(worker, life, push, *keys);
+    RunEffects(nullptr);
+    return absl::OkStatus();
+  }
   snapshots_.OnPushed(push.values.size());
   // Views end with the message; a push of BSP waits for its clock to turn.
   if (spec_.sync == Sync::kBsp) {
-    kept_.emplace(token, Kept{worker, push.at, *keys, std::string(push.values)});
+    kept_.Add(token, {worker, push.at, life, *keys, std::string(push.values)});
   }
   const Incoming incoming{From{worker, push.at.clock, life}, **keys, push.values};
   RunEffects(&incoming);
@@ -155,8 +192,8 @@ absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists
 
 absl::Status ServerTable::OnClock(int worker, uint64_t life, uint64_t clock) {
   PHALANX_RETURN_IF_ERROR(failed_);
-  TakeOut(objects_.Older(worker, life, Position{.clock = clock + 1}));
   PHALANX_RETURN_IF_ERROR(sync_.Clock(worker, clock).status());
+  TakeOut(objects_.Older(worker, life, Position{.clock = clock + 1}));
   RunEffects(nullptr);
   return absl::OkStatus();
 }
@@ -198,8 +235,25 @@ absl::Status ServerTable::OnPull(int worker, Pull& pull, KeyLists& lists) {
 }
 
 void ServerTable::OnAskSnapshot(int worker) {
-  snapshots_.Ask(worker, PositionOf(worker), of_worker_[worker].dropped.first);
-  of_worker_[worker].asks = objects_.SafeOf(worker).has_value();
+  OfWorker& of = of_worker_[worker];
+  snapshots_.Ask(worker, PositionOf(worker), of.dropped.first);
+  // Objects of its clock can wait for what it does next, and it for room.
+  of.asked = sync_.PositionOf(worker);
+  of.next_snapshot.reset();
+  const Position safe = PositionOf(worker);
+  const Position ended = {.clock = of.asked.clock};
+  if (safe < of.asked) of.next_snapshot = safe < ended ? ended : of.asked;
+}
+
+void ServerTable::AskAgain() {
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    OfWorker& of = of_worker_[worker];
+    const Position safe = PositionOf(worker);
+    if (!of.next_snapshot.has_value() || safe < *of.next_snapshot) continue;
+    of.next_snapshot.reset();
+    if (safe < of.asked) of.next_snapshot = of.asked;
+    snapshots_.Ask(worker, safe, of.dropped.first);
+  }
 }
 
 // ---- workers
@@ -250,7 +304,8 @@ void ServerTable::Join(int worker) {
 
 void ServerTable::DropPulls(int worker) {
   absl::erase_if(pulls_, [worker](const auto& entry) { return entry.second.worker == worker; });
-  of_worker_[worker].parked = 0;
+  if (std::exchange(of_worker_[worker].parked, 0) == 0) return;
+  turns_.DropPulls([this](Token pull) { return !pulls_.contains(pull); });
 }
 
 // ---- effects
@@ -283,7 +338,8 @@ void ServerTable::Proceed() {
     }
     const SyncCore::Turn* const first = turns_.first();
     if (first == nullptr) break;
-    if (!HandlesOf(*first).empty()) {
+    // Each entry that comes meanwhile is here, too: nothing is looked for then.
+    if (turns_.reduces() || HasObjects(*first)) {
       if (!turns_.reduces()) BeginReduction(true);
       if (!DefectActive(Defect::kPsTurnNotAwaited)) break;
     }
@@ -303,27 +359,44 @@ std::vector<std::string> ServerTable::HandlesOf(const SyncCore::Turn& turn) cons
   return handles;
 }
 
+bool ServerTable::HasObjects(const SyncCore::Turn& turn) const {
+  return !objects_.empty() && absl::c_any_of(turn.pushes, [this](const Token token) {
+    return objects_.Find(token) != nullptr;
+  });
+}
+
 // One that was to begin is overtaken by this one, and was never seen by the owner.
 void ServerTable::BeginReduction(bool only) {
   const SyncCore::Turn& turn = *turns_.first();
-  if (only) turns_.Void();
+  if (only) VoidReduction();
+  stale_ = false;
+  cancelled_ = false;
   only = only || (reduce_.has_value() && reduce_->only);
   const uint64_t attempt = turns_.Begin();
   reduce_ = Reduce{attempt, turn.clock, HandlesOf(turn), only};
 }
 
-// They never count. The sum that is under way may have them.
+// The sum that is under way may have them.
 void ServerTable::TakeOut(const std::vector<Token>& pushes) {
   if (pushes.empty()) return;
   bool reduced = false;
   for (const Token token : pushes) {
+    const ObjectPushes::One* const push = objects_.Find(token);
+    if (push == nullptr) continue;
+    reduced = reduced || (turns_.reduces() && turns_.first()->clock == push->at.clock);
     objects_.Erase(token);
-    reduced = reduced || (turns_.reduces() && absl::c_linear_search(turns_.first()->pushes, token));
   }
-  if (!reduced) return;
+  if (reduced) VoidReduction();
+  AskAgain();
+}
+
+// Its sources are held as long as it is under way.
+void ServerTable::VoidReduction() {
+  cancelled_ = cancelled_ || turns_.reduces();
   turns_.Void();
   reduce_.reset();
-  Proceed();
+  stale_ = false;
+  lost_attempts_ = 0;
 }
 
 void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
@@ -331,25 +404,74 @@ void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
   reduce_.reset();
   if (sum.size() != part_bytes_) {
     Fail(Error(absl::StatusCode::kInternal,
-               absl::StrCat("the sum of the pushes of clock ", turns_.first()->clock, " has ",
-                            sum.size(), " bytes; the part has ", part_bytes_)));
+               absl::StrCat(NameOf(PushOf("")), " has ", sum.size(), " bytes at server ",
+                            options_.rank, "; the part has ", part_bytes_)));
     return;
   }
+  stale_ = false;
+  lost_attempts_ = 0;
   TakeTurn(turns_.TakeTurn(), sum.data());
   Proceed();
 }
 
-// What was pushed is of another size or kind than the table, which no attempt changes.
-void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why) {
-  if (!failed_.ok() || !turns_.Takes(attempt)) return;
-  if (!absl::IsInvalidArgument(why)) return turns_.OnFailed(attempt, why);
-  Fail(
-      Error(absl::StatusCode::kInternal, absl::StrCat("the pushes of clock ", turns_.first()->clock,
-                                                      " cannot be summed: ", why.ToString())));
+// A push is the only one, or the owner has said which one it is.
+const ObjectPushes::One* ServerTable::PushOf(absl::string_view handle) const {
+  const ObjectPushes::One* only = nullptr;
+  int pushes = 0;
+  for (const Token token : turns_.first()->pushes) {
+    const ObjectPushes::One* const push = objects_.Find(token);
+    if (push == nullptr) continue;
+    if (!handle.empty() && push->handle == handle) return push;
+    only = push;
+    ++pushes;
+  }
+  return pushes == 1 ? only : nullptr;
 }
 
+std::string ServerTable::NameOf(const ObjectPushes::One* push) const {
+  if (push == nullptr) {
+    return absl::StrCat("the sum of the pushes of clock ", turns_.first()->clock);
+  }
+  return absl::StrCat("push ", push->at.push, " of clock ", push->at.clock, " by worker ",
+                      push->worker);
+}
+
+bool ServerTable::OwnersLive(const ObjectPushes::One* push, const Lives& lives) const {
+  if (push != nullptr) return lives(push->worker, push->life);
+  return absl::c_all_of(turns_.first()->pushes, [&](const Token token) {
+    const ObjectPushes::One* const one = objects_.Find(token);
+    return one == nullptr || lives(one->worker, one->life);
+  });
+}
+
+// What was pushed is of another size or kind than the table, which no attempt changes. And a worker
+// that lives has no bytes any more to push again.
+void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
+                                 absl::string_view handle, const Lives& lives) {
+  if (!failed_.ok() || !turns_.Takes(attempt)) return;
+  const ObjectPushes::One* const push = PushOf(handle);
+  if (absl::IsInvalidArgument(why)) {
+    Fail(Error(absl::StatusCode::kInternal, absl::StrCat(NameOf(push), " cannot be made at server ",
+                                                         options_.rank, ": ", why.ToString())));
+    return;
+  }
+  if (attempt != turns_.attempt()) return;
+  turns_.OnFailed(attempt, why);
+  const bool lost = absl::IsNotFound(why) || absl::IsDataLoss(why);
+  lost_attempts_ = lost && OwnersLive(push, lives) ? lost_attempts_ + 1 : 0;
+  if (lost_attempts_ < kLostAttempts) return;
+  Fail(Error(absl::StatusCode::kDataLoss,
+             absl::StrCat(push != nullptr ? "the object of " : "an object of ", NameOf(push),
+                          ", which is pushed but not in the rows of server ", options_.rank,
+                          ", is lost: ", why.message())));
+}
+
+// Without those before it if what they sum was replaced.
 void ServerTable::RetryReduction() {
-  if (!turns_.failed().ok()) BeginReduction(false);
+  if (!wants_retry()) return;
+  const int lost = lost_attempts_;
+  BeginReduction(stale_);
+  lost_attempts_ = lost;
 }
 
 // One buffer for all: the values are used before the next ones are converted.
@@ -373,9 +495,7 @@ void ServerTable::Apply(const Incoming& incoming) {
 void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum) {
   versions_.OnChange(rows(), turn.clock);
   const absl::Status made = AddAndTurn(turn, sum);
-  for (int worker = 0; sum != nullptr && worker < options_.workers; ++worker) {
-    if (of_worker_[worker].asks) OnAskSnapshot(worker);
-  }
+  if (sum != nullptr) AskAgain();
   if (made.ok()) return;
   Fail({made.code(), absl::StrCat(made.message(), " (with the pushes of clock ", turn.clock, ")")});
 }
@@ -383,14 +503,14 @@ void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum) {
 // Pushes that were taken out are in neither map.
 absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum) {
   const bool has_keys =
-      absl::c_any_of(turn.pushes, [this](const Token token) { return kept_.contains(token); });
+      absl::c_any_of(turn.pushes, [this](const Token token) { return kept_.Has(token); });
   if (sum != nullptr && has_keys) part_.AddAll(sum);
   for (const Token token : turn.pushes) {
     objects_.Erase(token);
-    const auto kept = kept_.find(token);
-    if (kept == kept_.end()) continue;
-    part_.Add(*kept->second.keys, Elements(kept->second.values));
-    kept_.erase(kept);
+    const KeptPushes::One* const kept = kept_.Find(token);
+    if (kept == nullptr) continue;
+    part_.Add(*kept->keys, Elements(kept->values));
+    kept_.Erase(token);
   }
   if (sum != nullptr && !has_keys) return part_.TurnAll(turn.clock, sum);
   return part_.Turn(turn.clock);
@@ -432,7 +552,7 @@ void ServerTable::AnswerWithVersion(const Parked& pull) {
 }
 
 void ServerTable::DropKept(Token token) {
-  kept_.erase(token);
+  kept_.Erase(token);
   objects_.Erase(token);
 }
 
@@ -441,10 +561,10 @@ void ServerTable::Fail(absl::Status why) {
   if (!failed_.ok()) return;
   failed_ = std::move(why);
   newly_failed_ = true;
-  kept_.clear();
+  kept_.Clear();
   objects_.Clear();
+  VoidReduction();
   turns_.Clear();
-  reduce_.reset();
   versions_.Clear();
   pulls_.clear();
   for (OfWorker& worker : of_worker_) worker.parked = 0;
@@ -475,7 +595,7 @@ std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
   // With BSP the workers' pushes of clocks that have not turned belong to the state: their
   // positions are in it.
   for (const SyncCore::Saved::Kept& kept : saved.kept) {
-    const Kept& push = kept_.at(kept.push);
+    const KeptPushes::One& push = *kept_.Find(kept.push);
     snapshot.kept.push_back({kept.worker, kept.at, push.keys, push.values});
   }
   return Taken{snapshot.number, Encode(snapshot)};
@@ -498,13 +618,12 @@ SyncCore::Saved ServerTable::Save() const {
     saved.positions[worker] = *safe;
   }
   for (const Token token : turns_.pushes()) {
-    const auto kept = kept_.find(token);
-    if (kept == kept_.end()) continue;
-    saved.kept.push_back({kept->second.worker, kept->second.at, token});
+    const KeptPushes::One* const kept = kept_.Find(token);
+    if (kept != nullptr) saved.kept.push_back({kept->worker, kept->at, token});
   }
   std::erase_if(saved.kept, [&](const SyncCore::Saved::Kept& kept) {
     const std::optional<Position> safe = safe_of(kept.worker);
-    return !kept_.contains(kept.push) || (safe.has_value() && kept.at > *safe);
+    return !kept_.Has(kept.push) || (safe.has_value() && kept.at > *safe);
   });
   absl::c_sort(saved.kept, [](const auto& a, const auto& b) {
     return std::tie(a.worker, a.at) < std::tie(b.worker, b.at);
@@ -528,8 +647,7 @@ bool ServerTable::Shows(int worker) const {
 }
 
 bool ServerTable::MakesRoom() const {
-  return spec_.sync == Sync::kBsp && (!snapshots_.enabled() || has_object_pushes()) &&
-         shown_.min != min();
+  return spec_.sync == Sync::kBsp && !snapshots_.enabled() && shown_.min != min();
 }
 
 // With BSP also by m alone, as DurableOf is bounded by it.
@@ -567,7 +685,7 @@ absl::Status ServerTable::Restore(uint64_t number, absl::string_view bytes) {
 absl::Status ServerTable::LoadSnapshot(const Snapshot& snapshot) {
   SyncCore::Saved saved{
       .clocks = snapshot.clocks, .positions = snapshot.positions, .kept = {}, .min = snapshot.min};
-  absl::flat_hash_map<Token, Kept> kept;
+  KeptPushes kept;
   for (const Snapshot::KeptPush& push : snapshot.kept) {
     PHALANX_RETURN_IF_ERROR(part_.CheckKeys(*push.keys));
     if (push.values.size() != push.keys->size() * row_bytes()) {
@@ -576,7 +694,7 @@ absl::Status ServerTable::LoadSnapshot(const Snapshot& snapshot) {
                                                      push.keys->size(), " keys"));
     }
     saved.kept.push_back({push.worker, push.at, ++last_token_});
-    kept.emplace(last_token_, Kept{push.worker, push.at, push.keys, std::string(push.values)});
+    kept.Add(last_token_, {push.worker, push.at, 0, push.keys, std::string(push.values)});
   }
   // Clocks and rows are loaded both or not at all.
   const SyncCore::Saved before = sync_.Save();
@@ -609,6 +727,8 @@ std::string ServerTable::Describe() const {
                     ", attempt ", turns_.attempt());
     if (!turns_.failed().ok()) {
       absl::StrAppend(&text, ", which has failed: ", turns_.failed().ToString());
+    } else if (stale_) {
+      absl::StrAppend(&text, ", before some were pushed again");
     }
     absl::StrAppend(&text, "\n");
   }

@@ -9,7 +9,9 @@
 //    of that turn, which is the clock that workers see; entries are taken as ever.
 // 2. Such a push dies with its worker until it is in the rows. So the worker's position is that
 //    before its first one: there its next life begins, and there a snapshot, which has no objects,
-//    cuts what has come of it. What the next life pushes there replaces the object that is lost.
+//    cuts what has come of it. What the next life pushes there, and behind it, replaces what the
+//    life before has pushed at the same positions. An object that is lost while its worker lives
+//    is never pushed again, so the table fails.
 // 3. A pull by object is answered with a version (versions.h).
 //
 // Pure. Belongs to a ServerCore. One thread at a time.
@@ -17,6 +19,7 @@
 #define PHALANX_PS_SERVER_SERVER_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +31,7 @@
 #include "phalanx/ps_table.h"
 #include "src/ps/part.h"
 #include "src/ps/ps_wire.h"
+#include "src/ps/server/kept_pushes.h"
 #include "src/ps/server/object_pushes.h"
 #include "src/ps/server/snapshot_format.h"
 #include "src/ps/server/snapshot_schedule.h"
@@ -39,8 +43,11 @@ namespace phalanx::ps::internal {
 
 // Of one worker, in one table: further ones are refused.
 inline constexpr uint32_t kMaxParkedPulls = 1 << 16;
-// Objects that are summed in a clock, of all workers: a reduction has no more sources.
-inline constexpr uint64_t kMaxClockObjects = 16384;
+// Sums of the same objects that are under way at a time.
+inline constexpr uint64_t kMostAttempts = 2;
+// So many attempts at a sum one after the other do not find an object of a worker that lives: it is
+// lost. Longer than it takes until a death is known.
+inline constexpr int kLostAttempts = 20;
 // Workers of a table that Describe lists.
 inline constexpr int kDescribedWorkers = 64;
 
@@ -85,7 +92,7 @@ class ServerTable {
   absl::Status OnPush(int worker, uint64_t life, Push& push, KeyLists& lists);
   absl::Status OnClock(int worker, uint64_t life, uint64_t clock);
   absl::Status OnPull(int worker, Pull& pull, KeyLists& lists);
-  void OnRead(const Versions::Reader& reader) { versions_.OnRead(reader); }
+  void OnRead(const Versions::Reader& reader, bool lost) { versions_.OnRead(reader, lost); }
   void OnAskSnapshot(int worker);
 
   // ---- workers. The channel has closed: pulls that wait are dropped.
@@ -117,8 +124,8 @@ class ServerTable {
   // DurableOf may have risen for some worker since the last call.
   bool TakeDurableRisen();
   // Without snapshots: m has risen since the last TakeDurableRisen, and workers that are ahead keep
-  // less now. Their own limit bounds what waits here in this case, too. With pushes that are
-  // objects also with snapshots.
+  // less now. Their own limit bounds what waits here in this case, too. All workers keep pushes
+  // that are objects up to here.
   bool MakesRoom() const;
   // The newest snapshot shows the worker as it is now, or the table has none. A worker that was
   // dropped is behind what an older one shows.
@@ -128,15 +135,23 @@ class ServerTable {
   // 0: it is no object table.
   uint64_t object_bytes() const { return part_bytes_; }
   // The table has pushes that are objects.
-  bool has_object_pushes() const;
+  bool has_object_pushes() const { return pushes_objects_; }
   // The sum of an attempt, which ends the others of its turn. Void ones, and those of a turn that
   // has been made, are ignored.
   void OnReduced(uint64_t attempt, absl::string_view sum);
   // InvalidArgument: the table fails, with Internal. After other errors another attempt is made at
-  // RetryReduction.
-  void OnReduceFailed(uint64_t attempt, const absl::Status& why);
+  // RetryReduction, but with DataLoss the table fails if one object is not there again and again,
+  // though the life of the worker that has pushed it lives. `handle`: of the push that is to blame;
+  // empty: it is not known.
+  using Lives = std::function<bool(int worker, uint64_t life)>;
+  void OnReduceFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
+                      const Lives& lives);
+  // Another attempt is to be made after a while.
+  bool wants_retry() const { return stale_ || !turns_.failed().ok(); }
   void RetryReduction();
   std::optional<Reduce> TakeReduce() { return std::exchange(reduce_, std::nullopt); }
+  // No sum of the table that is under way is needed any more, since the last call.
+  bool TakeCancelled() { return std::exchange(cancelled_, false); }
   Versions& versions() { return versions_; }
   // Of a dense table; valid until the next event.
   absl::string_view rows() const { return part_.AllValues(); }
@@ -151,12 +166,6 @@ class ServerTable {
   std::string Describe() const;
 
  private:
-  struct Kept {
-    int worker;
-    Position at;
-    KeyList keys;
-    std::string values;
-  };
   struct Parked {
     int worker;
     uint64_t ticket;
@@ -179,16 +188,18 @@ class ServerTable {
   struct OfWorker {
     uint32_t parked = 0;  // pulls
     Dropped dropped = {};
-    // It has asked for a snapshot, and has objects that no snapshot can have yet: another one is
-    // made when they are in the rows.
-    bool asks = false;
+    // It has asked for a snapshot when it was at `asked`, and has had objects that no snapshot could
+    // have. Another one is made when it is safe up to the beginning of its clock then, and one when
+    // it is up to there.
+    std::optional<Position> next_snapshot = {};
+    Position asked = {};
   };
   using Token = SyncCore::Token;
 
   uint64_t row_bytes() const;
   absl::Status Error(absl::StatusCode code, absl::string_view why) const;
   absl::Status CheckPush(const Push& push, const absl::StatusOr<KeyList>& keys) const;
-  absl::Status CheckObjectPush(int worker, const Push& push) const;
+  absl::Status CheckObjectPush(int worker, uint64_t life, const Push& push) const;
   absl::Status OnObjectPush(int worker, uint64_t life, const Push& push);
   absl::StatusOr<KeyList> KeysOfPull(int worker, Pull& pull, KeyLists& lists) const;
   // Elements of the dtype: `values` itself, or in scratch_ until the next call.
@@ -199,10 +210,23 @@ class ServerTable {
   void Apply(const Incoming& incoming);
   // `sum` is that of its objects; null: it has none.
   void TakeTurn(const SyncCore::Turn& turn, const void* sum);
+  // Snapshots for those that have asked, and whose objects are in the rows now.
+  void AskAgain();
   absl::Status AddAndTurn(const SyncCore::Turn& turn, const void* sum);
   std::vector<std::string> HandlesOf(const SyncCore::Turn& turn) const;
+  bool HasObjects(const SyncCore::Turn& turn) const;
+  // Of the first turn. Null: none, or its name is not known.
+  const ObjectPushes::One* PushOf(absl::string_view handle) const;
+  // All of its objects are of lives that live, or the one that is to blame.
+  bool OwnersLive(const ObjectPushes::One* push, const Lives& lives) const;
+  std::string NameOf(const ObjectPushes::One* push) const;
   void BeginReduction(bool only);
+  // They never count. RunEffects follows.
   void TakeOut(const std::vector<Token>& pushes);
+  void VoidReduction();
+  // What an earlier life has pushed there.
+  void Replace(int worker, uint64_t life, const Push& push, const KeyList& keys);
+  void ReplaceByObject(Token token, const Push& push, int worker, uint64_t life);
   void AnswerPull(Token token);
   void AnswerWithVersion(const Parked& pull);
   void DropKept(Token token);
@@ -215,15 +239,19 @@ class ServerTable {
   const TableSpec spec_;
   Part part_;
   const uint64_t part_bytes_;  // of an object table, else 0
+  const bool pushes_objects_;
   SyncCore sync_;
   absl::Status failed_;
   bool newly_failed_ = false;
 
   Token last_token_ = 0;
-  absl::flat_hash_map<Token, Kept> kept_;  // BSP: of clocks that have not turned
-  ObjectPushes objects_;                   // the same, of pushes that are objects
+  KeptPushes kept_;       // BSP: of clocks that have not turned
+  ObjectPushes objects_;  // the same, of pushes that are objects
   TurnQueue turns_;
   std::optional<Reduce> reduce_;  // that has not been taken
+  bool cancelled_ = false;
+  bool stale_ = false;     // objects were replaced since the newest attempt has begun
+  int lost_attempts_ = 0;  // the last ones, each without an object of a worker that lives
   Versions versions_;
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<OfWorker> of_worker_;

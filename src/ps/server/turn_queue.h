@@ -30,6 +30,12 @@ class TurnQueue {
   // Behind the turns of clocks before this one.
   void AddPull(uint64_t clock, Token pull);
   bool empty() const { return turns_.empty() && pulls_.empty(); }
+  // Those pulls are forgotten of which this is true.
+  template <typename Gone>
+  void DropPulls(const Gone& gone) {
+    std::erase_if(pulls_, gone);
+    for (Waiting& waiting : turns_) std::erase_if(waiting.pulls, gone);
+  }
   // A pull before the first turn.
   std::optional<Token> TakePull();
   // The first turn; null: none.
@@ -57,6 +63,8 @@ class TurnQueue {
   // Why the newest attempt has failed; OK: it is under way.
   const absl::Status& failed() const { return failed_; }
   uint64_t attempt() const { return last_attempt_; }
+  // That have begun for the objects of the turn, also such that have failed.
+  uint64_t attempts() const { return reduces() ? last_attempt_ - valid_from_ + 1 : 0; }
 
  private:
   struct Waiting {

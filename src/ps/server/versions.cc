@@ -49,11 +49,13 @@ void Versions::OnChange(absl::string_view rows, uint64_t clock) {
   FreeIfUnused(newest);
 }
 
-void Versions::OnRead(const Reader& reader) {
+void Versions::OnRead(const Reader& reader, bool lost) {
   const auto found = readers_.find(reader);
   if (found == readers_.end()) return;
   const uint64_t number = found->second;
   readers_.erase(found);
+  if (lost && newest_ == number) newest_ = 0;
+  if (lost && previous_ == number) previous_ = 0;
   --unread_[reader.worker];
   Release(number);
 }

@@ -59,7 +59,8 @@ class Versions {
   // The rows, which are these, are about to change. With kBsp by the turn of `clock`.
   void OnChange(absl::string_view rows, uint64_t clock);
 
-  void OnRead(const Reader& reader);
+  // `lost`: the reader has found no object of this name, so the next answer is another version.
+  void OnRead(const Reader& reader, bool lost = false);
   // What the worker has not read is not awaited any more.
   void Forget(int worker);
   // Answers of the worker that are not read.

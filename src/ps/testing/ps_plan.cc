@@ -55,6 +55,7 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
     }
   }
   chances.faults = random.Chance(0.1) ? 0 : 2 + static_cast<int>(random.Below(16));
+  if (Random(seed * 17 + 5).Chance(0.15)) chances.faults += 25;
   chances.worker_dies = random.Chance(0.3) ? 0 : 0.4 * random.Unit();
   chances.server_dies = random.Chance(0.2) ? 0 : 0.6 * random.Unit();
   chances.store_fails = random.Chance(0.5) ? 0 : 0.3;
@@ -150,8 +151,8 @@ std::vector<PsPlan::Step> PsPlan::DrawSteps(Random& random, double more_pushes) 
 
 bool PsPlan::PushesObject(const Step& step) const {
   const TableSpec& spec = tables[step.table];
-  return step.dense && step.kind == Kind::kPush && spec.sync == Sync::kBsp &&
-         internal::IsObjectTable(spec, internal::Splitter(spec, servers), object_bytes());
+  return step.dense && step.kind == Kind::kPush &&
+         internal::PushesObjects(spec, internal::Splitter(spec, servers), workers, object_bytes());
 }
 
 size_t PsPlan::RowBytes(uint32_t table) const {

@@ -152,6 +152,7 @@ void PsWorld::BeginServer(int rank) {
   Server& server = servers_[rank];
   ++server.life;
   server.live = true;
+  server.retries = false;
   server.core = std::make_unique<internal::ServerCore>(
       internal::ServerCore::Options{.rank = rank,
                                     .servers = plan_.servers,
@@ -294,6 +295,10 @@ void PsWorld::Lost(const Member& at, const Member& to, uint64_t life) {
 void PsWorld::Drain(Server& server, int rank) {
   internal::ServerCore::Effects effects = server.core->TakeEffects();
   ActOnObjects(server, rank, effects);
+  if (server.core->wants_retry() && !server.retries) {
+    server.retries = true;
+    After(kRetryMicros, [this, rank, life = server.life] { Retry(rank, life); });
+  }
   for (internal::ServerCore::Send& send : effects.sends) {
     Carry({true, rank}, {false, send.worker}, send.life, std::move(send.bytes));
   }
@@ -344,6 +349,7 @@ void PsWorld::Stored(int rank, uint32_t table, uint64_t number) {
 
 void PsWorld::Retry(int rank, uint64_t life) {
   if (!IsLive({true, rank}, life)) return;
+  servers_[rank].retries = false;
   servers_[rank].core->Retry();
   Drain(servers_[rank], rank);
 }
@@ -596,6 +602,9 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
     worker.given_up.emplace_back(std::move(call), std::move(bytes));
     return;
   }
+  // Of an object for which there is no memory.
+  const bool may_fail = call->dense && call->kind == PsPlan::Kind::kPull && !plan_.exact;
+  if (may_fail && absl::IsResourceExhausted(status)) return;
   if (!status.ok()) {
     return Wrong(absl::StrCat("a call of worker ", rank, " in life ", worker.life,
                               " has ended with ", status.ToString()));

@@ -9,8 +9,8 @@
 // time, can fail, and outlive it; one that is under way when the server dies may be stored or not.
 //
 // Objects of pushes belong to the life of their worker, and versions to that of their server; some
-// outlive it a little. To put, to sum and to read them takes time, and can fail. A sum waits for
-// what is lost, or fails.
+// outlive it a little. To put, to sum and to read them takes time, and can fail; a pull that fails
+// so is not made again. A sum waits for what is lost, or fails.
 //
 // After a number of faults no more come. When all programs have ended, and all that they have
 // pushed is durable, the last pulls have everything, and all workers leave.
@@ -113,6 +113,7 @@ class PsWorld {
   struct Server {
     uint64_t life = 0;
     bool live = false;
+    bool retries = false;  // it will call Retry
     std::unique_ptr<internal::ServerCore> core;
     // By table: the number and bytes of stored snapshots.
     std::vector<std::map<uint64_t, std::string>> stored;
@@ -183,6 +184,7 @@ class PsWorld {
   void CheckVersionsLeft();
   void Forget(const Member& owner, uint64_t life);
   void ActOnObjects(Server& server, int rank, const internal::ServerCore::Effects& effects);
+  bool Publish(Server& server, int rank, const internal::ServerCore::Publish& publish);
   void TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt);
   void FailSum(int rank, uint32_t table, uint64_t attempt, const absl::Status& why);
   void Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt, const std::string& sum);
@@ -208,6 +210,7 @@ class PsWorld {
   std::vector<Worker> workers_;
   std::vector<Server> servers_;
   std::map<std::string, Object> objects_;  // by name
+  std::set<std::string> failing_;          // versions that have no memory, by name
   std::map<StreamKey, Stream> streams_;
   std::map<Member, MemberState> states_;
   std::map<std::pair<Member, uint64_t>, Micros> heard_;  // by life: the last news

@@ -12,8 +12,6 @@
 namespace phalanx::ps::testing {
 namespace {
 
-constexpr uint64_t kRetryMicros = 20'000;
-
 template <typename T>
 void AddTo(std::string& sum, const std::string& more) {
   for (size_t at = 0; at < sum.size(); at += sizeof(T)) {
@@ -30,7 +28,8 @@ void AddTo(std::string& sum, const std::string& more) {
 // A reduction that is under way holds its objects, and a node has copies.
 void PsWorld::Forget(const Member& owner, uint64_t life) {
   if (!plan_.objects) return;
-  After(random_.Chance(0.6) ? 0 : random_.Below(8'000), [this, owner, life] {
+  const uint64_t stays = random_.Chance(0.1) ? 40'000 : 8'000;
+  After(random_.Chance(0.5) ? 0 : random_.Below(stays), [this, owner, life] {
     std::erase_if(objects_, [&](const auto& entry) {
       return entry.second.owner == owner && entry.second.life == life;
     });
@@ -72,17 +71,36 @@ bool PsWorld::HasLostLink(const Member& one, uint64_t life, const Member& other,
 
 // ---- servers
 
+// There may be no memory for it, which is known a while later.
+bool PsWorld::Publish(Server& server, int rank, const internal::ServerCore::Publish& publish) {
+  if (!ending_ && !plan_.exact && random_.Chance(plan_.chances.store_fails * 0.3)) {
+    failing_.insert(publish.handle);
+    After(100 + random_.Below(4'000),
+          [this, rank, life = server.life, table = publish.table, handle = publish.handle] {
+            if (!IsLive({true, rank}, life)) return;
+            servers_[rank].core->OnPublishFailed(table, handle,
+                                                 absl::ResourceExhaustedError("no memory"));
+            Drain(servers_[rank], rank);
+          });
+    return true;
+  }
+  const Object object{std::string(publish.bytes()), {true, rank}, server.life};
+  return objects_.emplace(publish.handle, object).second;
+}
+
 void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore::Effects& effects) {
   for (const internal::ServerCore::Publish& publish : effects.publishes) {
-    const Object object{std::string(publish.bytes()), {true, rank}, server.life};
-    if (!objects_.emplace(publish.handle, object).second) {
+    if (!Publish(server, rank, publish)) {
       Wrong(absl::StrCat("server ", rank, " publishes ", publish.handle, " twice"));
     }
   }
   for (const std::string& handle : effects.unpublishes) {
-    if (objects_.erase(handle) == 0) {
+    if (objects_.erase(handle) == 0 && !failing_.contains(handle)) {
       Wrong(absl::StrCat("server ", rank, " frees ", handle, ", which is not there"));
     }
+  }
+  for (const uint32_t table : effects.cancels) {
+    std::erase_if(server.sums, [table](const Sum& sum) { return sum.table == table; });
   }
   for (const internal::ServerCore::Reduce& reduce : effects.reduces) {
     const auto of_table = [&](const Sum& sum) { return sum.table == reduce.table; };
@@ -114,7 +132,6 @@ void PsWorld::FailSum(int rank, uint32_t table, uint64_t attempt, const absl::St
   std::erase_if(server.sums,
                 [&](const Sum& sum) { return sum.table == table && sum.attempt == attempt; });
   server.core->OnReduceFailed(table, attempt, why);
-  After(kRetryMicros, [this, rank, life = server.life] { Retry(rank, life); });
   Drain(server, rank);
 }
 
@@ -171,8 +188,13 @@ void PsWorld::ActOnObjects(Worker& worker, int rank) {
 void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch) {
   if (!IsLive({false, rank}, life)) return;
   Worker& worker = workers_[rank];
-  const bool wanted = worker.fetches.erase(fetch.number) > 0;
   const Member server = {true, fetch.server};
+  // It waits for the object, until the pull is refused or its server is gone.
+  if (failing_.contains(fetch.name) && worker.fetches.contains(fetch.number)) {
+    After(3'000, [this, rank, life, fetch] { Fetched(rank, life, fetch); });
+    return;
+  }
+  const bool wanted = worker.fetches.erase(fetch.number) > 0;
   const auto found = objects_.find(fetch.name);
   if (found != objects_.end()) {
     ++counts_.fetches;

@@ -150,6 +150,7 @@ class OneServer {
       EXPECT_TRUE(added) << publish.handle;
     }
     for (const std::string& handle : effects.unpublishes) EXPECT_EQ(objects.erase(handle), 1);
+    for (const uint32_t table : effects.cancels) cancels.push_back(table);
     for (ServerCore::Reduce& reduce : effects.reduces) reduces.push_back(std::move(reduce));
   }
   void Store(uint64_t number) {
@@ -202,8 +203,16 @@ class OneServer {
   void PullObject(int worker, uint64_t ticket, uint64_t clock) {
     Batch(worker, {internal::Pull{.ticket = ticket, .clock = clock, .object = true}});
   }
-  void Read(int worker, uint64_t ticket) {
-    Batch(worker, {internal::Read{.table = 0, .ticket = ticket}});
+  void Read(int worker, uint64_t ticket, bool lost = false) {
+    Batch(worker, {internal::Read{.table = 0, .ticket = ticket, .lost = lost}});
+  }
+  void ReduceFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle = "") {
+    core.OnReduceFailed(0, attempt, why, handle);
+    Run();
+  }
+  void Retry() {
+    core.Retry();
+    Run();
   }
   void Reduced(uint64_t attempt, const std::vector<float>& sum) {
     core.OnReduced(0, attempt, Bytes(sum));
@@ -235,6 +244,7 @@ class OneServer {
   std::vector<ServerCore::Asked> asked;
   std::map<std::string, std::string> objects;  // that are published
   std::vector<ServerCore::Reduce> reduces;
+  std::vector<uint32_t> cancels;
 };
 
 }  // namespace phalanx::ps::internal::testing
