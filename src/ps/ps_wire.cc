@@ -102,6 +102,12 @@ void WriteKeys(ByteWriter& out, const WireKeys& keys) {
   }
 }
 
+bool ReadBool(ByteReader& in, absl::string_view what) {
+  const uint8_t value = in.U8();
+  if (in.ok() && value > 1) in.Fail(absl::StrCat(what, " ", static_cast<int>(value)));
+  return value == 1;
+}
+
 // A run stays two numbers here, however long it is: FromWire expands it, and knows how many keys
 // the values have room for.
 WireKeys ReadKeys(ByteReader& in) {
@@ -232,9 +238,7 @@ void Fill(ByteReader& in, Read& read) {
   read.table = in.U32();
   read.ticket = in.U64();
   read.piece = in.U32();
-  const uint8_t lost = in.U8();
-  if (in.ok() && lost > 1) in.Fail(absl::StrCat("lost ", static_cast<int>(lost)));
-  read.lost = lost == 1;
+  read.lost = ReadBool(in, "lost");
 }
 
 EntryKind KindOf(const Done&) { return EntryKind::kDone; }
@@ -416,6 +420,7 @@ Welcome ReadWelcome(ByteReader& in) {
     table.durable = ReadPosition(in);
     table.min_clock = in.U64();
     table.clock = in.U64();
+    table.repeats = ReadBool(in, "repeats");
     welcome.tables.push_back(std::move(table));
   }
   return welcome;
@@ -539,6 +544,7 @@ std::string Encode(const ServerMessage& message) {
     WritePosition(out, table.durable);
     out.U64(table.min_clock);
     out.U64(table.clock);
+    out.U8(table.repeats ? 1 : 0);
   }
   return bytes;
 }

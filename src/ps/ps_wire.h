@@ -189,6 +189,9 @@ struct Welcome {
     uint64_t min_clock = 0;
     // The worker's clock in the table.
     uint64_t clock = 0;
+    // The server has objects of the worker behind `at` that it has not summed: the next life is to
+    // make these pushes, and all behind them, again.
+    bool repeats = false;
     friend bool operator==(const Table&, const Table&) = default;
   };
   std::vector<Table> tables = {};  // their numbers are their places here

@@ -79,7 +79,8 @@ Welcome AWelcome() {
                       .at = {.clock = 5, .push = 2, .piece = 1},
                       .durable = {.clock = 4},
                       .min_clock = 4,
-                      .clock = 5},
+                      .clock = 5,
+                      .repeats = true},
                      {.spec = dense}}};
 }
 
@@ -228,6 +229,9 @@ TEST(PsWire, ClaimedSizesDoNotAllocate) {
 }
 
 TEST(PsWire, OtherVersionsKindsAndSpecsAreRefused) {
+  std::string repeats = Encode(Welcome{.tables = {{.spec = {.name = "w"}}}});
+  repeats.back() = 2;
+  EXPECT_THAT(DecodeServerMessage(repeats), StatusIs(kInvalid, HasSubstr("repeats 2")));
   std::string bytes = Encode(Hello{});
   bytes[0] = 2;
   EXPECT_THAT(DecodeWorkerMessage(bytes), StatusIs(kInvalid, HasSubstr("version 2, expected 1")));

@@ -181,7 +181,8 @@ void ServerCore::TryWelcome(int worker) {
                               .at = at,
                               .durable = durable,
                               .min_clock = table->min(),
-                              .clock = at.clock});
+                              .clock = at.clock,
+                              .repeats = table->HoldsObjectsOf(worker)});
     port.shown.push_back({.min_clock = table->min(), .durable = durable});
   }
   effects_.sends.push_back({worker, *port.life, Encode(welcome)});

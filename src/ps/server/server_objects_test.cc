@@ -270,6 +270,7 @@ TEST(ServerObjects, TheNextLifeBeginsAtTheFirstObjectThatIsNotInTheRows) {
   EXPECT_EQ(table.at, (Position{.clock = 0, .push = 1, .piece = 0}));
   EXPECT_EQ(table.clock, 0);
   EXPECT_EQ(table.min_clock, 0);
+  EXPECT_TRUE(table.repeats);
   // It pulls what the life before has had.
   server.PullObject(1, 1, 0);
   EXPECT_EQ(Floats(server.objects.at("s/0/1")), (std::vector<float>{0, 0}));

@@ -110,6 +110,8 @@ class ServerTable {
   // Where the worker's next life begins: behind all that cannot die with it, in the clock that it
   // has reached there.
   Position PositionOf(int worker) const;
+  // It has pushes by object of this worker that are in no rows: all of them are behind PositionOf.
+  bool HoldsObjectsOf(int worker) const { return objects_.SafeOf(worker).has_value(); }
   // OK, or with what all calls for the table end.
   const absl::Status& failed() const { return failed_; }
 
