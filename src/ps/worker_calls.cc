@@ -120,15 +120,23 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<
   return ticket;
 }
 
-// Numbers of pushes do not depend on what the store does: a next life makes the same ones.
+// Servers refuse too many of a clock as well; here none of them has taken its part. A push without
+// memory leaves its number to the next one: a program that makes another push instead cannot have
+// a next life that makes the same ones.
 absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table) {
-  const absl::Status checked = CheckCall(table, {}, /*pushes=*/true);
+  absl::Status checked = CheckCall(table, {}, /*pushes=*/true);
+  if (checked.ok() && tables_[table].dense >= MaxClockObjects(options_.workers)) {
+    checked = absl::ResourceExhaustedError(absl::StrCat(
+        Where(table, tables_[table].view.clock), ": ", tables_[table].dense,
+        " pushes of all rows in one clock; no more with ", options_.workers, " workers"));
+  }
   if (!checked.ok()) OnPushRefused(table, checked);
   PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[table];
   PHALANX_CHECK(state.view.pushes_objects && !state.dense_begun, "one push of objects at a time");
   if (state.must_wait()) return NoRoom(Where(table, state.view.clock), state.view.spec);
   state.dense_begun = true;
+  ++state.dense;
   DensePush push{.at = {.clock = state.view.clock, .push = ++state.pushes}, .parts = {}};
   const uint64_t number = next_push_++;
   for (int server = 0; server < options_.servers; ++server) {
@@ -142,14 +150,28 @@ absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table)
   return push;
 }
 
+void WorkerCore::OnNoMemory(uint32_t table) {
+  PHALANX_CHECK(tables_[table].dense_begun, "a push of objects has begun");
+  tables_[table].lacks_memory = true;
+  for (uint32_t each = 0; each < tables_.size(); ++each) AskIfNeeded(each);
+  Flush();
+}
+
+bool WorkerCore::lacks_memory() const {
+  return std::any_of(tables_.begin(), tables_.end(),
+                     [](const TableState& table) { return table.lacks_memory; });
+}
+
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::EndPushDense(uint32_t table, DensePush push,
                                                             const absl::Status& put) {
   TableState& state = tables_[table];
   PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
+  state.lacks_memory = false;
   absl::Status status = state.failed;
   status.Update(put);
   if (!status.ok()) {
     --state.pushes;
+    --state.dense;
     for (DensePush::Part& part : push.parts) objects_.frees.push_back(std::move(part.name));
     OnPushRefused(table, status);
     return status;
@@ -290,6 +312,7 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
   if (question.by_object) {
     // The server answers anew: it has forgotten what it has answered on an earlier channel.
     if (question.fetch != 0) objects_.dropped.push_back(EndFetch(ticket, question));
+    question.lost = false;
     question.channel = channel.channel();
     return channel.AddPull(question.call, {.ticket = ticket,
                                            .piece = piece,
@@ -332,6 +355,7 @@ absl::Status WorkerCore::Clock(uint32_t table) {
   }
   ++state.view.clock;
   state.pushes = 0;
+  state.dense = 0;
   Release(table);
   for (Server& server : servers_) server.channel.FlushIfIdle();
   AskIfNeeded(table);
@@ -344,9 +368,18 @@ void WorkerCore::OnPushRefused(uint32_t table, const absl::Status& why) {
 }
 
 // What a server has can have been lost at another one: pushes that are behind in one of them are
-// taken as made, too.
+// taken as made, too. Where a server waits for objects, this life's numbers are those of pushes
+// that the server has, so it would take new pushes for these.
 uint64_t WorkerCore::SkipPushed(uint32_t table) {
   TableState& state = tables_[table];
+  if (state.repeats && state.view.clock == state.first) {
+    OnPushRefused(table, absl::FailedPreconditionError(absl::StrCat(
+                             Where(table, state.view.clock),
+                             ": an earlier life has pushed all rows in this clock, which are in no "
+                             "sum yet: its pushes cannot be skipped, and count if they are made "
+                             "again")));
+    return 0;
+  }
   // This life has begun to push.
   if (state.dense_begun) return 0;
   const uint32_t before = state.pushes;
@@ -441,12 +474,15 @@ bool WorkerCore::TableState::must_wait() const {
 // A server may not answer, since a newer snapshot shows no more: Probe asks again.
 void WorkerCore::AskIfNeeded(uint32_t table) {
   const TableState& state = tables_[table];
-  if (!state.has_snapshots() || !(leaving_ || state.must_wait())) return;
+  // Whatever table the memory is of.
+  const bool frees = state.view.pushes_objects && lacks_memory();
+  if (!state.has_snapshots() || !(leaving_ || frees || state.must_wait())) return;
   for (int server = 0; server < options_.servers; ++server) {
     TableAtServer& here = tables_[table].servers[server];
     WorkerChannel& channel = servers_[server].channel;
     if (here.snapshot_asked || here.kept.entries().empty() || !channel.open()) continue;
-    if (leaving_ && !state.HoldsUpLeave(here)) continue;
+    // An object that no snapshot frees before its clock has turned.
+    if ((leaving_ || frees) && !state.HoldsUpLeave(here)) continue;
     // Not again before it has answered: each further one would be a snapshot of its own.
     here.snapshot_asked = true;
     channel.AskSnapshot(table);
@@ -482,7 +518,7 @@ bool WorkerCore::TableState::HoldsUpLeave(const TableAtServer& at) const {
 }
 
 bool WorkerCore::idle() const {
-  if (operations_.under_way > 0) return false;
+  if (operations_.under_way > 0 || lacks_memory()) return false;
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     for (const TableAtServer& at : tables_[table].servers) {
       if (tables_[table].Awaits(at, leaving_)) return false;
@@ -494,6 +530,7 @@ bool WorkerCore::idle() const {
 std::string WorkerCore::Pending() const {
   std::vector<std::string> texts;
   if (operations_.under_way > 0) texts.push_back(absl::StrCat(operations_.under_way, " calls"));
+  if (lacks_memory()) texts.push_back("memory of the node for a push");
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     const TableState& state = tables_[table];
     for (size_t server = 0; server < servers_.size(); ++server) {
@@ -509,6 +546,16 @@ void WorkerCore::Flush() {
   for (Server& server : servers_) server.channel.Flush();
 }
 
+// Where the object of an answer was not there: a server that knows it makes another one.
+void WorkerCore::AskForLost(int server) {
+  const auto& asked = servers_[server].channel.asked();
+  for (const auto& [call, question] : asked) {
+    Operation& operation = operations_.all.at(question.ticket);
+    Question& one = operation.questions[question.piece];
+    if (one.lost) SendQuestion(server, question.ticket, operation, one);
+  }
+}
+
 // Nothing is awaited from a server that has taken all: the loss of what it says of clocks and
 // snapshots shows when something is.
 void WorkerCore::Probe() {
@@ -522,6 +569,7 @@ void WorkerCore::Probe() {
           (!(leaving_ && tables_[table].has_snapshots()) && tables_[table].Awaits(here, leaving_));
       here.snapshot_asked = false;
     }
+    AskForLost(server);
     if (awaited) channel.Probe();
   }
   for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);

@@ -63,10 +63,10 @@ uint64_t FirstClock(const Servers& servers, uint32_t table, bool marked) {
 
 }  // namespace
 
-WorkerCore::TableState::TableState(const TableSpec& spec, int servers, uint64_t object_part_bytes)
-    : view{.spec = spec}, splitter(spec, servers), servers(servers) {
-  view.pulls_objects = IsObjectTable(spec, splitter, object_part_bytes);
-  view.pushes_objects = view.pulls_objects && spec.sync == Sync::kBsp;
+WorkerCore::TableState::TableState(const TableSpec& spec, const Options& options)
+    : view{.spec = spec}, splitter(spec, options.servers), servers(options.servers) {
+  view.pulls_objects = IsObjectTable(spec, splitter, options.object_part_bytes);
+  view.pushes_objects = PushesObjects(spec, splitter, options.workers, options.object_part_bytes);
 }
 
 WorkerCore::WorkerCore(const Options& options)
@@ -161,13 +161,13 @@ void WorkerCore::Begin() {
   // table() returns references.
   tables_.reserve(tables);
   for (uint32_t table = 0; table < tables; ++table) {
-    TableState& state = tables_.emplace_back(servers_[0].tables[table].spec, options_.servers,
-                                             options_.object_part_bytes);
+    TableState& state = tables_.emplace_back(servers_[0].tables[table].spec, options_);
     const uint64_t clock = FirstClock(servers_, table, state.marked());
-    state.view.clock = clock;
+    state.view.clock = state.first = clock;
     for (int server = 0; server < options_.servers; ++server) {
       const Welcome::Table& welcome = servers_[server].tables[table];
       const bool behind = welcome.clock < clock;
+      state.repeats = state.repeats || (welcome.repeats && welcome.clock == clock);
       state.servers[server].kept.Begin(behind ? welcome.at : Position{.clock = clock});
       OnWelcomeTable(server, table, welcome);
       if (!behind) continue;
@@ -306,13 +306,13 @@ void WorkerCore::OnEntry(int server, const Values& values) {
 
 // The answer came on the channel on which the question was sent. When that has closed, the server
 // has forgotten it.
-uint64_t WorkerCore::EndFetch(Ticket ticket, Question& question) {
+uint64_t WorkerCore::EndFetch(Ticket ticket, Question& question, bool lost) {
   const auto of = fetching_.extract(question.fetch);
   PHALANX_CHECK(!of.empty(), "a fetch under way");
   WorkerChannel& channel = servers_[question.piece.server].channel;
   if (channel.channel() == question.channel) {
     const uint32_t table = *operations_.all.at(ticket).table;
-    channel.AddRead({.table = table, .ticket = ticket, .piece = of.mapped().second});
+    channel.AddRead({.table = table, .ticket = ticket, .piece = of.mapped().second, .lost = lost});
   }
   return std::exchange(question.fetch, 0);
 }
@@ -327,17 +327,18 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
   const TableState& state = tables_[*operation.table];
   const int server = question.piece.server;
   const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
-  EndFetch(ticket, question);
   absl::Status wrong = bytes.status();
+  const bool lost = absl::IsNotFound(wrong) || absl::IsDataLoss(wrong);
+  EndFetch(ticket, question, lost);
   if (bytes.ok() && bytes->size() != expected) {
     wrong = absl::InternalError(absl::StrCat(bytes->size(), " bytes, expected ", expected));
   }
   if (wrong.ok()) {
     ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
     OnAnswered(ticket, operation, question);
-  } else if (absl::IsNotFound(wrong) || absl::IsDataLoss(wrong) ||
-             absl::IsDeadlineExceeded(wrong)) {
-    SendQuestion(server, ticket, operation, question);
+  } else if (lost) {
+    // Not at once: what makes objects vanish can last for a while.
+    question.lost = true;
   } else {
     End(ticket, operation,
         absl::Status(wrong.code(), absl::StrCat(Where(*operation.table, operation.clock),
@@ -368,14 +369,14 @@ void WorkerCore::OnEntry(int server, const Response& response) {
 
 void WorkerCore::OnEntry(int server, const Refused& refused) {
   servers_[server].channel.ForgetUnwanted(refused.ticket);
-  // The call may have ended before: several of its pieces can be refused, and it can be cancelled.
+  // A push that the server refuses is not to be sent again, also if its call has ended before:
+  // several servers can refuse it, or it was cancelled. 0 is a push of no call.
+  for (TableState& table : tables_) {
+    if (refused.ticket != 0) table.servers[server].kept.Drop(refused.ticket);
+  }
   const auto found = operations_.all.find(refused.ticket);
   if (found == operations_.all.end()) return;
   Operation& operation = found->second;
-  // A push that the server refuses is not to be sent again.
-  if (operation.table.has_value()) {
-    tables_[*operation.table].servers[server].kept.Drop(refused.ticket);
-  }
   if (operation.ended.has_value()) return;
   if (operation.pushes > 0) OnPushRefused(*operation.table, refused.why);
   End(refused.ticket, operation, refused.why);
@@ -473,7 +474,7 @@ void WorkerCore::End(Ticket ticket, Operation& operation, absl::Status status) {
     if (question.fetch != 0) {
       objects_.dropped.push_back(EndFetch(ticket, question));
       channel.FlushIfIdle();
-    } else if (channel.open() && channel.channel() == question.channel) {
+    } else if (!question.lost && channel.open() && channel.channel() == question.channel) {
       const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
       channel.GiveUp({.table = *operation.table, .ticket = ticket, .piece = piece});
     }

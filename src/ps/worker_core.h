@@ -30,9 +30,10 @@
 // 5. All rows of a large dense table travel as objects of the store (rows/object_parts.h), one for
 //    each server; messages have their names. The caller puts what is pushed before the core sends
 //    the names, and frees it when the core says so: not before the server has consumed it, which it
-//    shows by a snapshot, or by a least clock that is greater than the push's. A server that lacks
-//    the object, because the worker has died, waits for the push of its next life. What is pulled
-//    is an object of the server, which the caller reads.
+//    shows by a snapshot, or by a least clock that is greater than the push's; if the caller has no
+//    memory for the next ones, the servers are asked for snapshots. A server that lacks the object,
+//    because the worker has died, waits for the push of its next life. What is pulled is an object
+//    of the server, which the caller reads.
 // 6. Tables are those of the servers: numbers and specs are the same on all of them, else Open
 //    fails and names two servers that differ.
 //
@@ -78,6 +79,7 @@ class WorkerCore {
     int rank = 0;
     uint64_t life = 0;
     int servers = 0;
+    int workers = 1;  // of the job
     // The names of objects that are pushed begin with this and a slash: no other worker, and no
     // other life of this one, has the same. At most kMaxObjectPrefix bytes.
     std::string objects = {};
@@ -146,7 +148,7 @@ class WorkerCore {
   bool ready() const { return ready_; }
   // Those that have not.
   std::vector<int> missing() const;
-  // REQUIRES: ready(). NotFound lists the tables that there are; InvalidArgument as rule 5 says.
+  // REQUIRES: ready(). NotFound lists the tables that there are; InvalidArgument as rule 6 says.
   absl::StatusOr<uint32_t> Open(absl::string_view name) const;
   // REQUIRES: of Open. Valid as long as the core.
   const Table& table(uint32_t table) const { return tables_[table].view; }
@@ -164,17 +166,20 @@ class WorkerCore {
                                   void* out);
   // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense neither
   // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
-  // Push.
+  // Push, and ResourceExhausted for more than MaxClockObjects in a clock.
   absl::StatusOr<DensePush> BeginPushDense(uint32_t table);
+  // The parts of the push wait for memory of the node. Until EndPushDense the servers are asked for
+  // snapshots of all tables whose pushes are kept in memory of a node. REQUIRES: as EndPushDense.
+  void OnNoMemory(uint32_t table);
   // The parts are in the store, or `put` is the error of one of them: the push is refused then, as
-  // by OnPushRefused, and its position is that of the next one. Returns the ticket, or an error:
+  // by OnPushRefused, and its number is that of the next one. Returns the ticket, or an error:
   // `put`, or that of a table that has failed meanwhile. All parts are the core's to free.
   absl::StatusOr<Ticket> EndPushDense(uint32_t table, DensePush push, const absl::Status& put);
   // As Pull of all keys. REQUIRES: pulls_objects.
   absl::StatusOr<Ticket> PullDense(uint32_t table, void* out);
   // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
-  // NotFound, DataLoss and DeadlineExceeded: the server is asked again. Other errors end the call.
-  // Ignored if the fetch is not wanted any more.
+  // NotFound and DataLoss: the next Probe asks the server again, which has heard that the object is
+  // lost. Other errors end the call. Ignored if the fetch is not wanted any more.
   void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes);
   Objects TakeObjects();
 
@@ -188,7 +193,9 @@ class WorkerCore {
   // InvalidArgument: the body is greater than kMaxRequestBody. REQUIRES: 0 <= server < servers.
   absl::StatusOr<Ticket> Request(int server, int32_t head, absl::string_view body);
   // Takes the pushes of this clock that any server has of an earlier life as made, so that the next
-  // one is a new push. Returns how many that are.
+  // one is a new push. Returns how many that are. If a server waits for objects of an earlier life
+  // in this clock, which are lost unless they are pushed again, the next Clock returns
+  // FailedPrecondition, once.
   uint64_t SkipPushed(uint32_t table);
   // The table keeps more than it may, or a push of objects has begun: no push until this is false.
   bool must_wait(uint32_t table) const;
@@ -236,6 +243,7 @@ class WorkerCore {
     bool by_object = false;
     uint64_t channel = 0;
     uint64_t fetch = 0;
+    bool lost = false;  // the object of the last answer was, and the server was not asked again
   };
   struct Operation {
     std::optional<uint32_t> table;  // none: a request
@@ -268,7 +276,7 @@ class WorkerCore {
     bool snapshot_asked = false;
   };
   struct TableState {
-    TableState(const TableSpec& spec, int servers, uint64_t object_part_bytes);
+    TableState(const TableSpec& spec, const Options& options);
     bool has_snapshots() const { return view.spec.snapshot_every > 0; }
     // Its clocks have marks (rule 1).
     bool marked() const { return servers.size() > 1 && view.spec.sync == Sync::kBsp; }
@@ -286,9 +294,15 @@ class WorkerCore {
 
     Table view;
     Splitter splitter;
-    uint32_t pushes = 0;       // calls of this clock
-    bool dense_begun = false;  // BeginPushDense, without EndPushDense
-    absl::Status refused;      // a push since the last call of Clock
+    uint32_t pushes = 0;  // calls of this clock
+    uint64_t dense = 0;   // those of them by object
+    // BeginPushDense, without EndPushDense; OnNoMemory since then.
+    bool dense_begun = false;
+    bool lacks_memory = false;
+    // At the clock `first`, where this life began, a server waits for objects of an earlier one.
+    bool repeats = false;
+    uint64_t first = 0;
+    absl::Status refused;  // a push since the last call of Clock
     // Of the last clocks that the program has ended, whose ends are held back: the first call that
     // is held back with each.
     std::deque<uint64_t> held;
@@ -330,15 +344,18 @@ class WorkerCore {
   void AddMarks(uint32_t table);
   void SendKept(int server, uint32_t table, KeptEntries::Kept& kept);
   void SendQuestion(int server, Ticket ticket, Operation& operation, Question& question);
+  void AskForLost(int server);
   // Sends what is held back for marks that all servers have taken.
   void Release(uint32_t table);
   void AskIfNeeded(uint32_t table);
+  // Some push waits for memory of the node.
+  bool lacks_memory() const;
 
   // ---- ends
   void OnPushesDone(const std::vector<Ticket>& tickets);
-  // The question's fetch has ended, or is wanted no more: its server may free the object. Returns
-  // its number. REQUIRES: it has one.
-  uint64_t EndFetch(Ticket ticket, Question& question);
+  // The question's fetch has ended, or is wanted no more: its server may free the object, if it is
+  // not `lost`. Returns its number. REQUIRES: it has one.
+  uint64_t EndFetch(Ticket ticket, Question& question, bool lost = false);
   void OnAnswered(Ticket ticket, Operation& operation, Question& question);
   void End(Ticket ticket, Operation& operation, absl::Status status);
   void FailTable(uint32_t table, const absl::Status& why);

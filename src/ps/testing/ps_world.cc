@@ -128,6 +128,7 @@ void PsWorld::BeginWorker(int rank) {
       internal::WorkerCore::Options{.rank = rank,
                                     .life = life,
                                     .servers = plan_.servers,
+                                    .workers = plan_.workers,
                                     .objects = PrefixOf({false, rank}, life),
                                     .object_part_bytes = plan_.object_bytes()});
   for (int server = 0; server < plan_.servers; ++server) News({false, rank}, {true, server});

@@ -109,12 +109,29 @@ std::vector<uint64_t> KeptEntries::Free(const Position& upto) {
 // The only hole in the order: a refused push is never made.
 void KeptEntries::Drop(uint64_t ticket) {
   const auto is_of = [ticket](const Kept& kept) { return !kept.is_clock && kept.ticket == ticket; };
+  bool some = false;
   for (Kept& kept : entries_) {
     if (!is_of(kept)) continue;
+    some = true;
     if (!kept.done) --undone_;
     Freed(kept);
   }
+  if (!some) return;
   std::erase_if(entries_, is_of);
+  CountFromObject();
+}
+
+// What is behind a dropped object can be behind no other one.
+void KeptEntries::CountFromObject() {
+  object_bytes_ = 0;
+  for (const Kept& kept : entries_) {
+    if (IsFromObject(kept.at)) {
+      object_bytes_ += kept.bytes();
+    } else if (!kept.object.empty()) {
+      object_ = kept.at;
+      object_bytes_ = kept.bytes();
+    }
+  }
 }
 
 void KeptEntries::Clear() {

@@ -89,6 +89,7 @@ class KeptEntries {
   // The entry is about to go.
   void Freed(Kept& kept);
   bool IsFromObject(const Position& at) const;
+  void CountFromObject();
 
   std::deque<Kept> entries_;
   Position freed_;

@@ -71,6 +71,12 @@ TEST(Kept, CountsWhatIsBehindAnObjectOfAClock) {
   EXPECT_EQ(kept.BytesFromObject(0), 2 * object + push);
   kept.Drop(3);
   EXPECT_EQ(kept.BytesFromObject(0), 2 * object);
+  // A snapshot can have the push before the second object, and has none without the first.
+  kept.Add(PushAt(0, 5, 7), true);
+  kept.Drop(2);
+  EXPECT_EQ(kept.BytesFromObject(0), object + push);
+  kept.Drop(4);
+  EXPECT_EQ(kept.BytesFromObject(0), 0u);
   kept.Add(EndOf(0), true);
   EXPECT_EQ(kept.BytesFromObject(1), 0u);
   kept.Add(PushAt(1, 1, 5), true);

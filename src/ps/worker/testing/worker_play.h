@@ -54,7 +54,8 @@ inline std::string Describe(const WorkerEntry& entry) {
                         pull->object ? "as object" : keys(pull->keys));
   }
   if (const auto* read = std::get_if<Read>(&entry)) {
-    return absl::StrCat("read ", read->table, " ", read->ticket, ".", read->piece);
+    return absl::StrCat(read->lost ? "lost " : "read ", read->table, " ", read->ticket, ".",
+                        read->piece);
   }
   if (const auto* request = std::get_if<Request>(&entry)) {
     return absl::StrCat("request ", request->head, " ", request->body);
@@ -65,10 +66,11 @@ inline std::string Describe(const WorkerEntry& entry) {
 class WorkerPlay {
  public:
   explicit WorkerPlay(int servers, std::vector<TableSpec> specs, uint64_t life = 0,
-                      uint64_t object_part_bytes = kObjectPartBytes)
+                      uint64_t object_part_bytes = kObjectPartBytes, int workers = 1)
       : core({.rank = 0,
               .life = life,
               .servers = servers,
+              .workers = workers,
               .objects = "job",
               .object_part_bytes = object_part_bytes}),
         specs_(std::move(specs)) {}
