@@ -18,11 +18,11 @@ void ObjectReads::Begin(uint64_t number, const ObjectId& id) {
   const uint64_t request = connection().NewRequests(1);
   reading_[request] = {number, id};
   GetOptions options;
-  // With its owner, which has died: the caller knows whom to ask for another one.
+  // With its owner, which has died: another one is made by the owner's next life.
   options.on_lost = GetOptions::OnLost::kFail;
   connection().SendPart(
       shared_from_this(),
-      phalanx::internal::GetMessage(request, id, options, patience_, ObjectName()), request);
+      phalanx::internal::GetMessage(request, id, options, options.timeout, ObjectName()), request);
 }
 
 // The connection gives back the pages of an answer that is on its way.

@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "phalanx/object_id.h"
 #include "src/client/connection/call.h"
 
@@ -26,12 +25,10 @@ class ObjectReads final : public phalanx::internal::Call {
   // bytes are there during the call. Errors are those of Client::Get with OnLost::kFail.
   using OnRead =
       std::function<void(uint64_t number, const absl::StatusOr<absl::string_view>& bytes)>;
-  // A read ends with an error after `patience`.
-  ObjectReads(std::shared_ptr<phalanx::internal::Connection> connection, absl::Duration patience,
-              OnRead on_read)
-      : Call(std::move(connection), "Get", ObjectId()),
-        patience_(patience),
-        on_read_(std::move(on_read)) {}
+  // A read has no timeout, since a large object can take any time: it ends when the object has
+  // come or is lost, or with Drop.
+  ObjectReads(std::shared_ptr<phalanx::internal::Connection> connection, OnRead on_read)
+      : Call(std::move(connection), "Get", ObjectId()), on_read_(std::move(on_read)) {}
 
   void Begin(uint64_t number, const ObjectId& id);
   // Nothing, if it has ended.
@@ -48,7 +45,6 @@ class ObjectReads final : public phalanx::internal::Call {
     ObjectId id;
   };
 
-  const absl::Duration patience_;
   OnRead on_read_;
   std::map<uint64_t, Reading> reading_;  // by request
 };

@@ -7,12 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/client/access.h"
+#include "src/client/ps/part_puts.h"
+#include "src/client/ps/server_objects.h"
 #include "src/client/verb.h"
 #include "src/common/ids/ids.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
-#include "src/ps/rows/object_parts.h"
 #include "src/ps/split.h"
 
 namespace phalanx::ps::internal {
@@ -24,6 +25,10 @@ using phalanx::internal::MemberCall;
 
 // Losses are rare, and a probe is a small message to each server of which something is awaited.
 constexpr absl::Duration kProbeEvery = absl::Milliseconds(500);
+// A node that has not found memory for so long is full.
+constexpr absl::Duration kFullAfter = absl::Milliseconds(100);
+// A node that has not answered for so long after a deadline does not.
+constexpr absl::Duration kHangsAfter = absl::Seconds(5);
 
 MemberCall& CallOf(const Membership& member) { return *Access::StateOf(member)->call; }
 
@@ -41,10 +46,6 @@ std::string PrefixOf(const Membership& member) {
   return absl::StrCat(member.job().substr(0, 64), "/", member.role().substr(0, 32), "/",
                       member.rank(), "/", member.life(), "/", absl::Hex(SystemRandom64()));
 }
-
-// The names of objects of workers and servers. The client does not remember them: each is used for
-// one clock.
-ObjectId IdOf(absl::string_view name) { return ObjectId::FromName("phalanx.ps", name); }
 
 // Only the client knows how much memory the program has passed.
 absl::Status CheckBytes(const TableSpec& spec, uint64_t rows, uint64_t bytes) {
@@ -113,6 +114,7 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
       core_({.rank = member_.rank(),
              .life = member_.life(),
              .servers = servers,
+             .workers = member_.world(),
              .objects = PrefixOf(member_)}),
       sends_(std::make_shared<MemberSends>(CallOf(member_), server_role_,
                                            [this](int server, uint64_t life) {
@@ -120,8 +122,7 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
                                              Drain();
                                            })),
       reads_(std::make_shared<ObjectReads>(
-          connection_, patience_,
-          [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
+          connection_, [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
             core_.OnFetched(number, bytes);
             Drain();
           })) {}
@@ -239,12 +240,12 @@ void WorkerState::Drain() {
 void WorkerState::DrainObjects() {
   const WorkerCore::Objects objects = core_.TakeObjects();
   for (const WorkerCore::Objects::Fetch& fetch : objects.fetches) {
-    reads_->Begin(fetch.number, IdOf(fetch.name));
+    reads_->Begin(fetch.number, IdOfHandle(fetch.name));
   }
   for (const uint64_t number : objects.dropped) reads_->Drop(number);
   std::vector<ObjectId> frees;
   for (const std::string& name : objects.frees) {
-    frees.push_back(IdOf(name));
+    frees.push_back(IdOfHandle(name));
     pushed_.erase(frees.back());
   }
   ReleaseObjects(frees);
@@ -363,8 +364,8 @@ void WorkerState::Begun(const std::shared_ptr<TicketCall>& call,
   Drain();
 }
 
-// The position is taken before the objects are put, and sent after that: a next life makes the same
-// pushes, whatever the store has refused.
+// The number is taken before the objects are put, and is that of the next push if they cannot be:
+// names are sent when the objects are there.
 Future<phalanx::Done> WorkerState::PushObjects(const OpenTable& table, const void* values,
                                                uint64_t bytes) {
   absl::Status status = connection_->CheckProcess();
@@ -385,55 +386,34 @@ Future<phalanx::Done> WorkerState::PushObjects(const OpenTable& table, const voi
     call->clock = push->at.clock;
   });
   if (push.ok()) {
-    status = PutParts(table.spec, *push, values);
+    status = PutParts(table, *push, values);
     connection_->Update([&] {
       if (!status.ok()) status = Named("Push", table, status);
       if (!over_.ok()) status = over_;
-      for (const WorkerCore::DensePush::Part& part : push->parts) pushed_.insert(IdOf(part.name));
+      for (const WorkerCore::DensePush::Part& part : push->parts)
+        pushed_.insert(IdOfHandle(part.name));
       Begun(call, core_.EndPushDense(table.number, *std::move(push), status));
     });
   }
   return Future<phalanx::Done>(std::move(call));
 }
 
-// A range is put from the memory of the program. No callback runs here, as within any other call.
-absl::Status WorkerState::PutParts(const TableSpec& spec, const WorkerCore::DensePush& push,
-                                   const void* values) const {
-  const Splitter splitter(spec, servers_);
+// A node that is full of what workers keep for snapshots is so until there are some: nothing else
+// asks for them while all wait for this push.
+absl::Status WorkerState::PutParts(const OpenTable& table, const WorkerCore::DensePush& push,
+                                   const void* values) {
   const Instant until = MonotonicNow() + patience_;
-  std::vector<Future<PutResult>> puts;
-  absl::Status status;
-  for (const WorkerCore::DensePush::Part& part : push.parts) {
-    PutOptions options;
-    options.owned = true;
-    options.timeout = std::max(absl::ZeroDuration(), until - MonotonicNow());
-    const absl::string_view rows = PartInPlace(spec, splitter, part.server, values);
-    if (!rows.empty()) {
-      puts.push_back(client_->Put(IdOf(part.name), rows, options));
-      continue;
-    }
-    absl::StatusOr<WritableBuffer> buffer = client_->Create(IdOf(part.name), part.bytes, options);
-    if (!buffer.ok()) {
-      status = buffer.status();
-      break;
-    }
-    GatherPart(spec, splitter, part.server, values, buffer->span().data());
-    puts.push_back(buffer->Seal());
+  // The node ends what waits for memory itself, unless it hangs.
+  const Instant hangs = until + kHangsAfter;
+  const auto stop = [this] { return !over_.ok(); };
+  PartPuts puts(connection_, push, until);
+  if (!puts.AwaitMemory(std::min(until, MonotonicNow() + kFullAfter), stop)) {
+    connection_->Update([&] {
+      core_.OnNoMemory(table.number);
+      Drain();
+    });
   }
-  // Each ends by its own timeout at the latest.
-  connection_->WaitInsideCall(
-      [&puts] {
-        return std::all_of(puts.begin(), puts.end(), [](const auto& put) { return put.ready(); });
-      },
-      Instant::Infinite());
-  for (const Future<PutResult>& put : puts) {
-    const absl::StatusOr<PutResult> result = put.Wait();
-    status.Update(result.status());
-    if (result.ok() && result->already_existed) {
-      status.Update(absl::AlreadyExistsError("another object has its name"));
-    }
-  }
-  return status;
+  return puts.Put(table.spec, Splitter(table.spec, servers_), values, hangs, stop);
 }
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,

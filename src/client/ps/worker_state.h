@@ -116,8 +116,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
              absl::FunctionRef<void(const absl::Status&)> make);
   Future<phalanx::Done> PushObjects(const OpenTable& table, const void* values, uint64_t bytes);
   // Puts the parts of a push, and waits for them.
-  absl::Status PutParts(const TableSpec& spec, const WorkerCore::DensePush& push,
-                        const void* values) const;
+  absl::Status PutParts(const OpenTable& table, const WorkerCore::DensePush& push,
+                        const void* values);
 
   // Lock held.
   // The core has made the call, or refused it.

@@ -358,5 +358,35 @@ TEST_F(LocalPsObjectsTest, AWorkerThatEndsReleasesItsPushes) {
   serves.join();
 }
 
+// What is kept for snapshots fills the node long before one is due.
+TEST_F(LocalPsObjectsTest, ANodeThatIsFullOfKeptPushesGetsSnapshots) {
+  MakeWithASmallNode(/*workers=*/1, uint64_t{2} << 20);
+  // Small parts are sent to the node, and those of 1 MiB or more are written to its memory.
+  for (const uint64_t keys : {20'000, 100'000, 300'000}) {
+    job_ = absl::StrCat("of ", keys);
+    TableSpec spec{.name = "w", .keys = keys, .snapshot_every = 1'000'000, .copies = 0};
+    TableSpec other = spec;
+    other.name = "other";
+    ps::Server server = JoinServer(0, 0).value();
+    ASSERT_THAT(server.AddTable(spec), IsOk());
+    ASSERT_THAT(server.AddTable(other), IsOk());
+    std::thread serves([&] { EXPECT_THAT(server.Run(), IsOk()); });
+    Worker worker = JoinWorker(0, 1).value();
+    PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> first, worker.Open<float>("w"));
+    PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> second, worker.Open<float>("other"));
+    const std::vector<float> ones(keys, 1.0f);
+    const int clocks = static_cast<int>(3'000'000 / (keys * sizeof(float))) + 3;
+    // The memory can be that of another table.
+    for (Table<float>* table : {&first, &second}) {
+      for (int clock = 0; clock < clocks; ++clock) {
+        ASSERT_THAT(table->PushDense(ones).Wait(kDeadline), IsOk()) << keys << ", " << clock;
+        ASSERT_THAT(table->Clock(), IsOk());
+      }
+    }
+    EXPECT_THAT(worker.Leave(), IsOk());
+    serves.join();
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::runtime
