@@ -47,16 +47,18 @@ TEST(PsSimulation, NothingIsLostOrCountedTwiceOrAnsweredEarly) {
     all.sums += counts.sums;
     all.lost_sums += counts.lost_sums;
     all.fetches += counts.fetches;
+    all.failed_versions += counts.failed_versions;
   }
   std::cout << all.worker_deaths << " deaths of workers, " << all.server_deaths << " of servers, "
             << all.lost_links << " links lost, " << all.restored << " snapshots restored, "
             << all.failed_stores << " not stored, " << all.waits << " waits for one, " << all.pulls
             << " pulls, " << all.sums << " sums of objects, " << all.lost_sums
-            << " waits for a lost one, " << all.fetches << " versions read\n";
+            << " waits for a lost one, " << all.fetches << " versions read, " << all.failed_versions
+            << " not\n";
   if (Seeds() == 1) return;
   for (const uint64_t count :
        {all.worker_deaths, all.server_deaths, all.lost_links, all.pulls, all.restored,
-        all.failed_stores, all.waits, all.sums, all.lost_sums, all.fetches}) {
+        all.failed_stores, all.waits, all.sums, all.lost_sums, all.fetches, all.failed_versions}) {
     EXPECT_GT(count, 0u);
   }
 }

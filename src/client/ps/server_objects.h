@@ -61,7 +61,7 @@ class ServerObjects {
   // Copies the bytes.
   void Publish(const ServerCore::Publish& publish);
   void Unpublish(const std::string& handle);
-  // Of no type but the table's.
+  // A sum as elements of this dtype.
   void Reduce(const ServerCore::Reduce& reduce, DType dtype);
   // All sums of the table.
   void CancelSums(uint32_t table) { CancelOthers(table, 0); }

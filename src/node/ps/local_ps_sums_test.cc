@@ -157,5 +157,32 @@ TEST_F(LocalPsSumsTest, APullOfAStateForWhichTheServerHasNoRoomIsRefused) {
   EXPECT_THAT(worker->Leave(), IsOk());
 }
 
+TEST_F(LocalPsSumsTest, AStateThatWaitsForRoomHoldsUpNothingElse) {
+  constexpr uint64_t kCapacity = uint64_t{8} << 20;
+  MakeSmall(kCapacity, 1);
+  const ObjectId filler = FillNode(kCapacity, uint64_t{512} << 10);
+  Serve({{.name = "w", .keys = 2 * kSize, .sync = ps::Sync::kAsp, .snapshot_every = 0},
+         {.name = "other", .keys = 10, .sync = ps::Sync::kAsp, .snapshot_every = 0}});
+  absl::StatusOr<Worker> worker = JoinWorker(0, 1);
+  ASSERT_THAT(worker, IsOk());
+  PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker->Open<float>("w"));
+  PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> other, worker->Open<float>("other"));
+  const std::vector<float> pushed = PushOf(0, 0, 2 * kSize);
+  ASSERT_THAT(table.PushDense(pushed).Wait(kDeadline), IsOk());
+  std::vector<float> values(2 * kSize);
+  const Future<Done> pull = table.PullDense(absl::MakeSpan(values));
+  std::vector<float> some(10);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_THAT(other.PullDense(absl::MakeSpan(some)).Wait(kDeadline), IsOk());
+  }
+  // The pull has the rows as they were then.
+  ASSERT_THAT(table.PushDense(pushed).Wait(kDeadline), IsOk());
+  EXPECT_FALSE(pull.ready());
+  EXPECT_THAT(Connect(0)->Delete(filler).Wait(kDeadline), IsOk());
+  ASSERT_THAT(pull.Wait(kDeadline), IsOk());
+  EXPECT_TRUE(SameBits(values, pushed));
+  EXPECT_THAT(worker->Leave(), IsOk());
+}
+
 }  // namespace
 }  // namespace phalanx::runtime

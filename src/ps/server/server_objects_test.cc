@@ -344,7 +344,7 @@ TEST(ServerObjects, WhatTheNextLifeDoesNotPushAgainDoesNotCount) {
   EXPECT_THAT(server.TakeReduces(), IsEmpty());
   // With a push that has been taken out.
   server.Reduced(1, {9, 9});
-  server.Reduced(3, {1, 2});
+  server.Reduced(2, {1, 2});
   server.Pull(0, 7, 1, {0, 1});
   EXPECT_THAT(server.Got(0, 7), ElementsAre(1, 2));
 }

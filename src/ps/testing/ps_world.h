@@ -56,6 +56,7 @@ class PsWorld {
     uint64_t sums = 0;
     uint64_t lost_sums = 0;  // that have waited for an object
     uint64_t fetches = 0;
+    uint64_t failed_versions = 0;  // that had no memory, or were lost, or could not be read
   };
 
   explicit PsWorld(uint64_t seed) : PsWorld(seed, PsPlan(seed), 0) {}
@@ -120,6 +121,8 @@ class PsWorld {
     std::vector<internal::ServerCore::Store> storing = {};
     std::vector<Sum> sums = {};
   };
+  // A version that is not there, though its server has not freed it.
+  enum class Missing { kNoMemory, kLost };
   struct Object {
     std::string bytes;
     Member owner;
@@ -209,8 +212,8 @@ class PsWorld {
   std::multimap<Micros, std::function<void()>> events_;
   std::vector<Worker> workers_;
   std::vector<Server> servers_;
-  std::map<std::string, Object> objects_;  // by name
-  std::set<std::string> failing_;          // versions that have no memory, by name
+  std::map<std::string, Object> objects_;   // by name
+  std::map<std::string, Missing> missing_;  // versions, by name
   std::map<StreamKey, Stream> streams_;
   std::map<Member, MemberState> states_;
   std::map<std::pair<Member, uint64_t>, Micros> heard_;  // by life: the last news

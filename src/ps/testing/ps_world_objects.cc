@@ -71,10 +71,11 @@ bool PsWorld::HasLostLink(const Member& one, uint64_t life, const Member& other,
 
 // ---- servers
 
-// There may be no memory for it, which is known a while later.
+// There may be no memory for it, which is known a while later; or it is lost after a while.
 bool PsWorld::Publish(Server& server, int rank, const internal::ServerCore::Publish& publish) {
   if (!ending_ && !plan_.exact && random_.Chance(plan_.chances.store_fails * 0.3)) {
-    failing_.insert(publish.handle);
+    missing_[publish.handle] = Missing::kNoMemory;
+    ++counts_.failed_versions;
     After(100 + random_.Below(4'000),
           [this, rank, life = server.life, table = publish.table, handle = publish.handle] {
             if (!IsLive({true, rank}, life)) return;
@@ -83,6 +84,13 @@ bool PsWorld::Publish(Server& server, int rank, const internal::ServerCore::Publ
             Drain(servers_[rank], rank);
           });
     return true;
+  }
+  if (!ending_ && !plan_.exact && random_.Chance(plan_.chances.store_fails * 0.2)) {
+    After(random_.Below(5'000), [this, handle = publish.handle] {
+      if (objects_.erase(handle) == 0) return;
+      missing_[handle] = Missing::kLost;
+      ++counts_.failed_versions;
+    });
   }
   const Object object{std::string(publish.bytes()), {true, rank}, server.life};
   return objects_.emplace(publish.handle, object).second;
@@ -95,7 +103,7 @@ void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore:
     }
   }
   for (const std::string& handle : effects.unpublishes) {
-    if (objects_.erase(handle) == 0 && !failing_.contains(handle)) {
+    if (objects_.erase(handle) == 0 && !missing_.contains(handle)) {
       Wrong(absl::StrCat("server ", rank, " frees ", handle, ", which is not there"));
     }
   }
@@ -190,20 +198,25 @@ void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objec
   Worker& worker = workers_[rank];
   const Member server = {true, fetch.server};
   // It waits for the object, until the pull is refused or its server is gone.
-  if (failing_.contains(fetch.name) && worker.fetches.contains(fetch.number)) {
+  const auto missing = missing_.find(fetch.name);
+  const bool lost = missing != missing_.end() && missing->second == Missing::kLost;
+  if (missing != missing_.end() && !lost && worker.fetches.contains(fetch.number)) {
     After(3'000, [this, rank, life, fetch] { Fetched(rank, life, fetch); });
     return;
   }
   const bool wanted = worker.fetches.erase(fetch.number) > 0;
   const auto found = objects_.find(fetch.name);
-  if (found != objects_.end()) {
+  if (!ending_ && !plan_.exact && random_.Chance(plan_.chances.store_fails * 0.1)) {
+    ++counts_.failed_versions;
+    worker.core->OnFetched(fetch.number, absl::ResourceExhaustedError("no memory"));
+  } else if (found != objects_.end()) {
     ++counts_.fetches;
     const std::string bytes = found->second.bytes;
     worker.core->OnFetched(fetch.number, absl::string_view(bytes));
   } else {
     // Without a loss the server, if it lives, knows that it is read.
     const uint64_t of = LifeOf(server);
-    if (wanted && IsLive(server, of) &&
+    if (wanted && !lost && IsLive(server, of) &&
         absl::StartsWith(fetch.name, absl::StrCat(PrefixOf(server, of), "/")) &&
         !HasLostLink({false, rank}, life, server, of)) {
       Wrong(absl::StrCat("server ", fetch.server, " has freed ", fetch.name, ", which worker ",
