@@ -441,7 +441,7 @@ void ServerCore::OnStoreFailed(uint32_t table, uint64_t number) {
 void ServerCore::Retry() {
   for (const auto& table : tables_) {
     table->snapshots().Retry();
-    table->RetryReduction();
+    table->sums().Retry();
   }
   EndEvent();
 }
@@ -465,7 +465,7 @@ void ServerCore::OnReduceFailed(uint32_t table, uint64_t attempt, const absl::St
 
 bool ServerCore::wants_retry() const {
   return std::any_of(tables_.begin(), tables_.end(),
-                     [](const auto& table) { return table->wants_retry(); });
+                     [](const auto& table) { return table->sums().wants_retry(); });
 }
 
 void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
@@ -514,8 +514,8 @@ ServerCore::Effects ServerCore::TakeEffects() {
     for (std::string& handle : table.versions().TakeUnpublishes()) {
       effects.unpublishes.push_back(std::move(handle));
     }
-    if (table.TakeCancelled()) effects.cancels.push_back(number);
-    if (std::optional<ServerTable::Reduce> reduce = table.TakeReduce()) {
+    if (table.sums().TakeCancelled()) effects.cancels.push_back(number);
+    if (std::optional<TurnSums::Reduce> reduce = table.sums().TakeReduce()) {
       effects.reduces.push_back({number, reduce->attempt, reduce->clock, std::move(reduce->handles),
                                  reduce->only, table.object_bytes()});
     }

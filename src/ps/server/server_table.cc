@@ -132,15 +132,7 @@ void ServerTable::Replace(int worker, uint64_t life, const Push& push, const Key
   if (!has_object_pushes()) return;
   if (keys == nullptr) {
     const std::optional<Token> replaced = objects_.Replace(worker, push.at, life, push.object);
-    if (replaced.has_value()) {
-      lost_attempts_ = 0;
-      if (!turns_.reduces() || turns_.first()->clock != push.at.clock) return;
-      // The attempt with the other one goes on: if that is not lost, it counts. But a rack of
-      // workers that come again makes no attempt each.
-      stale_ = turns_.attempts() >= kMostAttempts;
-      if (!stale_) BeginReduction(false);
-      return;
-    }
+    if (replaced.has_value()) return sums_.OnReplaced(push.at);
   }
   std::optional<Token> earlier = kept_.Earlier(worker, push.at, life);
   if (keys == nullptr) {
@@ -161,7 +153,7 @@ void ServerTable::ReplaceByObject(Token token, const Push& push, int worker, uin
   before = std::max(before, objects_.Before(worker, push.at).value_or(before));
   kept_.Erase(token);
   objects_.Add(token, {worker, push.at, before, life, std::string(push.object)});
-  if (turns_.reduces() && turns_.first()->clock == push.at.clock) VoidReduction();
+  sums_.OnChanged(push.at.clock);
 }
 
 absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists& lists) {
@@ -338,140 +330,39 @@ void ServerTable::Proceed() {
     }
     const SyncCore::Turn* const first = turns_.first();
     if (first == nullptr) break;
-    // Each entry that comes meanwhile is here, too: nothing is looked for then.
-    if (turns_.reduces() || HasObjects(*first)) {
-      if (!turns_.reduces()) BeginReduction(true);
-      if (!DefectActive(Defect::kPsTurnNotAwaited)) break;
-    }
+    if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) break;
     TakeTurn(turns_.TakeTurn(), nullptr);
   }
   snapshots_.OnMin(min());
 }
 
-// In the order of workers and then of their pushes: floating-point sums depend on it.
-std::vector<std::string> ServerTable::HandlesOf(const SyncCore::Turn& turn) const {
-  std::vector<std::string> handles;
-  if (objects_.empty()) return handles;
-  for (const Token token : turn.pushes) {
-    const ObjectPushes::One* const push = objects_.Find(token);
-    if (push != nullptr) handles.push_back(push->handle);
-  }
-  return handles;
-}
-
-bool ServerTable::HasObjects(const SyncCore::Turn& turn) const {
-  return !objects_.empty() && absl::c_any_of(turn.pushes, [this](const Token token) {
-    return objects_.Find(token) != nullptr;
-  });
-}
-
-// One that was to begin is overtaken by this one, and was never seen by the owner.
-void ServerTable::BeginReduction(bool only) {
-  const SyncCore::Turn& turn = *turns_.first();
-  if (only) VoidReduction();
-  stale_ = false;
-  cancelled_ = false;
-  only = only || (reduce_.has_value() && reduce_->only);
-  const uint64_t attempt = turns_.Begin();
-  reduce_ = Reduce{attempt, turn.clock, HandlesOf(turn), only};
-}
-
-// The sum that is under way may have them.
 void ServerTable::TakeOut(const std::vector<Token>& pushes) {
   if (pushes.empty()) return;
-  bool reduced = false;
-  for (const Token token : pushes) {
-    const ObjectPushes::One* const push = objects_.Find(token);
-    if (push == nullptr) continue;
-    reduced = reduced || (turns_.reduces() && turns_.first()->clock == push->at.clock);
-    objects_.Erase(token);
-  }
-  if (reduced) VoidReduction();
+  sums_.TakeOut(pushes);
   AskAgain();
-}
-
-// Its sources are held as long as it is under way.
-void ServerTable::VoidReduction() {
-  cancelled_ = cancelled_ || turns_.reduces();
-  turns_.Void();
-  reduce_.reset();
-  stale_ = false;
-  lost_attempts_ = 0;
 }
 
 void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
   if (!failed_.ok() || !turns_.Takes(attempt)) return;
-  reduce_.reset();
   if (sum.size() != part_bytes_) {
     Fail(Error(absl::StatusCode::kInternal,
-               absl::StrCat(NameOf(PushOf("")), " has ", sum.size(), " bytes at server ",
-                            options_.rank, "; the part has ", part_bytes_)));
+               absl::StrCat("server ", options_.rank, ": ", sums_.NameOf(""), " has ", sum.size(),
+                            " bytes; the part has ", part_bytes_)));
     return;
   }
-  stale_ = false;
-  lost_attempts_ = 0;
+  // The owner ends the others itself.
+  sums_.Void();
+  sums_.TakeCancelled();
   TakeTurn(turns_.TakeTurn(), sum.data());
   Proceed();
 }
 
-// A push is the only one, or the owner has said which one it is.
-const ObjectPushes::One* ServerTable::PushOf(absl::string_view handle) const {
-  const ObjectPushes::One* only = nullptr;
-  int pushes = 0;
-  for (const Token token : turns_.first()->pushes) {
-    const ObjectPushes::One* const push = objects_.Find(token);
-    if (push == nullptr) continue;
-    if (!handle.empty() && push->handle == handle) return push;
-    only = push;
-    ++pushes;
-  }
-  return pushes == 1 ? only : nullptr;
-}
-
-std::string ServerTable::NameOf(const ObjectPushes::One* push) const {
-  if (push == nullptr) {
-    return absl::StrCat("the sum of the pushes of clock ", turns_.first()->clock);
-  }
-  return absl::StrCat("push ", push->at.push, " of clock ", push->at.clock, " by worker ",
-                      push->worker);
-}
-
-bool ServerTable::OwnersLive(const ObjectPushes::One* push, const Lives& lives) const {
-  if (push != nullptr) return lives(push->worker, push->life);
-  return absl::c_all_of(turns_.first()->pushes, [&](const Token token) {
-    const ObjectPushes::One* const one = objects_.Find(token);
-    return one == nullptr || lives(one->worker, one->life);
-  });
-}
-
-// What was pushed is of another size or kind than the table, which no attempt changes. And a worker
-// that lives has no bytes any more to push again.
 void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
-                                 absl::string_view handle, const Lives& lives) {
-  if (!failed_.ok() || !turns_.Takes(attempt)) return;
-  const ObjectPushes::One* const push = PushOf(handle);
-  if (absl::IsInvalidArgument(why)) {
-    Fail(Error(absl::StatusCode::kInternal, absl::StrCat(NameOf(push), " cannot be made at server ",
-                                                         options_.rank, ": ", why.ToString())));
-    return;
-  }
-  if (attempt != turns_.attempt()) return;
-  turns_.OnFailed(attempt, why);
-  const bool lost = absl::IsNotFound(why) || absl::IsDataLoss(why);
-  lost_attempts_ = lost && OwnersLive(push, lives) ? lost_attempts_ + 1 : 0;
-  if (lost_attempts_ < kLostAttempts) return;
-  Fail(Error(absl::StatusCode::kDataLoss,
-             absl::StrCat(push != nullptr ? "the object of " : "an object of ", NameOf(push),
-                          ", which is pushed but not in the rows of server ", options_.rank,
-                          ", is lost: ", why.message())));
-}
-
-// Without those before it if what they sum was replaced.
-void ServerTable::RetryReduction() {
-  if (!wants_retry()) return;
-  const int lost = lost_attempts_;
-  BeginReduction(stale_);
-  lost_attempts_ = lost;
+                                 absl::string_view handle, const TurnSums::Lives& lives) {
+  if (!failed_.ok()) return;
+  const absl::Status failed = sums_.OnFailed(attempt, why, handle, lives);
+  if (failed.ok()) return;
+  Fail(Error(failed.code(), absl::StrCat("server ", options_.rank, ": ", failed.message())));
 }
 
 // One buffer for all: the values are used before the next ones are converted.
@@ -563,7 +454,7 @@ void ServerTable::Fail(absl::Status why) {
   newly_failed_ = true;
   kept_.Clear();
   objects_.Clear();
-  VoidReduction();
+  sums_.Void();
   turns_.Clear();
   versions_.Clear();
   pulls_.clear();
@@ -722,16 +613,7 @@ std::string ServerTable::Describe() const {
   }
   absl::StrAppend(&text, "\n");
   if (!failed_.ok()) absl::StrAppend(&text, "  failed: ", failed_.ToString(), "\n");
-  if (turns_.reduces()) {
-    absl::StrAppend(&text, "  sums ", HandlesOf(*turns_.first()).size(), " pushes of clock ", min(),
-                    ", attempt ", turns_.attempt());
-    if (!turns_.failed().ok()) {
-      absl::StrAppend(&text, ", which has failed: ", turns_.failed().ToString());
-    } else if (stale_) {
-      absl::StrAppend(&text, ", before some were pushed again");
-    }
-    absl::StrAppend(&text, "\n");
-  }
+  text += sums_.Describe();
   // The first pull of each worker that waits; all of one worker wait for the same one.
   absl::flat_hash_map<int, SyncCore::Parked> first;
   for (const SyncCore::Parked& parked : sync_.parked()) first.emplace(parked.worker, parked);

@@ -19,7 +19,6 @@
 #define PHALANX_PS_SERVER_SERVER_TABLE_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,6 +35,7 @@
 #include "src/ps/server/snapshot_format.h"
 #include "src/ps/server/snapshot_schedule.h"
 #include "src/ps/server/turn_queue.h"
+#include "src/ps/server/turn_sums.h"
 #include "src/ps/server/versions.h"
 #include "src/ps/sync_core.h"
 
@@ -43,11 +43,6 @@ namespace phalanx::ps::internal {
 
 // Of one worker, in one table: further ones are refused.
 inline constexpr uint32_t kMaxParkedPulls = 1 << 16;
-// Sums of the same objects that are under way at a time.
-inline constexpr uint64_t kMostAttempts = 2;
-// So many attempts at a sum one after the other do not find an object of a worker that lives: it is
-// lost. Longer than it takes until a death is known.
-inline constexpr int kLostAttempts = 20;
 // Workers of a table that Describe lists.
 inline constexpr int kDescribedWorkers = 64;
 
@@ -67,13 +62,6 @@ class ServerTable {
     Values values;           // values.values and values.object are empty
     std::string bytes = {};  // of the table's wire type
     std::string object = {};
-  };
-  // The pushes of the first clock that has not turned are to be summed.
-  struct Reduce {
-    uint64_t attempt;
-    uint64_t clock;
-    std::vector<std::string> handles;  // in the order of the sum
-    bool only;                         // earlier attempts are void
   };
   struct Taken {
     uint64_t number;
@@ -141,19 +129,12 @@ class ServerTable {
   // The sum of an attempt, which ends the others of its turn. Void ones, and those of a turn that
   // has been made, are ignored.
   void OnReduced(uint64_t attempt, absl::string_view sum);
-  // InvalidArgument: the table fails, with Internal. After other errors another attempt is made at
-  // RetryReduction, but with DataLoss the table fails if one object is not there again and again,
-  // though the life of the worker that has pushed it lives. `handle`: of the push that is to blame;
-  // empty: it is not known.
-  using Lives = std::function<bool(int worker, uint64_t life)>;
+  // InvalidArgument: the table fails, with Internal. After other errors another attempt is made,
+  // but with DataLoss the table fails if an object is not there again and again, though the life of
+  // the worker that has pushed it lives.
   void OnReduceFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
-                      const Lives& lives);
-  // Another attempt is to be made after a while.
-  bool wants_retry() const { return stale_ || !turns_.failed().ok(); }
-  void RetryReduction();
-  std::optional<Reduce> TakeReduce() { return std::exchange(reduce_, std::nullopt); }
-  // No sum of the table that is under way is needed any more, since the last call.
-  bool TakeCancelled() { return std::exchange(cancelled_, false); }
+                      const TurnSums::Lives& lives);
+  TurnSums& sums() { return sums_; }
   Versions& versions() { return versions_; }
   // Of a dense table; valid until the next event.
   absl::string_view rows() const { return part_.AllValues(); }
@@ -190,9 +171,9 @@ class ServerTable {
   struct OfWorker {
     uint32_t parked = 0;  // pulls
     Dropped dropped = {};
-    // It has asked for a snapshot when it was at `asked`, and has had objects that no snapshot could
-    // have. Another one is made when it is safe up to the beginning of its clock then, and one when
-    // it is up to there.
+    // It has asked for a snapshot when it was at `asked`, and has had objects that no snapshot
+    // could have. Another one is made when it is safe up to the beginning of its clock then, and
+    // one when it is up to there.
     std::optional<Position> next_snapshot = {};
     Position asked = {};
   };
@@ -215,17 +196,8 @@ class ServerTable {
   // Snapshots for those that have asked, and whose objects are in the rows now.
   void AskAgain();
   absl::Status AddAndTurn(const SyncCore::Turn& turn, const void* sum);
-  std::vector<std::string> HandlesOf(const SyncCore::Turn& turn) const;
-  bool HasObjects(const SyncCore::Turn& turn) const;
-  // Of the first turn. Null: none, or its name is not known.
-  const ObjectPushes::One* PushOf(absl::string_view handle) const;
-  // All of its objects are of lives that live, or the one that is to blame.
-  bool OwnersLive(const ObjectPushes::One* push, const Lives& lives) const;
-  std::string NameOf(const ObjectPushes::One* push) const;
-  void BeginReduction(bool only);
   // They never count. RunEffects follows.
   void TakeOut(const std::vector<Token>& pushes);
-  void VoidReduction();
   // What an earlier life has pushed there.
   void Replace(int worker, uint64_t life, const Push& push, const KeyList& keys);
   void ReplaceByObject(Token token, const Push& push, int worker, uint64_t life);
@@ -250,10 +222,7 @@ class ServerTable {
   KeptPushes kept_;       // BSP: of clocks that have not turned
   ObjectPushes objects_;  // the same, of pushes that are objects
   TurnQueue turns_;
-  std::optional<Reduce> reduce_;  // that has not been taken
-  bool cancelled_ = false;
-  bool stale_ = false;     // objects were replaced since the newest attempt has begun
-  int lost_attempts_ = 0;  // the last ones, each without an object of a worker that lives
+  TurnSums sums_{turns_, objects_};
   Versions versions_;
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<OfWorker> of_worker_;

@@ -1,0 +1,92 @@
+// TurnSums: the attempts at the sum of the first turn's objects. The owner of the server makes
+// them.
+//
+//   Begin ──► under way ──OnReduced──► the turn is made
+//               ├─ failed ── Retry ──► another attempt
+//               ├─ objects are replaced ──► a second attempt beside it; for more, one at Retry
+//               └─ Void: the objects are none of the turn any more, so no sum of them is needed
+//
+// Pure. Belongs to a ServerTable, whose turns and objects these are. One thread at a time.
+#ifndef PHALANX_PS_SERVER_TURN_SUMS_H_
+#define PHALANX_PS_SERVER_TURN_SUMS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "src/ps/server/object_pushes.h"
+#include "src/ps/server/turn_queue.h"
+
+namespace phalanx::ps::internal {
+
+// Attempts at the same sum that are under way at a time.
+inline constexpr uint64_t kMostAttempts = 2;
+// So many attempts one after the other do not find an object of a worker that lives: it is lost.
+// Longer than it takes until a death is known.
+inline constexpr int kLostAttempts = 20;
+
+class TurnSums {
+ public:
+  using Token = SyncCore::Token;
+  struct Reduce {
+    uint64_t attempt;
+    uint64_t clock;
+    std::vector<std::string> handles;  // in the order of the sum
+    bool only;                         // earlier attempts are void
+  };
+  // This life of the worker lives.
+  using Lives = std::function<bool(int worker, uint64_t life)>;
+
+  TurnSums(TurnQueue& turns, ObjectPushes& objects) : turns_(turns), objects_(objects) {}
+
+  // The first turn waits for its sum, which is begun if it was not. False: it has no objects.
+  // REQUIRES: there is a turn.
+  bool Await();
+  // The object of this push is another one now.
+  void OnReplaced(const Position& at);
+  // These pushes never count.
+  void TakeOut(const std::vector<Token>& pushes);
+  // Pushes of this clock are others now.
+  void OnChanged(uint64_t clock);
+  // No attempt is of use any more.
+  void Void();
+  // The attempt has failed. An error: so has the table, with it. Of a void attempt: nothing.
+  // `handle`: of the push that is to blame; empty: it is not known.
+  absl::Status OnFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
+                        const Lives& lives);
+  // Another attempt is to be made after a while, by Retry.
+  bool wants_retry() const { return stale_ || !turns_.failed().ok(); }
+  void Retry();
+
+  std::optional<Reduce> TakeReduce() { return std::exchange(reduce_, std::nullopt); }
+  // No sum that is under way is needed any more, since the last call.
+  bool TakeCancelled() { return std::exchange(cancelled_, false); }
+  // Of the first turn, for errors: its only push, the one with this handle, or the sum of all.
+  std::string NameOf(absl::string_view handle) const { return NameOf(PushOf(handle)); }
+  std::string Describe() const;
+
+ private:
+  bool HasObjects() const;
+  std::vector<std::string> Handles() const;
+  // Null: it is not known which one.
+  const ObjectPushes::One* PushOf(absl::string_view handle) const;
+  std::string NameOf(const ObjectPushes::One* push) const;
+  bool OwnersLive(const ObjectPushes::One* push, const Lives& lives) const;
+  void Begin(bool only);
+
+  TurnQueue& turns_;
+  ObjectPushes& objects_;
+  std::optional<Reduce> reduce_;  // that has not been taken
+  bool cancelled_ = false;
+  bool stale_ = false;     // objects were replaced since the newest attempt has begun
+  int lost_attempts_ = 0;  // the last ones, each without an object of a worker that lives
+};
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_PS_SERVER_TURN_SUMS_H_
