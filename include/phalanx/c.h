@@ -741,6 +741,10 @@ phx_call* phx_ps_push_dense(phx_ps_table* table, const void* values, uint64_t by
 phx_call* phx_ps_pull_dense(phx_ps_table* table, void* out, uint64_t bytes);
 /* Returns when a push or a clock need not wait: for bindings that wait in slices. */
 int phx_ps_table_await_room(const phx_ps_table* table, int64_t timeout);
+/* A push of all rows that waits for memory of the node only so long. NULL: there was none, and it
+ * is as if the call had not been made. */
+phx_call* phx_ps_push_dense_within(phx_ps_table* table, const void* values, uint64_t bytes,
+                                   int64_t timeout);
 /* Ends this worker's clock. If a push was refused since the last call, returns the error of the
  * first one, once, and the clock goes on. */
 int phx_ps_clock(phx_ps_table* table);

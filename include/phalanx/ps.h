@@ -177,8 +177,9 @@ class AnyTable {
   //
   // A later life of the worker makes the pushes of its clock again: the first, the second and so on
   // that a server has of an earlier life do not count again there. So they are the same pushes, in
-  // the same order, in each life; several threads that push have to agree on an order. A program
-  // that does not repeat its pushes, as one with kAsp and no clocks, calls SkipPushed.
+  // the same order, in each life; several threads that push have to agree on an order, and a push
+  // that was refused is made again before any other one. A program that does not repeat its pushes,
+  // as one with kAsp and no clocks, calls SkipPushed.
   Future<Done> Push(absl::Span<const Key> keys, const void* values, uint64_t bytes) const;
   // `out` gets keys.size() rows. It must be there until the future has ended.
   Future<Done> Pull(absl::Span<const Key> keys, void* out, uint64_t bytes) const;
@@ -188,25 +189,36 @@ class AnyTable {
                         uint64_t bytes) const;
   // All keys of a dense table. If the part of each server has 64 KiB or more, pulls, and with kBsp
   // pushes, are objects of the store ("How rows travel" in docs/parameter-server.md). Such a push
-  // is copied into memory of the worker's node, which has it until the servers cannot lose it; the
-  // call waits for this memory, and a pull for that of its result: ResourceExhausted after
-  // peer_timeout. Of the pushes of a clock with kBsp the dense ones are added first then.
+  // is copied into memory of the worker's node, which has it until the servers cannot lose it. The
+  // call waits for this memory, and asks for snapshots that free what is kept there:
+  // ResourceExhausted after peer_timeout. A pull needs memory of this node and of the servers':
+  // ResourceExhausted, too. Of the pushes of a clock with kBsp the dense ones are added first then.
+  // A worker can make 16,384 / workers of them in a clock: ResourceExhausted. None of this with
+  // kAssign, or with more workers than that: such pushes are messages.
   Future<Done> PushDense(const void* values, uint64_t bytes) const;
   Future<Done> PullDense(void* out, uint64_t bytes) const;
   // Returns when a push, or Clock, need not wait for snapshots, unless another thread pushes
-  // meanwhile: for bindings that wait in slices. DeadlineExceeded.
+  // meanwhile: for bindings that wait in slices. It does not wait for memory of the node.
+  // DeadlineExceeded.
   absl::Status AwaitRoom(absl::Duration timeout) const;
+  // PushDense, which waits for memory of the node only so long. ResourceExhausted: there was none,
+  // and it is as if the call had not been made.
+  absl::StatusOr<Future<Done>> PushDenseWithin(const void* values, uint64_t bytes,
+                                               absl::Duration timeout) const;
   // Ends this worker's clock. Pushes before it belong to that clock. Waits for nothing but room,
-  // as Push. Returns the error of the table, if it has failed. If a push was refused since the last
-  // call, returns the error of the first one, once, and the clock goes on: the program can push
-  // again what was refused, behind the others, and call Clock again. With kBsp and several servers
-  // these get the end of the clock when all have answered the pushes, which the client takes in
-  // while a thread waits in any call.
+  // as Push, and for a PushDense of another thread. Returns the error of the table, if it has
+  // failed. If a push was refused since the last call, returns the error of the first one, once,
+  // and the clock goes on: the program can push again what was refused, behind the others, and call
+  // Clock again. With kBsp and several servers these get the end of the clock when all have
+  // answered the pushes, which the client takes in while a thread waits in any call.
   absl::Status Clock() const;
 
   // In a later life, before its first push: what servers have of the pushes of this clock is not
   // made again, and the next push is a new one. Returns how many pushes it skips. A push that was
-  // under way when the earlier life ended can be there in part, or not at all.
+  // under way when the earlier life ended can be there in part, or not at all. Nothing can be
+  // skipped where an earlier life has pushed all rows as objects in a clock that has not turned:
+  // these are lost with it, and count with all pushes behind them if they are made again. It
+  // returns 0 then, and the next call of Clock returns FailedPrecondition, once.
   uint64_t SkipPushed() const;
 
   const TableSpec& spec() const;
@@ -247,6 +259,10 @@ class Table {
   }
   Future<Done> PushDense(absl::Span<const T> values) const {
     return table_.PushDense(values.data(), values.size() * sizeof(T));
+  }
+  absl::StatusOr<Future<Done>> PushDenseWithin(absl::Span<const T> values,
+                                               absl::Duration timeout) const {
+    return table_.PushDenseWithin(values.data(), values.size() * sizeof(T), timeout);
   }
   Future<Done> PullDense(absl::Span<T> out) const {
     return table_.PullDense(out.data(), out.size() * sizeof(T));

@@ -63,8 +63,9 @@ enum class Init : uint8_t {
 // What a table does when a worker dies. The numbers appear on the wire.
 enum class OnLoss : uint8_t {
   kWait = 0,  // waits for its next life
-  kDrop =
-      1,  // goes on without it; its pushes of clocks that it had not ended are dropped with kBsp
+  // Goes on without it. With kBsp its pushes of clocks that it had not ended are dropped, and those
+  // by object of clocks that have not turned.
+  kDrop = 1,
   kFail = 2,  // all calls for the table fail
 };
 
@@ -96,8 +97,10 @@ struct TableSpec {
   // life begins with AnyTable::SkipPushed then.
   uint32_t snapshot_every = 10;
   uint32_t copies = 1;
-  // A worker keeps what it has pushed since the last snapshot. When that is more bytes than this,
-  // the servers make a snapshot out of turn, and pushes wait for it.
+  // A worker keeps what it has pushed since the last snapshot: in its memory, or what travels as
+  // objects (AnyTable::PushDense) in that of its node. When that is more bytes than this, the
+  // servers make a snapshot out of turn, and pushes wait for it. But for what is pushed in a clock
+  // from its first object on, until the worker has ended it.
   uint64_t snapshot_bytes = uint64_t{256} << 20;
 
   friend bool operator==(const TableSpec&, const TableSpec&) = default;

@@ -150,32 +150,25 @@ absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table)
   return push;
 }
 
-void WorkerCore::OnNoMemory(uint32_t table) {
-  PHALANX_CHECK(tables_[table].dense_begun, "a push of objects has begun");
-  tables_[table].lacks_memory = true;
-  for (uint32_t each = 0; each < tables_.size(); ++each) AskIfNeeded(each);
-  Flush();
-}
-
-bool WorkerCore::lacks_memory() const {
-  return std::any_of(tables_.begin(), tables_.end(),
-                     [](const TableState& table) { return table.lacks_memory; });
+void WorkerCore::TakeBackPushDense(uint32_t table, DensePush push) {
+  TableState& state = tables_[table];
+  PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
+  --state.pushes;
+  --state.dense;
+  for (DensePush::Part& part : push.parts) objects_.frees.push_back(std::move(part.name));
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::EndPushDense(uint32_t table, DensePush push,
                                                             const absl::Status& put) {
   TableState& state = tables_[table];
-  PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
-  state.lacks_memory = false;
   absl::Status status = state.failed;
   status.Update(put);
   if (!status.ok()) {
-    --state.pushes;
-    --state.dense;
-    for (DensePush::Part& part : push.parts) objects_.frees.push_back(std::move(part.name));
+    TakeBackPushDense(table, std::move(push));
     OnPushRefused(table, status);
     return status;
   }
+  PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
   const Ticket ticket = operations_.next;
   Operation& operation = operations_.New(table);
   for (DensePush::Part& part : push.parts) {
@@ -471,18 +464,31 @@ bool WorkerCore::TableState::must_wait() const {
   return bytes > view.spec.snapshot_bytes;
 }
 
-// A server may not answer, since a newer snapshot shows no more: Probe asks again.
 void WorkerCore::AskIfNeeded(uint32_t table) {
   const TableState& state = tables_[table];
-  // Whatever table the memory is of.
-  const bool frees = state.view.pushes_objects && lacks_memory();
-  if (!state.has_snapshots() || !(leaving_ || frees || state.must_wait())) return;
+  if (leaving_ || state.must_wait()) AskForSnapshots(table, /*all=*/!leaving_);
+}
+
+// What is kept without snapshots goes by itself when the clock turns.
+void WorkerCore::AskForMemory() {
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!tables_[table].view.pushes_objects) continue;
+    for (TableAtServer& here : tables_[table].servers) here.snapshot_asked = false;
+    AskForSnapshots(table, /*all=*/false);
+  }
+  Flush();
+}
+
+// A server may not answer, since a newer snapshot shows no more: Probe asks again. Not `all`: only
+// for what a snapshot frees before the worker ends its clock.
+void WorkerCore::AskForSnapshots(uint32_t table, bool all) {
+  const TableState& state = tables_[table];
+  if (!state.has_snapshots()) return;
   for (int server = 0; server < options_.servers; ++server) {
     TableAtServer& here = tables_[table].servers[server];
     WorkerChannel& channel = servers_[server].channel;
     if (here.snapshot_asked || here.kept.entries().empty() || !channel.open()) continue;
-    // An object that no snapshot frees before its clock has turned.
-    if ((leaving_ || frees) && !state.HoldsUpLeave(here)) continue;
+    if (!all && !state.HoldsUpLeave(here)) continue;
     // Not again before it has answered: each further one would be a snapshot of its own.
     here.snapshot_asked = true;
     channel.AskSnapshot(table);
@@ -518,7 +524,7 @@ bool WorkerCore::TableState::HoldsUpLeave(const TableAtServer& at) const {
 }
 
 bool WorkerCore::idle() const {
-  if (operations_.under_way > 0 || lacks_memory()) return false;
+  if (operations_.under_way > 0) return false;
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     for (const TableAtServer& at : tables_[table].servers) {
       if (tables_[table].Awaits(at, leaving_)) return false;
@@ -530,7 +536,6 @@ bool WorkerCore::idle() const {
 std::string WorkerCore::Pending() const {
   std::vector<std::string> texts;
   if (operations_.under_way > 0) texts.push_back(absl::StrCat(operations_.under_way, " calls"));
-  if (lacks_memory()) texts.push_back("memory of the node for a push");
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     const TableState& state = tables_[table];
     for (size_t server = 0; server < servers_.size(); ++server) {

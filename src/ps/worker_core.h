@@ -168,13 +168,12 @@ class WorkerCore {
   // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
   // Push, and ResourceExhausted for more than MaxClockObjects in a clock.
   absl::StatusOr<DensePush> BeginPushDense(uint32_t table);
-  // The parts of the push wait for memory of the node. Until EndPushDense the servers are asked for
-  // snapshots of all tables whose pushes are kept in memory of a node. REQUIRES: as EndPushDense.
-  void OnNoMemory(uint32_t table);
   // The parts are in the store, or `put` is the error of one of them: the push is refused then, as
   // by OnPushRefused, and its number is that of the next one. Returns the ticket, or an error:
   // `put`, or that of a table that has failed meanwhile. All parts are the core's to free.
   absl::StatusOr<Ticket> EndPushDense(uint32_t table, DensePush push, const absl::Status& put);
+  // Instead of EndPushDense: as if the push had not begun.
+  void TakeBackPushDense(uint32_t table, DensePush push);
   // As Pull of all keys. REQUIRES: pulls_objects.
   absl::StatusOr<Ticket> PullDense(uint32_t table, void* out);
   // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
@@ -182,6 +181,9 @@ class WorkerCore {
   // lost. Other errors end the call. Ignored if the fetch is not wanted any more.
   void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes);
   Objects TakeObjects();
+  // The node has no memory for what is pushed or pulled: asks for snapshots of all tables of which
+  // it has pushes that these free. To be called about each half second while that is so.
+  void AskForMemory();
 
   // Ends the worker's clock in the table. If a push was refused since the last call, at once or by
   // a server, returns the error of the first one instead, once: the clock goes on.
@@ -294,11 +296,9 @@ class WorkerCore {
 
     Table view;
     Splitter splitter;
-    uint32_t pushes = 0;  // calls of this clock
-    uint64_t dense = 0;   // those of them by object
-    // BeginPushDense, without EndPushDense; OnNoMemory since then.
-    bool dense_begun = false;
-    bool lacks_memory = false;
+    uint32_t pushes = 0;       // calls of this clock
+    uint64_t dense = 0;        // those of them by object
+    bool dense_begun = false;  // BeginPushDense, without EndPushDense
     // At the clock `first`, where this life began, a server waits for objects of an earlier one.
     bool repeats = false;
     uint64_t first = 0;
@@ -348,8 +348,7 @@ class WorkerCore {
   // Sends what is held back for marks that all servers have taken.
   void Release(uint32_t table);
   void AskIfNeeded(uint32_t table);
-  // Some push waits for memory of the node.
-  bool lacks_memory() const;
+  void AskForSnapshots(uint32_t table, bool all);
 
   // ---- ends
   void OnPushesDone(const std::vector<Ticket>& tickets);

@@ -236,9 +236,30 @@ class Table:
     @overload
     def push_dense(self, a: Any, *, wait: Literal[False]) -> TableCall[None]: ...
     def push_dense(self, a: Any, *, wait: bool = True) -> Any:
-        """Push the rows of all keys of a dense table: an array of shape ``(keys, width)``, or ``(keys,)``."""
+        """Push the rows of all keys of a dense table: an array of shape ``(keys, width)``, or ``(keys,)``.
+
+        With "bsp" a large push is copied into memory of the node, and waits for it.
+
+        Raises
+        ------
+        StoreFullError
+            There was no memory for ``peer_timeout`` seconds. Nothing was pushed.
+        """
         rows = ps_arrays.rows_of(a, self._all_keys("push_dense"), self.spec, "push_dense: a")
-        return self._push("push_dense", lib.phx_ps_push_dense, (), rows, wait)
+        self._await_room("push_dense")
+        what = self._what("push_dense")
+        patience = _waiting.Patience(self._worker._patience, lambda: f"memory of the node for {what}")
+        while True:
+            left = patience.slice()
+            call: TableCall[None] = TableCall(self._worker, what, _nothing)
+            try:
+                call._begin(None, lib.phx_ps_push_dense_within, self._ptr, _pointer(rows), rows.nbytes, left)
+            except exceptions.StoreFullError:
+                if left == 0:
+                    raise
+                continue
+            call._check()
+            return call.wait() if wait else call
 
     @overload
     def pull(self, keys: Any, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...

@@ -289,6 +289,13 @@ phx_call* phx_ps_push_dense(phx_ps_table* table, const void* values, uint64_t by
   return Handle(table->table.PushDense(values, bytes));
 }
 
+phx_call* phx_ps_push_dense_within(phx_ps_table* table, const void* values, uint64_t bytes,
+                                   int64_t timeout) {
+  absl::StatusOr<phalanx::Future<phalanx::Done>> pushed =
+      table->table.PushDenseWithin(values, bytes, DurationOf(timeout));
+  return Report(pushed.status()) == 0 ? Handle(*std::move(pushed)) : nullptr;
+}
+
 phx_call* phx_ps_pull_dense(phx_ps_table* table, void* out, uint64_t bytes) {
   return Handle(table->table.PullDense(out, bytes));
 }

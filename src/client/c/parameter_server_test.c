@@ -235,7 +235,7 @@ static void UsesDense(phx_ps_worker* worker, phx_ps_table* dense) {
   float values[kKeys * kWidth];
   float out[kKeys * kWidth];
   for (int i = 0; i < kKeys * kWidth; ++i) values[i] = (float)(i + rank);
-  CHECK(Ended(phx_ps_push_dense(dense, values, sizeof(values))) == 0);
+  CHECK(Ended(phx_ps_push_dense_within(dense, values, sizeof(values), kPatience)) == 0);
   CHECK(phx_ps_table_await_room(dense, kPatience) == 0);
   const uint64_t keys[2] = {0, kKeys - 1};
   const uint64_t bytes = 2 * kWidth * sizeof(float);

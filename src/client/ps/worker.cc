@@ -85,6 +85,10 @@ Future<Done> AnyTable::PushPull(absl::Span<const Key> keys, const void* values, 
 Future<Done> AnyTable::PushDense(const void* values, uint64_t bytes) const {
   return worker_->PushDense(*table_, values, bytes);
 }
+absl::StatusOr<Future<Done>> AnyTable::PushDenseWithin(const void* values, uint64_t bytes,
+                                                       absl::Duration timeout) const {
+  return worker_->PushDenseWithin(*table_, values, bytes, timeout);
+}
 Future<Done> AnyTable::PullDense(void* out, uint64_t bytes) const {
   return worker_->PullDense(*table_, out, bytes);
 }

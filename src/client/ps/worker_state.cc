@@ -122,7 +122,8 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
                                              Drain();
                                            })),
       reads_(std::make_shared<ObjectReads>(
-          connection_, [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
+          connection_, patience_,
+          [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
             core_.OnFetched(number, bytes);
             Drain();
           })) {}
@@ -197,6 +198,17 @@ void WorkerState::Probe() {
   connection_->Trash(std::exchange(probe_timer_, nullptr));
   if (!over_.ok()) return;
   core_.Probe();
+  reads_->Watch([this] { OnFull(); });
+  Drain();
+}
+
+// A node that is full of what workers keep for snapshots is so until there are some. Nothing else
+// asks for them while all wait for this worker.
+void WorkerState::OnFull() {
+  const Instant now = MonotonicNow();
+  if (asked_for_memory_.has_value() && now - *asked_for_memory_ < kProbeEvery) return;
+  asked_for_memory_ = now;
+  core_.AskForMemory();
   Drain();
 }
 
@@ -366,8 +378,9 @@ void WorkerState::Begun(const std::shared_ptr<TicketCall>& call,
 
 // The number is taken before the objects are put, and is that of the next push if they cannot be:
 // names are sent when the objects are there.
-Future<phalanx::Done> WorkerState::PushObjects(const OpenTable& table, const void* values,
-                                               uint64_t bytes) {
+absl::StatusOr<Future<phalanx::Done>> WorkerState::PushObjects(
+    const OpenTable& table, const void* values, uint64_t bytes,
+    std::optional<absl::Duration> timeout) {
   absl::Status status = connection_->CheckProcess();
   if (!status.ok()) {
     return phalanx::internal::Refused<phalanx::Done>(connection_, "Push", ObjectId(),
@@ -385,35 +398,44 @@ Future<phalanx::Done> WorkerState::PushObjects(const OpenTable& table, const voi
     if (!push.ok()) return call->Set(push.status());
     call->clock = push->at.clock;
   });
-  if (push.ok()) {
-    status = PutParts(table, *push, values);
-    connection_->Update([&] {
-      if (!status.ok()) status = Named("Push", table, status);
-      if (!over_.ok()) status = over_;
-      for (const WorkerCore::DensePush::Part& part : push->parts)
-        pushed_.insert(IdOfHandle(part.name));
-      Begun(call, core_.EndPushDense(table.number, *std::move(push), status));
-    });
-  }
+  if (!push.ok()) return Future<phalanx::Done>(std::move(call));
+  const std::optional<absl::Status> put = PutParts(table, *push, values, timeout);
+  connection_->Update([&] {
+    if (!put.has_value()) {
+      status = Named("Push", table, absl::ResourceExhaustedError("the node has no memory for it"));
+      core_.TakeBackPushDense(table.number, *std::move(push));
+      return Drain();
+    }
+    absl::Status why = put->ok() ? *put : Named("Push", table, *put);
+    if (!over_.ok()) why = over_;
+    for (const WorkerCore::DensePush::Part& part : push->parts) {
+      pushed_.insert(IdOfHandle(part.name));
+    }
+    Begun(call, core_.EndPushDense(table.number, *std::move(push), why));
+  });
+  PHALANX_RETURN_IF_ERROR(status);
   return Future<phalanx::Done>(std::move(call));
 }
 
-// A node that is full of what workers keep for snapshots is so until there are some: nothing else
-// asks for them while all wait for this push.
-absl::Status WorkerState::PutParts(const OpenTable& table, const WorkerCore::DensePush& push,
-                                   const void* values) {
-  const Instant until = MonotonicNow() + patience_;
-  // The node ends what waits for memory itself, unless it hangs.
-  const Instant hangs = until + kHangsAfter;
+std::optional<absl::Status> WorkerState::PutParts(const OpenTable& table,
+                                                  const WorkerCore::DensePush& push,
+                                                  const void* values,
+                                                  std::optional<absl::Duration> timeout) {
+  const Instant begin = MonotonicNow();
+  const Instant until = begin + patience_;
+  const Instant within = std::min(until, begin + timeout.value_or(patience_));
   const auto stop = [this] { return !over_.ok(); };
   PartPuts puts(connection_, push, until);
-  if (!puts.AwaitMemory(std::min(until, MonotonicNow() + kFullAfter), stop)) {
-    connection_->Update([&] {
-      core_.OnNoMemory(table.number);
-      Drain();
-    });
+  Instant next = begin + kFullAfter;
+  while (!puts.AwaitMemory(std::min(within, next), stop)) {
+    connection_->Update([this] { OnFull(); });
+    const Instant now = MonotonicNow();
+    if (now >= within && timeout.has_value()) return std::nullopt;
+    if (now >= within) break;
+    next = now + kProbeEvery;
   }
-  return puts.Put(table.spec, Splitter(table.spec, servers_), values, hangs, stop);
+  // The node ends what waits for memory itself, unless it hangs.
+  return puts.Put(table.spec, Splitter(table.spec, servers_), values, until + kHangsAfter, stop);
 }
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
@@ -454,9 +476,18 @@ absl::Span<const Key> WorkerState::AllKeys(OpenTable& table) const {
 
 // The keys are made when it is known that a call can have so many.
 Future<phalanx::Done> WorkerState::PushDense(OpenTable& table, const void* values, uint64_t bytes) {
-  if (table.pushes_objects) return PushObjects(table, values, bytes);
+  // Without a timeout there is a future in any case.
+  if (table.pushes_objects) return *PushObjects(table, values, bytes, std::nullopt);
   return Call("Push", table, {.rows = table.spec.keys, .pushed = bytes},
               [&] { return core_.Push(table.number, AllKeys(table), values); });
+}
+
+absl::StatusOr<Future<phalanx::Done>> WorkerState::PushDenseWithin(OpenTable& table,
+                                                                   const void* values,
+                                                                   uint64_t bytes,
+                                                                   absl::Duration timeout) {
+  if (!table.pushes_objects) return PushDense(table, values, bytes);
+  return PushObjects(table, values, bytes, std::max(absl::ZeroDuration(), timeout));
 }
 
 Future<phalanx::Done> WorkerState::PullDense(OpenTable& table, void* out, uint64_t bytes) {

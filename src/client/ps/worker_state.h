@@ -66,6 +66,9 @@ class WorkerState final : public phalanx::internal::MemberSink {
   Future<phalanx::Done> PushPull(const OpenTable& table, absl::Span<const Key> keys,
                                  const void* values, uint64_t pushed, void* out, uint64_t bytes);
   Future<phalanx::Done> PushDense(OpenTable& table, const void* values, uint64_t bytes);
+  // Waits for memory of the node only so long; ResourceExhausted, with nothing pushed or refused.
+  absl::StatusOr<Future<phalanx::Done>> PushDenseWithin(OpenTable& table, const void* values,
+                                                        uint64_t bytes, absl::Duration timeout);
   Future<phalanx::Done> PullDense(OpenTable& table, void* out, uint64_t bytes);
   // Until the table may keep more, and no other thread puts a push of it.
   absl::Status AwaitRoom(const char* verb, const OpenTable& table, absl::Duration timeout);
@@ -114,10 +117,13 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // which the core knows, too, if it is a push.
   void Enter(const char* verb, const OpenTable& table, const Given& given,
              absl::FunctionRef<void(const absl::Status&)> make);
-  Future<phalanx::Done> PushObjects(const OpenTable& table, const void* values, uint64_t bytes);
-  // Puts the parts of a push, and waits for them.
-  absl::Status PutParts(const OpenTable& table, const WorkerCore::DensePush& push,
-                        const void* values);
+  // An error: `timeout`, if it is given, passed without memory for the push.
+  absl::StatusOr<Future<phalanx::Done>> PushObjects(const OpenTable& table, const void* values,
+                                                    uint64_t bytes,
+                                                    std::optional<absl::Duration> timeout);
+  // Puts the parts of a push, and waits for them. Nothing: `timeout` passed without memory.
+  std::optional<absl::Status> PutParts(const OpenTable& table, const WorkerCore::DensePush& push,
+                                       const void* values, std::optional<absl::Duration> timeout);
 
   // Lock held.
   // The core has made the call, or refused it.
@@ -132,6 +138,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // Sends what the core wants to send, and ends the futures of what has ended.
   void Drain();
   void Probe();
+  // The node has no memory for what is pushed or pulled.
+  void OnFull();
 
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<phalanx::internal::Connection> connection_;
@@ -147,7 +155,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
   absl::flat_hash_set<ObjectId> pushed_;  // objects that this worker holds
   std::map<Ticket, UnderWay> under_way_;
   std::shared_ptr<ProbeTimer> probe_timer_;  // for the next Probe; null: none runs
-  absl::Status over_;                        // not OK: the member has ended
+  std::optional<Instant> asked_for_memory_;
+  absl::Status over_;  // not OK: the member has ended
 };
 
 }  // namespace phalanx::ps::internal

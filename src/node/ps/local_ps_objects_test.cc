@@ -388,5 +388,70 @@ TEST_F(LocalPsObjectsTest, ANodeThatIsFullOfKeptPushesGetsSnapshots) {
   }
 }
 
+// Another client has all memory of the worker's node, so no snapshot frees any.
+TEST_F(LocalPsObjectsTest, APushThatWaitsForMemoryCanBeGivenUpAndEndsWithItsWorker) {
+  constexpr uint64_t kCapacity = uint64_t{2} << 20;
+  MakeWithASmallNode(/*workers=*/1, kCapacity);
+  std::thread serves = Serve({.name = "w", .keys = kSize, .snapshot_every = 0});
+  std::optional<Worker> worker = JoinWorker(0, 1).value();
+  PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker->Open<float>("w"));
+  const std::vector<float> ones(kSize, 1.0f);
+  const std::shared_ptr<Client> other = Connect(1);
+  const ObjectId all = ObjectId::Random();
+  const std::string most(kCapacity - kSize * sizeof(float), 'x');
+  ASSERT_THAT(other->Put(all, most).Wait(kDeadline), IsOk());
+  for (const absl::Duration timeout : {absl::ZeroDuration(), absl::Milliseconds(150)}) {
+    EXPECT_THAT(table.PushDenseWithin(ones, timeout),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr("table \"w\" of worker 0 at clock 0")));
+  }
+  // As if there had been no such calls.
+  ASSERT_THAT(other->Delete(all).Wait(kDeadline), IsOk());
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Future<Done> pushed, table.PushDenseWithin(ones, kDeadline));
+  EXPECT_THAT(pushed.Wait(kDeadline), IsOk());
+  ASSERT_THAT(table.Clock(), IsOk());
+  std::vector<float> sum(kSize);
+  ASSERT_THAT(table.PullDense(absl::MakeSpan(sum)).Wait(kDeadline), IsOk());
+  EXPECT_EQ(sum, ones);
+
+  const ObjectId again = ObjectId::Random();
+  ASSERT_THAT(other->Put(again, most).Wait(kDeadline), IsOk());
+  std::thread pushes([&] {
+    EXPECT_THAT(table.PushDense(ones).Wait(kDeadline), StatusIs(absl::StatusCode::kAborted));
+  });
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Worker next, JoinWorker(0, 0));
+  pushes.join();
+  ASSERT_THAT(other->Delete(again).Wait(kDeadline), IsOk());
+  worker.reset();
+  PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> goes_on, next.Open<float>("w"));
+  EXPECT_EQ(goes_on.clock(), 1u);
+  ASSERT_THAT(goes_on.PullDense(absl::MakeSpan(sum)).Wait(kDeadline), IsOk());
+  EXPECT_EQ(sum, ones);
+  EXPECT_THAT(next.Leave(), IsOk());
+  serves.join();
+}
+
+// What is pulled needs memory, too, and the pull is what the worker waits for.
+TEST_F(LocalPsObjectsTest, APullFromANodeThatIsFullOfKeptPushesGetsSnapshots) {
+  constexpr uint64_t kPart = 400'000;
+  MakeWithASmallNode(/*workers=*/1, 4 * kPart + (uint64_t{64} << 10));
+  const TableSpec spec{
+      .name = "w", .keys = kPart / sizeof(float), .snapshot_every = 1'000'000, .copies = 0};
+  std::thread serves = Serve(spec);
+  Worker worker = JoinWorker(0, 1).value();
+  PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
+  const std::vector<float> ones(spec.keys, 1.0f);
+  for (int clock = 0; clock < 4; ++clock) {
+    ASSERT_THAT(table.PushDense(ones).Wait(kDeadline), IsOk());
+    ASSERT_THAT(table.Clock(), IsOk());
+  }
+  EXPECT_GE(StatsOf(1).used_bytes, 4 * kPart);
+  std::vector<float> sum(spec.keys);
+  ASSERT_THAT(table.PullDense(absl::MakeSpan(sum)).Wait(kDeadline), IsOk());
+  EXPECT_EQ(sum, std::vector<float>(spec.keys, 4.0f));
+  EXPECT_THAT(worker.Leave(), IsOk());
+  serves.join();
+}
+
 }  // namespace
 }  // namespace phalanx::runtime
