@@ -150,25 +150,19 @@ absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table)
   return push;
 }
 
-void WorkerCore::TakeBackPushDense(uint32_t table, DensePush push) {
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::EndPushDense(uint32_t table, DensePush push,
+                                                            const absl::Status& put, bool refuses) {
   TableState& state = tables_[table];
   PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
-  --state.pushes;
-  --state.dense;
-  for (DensePush::Part& part : push.parts) objects_.frees.push_back(std::move(part.name));
-}
-
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::EndPushDense(uint32_t table, DensePush push,
-                                                            const absl::Status& put) {
-  TableState& state = tables_[table];
   absl::Status status = state.failed;
   status.Update(put);
   if (!status.ok()) {
-    TakeBackPushDense(table, std::move(push));
-    OnPushRefused(table, status);
+    --state.pushes;
+    --state.dense;
+    for (DensePush::Part& part : push.parts) objects_.frees.push_back(std::move(part.name));
+    if (refuses) OnPushRefused(table, status);
     return status;
   }
-  PHALANX_CHECK(std::exchange(state.dense_begun, false), "a push of objects has begun");
   const Ticket ticket = operations_.next;
   Operation& operation = operations_.New(table);
   for (DensePush::Part& part : push.parts) {
@@ -464,31 +458,18 @@ bool WorkerCore::TableState::must_wait() const {
   return bytes > view.spec.snapshot_bytes;
 }
 
-void WorkerCore::AskIfNeeded(uint32_t table) {
+// A server may not answer, since a newer snapshot shows no more: Probe asks again. What is kept
+// without snapshots goes by itself when the clock turns.
+void WorkerCore::AskIfNeeded(uint32_t table, bool no_memory) {
   const TableState& state = tables_[table];
-  if (leaving_ || state.must_wait()) AskForSnapshots(table, /*all=*/!leaving_);
-}
-
-// What is kept without snapshots goes by itself when the clock turns.
-void WorkerCore::AskForMemory() {
-  for (uint32_t table = 0; table < tables_.size(); ++table) {
-    if (!tables_[table].view.pushes_objects) continue;
-    for (TableAtServer& here : tables_[table].servers) here.snapshot_asked = false;
-    AskForSnapshots(table, /*all=*/false);
-  }
-  Flush();
-}
-
-// A server may not answer, since a newer snapshot shows no more: Probe asks again. Not `all`: only
-// for what a snapshot frees before the worker ends its clock.
-void WorkerCore::AskForSnapshots(uint32_t table, bool all) {
-  const TableState& state = tables_[table];
-  if (!state.has_snapshots()) return;
+  const bool frees = no_memory && state.view.pushes_objects;
+  if (!state.has_snapshots() || !(leaving_ || frees || state.must_wait())) return;
   for (int server = 0; server < options_.servers; ++server) {
     TableAtServer& here = tables_[table].servers[server];
     WorkerChannel& channel = servers_[server].channel;
     if (here.snapshot_asked || here.kept.entries().empty() || !channel.open()) continue;
-    if (!all && !state.HoldsUpLeave(here)) continue;
+    // No snapshot frees an object before its clock has turned.
+    if ((leaving_ || frees) && !state.HoldsUpLeave(here)) continue;
     // Not again before it has answered: each further one would be a snapshot of its own.
     here.snapshot_asked = true;
     channel.AskSnapshot(table);
@@ -551,19 +532,9 @@ void WorkerCore::Flush() {
   for (Server& server : servers_) server.channel.Flush();
 }
 
-// Where the object of an answer was not there: a server that knows it makes another one.
-void WorkerCore::AskForLost(int server) {
-  const auto& asked = servers_[server].channel.asked();
-  for (const auto& [call, question] : asked) {
-    Operation& operation = operations_.all.at(question.ticket);
-    Question& one = operation.questions[question.piece];
-    if (one.lost) SendQuestion(server, question.ticket, operation, one);
-  }
-}
-
 // Nothing is awaited from a server that has taken all: the loss of what it says of clocks and
 // snapshots shows when something is.
-void WorkerCore::Probe() {
+void WorkerCore::Probe(bool no_memory) {
   for (int server = 0; server < options_.servers; ++server) {
     WorkerChannel& channel = servers_[server].channel;
     bool awaited = channel.state() == WorkerChannel::State::kHello || !channel.asked().empty();
@@ -574,10 +545,16 @@ void WorkerCore::Probe() {
           (!(leaving_ && tables_[table].has_snapshots()) && tables_[table].Awaits(here, leaving_));
       here.snapshot_asked = false;
     }
-    AskForLost(server);
+    // Where the object of an answer was not there: a server that knows it makes another one.
+    for (const auto& [call, asked] : channel.asked()) {
+      Operation& operation = operations_.all.at(asked.ticket);
+      Question& question = operation.questions[asked.piece];
+      if (question.lost) SendQuestion(server, asked.ticket, operation, question);
+    }
     if (awaited) channel.Probe();
   }
-  for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table);
+  for (uint32_t table = 0; table < tables_.size(); ++table) AskIfNeeded(table, no_memory);
+  if (no_memory) Flush();
 }
 
 }  // namespace phalanx::ps::internal

@@ -140,8 +140,9 @@ class WorkerCore {
   void OnLost(int server, uint64_t life);
   // To be called from time to time, about each half second, unless idle(). Asks each server of
   // which something is awaited: messages that were lost on an idle link are noticed by the next one
-  // alone. Sends what is held back.
-  void Probe();
+  // alone. Sends what is held back. `no_memory`: the node lacks memory for what is pushed or
+  // pulled, so that snapshots are asked for which free what it keeps of all tables.
+  void Probe(bool no_memory = false);
 
   // ---- calls
   // All servers have welcomed this life at least once.
@@ -170,10 +171,10 @@ class WorkerCore {
   absl::StatusOr<DensePush> BeginPushDense(uint32_t table);
   // The parts are in the store, or `put` is the error of one of them: the push is refused then, as
   // by OnPushRefused, and its number is that of the next one. Returns the ticket, or an error:
-  // `put`, or that of a table that has failed meanwhile. All parts are the core's to free.
-  absl::StatusOr<Ticket> EndPushDense(uint32_t table, DensePush push, const absl::Status& put);
-  // Instead of EndPushDense: as if the push had not begun.
-  void TakeBackPushDense(uint32_t table, DensePush push);
+  // `put`, or that of a table that has failed meanwhile. All parts are the core's to free. Not
+  // `refuses`: with an error it is as if the push had not begun.
+  absl::StatusOr<Ticket> EndPushDense(uint32_t table, DensePush push, const absl::Status& put,
+                                      bool refuses = true);
   // As Pull of all keys. REQUIRES: pulls_objects.
   absl::StatusOr<Ticket> PullDense(uint32_t table, void* out);
   // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
@@ -181,10 +182,6 @@ class WorkerCore {
   // lost. Other errors end the call. Ignored if the fetch is not wanted any more.
   void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes);
   Objects TakeObjects();
-  // The node has no memory for what is pushed or pulled: asks for snapshots of all tables of which
-  // it has pushes that these free. To be called about each half second while that is so.
-  void AskForMemory();
-
   // Ends the worker's clock in the table. If a push was refused since the last call, at once or by
   // a server, returns the error of the first one instead, once: the clock goes on.
   absl::Status Clock(uint32_t table);
@@ -344,11 +341,10 @@ class WorkerCore {
   void AddMarks(uint32_t table);
   void SendKept(int server, uint32_t table, KeptEntries::Kept& kept);
   void SendQuestion(int server, Ticket ticket, Operation& operation, Question& question);
-  void AskForLost(int server);
   // Sends what is held back for marks that all servers have taken.
   void Release(uint32_t table);
-  void AskIfNeeded(uint32_t table);
-  void AskForSnapshots(uint32_t table, bool all);
+  // `no_memory`: also for what the node keeps.
+  void AskIfNeeded(uint32_t table, bool no_memory = false);
 
   // ---- ends
   void OnPushesDone(const std::vector<Ticket>& tickets);

@@ -208,7 +208,7 @@ void WorkerState::OnFull() {
   const Instant now = MonotonicNow();
   if (asked_for_memory_.has_value() && now - *asked_for_memory_ < kProbeEvery) return;
   asked_for_memory_ = now;
-  core_.AskForMemory();
+  core_.Probe(/*no_memory=*/true);
   Drain();
 }
 
@@ -403,7 +403,8 @@ absl::StatusOr<Future<phalanx::Done>> WorkerState::PushObjects(
   connection_->Update([&] {
     if (!put.has_value()) {
       status = Named("Push", table, absl::ResourceExhaustedError("the node has no memory for it"));
-      core_.TakeBackPushDense(table.number, *std::move(push));
+      status =
+          core_.EndPushDense(table.number, *std::move(push), status, /*refuses=*/false).status();
       return Drain();
     }
     absl::Status why = put->ok() ? *put : Named("Push", table, *put);

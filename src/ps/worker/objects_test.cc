@@ -159,14 +159,18 @@ TEST(WorkerObjects, WithoutMemoryItAsksForSnapshotsOfAllThatIsKeptInTheNode) {
   EXPECT_THAT(play.Got(0), IsEmpty());
   // Again, in case it was lost.
   for (int i = 0; i < 2; ++i) {
-    play.core.AskForMemory();
-    EXPECT_THAT(play.Got(0), ElementsAre("snapshot 1"));
+    play.core.Probe(/*no_memory=*/true);
+    const std::vector<std::string> got = play.Got(0);
+    ASSERT_FALSE(got.empty());
+    EXPECT_EQ(got.back(), "snapshot 1");
   }
   play.Answer(0, 1, Durable{.table = 1, .upto = {.clock = 1}});
   EXPECT_THAT(play.Frees(), ElementsAre("job/1/0/0.1/1"));
-  play.core.AskForMemory();
+  play.core.Probe(/*no_memory=*/true);
   EXPECT_THAT(play.Got(0), IsEmpty());
-  play.core.TakeBackPushDense(0, *std::move(push));
+  EXPECT_THAT(play.core.EndPushDense(0, *std::move(push), absl::ResourceExhaustedError("full"),
+                                     /*refuses=*/false),
+              StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_FALSE(play.core.must_wait(0));
   EXPECT_THAT(play.Frees(), ElementsAre("job/0/0/0.1/4"));
   // Nothing was refused.
