@@ -183,7 +183,8 @@ void ServerCore::TryWelcome(int worker) {
                               .min_clock = table->min(),
                               .clock = at.clock,
                               .repeats = table->HoldsObjectsOf(worker)});
-    port.shown.push_back({.min_clock = table->min(), .durable = durable});
+    port.shown.push_back(
+        {.min_clock = table->min(), .room_clock = table->min(), .durable = durable});
   }
   effects_.sends.push_back({worker, *port.life, Encode(welcome)});
   for (uint32_t table = 0; table < tables_.size(); ++table) ShowFailure(worker, table);
@@ -356,7 +357,7 @@ void ServerCore::Flush(int worker) {
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     const uint64_t min = tables_[table]->min();
     if (min <= port.shown[table].min_clock) continue;
-    port.shown[table].min_clock = min;
+    port.shown[table].min_clock = port.shown[table].room_clock = min;
     port.out.Add(MinClock{.table = table, .clock = min});
   }
   effects_.sends.push_back({worker, *port.life, port.out.TakeServerBatch(*port.channel)});
@@ -400,9 +401,9 @@ void ServerCore::ShowRoom(uint32_t number) {
   const uint64_t min = table.min();
   for (int worker = 0; worker < options_.workers; ++worker) {
     WorkerPort& port = workers_[worker];
-    if (!port.open() || port.shown[number].min_clock >= min) continue;
+    if (!port.open() || port.shown[number].room_clock >= min) continue;
     if (!table.has_object_pushes() && table.sync().clocks().of(worker) <= min) continue;
-    port.shown[number].min_clock = min;
+    port.shown[number].min_clock = port.shown[number].room_clock = min;
     Add(worker, MinClock{.table = number, .clock = min});
   }
 }

@@ -58,7 +58,7 @@ TEST(ServerObjects, AClockTurnsWithTheSumOfItsObjects) {
   EXPECT_THAT(server.Take(0), IsEmpty());
   EXPECT_THAT(server.core.Describe(), HasSubstr("sums 3 pushes of clock 0, attempt 1"));
   server.Reduced(1, {1, 2});
-  EXPECT_THAT(server.Take(0), ElementsAre("values 7.0"));
+  EXPECT_THAT(server.Take(0), ElementsAre("values 7.0", "min 1"));
   EXPECT_THAT(server.Got(0, 7), ElementsAre(1, 12));
   // Late, or twice.
   server.Reduced(1, {1, 2});
@@ -249,6 +249,18 @@ TEST(ServerObjects, WithoutSnapshotsAllWorkersSeeThatTheirObjectsCount) {
   server.Take(0);
   server.Reduced(1, {1, 2});
   EXPECT_THAT(server.Take(0), ElementsAre("min 1"));
+}
+
+TEST(ServerObjects, TheLeastClockIsNotShownByAnswersAlone) {
+  OneServer server = Server(2, Small());
+  server.Begin();
+  server.PushObject(0, 0, 1, "a");
+  server.Clock(0, 0);
+  server.Pull(0, 7, 1, {0});
+  server.Clock(1, 0);
+  server.Take(0);
+  server.Reduced(1, {1, 2});
+  EXPECT_THAT(server.Take(0), ElementsAre("values 7.0", "min 1"));
 }
 
 // ---- deaths
@@ -540,7 +552,7 @@ TEST(ServerObjects, AllWhoPullAStateShareItsVersion) {
   server.PullObject(0, 2, 1);
   server.Take(0);
   server.Clock(1, 0);
-  EXPECT_THAT(server.Take(0), ElementsAre("object 2.0 s/0/2"));
+  EXPECT_THAT(server.Take(0), ElementsAre("object 2.0 s/0/2", "min 1"));
   EXPECT_EQ(Floats(server.objects.at("s/0/2")), (std::vector<float>{1, 0}));
   // That of before the turn stays until the next one, and while it is read.
   server.Read(0, 1);

@@ -25,6 +25,8 @@ struct WorkerPort {
   // What the worker knows of a table.
   struct Shown {
     uint64_t min_clock = 0;
+    // Without the answers of pulls, which it ignores if it has given them up.
+    uint64_t room_clock = 0;
     Position durable = {};
     bool failed = false;
   };
