@@ -141,7 +141,7 @@ def test_arrays_of_the_transport_are_shared_too(stations):
 # ---- the ways of Ray
 
 
-def test_it_goes_the_way_of_rllibs_weights(stations):
+def test_it_goes_the_way_of_rllibs_weights(stations, eventually):
     """The state of a module into Ray's store, its ref in a dict, that by keyword, and a get in the runner."""
     shared = phalanx.ray.share(weights(3.0))
     stored = ray.put(shared)
@@ -153,7 +153,8 @@ def test_it_goes_the_way_of_rllibs_weights(stations):
     came = ray.get([station.run.remote(set_state, state=state) for station in stations])
     assert came == [(3.0 * (MiB // 4), False, object_of(shared))] * 4
     # The nodes of the driver and of the two hosts of the four actors.
-    assert phalanx.stat(phalanx.ObjectRef(object_of(shared))).complete_copies == 3
+    ref = phalanx.ObjectRef(object_of(shared))
+    eventually(lambda: phalanx.stat(ref).complete_copies == 3)
 
 
 def test_it_goes_as_an_argument_by_keyword_and_inside_of_others(stations):
