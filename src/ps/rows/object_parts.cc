@@ -47,14 +47,6 @@ uint64_t ObjectPartBytes(const TableSpec& spec, const Splitter& splitter, int se
   return splitter.KeysOf(server) * RowBytes(spec);
 }
 
-absl::string_view PartInPlace(const TableSpec& spec, const Splitter& splitter, int server,
-                              const void* rows) {
-  const Key first = splitter.KeyAt(server, 0);
-  const uint64_t keys = splitter.KeysOf(server);
-  if (splitter.KeyAt(server, keys - 1) - first != keys - 1) return {};
-  return {static_cast<const char*>(rows) + first * RowBytes(spec), keys * RowBytes(spec)};
-}
-
 void GatherPart(const TableSpec& spec, const Splitter& splitter, int server, const void* rows,
                 void* part) {
   const uint64_t row = RowBytes(spec);

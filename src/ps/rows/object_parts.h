@@ -11,7 +11,6 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "phalanx/ps_table.h"
 #include "src/ps/split.h"
 
@@ -38,10 +37,6 @@ uint64_t MaxClockObjects(int workers);
 // Of the part of a server, as an object: its rows, in the order of their places.
 // REQUIRES: the table is dense.
 uint64_t ObjectPartBytes(const TableSpec& spec, const Splitter& splitter, int server);
-// The rows of a part within those of all keys; empty if they do not lie in one run.
-// REQUIRES: IsObjectTable with some `least`.
-absl::string_view PartInPlace(const TableSpec& spec, const Splitter& splitter, int server,
-                              const void* rows);
 // Copies the rows of a part from those of all keys, or to them.
 // REQUIRES: IsObjectTable with some `least`; `part` has ObjectPartBytes.
 void GatherPart(const TableSpec& spec, const Splitter& splitter, int server, const void* rows,

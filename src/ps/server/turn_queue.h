@@ -29,7 +29,6 @@ class TurnQueue {
   void Add(SyncCore::Turn turn);
   // Behind the turns of clocks before this one.
   void AddPull(uint64_t clock, Token pull);
-  bool empty() const { return turns_.empty() && pulls_.empty(); }
   // Those pulls are forgotten of which this is true.
   template <typename Gone>
   void DropPulls(const Gone& gone) {
