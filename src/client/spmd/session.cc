@@ -8,6 +8,7 @@
 #include "phalanx/spmd.h"
 #include "src/client/access.h"
 #include "src/client/spmd/session_state.h"
+#include "src/common/io/whole_file.h"
 #include "src/common/status_macros.h"
 #include "src/jobs/group/group_call.h"
 
@@ -46,7 +47,7 @@ absl::StatusOr<Session> Session::Join(Client& client, Options options) {
     if (directory != nullptr) options.checkpoint_dir = directory;
   }
   if (!options.checkpoint_dir.empty()) {
-    PHALANX_RETURN_IF_ERROR(internal::CheckpointFiles::Check(options.checkpoint_dir));
+    PHALANX_RETURN_IF_ERROR(CheckDirectory(options.checkpoint_dir));
   }
   JoinOptions join;
   join.world = options.world;

@@ -37,9 +37,6 @@
 
 namespace phalanx::spmd::internal {
 
-// Castagnoli's, of `bytes` behind others whose value is `before`.
-uint32_t Crc32c(absl::string_view bytes, uint32_t before = 0);
-
 struct CheckpointFile {
   DiskRun run;
   uint64_t version = 0;
@@ -50,9 +47,6 @@ struct CheckpointFile {
 
 class CheckpointFiles {
  public:
-  // Whether the directory can be read. Its error names it.
-  static absl::Status Check(const std::string& directory);
-
   CheckpointFiles(std::string directory, absl::string_view job, absl::string_view role, int rank);
 
   // ---- as the rank joins
@@ -119,7 +113,6 @@ class CheckpointFiles {
   absl::Status WriteAs(uint32_t kind, uint64_t version, absl::string_view global,
                        std::optional<absl::string_view> local) const;
   absl::StatusOr<std::optional<CheckpointFile>> ReadFile(const Name& name, bool local) const;
-  absl::Status SyncDirectory() const;
 
   const std::string directory_;
   const std::string of_job_;  // what a file has in it
