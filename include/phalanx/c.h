@@ -601,6 +601,8 @@ typedef struct {
   const char* server_role; /* NULL or "": "server" */
   const char* worker_role; /* NULL or "": "worker" */
   int64_t peer_timeout;    /* of each wait for the others; 0: five minutes */
+  /* Of servers; NULL or "": PHALANX_CHECKPOINT_DIR, else none. */
+  const char* checkpoint_dir;
 } phx_ps_options;
 
 /* Sync, Split, Update, Init and OnLoss of ps_table.h. */

@@ -68,6 +68,10 @@ struct Options {
   // How long Join, a Push or Clock that waits for snapshots, Barrier and Leave wait for the others;
   // PushDense and PullDense, for memory of the node; and Run, when no worker lives.
   absl::Duration peer_timeout = absl::Minutes(5);
+  // Of servers: a directory where they also write their snapshots, and from which the job goes on
+  // when all nodes have ended. All servers have one, or none; it exists. Empty:
+  // PHALANX_CHECKPOINT_DIR, else none.
+  std::string checkpoint_dir = {};
 };
 
 // Whose push an own update is given. With kBsp a push is the sum of all workers' pushes of a clock,
@@ -140,7 +144,8 @@ class Server {
   void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo& request)> answer);
 
   // Serves until all workers have left, and returns OK; or until Stop, with Cancelled. Restores the
-  // snapshots of an earlier life first. Errors: Aborted (a next life of this server has joined);
+  // snapshots of an earlier life first, or files of the directory of checkpoints. Errors: those of
+  // files, which name the file and what to do; Aborted (a next life of this server has joined);
   // DataLoss (no copy of its snapshot is left); DeadlineExceeded (no worker has lived for
   // peer_timeout, and not all have left: names those; with tables that all have OnLoss::kDrop, Run
   // returns OK then, if those have died); or the error of the connection with the node.

@@ -35,6 +35,8 @@ from phalanx._jobs.ps_workers import Clocks, Reply, Table, TableCall, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
+
     from phalanx._client import Client
 
 __all__ = ["Clocks", "Reply", "Request", "Server", "Table", "TableCall", "TableSpec", "Worker", "server", "worker"]
@@ -49,6 +51,7 @@ def server(
     worker_role: str = "worker",
     client: Client | None = None,
     peer_timeout: float | None = 300.0,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
 ) -> Server:
     """Join a job as a server.
 
@@ -70,6 +73,9 @@ def server(
     peer_timeout
         Seconds to join, to find the snapshots of an earlier life, and for which `Server.run` waits while no worker lives;
         None: no limit.
+    checkpoint_dir
+        A directory where the server also writes its snapshots, and from which the job goes on when all nodes have ended.
+        All servers have one, or none; it exists. None: ``PHALANX_CHECKPOINT_DIR``, else none.
 
     Raises
     ------
@@ -78,7 +84,8 @@ def server(
     StoreFullError
         Every rank has had a task with another name, or the directory has too many jobs.
     """
-    return _servers.join(client or _default_client(), job, task, world, server_role, worker_role, peer_timeout)
+    connection = client or _default_client()
+    return _servers.join(connection, job, task, world, server_role, worker_role, peer_timeout, checkpoint_dir)
 
 
 def worker(

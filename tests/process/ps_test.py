@@ -45,6 +45,19 @@ class PsTest(LaunchCase):
         _, err = self.run_tasks("server1:5", expect=128 + 9)
         self.assertIn("server1 ended by signal 9", err)
 
+    def test_a_job_of_which_all_has_ended_goes_on_from_disks(self):
+        folder = self.cluster.path("checkpoints")
+        os.mkdir(folder)
+        flags = ["--job=train", f"--checkpoint-dir={folder}", "--grace=1ms"]
+        # Without restarts a death ends all tasks, and the launch its private cluster.
+        for words in (["worker1:8"], ["worker2:1", "server0:13"], ["worker2:8", "worker0:14"]):
+            self.run_tasks(*words, flags=flags, expect=128 + 9)
+            self.assertTrue(os.listdir(folder))
+        # No clock before the one of the last files is made again.
+        out, err = self.run_tasks("worker0:8", "server1:8", flags=flags)
+        self.assertEqual(sorted(out.splitlines()), self.expected(), err)
+        self.assertEqual(os.listdir(folder), [])
+
     def test_servers_do_not_wait_for_ever_for_a_worker_that_has_not_left(self):
         out, err = self.run_tasks("worker1:quit", expect=1, flags=["--grace=1ms"])
         self.assertIn("all workers have ended; waiting for server", err)

@@ -8,6 +8,7 @@ Threads: one at a time, but `Server.stop`. In a child of fork every call raises 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import namedtuple
@@ -396,9 +397,11 @@ def join(
     server_role: str,
     worker_role: str,
     peer_timeout: float | None,
+    checkpoint_dir: str | os.PathLike[str] | None,
 ) -> Server:
     """Join a job as a server; see `phalanx.ps.server`."""
-    options, texts = options_of(job, task, world, server_role, worker_role, peer_timeout)
+    folder = None if checkpoint_dir is None else os.fspath(checkpoint_dir)
+    options, texts = options_of(job, task, world, server_role, worker_role, peer_timeout, folder)
     program = _Program()
     kept: list[Any] = []
     joined: list[Any] = []

@@ -591,6 +591,7 @@ def options_of(
     server_role: str,
     worker_role: str,
     peer_timeout: float | None,
+    checkpoint_dir: str | None = None,
 ) -> tuple[Any, object]:
     """Return the library's options for joining, and memory to keep as long as they are used."""
 
@@ -599,13 +600,15 @@ def options_of(
 
     texts = [spelled(job, "job"), spelled(task, "task")]
     roles = [spelled(server_role, "server_role"), spelled(worker_role, "worker_role")]
+    folder = spelled(checkpoint_dir, "checkpoint_dir")
     options = ffi.new("phx_ps_options*")
     options.job, options.task = texts
+    options.checkpoint_dir = folder
     options.server_role, options.worker_role = roles
     options.world = 0 if world is None else _arguments.whole(world, "world", 1, _MAX_WORLD)
     # 0 stands for the default there.
     options.peer_timeout = nanos(_arguments.seconds_of(peer_timeout, "peer_timeout")) or 1
-    return options, (texts, roles)
+    return options, (texts, roles, folder)
 
 
 def join(

@@ -151,6 +151,9 @@ class LaunchCommand : public Command {
     flags.Argument("--grace", "Time that tasks have to end after a signal, before SIGKILL",
                    TimeSpan(&options_.grace));
     flags.Argument("--timeout", "Stop the tasks after this time", TimeSpan(&options_.timeout));
+    flags.Argument("--checkpoint-dir",
+                   "Directory on each host in which sessions and servers keep checkpoints",
+                   Text(&options_.checkpoint_dir, "PATH"));
     flags.Argument("--no-prefix", "Do not put [TASK] in front of each line of output",
                    Switch(&no_prefix_));
     AddServerFlags(flags);

@@ -123,6 +123,7 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
     task.parameter_server = ServersAndWorkers{.servers = servers->world, .workers = workers->world};
   }
   task.address = options_.address;
+  task.checkpoint_dir = options_.checkpoint_dir;
   task.print = prints_->path();
   task.fail = deaths_.PointOf(index, task.life);
   if (tasks_[index].mark.valid()) task.fail_mark = PathOf(tasks_[index].mark);

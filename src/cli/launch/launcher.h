@@ -40,6 +40,8 @@ struct LaunchOptions {
   std::string job;
   // The node of the tasks.
   std::string address;
+  // Where the tasks write checkpoints; empty: as their environment says.
+  std::string checkpoint_dir = {};
   // It is that of this process's private cluster (EmbeddedAddress).
   bool private_cluster = false;
   int restarts = 0;

@@ -58,6 +58,9 @@ std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* 
       absl::StrCat("PHALANX_FAIL=", task.fail),
       absl::StrCat("PHALANX_FAIL_MARK=", task.fail_mark),
   };
+  if (!task.checkpoint_dir.empty()) {
+    variables.push_back(absl::StrCat("PHALANX_CHECKPOINT_DIR=", task.checkpoint_dir));
+  }
   const bool own_dmlc = task.parameter_server || !HasServers(inherited);
   if (own_dmlc) AddDmlc(task, variables);
   std::set<std::string> own;

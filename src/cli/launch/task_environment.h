@@ -35,6 +35,8 @@ struct TaskVariables {
   // or nothing.
   std::string fail;
   std::string fail_mark;
+  // Where it writes its checkpoints; empty: as the launch's own variable says.
+  std::string checkpoint_dir = {};
 };
 
 // Returns "NAME=VALUE" for each variable. `inherited`: as environ(7), ends with a null pointer.

@@ -65,6 +65,7 @@ ps::Options OptionsOf(const phx_ps_options* given) {
   if (!Text(given->server_role).empty()) to.server_role = given->server_role;
   if (!Text(given->worker_role).empty()) to.worker_role = given->worker_role;
   if (given->peer_timeout != 0) to.peer_timeout = DurationOf(given->peer_timeout);
+  to.checkpoint_dir = Text(given->checkpoint_dir);
   return to;
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "phalanx/ps.h"
 #include "src/client/ps/server_state.h"
+#include "src/common/io/whole_file.h"
 #include "src/common/status_macros.h"
 #include "src/ps/part.h"
 
@@ -10,6 +12,13 @@ namespace phalanx::ps {
 
 // No worker is waited for here: the program adds its tables first, and workers are welcomed by Run.
 absl::StatusOr<Server> Server::Join(Client& client, Options options) {
+  if (options.checkpoint_dir.empty()) {
+    const char* const directory = std::getenv("PHALANX_CHECKPOINT_DIR");
+    if (directory != nullptr) options.checkpoint_dir = directory;
+  }
+  if (!options.checkpoint_dir.empty()) {
+    PHALANX_RETURN_IF_ERROR(CheckDirectory(options.checkpoint_dir));
+  }
   JoinOptions join;
   join.world = options.world;
   join.role = options.server_role;

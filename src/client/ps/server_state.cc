@@ -34,6 +34,9 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       objects_(client_),
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
+      disks_(options.checkpoint_dir.empty()
+                 ? nullptr
+                 : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
       sends_(std::make_shared<MemberSends>(CallOf(member_), worker_role_,
                                            [this](int worker, uint64_t life) {
                                              events_.push_back(Lost{worker, life});
@@ -46,7 +49,10 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
 ServerState::~ServerState() {
   if (connection_->forked()) return;
   CallOf(member_).SetSink(nullptr);
-  connection_->Update([this] { sends_->Stop(); });
+  connection_->Update([this] {
+    sends_->Stop();
+    if (disks_ != nullptr) disks_->Stop();
+  });
   objects_.End();
   if (!left_) member_.Fail().IgnoreError();
 }
@@ -56,10 +62,12 @@ ServerState::~ServerState() {
 // Members of other roles can have messages of their own, which are not for a parameter server.
 void ServerState::OnMessage(const Message& message) {
   if (message.role == worker_role_) events_.push_back(message);
+  if (disks_ != nullptr && message.role == member_.role()) disks_->OnMessage(message);
 }
 
 void ServerState::OnMember(const Member& member) {
   if (member.role == worker_role_) events_.push_back(member);
+  if (disks_ != nullptr && member.role == member_.role()) disks_->OnMember(member);
 }
 
 void ServerState::OnEnd(const absl::Status& why) {
@@ -121,7 +129,9 @@ absl::Status ServerState::BeginCore(int workers) {
   core_.emplace(ServerCore::Options{.rank = member_.rank(),
                                     .servers = member_.world(),
                                     .workers = workers,
-                                    .objects = objects_.prefix()});
+                                    .objects = objects_.prefix(),
+
+                                    .files = disks_ != nullptr});
   for (AddedTable& table : tables_) {
     // The program's function is given its own names for what the core has.
     OwnUpdate own;
@@ -142,9 +152,34 @@ absl::Status ServerState::BeginCore(int workers) {
                              table.snapshots->Find(patience_));
     if (!found.has_value()) continue;
     PHALANX_RETURN_IF_ERROR(core_->Restore(number, found->attempt, found->bytes.view()));
+    table.restored = found->attempt;
   }
+  PHALANX_RETURN_IF_ERROR(BeginDisks());
   core_->Begin();
   return absl::OkStatus();
+}
+
+absl::Status ServerState::BeginDisks() {
+  if (disks_ == nullptr) return absl::OkStatus();
+  std::vector<ServerDisks::Table> tables;
+  for (uint32_t number = 0; number < tables_.size(); ++number) {
+    const AddedTable& table = tables_[number];
+    if (table.snapshots == nullptr) continue;
+    tables.push_back({number, table.spec, table.snapshots.get(), table.restored});
+  }
+  return disks_->Begin(
+      *core_, std::move(tables), patience_, [this]() -> std::optional<absl::Status> {
+        // Nothing is to be served any more, and other servers may have ended.
+        const std::vector<Member> workers = Workers();
+        if (std::all_of(workers.begin(), workers.end(),
+                        [](const Member& worker) { return worker.state == MemberState::kLeft; })) {
+          return absl::OkStatus();
+        }
+        absl::Status status;
+        connection_->Update(
+            [&] { status = stopped_ ? absl::CancelledError("Run: stopped") : over_; });
+        return status.ok() ? std::nullopt : std::optional(status);
+      });
 }
 
 absl::Status ServerState::Run() {
@@ -157,7 +192,7 @@ absl::Status ServerState::Run() {
   if (anew) ForgetEnded();
   PHALANX_RETURN_IF_ERROR(BeginCore(workers));
   NoteAlone();
-  Act();
+  PHALANX_RETURN_IF_ERROR(Act());
   while (!core_->done()) {
     PHALANX_RETURN_IF_ERROR(Turn());
     if (core_->done() || MonotonicNow() < alone_until_) continue;
@@ -170,6 +205,7 @@ absl::Status ServerState::Run() {
     if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
   }
   objects_.End();
+  if (disks_ != nullptr) disks_->RemoveAll();
   // Its destructor does not count as a death any more, whatever Leave returns.
   left_ = true;
   PHALANX_RETURN_IF_ERROR(member_.Leave());
@@ -223,8 +259,7 @@ absl::Status ServerState::Turn() {
     retry_at_ = Instant::Infinite();
     core_->Retry();
   }
-  Act();
-  return absl::OkStatus();
+  return Act();
 }
 
 // Members says how they are now, which can be later than the event that is handled.
@@ -313,7 +348,7 @@ void ServerState::ActOnObjects(const ServerCore::Effects& effects) {
 }
 
 // An answer of the program can lead to more.
-void ServerState::Act() {
+absl::Status ServerState::Act() {
   while (true) {
     ServerCore::Effects effects = core_->TakeEffects();
     ActOnObjects(effects);
@@ -324,6 +359,7 @@ void ServerState::Act() {
         }
       });
     }
+    if (disks_ != nullptr) PHALANX_RETURN_IF_ERROR(disks_->Write(effects));
     for (const ServerCore::Store& store : effects.stores) {
       // The core has one snapshot of a table under way at a time, so one number is enough. It
       // counts attempts; the store counts those that are there.
@@ -334,6 +370,7 @@ void ServerState::Act() {
     for (const ServerCore::Asked& asked : effects.asked) Answer(asked);
   }
   if (core_->wants_retry()) retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
+  return absl::OkStatus();
 }
 
 // The program's function is none of ours: what it throws is the answer of this request, and the

@@ -34,6 +34,7 @@
 #include "src/client/jobs/member_call.h"
 #include "src/client/ps/member_sends.h"
 #include "src/client/ps/run_mark.h"
+#include "src/client/ps/server_disks.h"
 #include "src/client/ps/server_objects.h"
 #include "src/client/ps/snapshot_store.h"
 #include "src/common/time/instant.h"
@@ -66,6 +67,7 @@ class ServerState final : public phalanx::internal::MemberSink {
     Server::OwnUpdate update;
     std::unique_ptr<SnapshotStore> snapshots;  // null: it has none
     uint64_t storing = 0;                      // the core's number of the one under way
+    std::optional<uint64_t> restored = {};     // the number of that with which this life begins
   };
   struct Lost {
     int worker;
@@ -77,6 +79,8 @@ class ServerState final : public phalanx::internal::MemberSink {
   // How many there are. DeadlineExceeded: none has joined.
   absl::StatusOr<int> AwaitWorkers();
   absl::Status BeginCore(int workers);
+  // From the directory of checkpoints, if there is one.
+  absl::Status BeginDisks();
   // Waits for an event, a snapshot, a sum, Stop or a time, and handles all that there is.
   absl::Status Turn();
   void Handle(const Event& event);
@@ -92,8 +96,8 @@ class ServerState final : public phalanx::internal::MemberSink {
   bool Abandoned() const;
   void TakeWritten();
   void TakeObjects();
-  void Act();
-  void ActOnObjects(const ServerCore::Effects& effects);
+  absl::Status Act();
+  absl::Status ActOnObjects(const ServerCore::Effects& effects);
   void Answer(const ServerCore::Asked& asked);
 
   const std::shared_ptr<Client> client_;
@@ -109,6 +113,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   std::optional<ServerCore> core_;
   bool left_ = false;
   RunMark mark_;
+  std::unique_ptr<ServerDisks> disks_;         // null: there is no directory
   std::map<int, uint64_t> ended_before_;       // lives of workers of an earlier run, by rank
   Instant retry_at_ = Instant::Infinite();     // of snapshots and sums that have failed
   Instant alone_until_ = Instant::Infinite();  // no worker lives; Run ends then

@@ -48,6 +48,7 @@ class PsFixture : public ::testing::Test {
     options.task = absl::StrCat("server", rank);
     options.world = servers_;
     options.peer_timeout = peer_timeout_;
+    if (!checkpoint_dirs_.empty()) options.checkpoint_dir = checkpoint_dirs_[rank];
     return ps::Server::Join(*Connect(node), options);
   }
   absl::StatusOr<ps::Worker> JoinWorker(int rank, int node) const {
@@ -126,6 +127,7 @@ class PsFixture : public ::testing::Test {
 
   std::string job_ = "train";
   absl::Duration peer_timeout_ = kDeadline;
+  std::vector<std::string> checkpoint_dirs_;  // of the servers; empty: they have none
   int servers_ = 0;
   int workers_ = 0;
   std::unique_ptr<LocalCluster> cluster_;

@@ -44,7 +44,8 @@ absl::StatusOr<uint32_t> ServerCore::AddTable(const TableSpec& spec, OwnUpdate o
                                                            .servers = options_.servers,
                                                            .workers = options_.workers,
                                                            .objects = options_.objects,
-                                                           .object_bytes = options_.object_bytes},
+                                                           .object_bytes = options_.object_bytes,
+                                                           .files = options_.files},
                                       spec, std::move(own)));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
@@ -63,6 +64,12 @@ absl::Status ServerCore::Restore(uint32_t table, uint64_t number, absl::string_v
         absl::StrCat("table \"", tables_[table]->spec().name, "\" has no snapshots"));
   }
   return tables_[table]->Restore(number, bytes);
+}
+
+std::string ServerCore::Save(uint32_t table, uint64_t number) const {
+  PHALANX_CHECK(!begun_, "a table is saved before Begin");
+  PHALANX_CHECK(table < tables_.size(), "a table that was added");
+  return tables_[table]->Save(number);
 }
 
 void ServerCore::Begin() {
@@ -383,6 +390,9 @@ void ServerCore::TakeFrom(uint32_t number) {
   }
   if (table.TakeFailed()) {
     for (int worker = 0; worker < options_.workers; ++worker) ShowFailure(worker, number);
+  }
+  for (ServerTable::File& file : table.TakeFiles()) {
+    effects_.files.push_back({number, file.min, file.number, std::move(file.bytes)});
   }
   if (auto taken = table.TakeSnapshot()) {
     effects_.stores.push_back({number, taken->number, std::move(taken->bytes)});

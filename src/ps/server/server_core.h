@@ -65,6 +65,7 @@ class ServerCore {
     std::string objects = {};
     // The least part of an object table: the same for all workers and servers.
     uint64_t object_bytes = kObjectPartBytes;
+    bool files = false;  // Effects::files are made
   };
   // A message for a life of a worker. Those to one life go in this order.
   struct Send {
@@ -76,6 +77,14 @@ class ServerCore {
   struct Store {
     uint32_t table;
     uint64_t number;  // from 1; grows in each table, over all lives of the server that restore
+    std::string bytes;
+  };
+  // The same as m has just passed a multiple of snapshot_every, with kBsp: all servers make one of
+  // the same state, to go on from when all of them have ended.
+  struct File {
+    uint32_t table;
+    uint64_t min;
+    uint64_t number;
     std::string bytes;
   };
   // The snapshot is needed no more.
@@ -113,6 +122,7 @@ class ServerCore {
   struct Effects {
     std::vector<Send> sends;
     std::vector<Store> stores;
+    std::vector<File> files;
     std::vector<Free> frees;
     std::vector<Asked> asked;
     std::vector<Publish> publishes;
@@ -130,6 +140,8 @@ class ServerCore {
   // Before Begin: what an earlier life has stored. InvalidArgument if it is of another spec, or the
   // table has no snapshots.
   absl::Status Restore(uint32_t table, uint64_t number, absl::string_view bytes);
+  // Before Begin: a snapshot as the table is, with this number.
+  std::string Save(uint32_t table, uint64_t number) const;
   // Workers are welcomed from now on, also those that have said Hello before.
   void Begin();
 

@@ -332,8 +332,10 @@ void ServerTable::Proceed() {
     if (first == nullptr) break;
     if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) break;
     TakeTurn(turns_.TakeTurn(), nullptr);
+    MakeFile();
   }
   snapshots_.OnMin(min());
+  MakeFile();
 }
 
 void ServerTable::TakeOut(const std::vector<Token>& pushes) {
@@ -354,6 +356,7 @@ void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
   sums_.Void();
   sums_.TakeCancelled();
   TakeTurn(turns_.TakeTurn(), sum.data());
+  MakeFile();
   Proceed();
 }
 
@@ -363,6 +366,16 @@ void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
   const absl::Status failed = sums_.OnFailed(attempt, why, handle, lives);
   if (failed.ok()) return;
   Fail(Error(failed.code(), absl::StrCat("server ", options_.rank, ": ", failed.message())));
+}
+
+// At once, whatever else is under way: other servers make theirs of the same state, as the end of a
+// clock reaches them one by one.
+void ServerTable::MakeFile() {
+  const uint64_t every = spec_.snapshot_every;
+  if (!options_.files || spec_.sync != Sync::kBsp || every == 0 || !failed_.ok()) return;
+  const uint64_t before = std::exchange(file_min_, min());
+  if (file_min_ / every == before / every) return;
+  files_.push_back({file_min_, snapshots_.last_number() + 1, Save(snapshots_.last_number() + 1)});
 }
 
 // One buffer for all: the values are used before the next ones are converted.
@@ -472,10 +485,16 @@ std::vector<ServerTable::Answered> ServerTable::TakeAnswers() {
 std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
   // The rows of a failed table can have half of an update.
   if (!snapshots_.due() || !failed_.ok()) return std::nullopt;
-  const SyncCore::Saved saved = Save();
+  const SyncCore::Saved saved = SafeState();
+  const uint64_t number = snapshots_.Begin(saved.min, saved.positions);
+  return Taken{number, Save(number)};
+}
+
+std::string ServerTable::Save(uint64_t number) const {
+  const SyncCore::Saved saved = SafeState();
   // A turn has all its pushes or none of them, so no Add is between two calls.
   const std::string part = part_.Save();
-  Snapshot snapshot{.number = snapshots_.Begin(saved.min, saved.positions),
+  Snapshot snapshot{.number = number,
                     .rank = options_.rank,
                     .servers = options_.servers,
                     .spec = spec_,
@@ -489,13 +508,13 @@ std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
     const KeptPushes::One& push = *kept_.Find(kept.push);
     snapshot.kept.push_back({kept.worker, kept.at, push.keys, push.values});
   }
-  return Taken{snapshot.number, Encode(snapshot)};
+  return Encode(snapshot);
 }
 
 // As SyncCore has saved it if the turns that wait had not been made, and all workers had come up to
 // their positions alone: the rows are those of before the first turn, and objects are not saved.
 // Pushes that were taken out are in neither map.
-SyncCore::Saved ServerTable::Save() const {
+SyncCore::Saved ServerTable::SafeState() const {
   SyncCore::Saved saved = sync_.Save();
   if (!has_object_pushes()) return saved;
   saved.min = min();
@@ -570,6 +589,7 @@ absl::Status ServerTable::Restore(uint64_t number, absl::string_view bytes) {
   const absl::Status loaded = LoadSnapshot(*snapshot);
   if (!loaded.ok()) return Prefixed(prefix, loaded);
   snapshots_.Restored(number, sync_.min(), snapshot->positions);
+  file_min_ = sync_.min();
   return absl::OkStatus();
 }
 

@@ -55,6 +55,7 @@ class ServerTable {
     int workers = 0;
     std::string objects = {};   // versions have names that begin so
     uint64_t object_bytes = 0;  // the least part of an object table
+    bool files = false;  // TakeFiles has some
   };
   // The answer of a pull.
   struct Answered {
@@ -64,6 +65,11 @@ class ServerTable {
     std::string object = {};
   };
   struct Taken {
+    uint64_t number;
+    std::string bytes;
+  };
+  struct File {
+    uint64_t min;
     uint64_t number;
     std::string bytes;
   };
@@ -105,6 +111,10 @@ class ServerTable {
 
   // ---- snapshots
   std::optional<Taken> TakeSnapshot();
+  // With kBsp and Options::files: the states as m has passed multiples of snapshot_every.
+  std::vector<File> TakeFiles() { return std::exchange(files_, {}); }
+  // A snapshot of this moment. REQUIRES: it is between two events, and the table has not failed.
+  std::string Save(uint64_t number) const;
   SnapshotSchedule& snapshots() { return snapshots_; }
   const SnapshotSchedule& snapshots() const { return snapshots_; }
   // Up to this position the worker's pushes cannot be lost, and need not be kept by it. With BSP a
@@ -190,6 +200,7 @@ class ServerTable {
   // What SyncCore has decided, up to a turn that waits.
   void RunEffects(const Incoming* incoming);
   void Proceed();
+  void MakeFile();
   void Apply(const Incoming& incoming);
   // `sum` is that of its objects; null: it has none.
   void TakeTurn(const SyncCore::Turn& turn, const void* sum);
@@ -206,7 +217,7 @@ class ServerTable {
   void DropKept(Token token);
   void DropPulls(int worker);
   void Fail(absl::Status why);
-  SyncCore::Saved Save() const;
+  SyncCore::Saved SafeState() const;
   absl::Status LoadSnapshot(const Snapshot& snapshot);
 
   const Options options_;
@@ -227,6 +238,8 @@ class ServerTable {
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<OfWorker> of_worker_;
   std::vector<Answered> answers_;
+  std::vector<File> files_;
+  uint64_t file_min_ = 0;  // at the last one
   SnapshotSchedule snapshots_;
   // At the last TakeDurableRisen: the newest snapshot, and the clock of the rows.
   struct {

@@ -105,7 +105,8 @@ class OneServer {
               .servers = 1,
               .workers = workers,
               .objects = "s",
-              .object_bytes = object_bytes}) {
+              .object_bytes = object_bytes,
+              .files = true}) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
                   ::phalanx::testing::IsOk());
@@ -143,6 +144,7 @@ class OneServer {
       inbox[send.worker].Take(send.bytes);
     }
     for (ServerCore::Store& store : effects.stores) stores.push_back(std::move(store));
+    for (ServerCore::File& file : effects.files) files.push_back(std::move(file));
     for (const ServerCore::Free& free : effects.frees) frees.push_back(free.number);
     for (ServerCore::Asked& one : effects.asked) asked.push_back(std::move(one));
     for (const ServerCore::Publish& publish : effects.publishes) {
@@ -240,6 +242,7 @@ class OneServer {
   std::vector<uint64_t> batches;  // of the channel, sent
   std::vector<uint64_t> life;
   std::vector<ServerCore::Store> stores;
+  std::vector<ServerCore::File> files;
   std::vector<uint64_t> frees;
   std::vector<ServerCore::Asked> asked;
   std::map<std::string, std::string> objects;  // that are published

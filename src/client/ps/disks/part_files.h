@@ -1,0 +1,91 @@
+// PartFiles: the snapshots of one part of a table as files of a directory, from which a job goes on
+// all of whose nodes have ended. One file for each state:
+//
+//   train_weights_8c1f0a2b3c4d5e6f_2of4_90a1b2c3d4e5f607_120.part
+//   job and table, a hash of job, role and table; part, number of parts; line, state
+//
+//   bytes   what                   all numbers little-endian
+//   8       "phxpart1"
+//   8       the line: of all files of one history of the job
+//   8       the state: disk_start.h says which number that is
+//   8       the number of the snapshot
+//   8       the size of the snapshot
+//   4       the size of the name: the job, the role and the table, a zero between two
+//   4       CRC32C of all that is before this, and of all that follows
+//           the name, the snapshot
+//
+// Belongs to ServerDisks. One thread at a time.
+#ifndef PHALANX_CLIENT_PS_DISKS_PART_FILES_H_
+#define PHALANX_CLIENT_PS_DISKS_PART_FILES_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace phalanx::ps::internal {
+
+struct PartState {
+  uint64_t line = 0;
+  uint64_t state = 0;
+  friend auto operator<=>(const PartState&, const PartState&) = default;
+};
+
+class PartFiles {
+ public:
+  struct Owner {
+    std::string job;
+    std::string role;
+    std::string table;
+    int part = 0;
+    int parts = 0;
+  };
+  PartFiles(std::string directory, const Owner& owner);
+
+  // By line and state. FailedPrecondition names a file of this part of a job with another number of
+  // servers. Others, here and below: the directory or a file cannot be read or written; the text
+  // names it, and what to do.
+  absl::StatusOr<std::vector<PartState>> List() const;
+  // Replaces the file of this state.
+  absl::Status Write(const PartState& at, uint64_t number, absl::string_view snapshot) const;
+  struct Content {
+    uint64_t number = 0;
+    std::string snapshot;
+  };
+  // DataLoss: it is damaged or cut off. NotFound.
+  absl::StatusOr<Content> Read(const PartState& at) const;
+  std::string PathOf(const PartState& at) const;
+
+  // What cannot be removed stays. Only so many newest states of the line stay, none after `last`,
+  // and none of other lines.
+  void KeepNewest(uint64_t line, size_t count, uint64_t last) const;
+  // All, and what was begun to be written.
+  void RemoveAll() const;
+
+ private:
+  struct Name {
+    PartState at;
+    int parts = 0;
+    bool unfinished = false;
+    std::string path;
+  };
+  // Of this part, whatever the number of parts is.
+  absl::StatusOr<std::vector<Name>> ListNames() const;
+  void Remove(absl::FunctionRef<bool(const Name&)> predicate) const;
+
+  const std::string directory_;
+  const std::string of_table_;
+  const std::string prefix_;
+  const int part_;
+  const int parts_;
+};
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_CLIENT_PS_DISKS_PART_FILES_H_

@@ -1,0 +1,306 @@
+// Parameter servers that go on from disks when all processes and nodes have ended.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/node/testing/ps_fixture.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using ps::Sync;
+using ps::Table;
+using ps::TableSpec;
+using ps::Worker;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using testing::StatusIs;
+
+class LocalPsDisksTest : public PsFixture {
+ protected:
+  static constexpr size_t kSize = 500;
+  static constexpr uint64_t kClocks = 30;
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  LocalPsDisksTest() : root_(absl::StrCat(::testing::TempDir(), "/ps-disks-", getpid())) {}
+  ~LocalPsDisksTest() override { std::filesystem::remove_all(root_); }
+
+  // Each server has a disk of its own.
+  void MakeDisks(int nodes, int servers, int workers) {
+    Make(nodes, servers, workers);
+    checkpoint_dirs_.clear();
+    for (int server = 0; server < servers; ++server) {
+      checkpoint_dirs_.push_back(absl::StrCat(root_, "/", server));
+      std::filesystem::create_directories(checkpoint_dirs_.back());
+    }
+  }
+  std::vector<std::string> FilesOf(int server) const {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(checkpoint_dirs_[server])) {
+      paths.push_back(entry.path());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+  }
+
+  static uint64_t StateOf(const std::string& path) {
+    return std::stoull(path.substr(path.rfind('_') + 1));
+  }
+  // Unless it is the only one.
+  void RemoveNewest(int server) const {
+    std::vector<std::string> files = FilesOf(server);
+    std::sort(files.begin(), files.end(),
+              [](const std::string& a, const std::string& b) { return StateOf(a) < StateOf(b); });
+    if (files.size() > 1) std::filesystem::remove(files.back());
+  }
+
+  // One run on new nodes: until the job has ended, or until worker 0 comes to the clock in which
+  // everything ends. Returns what Run has returned, by server.
+  std::vector<absl::Status> RunUntil(
+      uint64_t fatal, const std::function<void(ps::Server&)>& prepare,
+      const std::function<bool(Worker&, const std::atomic<bool>&,
+                               const std::function<bool(uint64_t)>&)>& work) {
+    Make(2, servers_, workers_);
+    std::vector<std::unique_ptr<ps::Server>> servers;
+    for (int rank = 0; rank < servers_; ++rank) {
+      servers.push_back(std::make_unique<ps::Server>(JoinServer(rank).value()));
+      prepare(*servers.back());
+    }
+    std::atomic<bool> dead = false;
+    std::vector<absl::Status> ended(servers_);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < servers_; ++rank) {
+      threads.emplace_back([&, rank] { ended[rank] = servers[rank]->Run(); });
+    }
+    const auto die = [&](uint64_t clock) {
+      if (clock != fatal) return dead.load();
+      if (dead.exchange(true)) return true;
+      for (const auto& server : servers) server->Stop();
+      return true;
+    };
+    for (int rank = 0; rank < workers_; ++rank) {
+      threads.emplace_back([&, rank] {
+        absl::StatusOr<Worker> worker = JoinWorker(rank);
+        if (!worker.ok()) return;
+        if (work(*worker, dead, die)) {
+          EXPECT_THAT(worker->Leave(), IsOk());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    servers.clear();
+    cluster_.reset();
+    return ended;
+  }
+
+  // With kBsp: each pull has the bits of a serial replay. Notes the first clock.
+  std::vector<absl::Status> Replay(uint64_t fatal, const TableSpec& spec, uint64_t* first) {
+    std::atomic<uint64_t> least = kNever;
+    const std::vector<absl::Status> ended = RunUntil(
+        fatal, [&](ps::Server& server) { ASSERT_THAT(server.AddTable(spec), IsOk()); },
+        [&](Worker& worker, const std::atomic<bool>& dead, const auto& die) {
+          const Table<float> table = worker.Open<float>("w").value();
+          uint64_t before = least;
+          while (table.clock() < before && !least.compare_exchange_weak(before, table.clock())) {
+          }
+          std::vector<float> values(kSize);
+          while (true) {
+            const uint64_t clock = table.clock();
+            const Future<Done> pull = table.PullDense(absl::MakeSpan(values));
+            while (!pull.Wait(absl::Milliseconds(100)).ok()) {
+              if (dead || !worker.status().ok()) return false;
+            }
+            EXPECT_TRUE(SameBits(values, SerialSum(workers_, clock, kSize)))
+                << "worker " << worker.rank() << ", clock " << clock;
+            if (clock == kClocks) return true;
+            table.PushDense(PushOf(worker.rank(), clock, kSize));
+            if (worker.rank() == 0 ? die(clock) : dead.load()) return false;
+            EXPECT_THAT(table.Clock(), IsOk());
+          }
+        });
+    if (first != nullptr) *first = least;
+    return ended;
+  }
+
+  // Servers on new nodes that begin, with workers that do nothing. `all`: until each has ended;
+  // else until one has. Returns what Run has returned, by server.
+  std::vector<absl::Status> Refused(const TableSpec& spec, bool all) {
+    Make(2, servers_, workers_);
+    std::vector<Membership> workers;
+    for (int rank = 0; rank < workers_; ++rank) {
+      workers.push_back(
+          Connect(0)->Join(job_, absl::StrCat("worker", rank), {.world = workers_}).value());
+    }
+    std::vector<std::unique_ptr<ps::Server>> servers;
+    for (int rank = 0; rank < servers_; ++rank) {
+      servers.push_back(std::make_unique<ps::Server>(JoinServer(rank).value()));
+      EXPECT_THAT(servers.back()->AddTable(spec), IsOk());
+    }
+    std::vector<absl::Status> ended(servers_);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < servers_; ++rank) {
+      threads.emplace_back([&, rank] {
+        ended[rank] = servers[rank]->Run();
+        if (all) return;
+        for (const auto& server : servers) server->Stop();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    servers.clear();
+    workers.clear();
+    cluster_.reset();
+    return ended;
+  }
+
+  const std::string root_;
+};
+
+TEST_F(LocalPsDisksTest, AJobOfWhichAllHasEndedGoesOnWithTheSameBits) {
+  MakeDisks(2, 2, 3);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  uint64_t before = 0;
+  for (const uint64_t fatal :
+       {uint64_t{0}, uint64_t{2}, uint64_t{3}, uint64_t{8}, uint64_t{15}, uint64_t{16}, kNever}) {
+    uint64_t first = 0;
+    const std::vector<absl::Status> ended = Replay(fatal, spec, &first);
+    EXPECT_EQ(first % 3, 0u);
+    // A server can be a clock behind, and has lost its newest state.
+    EXPECT_GE(first + 7, before);
+    for (const absl::Status& status : ended) {
+      EXPECT_THAT(status,
+                  StatusIs(fatal == kNever ? absl::StatusCode::kOk : absl::StatusCode::kCancelled));
+    }
+    before = fatal;
+    // As if it had died before it wrote that.
+    if (fatal != kNever) RemoveNewest(static_cast<int>(fatal % 2));
+  }
+  // The job has ended.
+  for (int server = 0; server < servers_; ++server) EXPECT_TRUE(FilesOf(server).empty());
+}
+
+TEST_F(LocalPsDisksTest, ADirectoryCanBeThatOfAllServers) {
+  MakeDisks(2, 3, 2);
+  checkpoint_dirs_ = std::vector<std::string>(3, checkpoint_dirs_[0]);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 1};
+  Replay(10, spec, nullptr);
+  uint64_t first = 0;
+  Replay(kNever, spec, &first);
+  EXPECT_GE(first, 8u);
+}
+
+TEST_F(LocalPsDisksTest, WithOtherConsistenciesNothingIsLostOrCountsTwice) {
+  for (const Sync sync : {Sync::kSsp, Sync::kAsp}) {
+    MakeDisks(2, 2, 2);
+    const TableSpec spec{.name = "w",
+                         .dtype = DType::kI64,
+                         .wire = DType::kI64,
+                         .sync = sync,
+                         .staleness = sync == Sync::kSsp ? 2u : 0u,
+                         .split = ps::Split::kHash,
+                         .snapshot_every = 3};
+    const auto serve = [&](ps::Server& server) { ASSERT_THAT(server.AddTable(spec), IsOk()); };
+    const std::vector<ps::Key> keys = {1, 2, 3, 4, 5, 6, 7, 8};
+    const auto work = [&](Worker& worker, const std::atomic<bool>& dead, const auto& die) {
+      const Table<int64_t> table = worker.Open<int64_t>("w").value();
+      std::vector<int64_t> values(keys.size(), worker.rank() + 1);
+      while (table.clock() < kClocks) {
+        table.Push(keys, values);
+        if (worker.rank() == 0 ? die(table.clock()) : dead.load()) return false;
+        EXPECT_THAT(table.Clock(), IsOk());
+        std::vector<int64_t> out(keys.size());
+        const Future<Done> pull = table.Pull(keys, absl::MakeSpan(out));
+        while (!pull.Wait(absl::Milliseconds(100)).ok()) {
+          if (dead || !worker.status().ok()) return false;
+        }
+      }
+      EXPECT_THAT(worker.Barrier(), IsOk());
+      std::vector<int64_t> sums(keys.size());
+      EXPECT_THAT(table.Pull(keys, absl::MakeSpan(sums)).Wait(kDeadline), IsOk());
+      EXPECT_EQ(sums, std::vector<int64_t>(keys.size(), 3 * kClocks));
+      return true;
+    };
+    for (const uint64_t fatal : {uint64_t{7}, uint64_t{13}, kNever}) RunUntil(fatal, serve, work);
+  }
+}
+
+TEST_F(LocalPsDisksTest, AServerWhoseFilesAreMissingIsNamed) {
+  MakeDisks(2, 2, 2);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  Replay(8, spec, nullptr);
+  for (const std::string& path : FilesOf(1)) std::filesystem::remove(path);
+  for (const absl::Status& status : Refused(spec, /*all=*/true)) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound,
+                                 AllOf(HasSubstr("server 1 has no file"), HasSubstr("\"w\""))));
+  }
+  EXPECT_FALSE(FilesOf(0).empty());
+}
+
+TEST_F(LocalPsDisksTest, ADamagedFileIsNamedAndTheStateBeforeItIsTaken) {
+  MakeDisks(2, 2, 2);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  Replay(11, spec, nullptr);
+  const auto newest = [this](int server) {
+    std::string path;
+    for (const std::string& each : FilesOf(server)) {
+      if (each.find("_9.part") != each.npos) path = each;
+    }
+    return path;
+  };
+  ASSERT_NE(newest(1), "");
+  std::filesystem::resize_file(newest(1), std::filesystem::file_size(newest(1)) - 1);
+  EXPECT_THAT(Refused(spec, /*all=*/false)[1],
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr(newest(1)), HasSubstr("go on from the one before it"))));
+  for (int server = 0; server < 2; ++server) std::filesystem::remove(newest(server));
+  uint64_t first = 0;
+  Replay(kNever, spec, &first);
+  EXPECT_EQ(first, 6u);
+}
+
+TEST_F(LocalPsDisksTest, FilesOfAnotherTableOrWorldAreRefused) {
+  MakeDisks(2, 2, 2);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  Replay(8, spec, nullptr);
+  TableSpec other = spec;
+  other.rate = 0.5;
+  const std::string path = FilesOf(0).front();
+  const std::string folder = path.substr(0, path.rfind('/'));
+  for (const absl::Status& status : Refused(other, /*all=*/true)) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr(".part"), HasSubstr("spec is another one"),
+                                       HasSubstr("to begin anew"))));
+  }
+  servers_ = 1;
+  EXPECT_THAT(Refused(spec, /*all=*/true)[0],
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(folder), HasSubstr("with 2 servers, and this one has 1"))));
+}
+
+TEST_F(LocalPsDisksTest, ADirectoryThatIsNotThereOrCannotBeWrittenIsNamed) {
+  MakeDisks(2, 1, 1);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+  checkpoint_dirs_[0] = absl::StrCat(root_, "/absent");
+  EXPECT_THAT(JoinServer(0).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(checkpoint_dirs_[0])));
+  std::filesystem::create_directories(checkpoint_dirs_[0]);
+  absl::StatusOr<ps::Server> server = JoinServer(0);
+  ASSERT_THAT(server, IsOk());
+  ASSERT_THAT(server->AddTable(spec), IsOk());
+  const absl::StatusOr<Membership> worker = Connect(0)->Join(job_, "worker0", {.world = 1});
+  ASSERT_THAT(worker, IsOk());
+  std::filesystem::remove(checkpoint_dirs_[0]);
+  EXPECT_THAT(server->Run(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(checkpoint_dirs_[0])));
+}
+
+}  // namespace
+}  // namespace phalanx::runtime
