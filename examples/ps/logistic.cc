@@ -6,14 +6,10 @@
 //   --sync=bsp|ssp|asp   the consistency of the table; bsp unless given
 //   --clocks=N           how many each worker makes; 200 unless given
 //   --serial=WORKERS     the same as BSP with so many workers, in this process
-//   --die=TASK:CLOCK     the first life of this task, such as server1, kills itself in this clock;
-//                        given again for others
 //
 // FILE is what logistic.py --export has written: scikit-learn's breast_cancer or digits. Without it
 // the program makes examples of three classes. With BSP the last line has the same bits in each
 // run, also when servers and workers die, and with --serial.
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -47,7 +43,6 @@ struct Flags {
   std::string sync = "bsp";
   int clocks = 200;
   int serial = 0;
-  std::vector<std::string> die;
   std::string file;
 };
 
@@ -192,11 +187,6 @@ void Replay(const Flags& flags, const Examples& examples) {
   Report("bsp", examples, weights);
 }
 
-bool Dies(const Flags& flags, const char* role, int rank, uint64_t clock) {
-  const std::string death = absl::StrCat(role, rank, ":", clock);
-  return std::find(flags.die.begin(), flags.die.end(), death) != flags.die.end();
-}
-
 absl::Status Serve(phalanx::Client& client, const Flags& flags, const Examples& examples) {
   absl::StatusOr<ps::Server> server = ps::Server::Join(client);
   if (!server.ok()) return server.status();
@@ -214,21 +204,7 @@ absl::Status Serve(phalanx::Client& client, const Flags& flags, const Examples& 
                                                .update = ps::Update::kSgd,
                                                .rate = kRate});
   if (!added.ok()) return added;
-  server->OnRequest([&server](const ps::RequestInfo&) -> absl::StatusOr<ps::Reply> {
-    if (server->life() == 0) raise(SIGKILL);
-    return ps::Reply{};
-  });
   return server->Run();
-}
-
-// Asks the servers to die whose clock this is; one worker does it.
-absl::Status KillServers(const ps::Worker& worker, const Flags& flags, uint64_t clock) {
-  for (int server = 0; worker.rank() == 0 && server < worker.servers(); ++server) {
-    if (!Dies(flags, "server", server, clock)) continue;
-    const absl::Status asked = worker.Request(server, 0, "").Wait().status();
-    if (!asked.ok() && !absl::IsUnavailable(asked)) return asked;
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Work(phalanx::Client& client, const Flags& flags, const Examples& examples) {
@@ -241,12 +217,10 @@ absl::Status Work(phalanx::Client& client, const Flags& flags, const Examples& e
   while (table->clock() < static_cast<uint64_t>(flags.clocks)) {
     const uint64_t clock = table->clock();
     absl::Status status = table->PullDense(absl::MakeSpan(weights)).Wait().status();
-    if (status.ok()) status = KillServers(*worker, flags, clock);
     if (!status.ok()) return status;
     status = table->PushDense(Gradient(examples, weights, worker->rank(), worker->workers(), clock))
                  .Wait()
                  .status();
-    if (worker->life() == 0 && Dies(flags, "worker", worker->rank(), clock)) raise(SIGKILL);
     if (status.ok()) status = table->Clock();
     if (!status.ok()) return status;
   }
@@ -271,8 +245,6 @@ absl::StatusOr<Flags> Parse(const std::vector<std::string>& words) {
       good = absl::SimpleAtoi(value, &flags.clocks);
     } else if (absl::ConsumePrefix(&value, "--serial=")) {
       good = absl::SimpleAtoi(value, &flags.serial) && flags.serial > 0;
-    } else if (absl::ConsumePrefix(&value, "--die=")) {
-      flags.die.emplace_back(value);
     } else {
       good = flags.file.empty() && word.rfind("--", 0) != 0;
       flags.file = word;

@@ -32,13 +32,12 @@ def serial(*words):
     return run(PROGRAM, "--serial=4", CLOCKS, *words)[0]
 
 
-def launch(*words):
-    """Run two servers and four workers on a private cluster, and return the output."""
-    deaths = sum(word.startswith("--die=") for word in words)
-    flags = ["--servers=2", "--workers=4", f"--restarts={deaths}", "--no-prefix"]
+def launch(*words, deaths=()):
+    """Run two servers and four workers on a private cluster, and return the output. The launch fails without a death."""
+    flags = ["--servers=2", "--workers=4", f"--restarts={len(deaths)}", "--no-prefix", *(f"--fail={death}" for death in deaths)]
     out, errors = run(sys.argv[1], "launch", *flags, "--", PROGRAM, CLOCKS, *words)
-    if errors.count("ended by signal 9") != deaths:
-        raise AssertionError(f"{words}: {errors}")
+    if errors.count("ended by signal 9") != len(deaths):
+        raise AssertionError(f"{deaths}: {errors}")
     return out
 
 
@@ -47,8 +46,11 @@ class PsExamplesTest(unittest.TestCase):
         expected = serial()
         self.assertEqual(launch(), expected)
         # The first clock, one after the other, and both roles in the last clock.
-        deaths = ["server0:0", "worker1:9", "server1:30", "worker0:45", "worker3:59"]
-        self.assertEqual(launch(*(f"--die={death}" for death in deaths)), expected)
+        for deaths in (
+            ["server:0,0,0@push", "worker:1,9,0@push", "server:1,30,0@clock", "worker:0,45,0@clock", "worker:3,59,0@push"],
+            ["server:0,20,0@snapshot:0", "server:0,10,1@restore", "server:1,35,0@snapshot:1000000", "worker:2,50,0@pull"],
+        ):
+            self.assertEqual(launch(deaths=deaths), expected)
 
     def test_ssp_and_asp_come_to_the_same_loss(self):
         line = re.compile(r"(\w+): accuracy ([0-9.]+), loss ([0-9.]+), table [0-9a-f]{16}\n")

@@ -15,10 +15,8 @@ makes the same pushes.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -36,10 +34,6 @@ def parser(about: str, clocks: int) -> argparse.ArgumentParser:
     flags.add_argument("--sync", choices=["bsp", "ssp", "asp"], default="bsp", help="the consistency of the table")
     flags.add_argument("--clocks", type=int, default=clocks, help="how many each worker makes (%(default)s)")
     flags.add_argument("--serial", type=int, metavar="WORKERS", help="the same as BSP with so many workers, in this process")
-    flags.add_argument(
-        "--die", action="append", default=[], metavar="TASK:CLOCK",
-        help="the first life of this task, such as server1, kills itself in this clock; given again for others",
-    )  # fmt: skip
     return flags
 
 
@@ -63,12 +57,6 @@ def serve(args: argparse.Namespace, table: dict[str, Any]) -> None:
 
     with phalanx.ps.server() as server:
         server.table(**table, sync=args.sync, staleness=STALENESS if args.sync == "ssp" else 0)
-
-        def asked_to_die(_: phalanx.ps.Request) -> None:
-            if server.life == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        server.on_request(asked_to_die)
         server.run()
 
 
@@ -81,30 +69,17 @@ def work(args: argparse.Namespace, name: str, make: Callable[[int], Any]) -> Non
             clock = table.clocks.own
             batch = model.batch(worker.rank, worker.workers, clock)
             values = table.pull_dense() if batch.keys is None else table.pull(batch.keys)
-            kill_servers(args, worker, clock)
             keys, rows = batch.push(values)
             if keys is None:
                 table.push_dense(rows)
             else:
                 table.push(keys, rows)
-            if worker.life == 0 and f"worker{worker.rank}:{clock}" in args.die:
-                os.kill(os.getpid(), signal.SIGKILL)
             table.clock()
         worker.barrier()  # all pushes have come: with SSP and ASP a pull does not wait for them
         if worker.rank == 0:
             keys = model.reported()
             values = table.pull_dense() if keys is None else table.pull(keys)
             print(line(args.sync, model, values), flush=True)
-
-
-def kill_servers(args: argparse.Namespace, worker: Any, clock: int) -> None:
-    """Ask the servers to die whose clock this is; one worker does it."""
-    from phalanx.exceptions import MemberUnavailableError
-
-    for server in range(worker.servers if worker.rank == 0 else 0):
-        if f"server{server}:{clock}" in args.die:
-            with contextlib.suppress(MemberUnavailableError):
-                worker.request(server)
 
 
 def replay(args: argparse.Namespace, table: dict[str, Any], model: Any) -> None:

@@ -36,6 +36,10 @@ class Access {
   // Kills this process if `phalanx launch --fail` has declared this point of the member's session.
   // Called once in each Load, Checkpoint and Leave, by the session's thread.
   static void DieIfDeclared(const Membership& member, DeathPoint::Kind point);
+  // Where the task of the member is to be killed.
+  static const DeathPoint& DeathOf(const Membership& member);
+  // Kills this process so when the node has what was sent. Without the connection's lock.
+  [[noreturn]] static void DieWhenSent(const Membership& member);
   // FileMapping::PrivatePages of the bytes that the buffer shows. The caller must unmap the pages
   // before it drops the buffer. Null if there are none.
   static char* PrivatePagesOf(const Buffer& buffer);

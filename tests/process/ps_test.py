@@ -41,6 +41,26 @@ class PsTest(LaunchCase):
                 self.assertEqual(sorted(out.splitlines()), self.expected(*deaths), err)
                 self.assertEqual(err.count("starting it again (life 1"), len(deaths), err)
 
+    def test_deaths_on_order(self):
+        deaths = [
+            "server:0,0,0@push", "server:0,6,1@snapshot:1000", "server:0,3,2@restore", "worker:1,12,0@clock",
+            "server:1,9,0@snapshot:999999", "server:1,15,1@clock", "worker:0,2,0@pull", "worker:2,17,0@push",
+        ]  # fmt: skip
+        # A worker that repeats a clock in which a server has died can pull a later state.
+        flags = [f"--fail={death}" for death in deaths]
+        out, err = self.run_tasks("later", restarts=len(deaths), flags=flags)
+        lives = {"server0": 3, "server1": 2, "worker0": 1, "worker1": 1, "worker2": 1}
+        expected = [f"[{task}] {CLOCKS} clocks in life {life}" for task, life in lives.items() if "worker" in task]
+        expected += [f"[{task}] served in life {life}" for task, life in lives.items() if "server" in task]
+        self.assertEqual(sorted(out.splitlines()), sorted(expected), err)
+        self.assertEqual(err.count("ended by signal 9"), len(deaths), err)
+
+    def test_a_death_on_order_that_does_not_come_fails_the_launch(self):
+        for death in (f"server:0,{CLOCKS},0@push", "server:1,0,0@restore", f"worker:1,{CLOCKS + 1},0@pull"):
+            with self.subTest(death=death):
+                _, err = self.run_tasks(restarts=1, flags=[f"--fail={death}"], expect=1)
+                self.assertIn(f"declared death {death} was not made", err)
+
     def test_a_server_that_cannot_come_back_ends_the_launch(self):
         _, err = self.run_tasks("server1:5", expect=128 + 9)
         self.assertIn("server1 ended by signal 9", err)

@@ -15,7 +15,7 @@ import phalanx
 from phalanx import _native
 
 FOLDER = ROOT / "examples" / "ps"
-DEATHS = ("server1:3", "worker2:6")
+DEATHS = ("server:1,3,0@push", "worker:2,6,0@push")
 
 
 def run(command):
@@ -30,8 +30,9 @@ def run(command):
 
 def launch(example, *arguments, deaths=()):
     """Run an example with two servers and three workers, and return its line."""
-    words = [sys.executable, str(FOLDER / example), *arguments, *(f"--die={death}" for death in deaths)]
-    flags = ["--servers=2", "--workers=3", f"--restarts={len(deaths)}", "--no-prefix"]
+    words = [sys.executable, str(FOLDER / example), *arguments]
+    fail = (f"--fail={death}" for death in deaths)
+    flags = ["--servers=2", "--workers=3", f"--restarts={len(deaths)}", "--no-prefix", *fail]
     (line,), errors = run([_native.EXECUTABLE, "launch", *flags, "--", *words])
     assert errors.count("ended by signal 9") == len(deaths), errors
     assert f"`{example}`" in (FOLDER / "README.md").read_text()

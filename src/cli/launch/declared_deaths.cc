@@ -19,6 +19,7 @@ constexpr absl::string_view kMock = "mock=";
 // Rank, version, sequence number and life.
 constexpr size_t kMockNumbers = 4;
 constexpr size_t kMockLife = 3;
+constexpr uint64_t kMaxLife = 1 << 20;
 
 // The numbers of a word such as mock=3,1,0,2; nothing if it is no such word.
 std::optional<std::vector<uint64_t>> MockNumbers(absl::string_view word) {
@@ -58,6 +59,51 @@ std::optional<NamedTask> TaskIn(absl::string_view text, const LaunchTasks& tasks
   return std::nullopt;
 }
 
+// What a text of --fail declares. Without a life: the task's next one.
+struct Declaration {
+  NamedTask task;
+  internal::DeathPoint point;
+  std::optional<int> life;
+};
+
+bool MakesSense(absl::string_view role, internal::DeathPoint::Kind kind) {
+  using Kind = internal::DeathPoint::Kind;
+  if (role == kServerRole) return kind != Kind::kPull;
+  return role != kWorkerRole || (kind != Kind::kSnapshot && kind != Kind::kRestore);
+}
+
+// Such as server:1,20,0 and snapshot:1000: the clock and the life are with the task.
+std::optional<Declaration> OfParameterServer(absl::string_view role, absl::string_view rest,
+                                             absl::string_view where, const LaunchTasks& tasks) {
+  // A text of a null pointer has no words.
+  if (where.empty()) return std::nullopt;
+  const std::vector<absl::string_view> numbers = absl::StrSplit(rest, ',');
+  const std::vector<absl::string_view> words = absl::StrSplit(where, ':');
+  if (numbers.size() != 3) return std::nullopt;
+  const auto kind = internal::ParameterServerPoint(words[0]);
+  const auto life = internal::ParseDigits(numbers[2]);
+  if (!kind || !MakesSense(role, *kind) || !life || *life > kMaxLife) return std::nullopt;
+  const auto task = TaskIn(absl::StrCat(role, numbers[0]), tasks);
+  const std::string bytes = words.size() > 1 ? absl::StrCat(":", words[1]) : "";
+  const auto point = internal::ParseDeathPoint(absl::StrCat(words[0], ":", numbers[1], bytes));
+  if (!task || !point || words.size() > 2) return std::nullopt;
+  return Declaration{*task, *point, static_cast<int>(*life)};
+}
+
+std::optional<Declaration> DeclarationIn(absl::string_view text, const LaunchTasks& tasks) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits('@', 1));
+  const std::pair<absl::string_view, absl::string_view> named =
+      absl::StrSplit(parts.first, absl::MaxSplits(':', 1));
+  if (!named.second.empty()) {
+    return OfParameterServer(named.first, named.second, parts.second, tasks);
+  }
+  const std::optional<NamedTask> task = TaskIn(parts.first, tasks);
+  const std::optional<internal::DeathPoint> point = internal::ParseDeathPoint(parts.second);
+  if (!task || !point) return std::nullopt;
+  return Declaration{*task, *point, std::nullopt};
+}
+
 // What a mark says, written as Death::mark.
 std::string Normal(absl::string_view mark) {
   if (const auto numbers = MockNumbers(mark)) return MockText(*numbers);
@@ -89,15 +135,16 @@ absl::StatusOr<DeclaredDeaths> DeclaredDeaths::Parse(const std::vector<std::stri
 }
 
 absl::Status DeclaredDeaths::AddFail(absl::string_view text, const LaunchTasks& tasks) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text, absl::MaxSplits('@', 1));
-  const std::optional<NamedTask> task = TaskIn(parts.first, tasks);
-  const std::optional<internal::DeathPoint> point = internal::ParseDeathPoint(parts.second);
-  if (!task || !point) {
+  const std::optional<Declaration> declared = DeclarationIn(text, tasks);
+  if (!declared) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--fail: expected TASK@POINT like 3@57 or ", TaskName(tasks.roles().front().role, 3),
-        "@57, where POINT is ", internal::kDeathPointForms, ", got \"", text, "\""));
+        "@57, where POINT is ", internal::kDeathPointForms,
+        ", or server:RANK,CLOCK,LIFE@push, @clock, @snapshot:BYTES or @restore, or "
+        "worker:RANK,CLOCK,LIFE@push, @pull or @clock, got \"",
+        text, "\""));
   }
+  const NamedTask* const task = &declared->task;
   if (task->number >= static_cast<uint64_t>(task->role->world)) {
     return absl::InvalidArgumentError(absl::StrCat("--fail: there is no ", task->role->role,
                                                    task->number, " in a world of ",
@@ -110,12 +157,16 @@ absl::Status DeclaredDeaths::AddFail(absl::string_view text, const LaunchTasks& 
   death.text = std::string(text);
   death.name = TaskName(task->role->role, number);
   death.task = *here;
-  death.life =
+  death.life = declared->life.value_or(
       static_cast<int>(std::count_if(deaths_.begin(), deaths_.end(), [&death](const Death& each) {
         return each.task == death.task;
-      }));
-  death.point = point;
-  death.mark = internal::DeathPointText(*point);
+      })));
+  if (Has(death.task, death.life)) {
+    return absl::InvalidArgumentError(absl::StrCat("--fail: life ", death.life, " of ", death.name,
+                                                   " has another death already: \"", text, "\""));
+  }
+  death.point = declared->point;
+  death.mark = internal::DeathPointText(death.point.value());
   deaths_.push_back(std::move(death));
   return absl::OkStatus();
 }

@@ -4,6 +4,8 @@
 //   --fail 3@57       the library kills task 3 as it makes its 57th call of a group. Several of one
 //                     task are those of its lives, in turn. With servers and workers, 3 is worker3;
 //                     any task can be given by its name, such as server1@57
+//   --fail server:1,20,2@push   life 2 of server1 is killed as it has a push of clock 20: of the
+//                     tasks of a parameter server, in any order of lives
 //   mock=3,1,0,2      a word of the command, Rabit's order to its mock library: rank 3, version 1,
 //                     call 0 of that version, life 2. The program reads it itself
 //

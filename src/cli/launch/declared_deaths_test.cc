@@ -65,6 +65,34 @@ TEST(DeclaredDeathsTest, ATaskIsANumberOrAName) {
   EXPECT_EQ(odd->PointOf(3, 1), "2");
 }
 
+TEST(DeclaredDeathsTest, TasksOfAParameterServerDieAtAClockOfALife) {
+  auto deaths = DeclaredDeaths::Parse(
+      {"server:1,20,2@snapshot:1000", "server:1,9,0@push", "worker:2,0,1@pull"}, {}, Servers());
+  PHALANX_ASSERT_OK(deaths.status());
+  EXPECT_EQ(deaths->PointOf(1, 0), "push:9");
+  EXPECT_EQ(deaths->PointOf(1, 1), "");
+  EXPECT_EQ(deaths->PointOf(1, 2), "snapshot:20:1000");
+  EXPECT_EQ(deaths->PointOf(4, 0), "");
+  EXPECT_EQ(deaths->PointOf(4, 1), "pull:0");
+  deaths->Ended(1, 0, "server1 ended by signal 9", "push:9");
+  EXPECT_EQ(deaths->Missed(1, 0), std::nullopt);
+  deaths->Ended(4, 1, "worker2 ended by signal 9", "");
+  EXPECT_THAT(deaths->Missed(4, 1), Optional(HasSubstr("declared death worker:2,0,1@pull")));
+  for (const char* text :
+       {"server:1,9@push", "server:1,9,0,0@push", "server:1,9,x@push", "server:1,9,0@pull",
+        "server:1,9,0@57", "server:1,9,0@snapshot", "server:1,9,0@push:1", "worker:1,9,0@restore",
+        "worker:1,9,0@snapshot:1", "other:1,9,0@push", "server:,9,0@push", "server:1,9,0",
+        "server:1,9,99999999999@push"}) {
+    EXPECT_THAT(DeclaredDeaths::Parse({text}, {}, Servers()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("RANK,CLOCK,LIFE")))
+        << text;
+  }
+  EXPECT_THAT(DeclaredDeaths::Parse({"server:2,9,0@push"}, {}, Servers()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there is no server2")));
+  EXPECT_THAT(DeclaredDeaths::Parse({"server:1,9,0@push", "server:1,8,0@clock"}, {}, Servers()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("life 0 of server1 has")));
+}
+
 TEST(DeclaredDeathsTest, ANumberIsAWorkerBesideServers) {
   auto deaths = DeclaredDeaths::Parse({"1@57", "server1@58", "worker1@59", "server1@60", "2@61"},
                                       {"mock=0,1,1,0", "mock=3,1,1,0"}, Servers());

@@ -118,7 +118,11 @@ class LaunchCommand : public Command {
            "CALL:entry\n"
            "(57: the 57th call of a group), CALL:put:BYTES (when the node has so many bytes of its "
            "input),\n"
-           "load, checkpoint:N or leave (of a session). Words mock=RANK,VERSION,SEQ,LIFE among "
+           "load, checkpoint:N or leave (of a session). Tasks of a parameter server die at a clock "
+           "of a life:\n"
+           "server:RANK,CLOCK,LIFE@push, @clock, @snapshot:BYTES or @restore, and "
+           "worker:RANK,CLOCK,LIFE@push,\n"
+           "@pull or @clock. Words mock=RANK,VERSION,SEQ,LIFE among "
            "the\n"
            "arguments of PROGRAM declare deaths, too.";
   }

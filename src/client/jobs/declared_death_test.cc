@@ -24,6 +24,18 @@ TEST(DeathPointTest, EachFormIsAPoint) {
   EXPECT_THAT(ParseDeathPoint("leave"), Optional(DeathPoint{Kind::kLeave}));
 }
 
+TEST(DeathPointTest, ParameterServersHavePointsWithClocks) {
+  EXPECT_THAT(ParseDeathPoint("push:0"), Optional(DeathPoint{Kind::kPush, 0}));
+  EXPECT_THAT(ParseDeathPoint("pull:7"), Optional(DeathPoint{Kind::kPull, 7}));
+  EXPECT_THAT(ParseDeathPoint("clock:20"), Optional(DeathPoint{Kind::kClock, 20}));
+  EXPECT_THAT(ParseDeathPoint("snapshot:20:1000"), Optional(DeathPoint{Kind::kSnapshot, 20, 1000}));
+  EXPECT_THAT(ParseDeathPoint("restore:0"), Optional(DeathPoint{Kind::kRestore, 0}));
+  for (const char* text : {"push", "push:", "push:x", "push:1:2", "snapshot:1",
+                           "snapshot:1:", "snapshot:1:2:3", "restore", "pushes:1"}) {
+    EXPECT_EQ(ParseDeathPoint(text), std::nullopt) << text;
+  }
+}
+
 TEST(DeathPointTest, OtherTextsAreNone) {
   for (const char* text : {"",
                            "0",
@@ -59,7 +71,8 @@ TEST(DeathPointTest, OtherTextsAreNone) {
 }
 
 TEST(DeathPointTest, TheTextOfAPointIsRead) {
-  for (const char* text : {"57", "57:put:0", "57:put:1000", "load", "checkpoint:2", "leave"}) {
+  for (const char* text : {"57", "57:put:0", "57:put:1000", "load", "checkpoint:2", "leave",
+                           "push:0", "pull:3", "clock:4", "snapshot:5:6", "restore:7"}) {
     EXPECT_EQ(DeathPointText(ParseDeathPoint(text).value()), text);
   }
   EXPECT_EQ(DeathPointText(ParseDeathPoint("57:entry").value()), "57");

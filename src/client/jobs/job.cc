@@ -216,6 +216,12 @@ void Access::Die(const Membership& member, absl::string_view death) {
   StateOf(member)->call->Die(death);
 }
 
+const DeathPoint& Access::DeathOf(const Membership& member) {
+  return StateOf(member)->call->death();
+}
+
+void Access::DieWhenSent(const Membership& member) { StateOf(member)->call->DieInCall(); }
+
 void Access::DieIfDeclared(const Membership& member, DeathPoint::Kind point) {
   StateOf(member)->call->DieIfDeclared(point);
 }

@@ -95,6 +95,7 @@ class MemberCall final : public Call {
   std::optional<uint64_t> FatalBytes(uint64_t input);
   // Kills the process, as it is declared, when the node has what was sent.
   [[noreturn]] void DieInCall();
+  const DeathPoint& death() const { return launch_.death; }
   // A session is at this point. By the session's thread.
   void DieIfDeclared(DeathPoint::Kind point);
   // Kills the process, and writes which death it is into the mark.

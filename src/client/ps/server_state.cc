@@ -34,6 +34,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       objects_(client_),
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
+      death_(member_),
       disks_(options.checkpoint_dir.empty()
                  ? nullptr
                  : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
@@ -155,6 +156,7 @@ absl::Status ServerState::BeginCore(int workers) {
     table.restored = found->attempt;
   }
   PHALANX_RETURN_IF_ERROR(BeginDisks());
+  death_.OnRestored(*core_, tables_.size());
   core_->Begin();
   return absl::OkStatus();
 }
@@ -299,6 +301,7 @@ bool ServerState::Abandoned() const {
 void ServerState::Handle(const Event& event) {
   if (const auto* message = std::get_if<Message>(&event)) {
     core_->OnMessage(message->rank, message->life, message->bytes);
+    death_.OnMessage(*core_, message->bytes);
   } else if (const auto* member = std::get_if<Member>(&event)) {
     core_->OnMember(member->rank, member->state, member->life);
     NoteAlone();
@@ -364,6 +367,8 @@ absl::Status ServerState::Act() {
       // The core has one snapshot of a table under way at a time, so one number is enough. It
       // counts attempts; the store counts those that are there.
       tables_[store.table].storing = store.number;
+      death_.OnSnapshot(core_->sync(store.table).min(), store.number, store.bytes,
+                        *tables_[store.table].snapshots);
       tables_[store.table].snapshots->Write(store.number, store.bytes);
     }
     if (effects.asked.empty()) break;

@@ -34,6 +34,7 @@
 #include "src/client/jobs/member_call.h"
 #include "src/client/ps/member_sends.h"
 #include "src/client/ps/run_mark.h"
+#include "src/client/ps/server_death.h"
 #include "src/client/ps/server_disks.h"
 #include "src/client/ps/server_objects.h"
 #include "src/client/ps/snapshot_store.h"
@@ -113,6 +114,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   std::optional<ServerCore> core_;
   bool left_ = false;
   RunMark mark_;
+  ServerDeath death_;
   std::unique_ptr<ServerDisks> disks_;         // null: there is no directory
   std::map<int, uint64_t> ended_before_;       // lives of workers of an earlier run, by rank
   Instant retry_at_ = Instant::Infinite();     // of snapshots and sums that have failed

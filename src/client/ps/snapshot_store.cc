@@ -181,6 +181,22 @@ void SnapshotStore::Write(uint64_t attempt, absl::string_view bytes, absl::Durat
   snapshot_under_way_ = true;
 }
 
+bool SnapshotStore::WritePart(uint64_t attempt, absl::string_view bytes, uint64_t size) {
+  if (size >= bytes.size()) {
+    Write(attempt, bytes);
+    return snapshot_.Wait().ok();
+  }
+  writer_.attempt = attempt;
+  absl::StatusOr<WritableBuffer> part =
+      client_->Create(SnapshotId(newest_ + 1, writer_), bytes.size(),
+                      Options({absl::StrCat("phalanx.ps/", part_), newest_ + 1}, kWritePatience));
+  if (!part.ok()) return false;
+  std::copy_n(bytes.data(), size, part->span().data());
+  if (!part->Publish(size).ok()) return false;
+  // Behind its answer the node has all that was sent before.
+  return client_->Contains(SnapshotId(newest_ + 1, writer_), kWritePatience).Wait().ok();
+}
+
 bool SnapshotStore::ready() const {
   return (snapshot_under_way_ && snapshot_.ready()) || (mark_under_way_ && mark_.ready());
 }

@@ -66,6 +66,9 @@ class SnapshotStore {
   // after `patience`. REQUIRES: Find has been called, none is under way, and this store has written
   // no such attempt.
   void Write(uint64_t attempt, absl::string_view bytes, absl::Duration patience = kWritePatience);
+  // For deaths on order: begins to write it, and returns true when the node has so many bytes of
+  // it, or if it has no more than that, when it has its copies. Then there is no other call.
+  bool WritePart(uint64_t attempt, absl::string_view bytes, uint64_t size);
   // What Write has begun: OK when the snapshot counts, or its error. Nothing: it is under way, or
   // there is none. Drives nothing; see Watch.
   std::optional<absl::Status> TakeWritten();

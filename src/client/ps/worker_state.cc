@@ -20,6 +20,7 @@ namespace phalanx::ps::internal {
 namespace {
 
 using phalanx::internal::Access;
+using phalanx::internal::DeathPoint;
 using phalanx::internal::FutureState;
 using phalanx::internal::MemberCall;
 
@@ -249,6 +250,17 @@ void WorkerState::Drain() {
   connection_->StartTimer(probe_timer_, MonotonicNow() + kProbeEvery);
 }
 
+// What the program has called for is sent before.
+void WorkerState::DieIfDeclared(DeathPoint::Kind point, uint64_t clock) {
+  const DeathPoint& death = Access::DeathOf(member_);
+  if (death.kind != point || death.number != clock) return;
+  connection_->Update([this] {
+    core_.Flush();
+    Drain();
+  });
+  Access::DieWhenSent(member_);
+}
+
 void WorkerState::DrainObjects() {
   const WorkerCore::Objects objects = core_.TakeObjects();
   for (const WorkerCore::Objects::Fetch& fetch : objects.fetches) {
@@ -362,6 +374,8 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
     call->clock = core_.table(table.number).clock;
     Begun(call, make());
   });
+  if (given.pushed.has_value()) DieIfDeclared(DeathPoint::Kind::kPush, call->clock);
+  if (given.pulled.has_value()) DieIfDeclared(DeathPoint::Kind::kPull, call->clock);
   return Future<phalanx::Done>(std::move(call));
 }
 
@@ -415,6 +429,7 @@ absl::StatusOr<Future<phalanx::Done>> WorkerState::PushObjects(
     Begun(call, core_.EndPushDense(table.number, *std::move(push), why));
   });
   PHALANX_RETURN_IF_ERROR(status);
+  DieIfDeclared(DeathPoint::Kind::kPush, call->clock);
   return Future<phalanx::Done>(std::move(call));
 }
 
@@ -506,16 +521,19 @@ Future<phalanx::Done> WorkerState::PullDense(OpenTable& table, void* out, uint64
 absl::Status WorkerState::Clock(const OpenTable& table) {
   const Instant until = MonotonicNow() + patience_;
   absl::Status status;
+  uint64_t clock = 0;
   for (bool waits = true; waits;) {
     PHALANX_RETURN_IF_ERROR(AwaitRoom("Clock", table, until - MonotonicNow()));
     connection_->Update([&] {
       waits = over_.ok() && core_.must_wait(table.number);
       if (waits) return;
+      clock = core_.table(table.number).clock;
       status = over_.ok() ? core_.Clock(table.number) : over_;
       core_.Flush();
       Drain();
     });
   }
+  if (status.ok()) DieIfDeclared(DeathPoint::Kind::kClock, clock);
   return status;
 }
 

@@ -138,6 +138,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // Sends what the core wants to send, and ends the futures of what has ended.
   void Drain();
   void Probe();
+  // Kills the process if the launch has ordered it at this point. Without the lock.
+  void DieIfDeclared(phalanx::internal::DeathPoint::Kind point, uint64_t clock);
   // The node has no memory for what is pushed or pulled.
   void OnFull();
 
