@@ -117,7 +117,9 @@ struct Reply {
 // One thread at a time, but Stop.
 class Server {
  public:
-  // Joins the job as a server. Errors: those of Client::Join.
+  // Joins the job as a server. A spare (`phalanx launch --spares`) waits here for the part of a
+  // server that has died. Errors: those of Client::Join; Cancelled (a spare: all servers have
+  // left).
   static absl::StatusOr<Server> Join(Client& client, Options options = {});
   // Without the end of Run, the others see that this server has died, and wait for its next life.
   ~Server();

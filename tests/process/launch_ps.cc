@@ -1,11 +1,12 @@
 // A server or a worker of a parameter server that `phalanx launch --servers S --workers W` starts,
 // for tests:
 //
-//   launch_ps CLOCKS [TASK:CLOCK ...] [TASK:quit] [later]
+//   launch_ps CLOCKS [TASK:CLOCK ...] [TASK:quit] [spare:CLOCK] [later]
 //
 // In each clock a worker pulls the table "w", compares every sum with what it has to be, and
 // pushes. A TASK kills itself with SIGKILL in this clock of its first life: a worker behind its
-// push and before the end of the clock, a server when worker 0 is there. A worker that quits ends
+// push and before the end of the clock, a server when worker 0 is there; so does the first spare
+// that has taken a part. A worker that quits ends
 // with 0 and without leaving the job; the servers wait five seconds for it then.
 // With `later` a worker that repeats clocks can pull the state of a later one.
 //
@@ -134,6 +135,11 @@ class Task {
   }
   void DieIn(int clock, uint64_t life) const {
     if (life == 0 && Has(absl::StrCat(clock))) raise(SIGKILL);
+    const std::string spare = absl::StrCat("spare:", clock);
+    if (life == 1 && Variable("PHALANX_TASK").rfind("spare", 0) == 0 &&
+        std::find(words_.begin(), words_.end(), spare) != words_.end()) {
+      raise(SIGKILL);
+    }
   }
 
   const std::vector<std::string> words_;

@@ -61,6 +61,28 @@ class PsTest(LaunchCase):
                 _, err = self.run_tasks(restarts=1, flags=[f"--fail={death}"], expect=1)
                 self.assertIn(f"declared death {death} was not made", err)
 
+    def test_spares_take_the_parts_of_servers_that_die(self):
+        # No restarts: both servers are replaced at once, the second one by the second spare.
+        deaths = ["--fail=server:1,5,0@push", "--fail=server:0,11,0@clock"]
+        out, err = self.run_tasks(flags=["--spares=2", *deaths])
+        lines = sorted(line.split("] ")[1] for line in out.splitlines())
+        served = ["served in life 1"] * 2
+        self.assertEqual(lines, [f"{CLOCKS} clocks in life 0"] * 3 + served, err)
+        self.assertEqual(sorted(out.count(f"[spare{i}] served") for i in range(2)), [1, 1], out)
+        self.assertIn("server1 ended by signal 9 (Killed): not started again (spares left: ", err)
+
+    def test_spares_that_are_not_needed_end_with_the_others(self):
+        out, err = self.run_tasks(restarts=1, flags=["--spares=2", "--fail=server:1,5,0@push"])
+        self.assertEqual(sorted(out.splitlines()), self.expected("server1"), err)
+        self.assertNotIn("spare", err)
+
+    def test_a_spare_that_dies_is_replaced_by_the_next(self):
+        out, err = self.run_tasks("spare:9", flags=["--spares=2", "--fail=server:1,5,0@push"])
+        self.assertEqual(sorted(out.splitlines())[0], "[server0] served in life 0", err)
+        self.assertEqual(out.count("served in life 2"), 1, out)
+        _, err = self.run_tasks("spare:9", flags=["--spares=1", "--fail=server:1,5,0@push"], expect=128 + 9)
+        self.assertIn("spare0 ended by signal 9", err)
+
     def test_a_server_that_cannot_come_back_ends_the_launch(self):
         _, err = self.run_tasks("server1:5", expect=128 + 9)
         self.assertIn("server1 ended by signal 9", err)

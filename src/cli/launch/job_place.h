@@ -23,6 +23,8 @@ inline constexpr int kMaxWorld = 1 << 20;
 inline constexpr char kWorkerRole[] = "worker";
 // With the workers, the roles of a parameter server.
 inline constexpr char kServerRole[] = "server";
+// Tasks that take the part of a server that has died.
+inline constexpr char kSpareRole[] = "spare";
 
 // The name of a task: worker3.
 std::string TaskName(absl::string_view role, int number);

@@ -194,6 +194,17 @@ class LaunchCommand : public Command {
                    Optional(&servers_.tasks, 0, kMaxTasks));
     flags.Argument("--workers", "With --servers: how many workers to start here",
                    Optional(&workers_.tasks, 0, kMaxTasks));
+    flags.Argument(
+        "--spares",
+        "With --servers: how many processes to start here that take the parts of servers "
+        "that die",
+        Optional(&spares_.tasks, 0, kMaxTasks));
+    flags.Argument("--spare-world",
+                   "Number of spares of the job on all hosts; by default those of --spares",
+                   Optional(&spares_.world, 1, kMaxWorld));
+    flags.Argument("--spare-first",
+                   "Number of the first spare here; by default 0 or the scheduler's",
+                   Optional(&spares_.first, 0, kMaxWorld));
     flags.Argument("--server-world",
                    "Number of servers of the job on all hosts; by default those of --servers",
                    Optional(&servers_.world, 1, kMaxWorld));
@@ -211,6 +222,9 @@ class LaunchCommand : public Command {
   // What is given for each role.
   absl::StatusOr<std::vector<GivenPlace>> GivenPlaces() const {
     if (!servers_.any() && !workers_.any()) {
+      if (spares_.any()) {
+        return absl::InvalidArgumentError("--spares is for jobs with --servers and --workers");
+      }
       if (role_.empty()) return absl::InvalidArgumentError("--role is empty");
       return std::vector<GivenPlace>{{role_, tasks_, Given(world_), Given(first_)}};
     }
@@ -237,7 +251,13 @@ class LaunchCommand : public Command {
     if (servers_.tasks + workers_.tasks == 0) {
       return absl::InvalidArgumentError("--servers=0 --workers=0 starts no task");
     }
-    return std::vector<GivenPlace>{servers_.given(), workers_.given()};
+    std::vector<GivenPlace> all = {servers_.given(), workers_.given()};
+    if (spares_.any()) {
+      GivenPlace given = spares_.given();
+      if (given.tasks == kUnset) given.tasks = 0;
+      if (given.tasks > 0 || given.world.has_value()) all.push_back(given);
+    }
+    return all;
   }
 
   absl::Status SetPlace() {
@@ -269,6 +289,7 @@ class LaunchCommand : public Command {
   bool has_role_ = false;
   RoleFlags servers_ = {kServerRole};
   RoleFlags workers_ = {kWorkerRole};
+  RoleFlags spares_ = {kSpareRole};
   int world_ = kUnset;
   int first_ = kUnset;
   bool no_prefix_ = false;

@@ -11,6 +11,10 @@
 // launch waits for the servers without a limit: they can have the result to write. So one that
 // fails then is started again as well, or fails the launch.
 //
+// A spare waits until a server has died that does not come back, and takes its part. So without a
+// restart, each failure of a server or a spare costs one of the spares, and with none left it fails
+// the launch. When nothing but spares runs, they are ended.
+//
 // A core: no process, no clock, no signal handler. Its owner starts and stops the processes.
 #ifndef PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
 #define PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
@@ -29,12 +33,20 @@ inline constexpr int kMissedDeath = 1;
 
 class LaunchPlan {
  public:
-  // `restarts`: how often tasks are started again, all of them together. `servers`: how many of the
-  // tasks, the first ones, are servers whose workers are all the other tasks; 0 if there are none,
-  // or other launches have workers, too.
-  LaunchPlan(size_t tasks, int restarts, size_t servers = 0)
-      : servers_(servers),
-        workers_left_(tasks - servers),
+  // `servers` are the first of the tasks, `spares` the last ones.
+  struct Roles {
+    size_t servers = 0;
+    size_t spares = 0;
+    size_t spares_of_job = 0;
+    bool alone = true;  // no other launch has tasks of the job
+  };
+  // `restarts`: how often tasks are started again, all of them together.
+  LaunchPlan(size_t tasks, int restarts) : LaunchPlan(tasks, restarts, Roles()) {}
+  LaunchPlan(size_t tasks, int restarts, const Roles& roles)
+      : roles_(roles),
+        workers_left_(tasks - roles.servers - roles.spares),
+        others_left_(tasks - roles.spares),
+        spares_left_(roles.spares_of_job),
         restarts_left_(restarts),
         lives_(tasks, 0) {}
 
@@ -44,6 +56,7 @@ class LaunchPlan {
   enum class Next {
     kNothing,
     kStart,  // start this task again, in its next life
+    kSpare,  // nothing: a spare takes its part
     kStop,   // stop all tasks that run
     kKill,   // kill all tasks that run
   };
@@ -68,19 +81,32 @@ class LaunchPlan {
   int exit_code() const { return exit_code_; }
   // The workers have all ended with 0, and the launch waits for the servers alone, if one of these
   // runs or is to be started again.
-  bool awaits_servers() const { return servers_ > 0 && workers_left_ == 0 && !stopping(); }
+  bool awaits_servers() const {
+    return roles_.alone && roles_.servers > 0 && workers_left_ == 0 && !stopping();
+  }
+  // All others have ended with 0 or were replaced, and the spares that run are not needed. Once:
+  // how they end counts for nothing.
+  bool TakeOnlySpares();
   // How often `task` was started again.
   int life(size_t task) const { return lives_[task]; }
   int restarts_left() const { return restarts_left_; }
+  size_t spares_left() const { return spares_left_; }
 
  private:
   enum class Phase { kRunning, kStopping };
 
-  const size_t servers_;
+  bool IsSpare(size_t task) const { return task >= lives_.size() - roles_.spares; }
+
+  const Roles roles_;
   Phase phase_ = Phase::kRunning;
   size_t running_ = 0;
   // Workers that have not ended with 0.
   size_t workers_left_;
+  // Servers and workers that have not ended with 0, and were not replaced.
+  size_t others_left_;
+  // That have not failed and have no part.
+  size_t spares_left_;
+  bool spares_end_ = false;
   int restarts_left_;
   std::vector<int> lives_;
   int exit_code_ = 0;

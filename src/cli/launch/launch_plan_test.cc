@@ -10,7 +10,7 @@ namespace {
 using Next = LaunchPlan::Next;
 
 LaunchPlan Running(size_t tasks, int restarts = 0, size_t servers = 0) {
-  LaunchPlan plan(tasks, restarts, servers);
+  LaunchPlan plan(tasks, restarts, {.servers = servers});
   for (size_t task = 0; task < tasks; ++task) plan.Started();
   return plan;
 }
@@ -186,6 +186,52 @@ TEST(LaunchPlanTest, ADeathThatIsMissedWhileTheLaunchStopsChangesNothing) {
   EXPECT_EQ(plan.Ended(0, 3), Next::kStop);
   EXPECT_EQ(plan.Ended(1, 128 + SIGTERM, /*missed=*/true), Next::kNothing);
   EXPECT_EQ(plan.exit_code(), 3);
+}
+
+TEST(LaunchPlan, ASpareTakesTheFirstPartThatIsNotStartedAgain) {
+  // Server 0 and 1, worker 2, spares 3 and 4.
+  LaunchPlan plan(5, /*restarts=*/1, {.servers = 2, .spares = 2, .spares_of_job = 2});
+  for (int i = 0; i < 5; ++i) plan.Started();
+  EXPECT_EQ(plan.Ended(1, 137), LaunchPlan::Next::kStart);
+  plan.Started();
+  EXPECT_EQ(plan.Ended(1, 137), LaunchPlan::Next::kSpare);
+  EXPECT_EQ(plan.spares_left(), 1u);
+  // The spare with the part, and then the other one.
+  EXPECT_EQ(plan.Ended(3, 1), LaunchPlan::Next::kSpare);
+  EXPECT_FALSE(plan.TakeOnlySpares());
+  EXPECT_EQ(plan.Ended(0, 9), LaunchPlan::Next::kStop);
+  EXPECT_EQ(plan.exit_code(), 9);
+}
+
+TEST(LaunchPlan, SparesThatAreNotNeededAreEnded) {
+  LaunchPlan plan(4, /*restarts=*/0, {.servers = 1, .spares = 2, .spares_of_job = 2});
+  for (int i = 0; i < 4; ++i) plan.Started();
+  EXPECT_EQ(plan.Ended(0, 137), LaunchPlan::Next::kSpare);
+  EXPECT_EQ(plan.Ended(1, 0), LaunchPlan::Next::kNothing);
+  // The one with the part still runs.
+  EXPECT_FALSE(plan.TakeOnlySpares());
+  EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_TRUE(plan.TakeOnlySpares());
+  EXPECT_FALSE(plan.TakeOnlySpares());
+  EXPECT_EQ(plan.Ended(3, 143), LaunchPlan::Next::kNothing);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 0);
+}
+
+TEST(LaunchPlan, AWorkerIsNotReplaced) {
+  LaunchPlan plan(3, /*restarts=*/0, {.servers = 1, .spares = 1, .spares_of_job = 1});
+  for (int i = 0; i < 3; ++i) plan.Started();
+  EXPECT_EQ(plan.Ended(1, 137), LaunchPlan::Next::kStop);
+}
+
+TEST(LaunchPlan, SparesOfAJobOfOtherLaunchesEndByThemselves) {
+  LaunchPlan plan(2, 0, {.servers = 0, .spares = 1, .spares_of_job = 2, .alone = false});
+  for (int i = 0; i < 2; ++i) plan.Started();
+  EXPECT_EQ(plan.Ended(0, 0), LaunchPlan::Next::kNothing);
+  EXPECT_FALSE(plan.TakeOnlySpares());
+  EXPECT_EQ(plan.Ended(1, 1), LaunchPlan::Next::kSpare);
+  EXPECT_TRUE(plan.finished());
+  EXPECT_EQ(plan.exit_code(), 0);
 }
 
 }  // namespace

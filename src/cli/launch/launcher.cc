@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/command.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kMaxMarkBytes = 256;
+constexpr char kSpareAfter[] = "5s";
 constexpr int kKilled = 128 + SIGKILL;
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -57,19 +59,27 @@ std::string ReadMark(const net::UniqueFd& mark) {
   return std::string(absl::StripAsciiWhitespace(written));
 }
 
-// The number of servers here if all workers of the job are here, too; else 0.
-size_t ServersAlone(const LaunchTasks& tasks) {
+LaunchPlan::Roles RolesOf(const LaunchTasks& tasks) {
+  LaunchPlan::Roles roles;
   const RolePlace* servers = tasks.Role(kServerRole);
   const RolePlace* workers = tasks.Role(kWorkerRole);
-  if (servers == nullptr || workers == nullptr || workers->tasks < workers->world) return 0;
-  return static_cast<size_t>(servers->tasks);
+  if (servers == nullptr || workers == nullptr) return roles;
+  roles.servers = static_cast<size_t>(servers->tasks);
+  roles.alone = workers->tasks == workers->world;
+  const RolePlace* spares = tasks.Role(kSpareRole);
+  if (spares == nullptr) return roles;
+  roles.spares = static_cast<size_t>(spares->tasks);
+  roles.spares_of_job = static_cast<size_t>(spares->world);
+  // A spare here can have the part of a server of another launch.
+  roles.alone = roles.alone && servers->tasks == servers->world;
+  return roles;
 }
 
 }  // namespace
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)),
-      plan_(options_.tasks.size(), options_.restarts, ServersAlone(options_.tasks)),
+      plan_(options_.tasks.size(), options_.restarts, RolesOf(options_.tasks)),
       deaths_(options_.deaths),
       tasks_(options_.tasks.size()) {}
 
@@ -121,6 +131,13 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   const RolePlace* workers = options_.tasks.Role(kWorkerRole);
   if (servers != nullptr && workers != nullptr) {
     task.parameter_server = ServersAndWorkers{.servers = servers->world, .workers = workers->world};
+  }
+  if (task.role == kSpareRole && servers != nullptr) {
+    // The process that takes a restart may be on its way.
+    task.spare =
+        SpareVariables{.world = task.world, .after = options_.restarts > 0 ? kSpareAfter : "0s"};
+    task.role = kServerRole;
+    task.world = servers->world;
   }
   task.address = options_.address;
   task.checkpoint_dir = options_.checkpoint_dir;
@@ -268,19 +285,29 @@ void Launcher::OnEnd(size_t index) {
     Report(absl::StrCat(text, ": starting it again (life ", plan_.life(index),
                         ", restarts left: ", plan_.restarts_left(), ")"));
     StartHeld();
+  } else if (next == LaunchPlan::Next::kSpare) {
+    Report(absl::StrCat(text, ": not started again (spares left: ", plan_.spares_left(), ")"));
   } else if (next == LaunchPlan::Next::kStop) {
     reason_ = absl::AbortedError(missed.value_or(text));
     EndAll(SIGTERM);
     // All output is still passed on: it can have the cause.
     RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
   }
+  if (plan_.TakeOnlySpares()) EndSpares();
   EndIfDone();
+}
+
+void Launcher::EndSpares() {
+  EndAll(SIGTERM);
+  RunAfter(options_.grace, [this] { SignalAll(SIGKILL); });
 }
 
 void Launcher::ReportServers() {
   std::vector<std::string> names;
   for (const Task& task : tasks_) {
-    if (task.process != nullptr) names.push_back(task.name);
+    if (task.process != nullptr && !absl::StartsWith(task.name, kSpareRole)) {
+      names.push_back(task.name);
+    }
   }
   if (names.empty() || plan_.stopping()) return;
   Report(absl::StrCat("all workers have ended; waiting for ", absl::StrJoin(names, ", ")));

@@ -91,6 +91,7 @@ class Launcher {
   std::vector<std::string> EnvironmentOf(size_t index) const;
   // Names the servers that still run although all workers have ended.
   void ReportServers();
+  void EndSpares();
 
   void Start(size_t index);
   absl::Status TryToStart(size_t index);

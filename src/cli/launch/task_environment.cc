@@ -49,7 +49,7 @@ void AddDmlc(const TaskVariables& task, std::vector<std::string>& variables) {
 std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* const* inherited) {
   std::vector<std::string> variables = {
       absl::StrCat("PHALANX_JOB=", task.job),
-      absl::StrCat("PHALANX_TASK=", TaskName(task.role, task.number)),
+      absl::StrCat("PHALANX_TASK=", TaskName(task.spare ? kSpareRole : task.role, task.number)),
       absl::StrCat("PHALANX_ROLE=", task.role),
       absl::StrCat("PHALANX_WORLD=", task.world),
       absl::StrCat("PHALANX_LIFE=", task.life),
@@ -58,6 +58,11 @@ std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* 
       absl::StrCat("PHALANX_FAIL=", task.fail),
       absl::StrCat("PHALANX_FAIL_MARK=", task.fail_mark),
   };
+  // Empty: it is no spare.
+  const SpareVariables spare = task.spare.value_or(SpareVariables{.world = 0, .after = ""});
+  variables.push_back(
+      absl::StrCat("PHALANX_SPARES=", spare.world > 0 ? absl::StrCat(spare.world) : ""));
+  variables.push_back(absl::StrCat("PHALANX_SPARE_AFTER=", spare.after));
   if (!task.checkpoint_dir.empty()) {
     variables.push_back(absl::StrCat("PHALANX_CHECKPOINT_DIR=", task.checkpoint_dir));
   }

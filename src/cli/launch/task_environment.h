@@ -13,6 +13,12 @@
 
 namespace phalanx::runtime {
 
+// Of a spare.
+struct SpareVariables {
+  int world = 1;      // of all spares of the job
+  std::string after;  // how long a server has to be dead
+};
+
 // How many tasks a job with a parameter server has.
 struct ServersAndWorkers {
   int servers = 1;
@@ -28,6 +34,8 @@ struct TaskVariables {
   int life = 0;
   // Of a launch that starts a parameter server; the role is then kServerRole or kWorkerRole.
   std::optional<ServersAndWorkers> parameter_server = {};
+  // Of a task that waits for a server's part: the role is then kServerRole, and the world its.
+  std::optional<SpareVariables> spare = {};
   std::string address;
   // The socket of the launch for what the task prints.
   std::string print;

@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 constexpr const char* kNone[] = {nullptr};
@@ -44,8 +45,8 @@ TEST(TaskEnvironmentTest, SaysWhichTaskItIs) {
       ElementsAre("PHALANX_JOB=train", "PHALANX_TASK=worker3", "PHALANX_ROLE=worker",
                   "PHALANX_WORLD=8", "PHALANX_LIFE=2", "PHALANX_ADDRESS=unix:/run/node.sock",
                   "PHALANX_PRINT=/run/print", "PHALANX_FAIL=57", "PHALANX_FAIL_MARK=/proc/1/fd/9",
-                  "DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8", "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2",
-                  "DMLC_ROLE=worker"));
+                  "PHALANX_SPARES=", "PHALANX_SPARE_AFTER=", "DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8",
+                  "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=worker"));
 }
 
 TEST(TaskEnvironmentTest, VariablesOfAnOuterLaunchAreReplaced) {
@@ -58,6 +59,21 @@ TEST(TaskEnvironmentTest, VariablesOfAnOuterLaunchAreReplaced) {
   EXPECT_EQ(variables.size(), TaskEnvironment(Third(), kNone).size() + 1);
   EXPECT_EQ(variables.back(), "PATH=/bin");
   EXPECT_THAT(variables, Contains("DMLC_ROLE=worker"));
+}
+
+TEST(TaskEnvironmentTest, ASpareIsAServerWithoutAPart) {
+  TaskVariables task = Third();
+  task.role = "server";
+  task.number = 1;
+  task.spare = SpareVariables{.world = 4, .after = "5s"};
+  task.checkpoint_dir = "/disk";
+  const char* const outer[] = {"PHALANX_SPARES=9", "PHALANX_CHECKPOINT_DIR=/other", nullptr};
+  const std::vector<std::string> variables = TaskEnvironment(task, outer);
+  EXPECT_THAT(variables,
+              IsSupersetOf({"PHALANX_TASK=spare1", "PHALANX_ROLE=server", "PHALANX_SPARES=4",
+                            "PHALANX_SPARE_AFTER=5s", "PHALANX_CHECKPOINT_DIR=/disk"}));
+  EXPECT_THAT(variables, Not(Contains("PHALANX_SPARES=9")));
+  EXPECT_THAT(variables, Not(Contains("PHALANX_CHECKPOINT_DIR=/other")));
 }
 
 TEST(TaskEnvironmentTest, NoTrackerIsInherited) {

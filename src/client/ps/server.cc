@@ -1,14 +1,36 @@
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "phalanx/ps.h"
 #include "src/client/ps/server_state.h"
+#include "src/client/ps/spare.h"
 #include "src/common/io/whole_file.h"
 #include "src/common/status_macros.h"
 #include "src/ps/part.h"
 
 namespace phalanx::ps {
+namespace {
+
+// A program that names its task is no spare.
+absl::StatusOr<Membership> JoinAsServer(Client& client, const Options& options) {
+  PHALANX_ASSIGN_OR_RETURN(std::optional<internal::SpareOptions> spare,
+                           internal::SpareOptionsFromLaunch());
+  if (spare.has_value() && options.task.empty()) {
+    spare->job = options.job;
+    spare->server_role = options.server_role;
+    spare->join_timeout = options.peer_timeout;
+    return internal::JoinInsteadOf(client, *spare);
+  }
+  JoinOptions join;
+  join.world = options.world;
+  join.role = options.server_role;
+  join.timeout = std::min(join.timeout, options.peer_timeout);
+  return client.Join(options.job, options.task, join);
+}
+
+}  // namespace
 
 // No worker is waited for here: the program adds its tables first, and workers are welcomed by Run.
 absl::StatusOr<Server> Server::Join(Client& client, Options options) {
@@ -19,11 +41,7 @@ absl::StatusOr<Server> Server::Join(Client& client, Options options) {
   if (!options.checkpoint_dir.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckDirectory(options.checkpoint_dir));
   }
-  JoinOptions join;
-  join.world = options.world;
-  join.role = options.server_role;
-  join.timeout = std::min(join.timeout, options.peer_timeout);
-  PHALANX_ASSIGN_OR_RETURN(Membership member, client.Join(options.job, options.task, join));
+  PHALANX_ASSIGN_OR_RETURN(Membership member, JoinAsServer(client, options));
   // A worker that finds more servers does not join either.
   if (member.world() > kMaxServers) {
     return absl::InvalidArgumentError(
