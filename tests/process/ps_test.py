@@ -1,9 +1,12 @@
 """A parameter server that `phalanx launch` starts: its processes are killed, and every sum stays right."""
 
+import json
 import os
+import signal
+import time
 import unittest
 
-from tests.process.harness import OK
+from tests.process.harness import DEADLINE_S, OK
 from tests.process.launches import LaunchCase
 
 PROGRAM = os.path.abspath("tests/process/launch_ps")
@@ -99,6 +102,63 @@ class PsTest(LaunchCase):
         out, err = self.run_tasks("worker0:8", "server1:8", flags=flags)
         self.assertEqual(sorted(out.splitlines()), self.expected(), err)
         self.assertEqual(os.listdir(folder), [])
+
+    def describe_until(self, condition, node):
+        """Describe the job until `condition` holds for what its servers say, by rank; return the whole."""
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            look = self.cluster.begin("describe", "--job=train", "--json", node=node)
+            out, job = look.communicate(timeout=DEADLINE_S)[0], {}
+            if look.returncode == OK:  # else there is no such job yet
+                job = json.loads(out)
+            servers = {server["rank"]: server for server in job.get("servers", [])}
+            if condition(servers):
+                return servers
+            self.assertLess(time.monotonic(), end, job)
+
+    def test_describe_shows_what_servers_do(self):
+        self.cluster.start_shards()
+        self.cluster.start_nodes(2)
+        here, there = self.cluster.nodes
+        pids = self.cluster.path("pids")
+        os.mkdir(pids)
+        # Worker 2 stops before it joins, so the others wait for it in clock 1.
+        script = f"""echo $$ > {pids}/$PHALANX_TASK.new && mv {pids}/$PHALANX_TASK.new {pids}/$PHALANX_TASK
+            [ $PHALANX_TASK != worker2 ] || kill -STOP $$
+            exec {PROGRAM} {CLOCKS}"""
+        launch = self.begin(
+            "--servers=2", "--workers=3", "--job=train", f"--address={self.cluster.nodes[here].client_address}",
+            "--", "sh", "-c", script, variables=SMALL,
+        )  # fmt: skip
+        waits = "worker 1: clock 1, 1 pulls of clock 1 on wait for worker 2"
+
+        def all_wait(servers):
+            return all(waits in servers.get(rank, {}).get("text", "") for rank in range(2))
+
+        # A client of another node sees the same.
+        text = self.describe_until(all_wait, there)[0]["text"]
+        self.assertIn("server 0 of 2, 3 workers\n", text)
+        self.assertIn('table "w": bsp, clock 0, ', text)
+        self.assertIn("worker 2: clock 0\n", text)
+        self.assertIn(waits, self.cluster.run("describe", "--job=train", node=here))
+
+        def signal_to(task, number):
+            with open(f"{pids}/{task}") as file:
+                os.kill(int(file.read()), number)
+
+        signal_to("server1", signal.SIGSTOP)
+        begin = time.monotonic()
+        servers = self.describe_until(lambda servers: "error" in servers.get(1, {}), there)
+        self.assertLess(time.monotonic() - begin, DEADLINE_S / 2)
+        self.assertIn("it has not answered", servers[1]["error"])
+        self.assertIn(waits, servers[0]["text"])
+        self.assertIn("server 1: it has not answered", self.cluster.run("describe", "--job=train", node=here))
+        signal_to("server1", signal.SIGCONT)
+        self.describe_until(all_wait, here)
+        signal_to("worker2", signal.SIGCONT)
+        out, err = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual(sorted(out.splitlines()), self.expected(), err)
+        self.assertNotIn("servers", json.loads(self.cluster.run("describe", "--job=train", "--json", node=here)))
 
     def test_servers_do_not_wait_for_ever_for_a_worker_that_has_not_left(self):
         out, err = self.run_tasks("worker1:quit", expect=1, flags=["--grace=1ms"])

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "src/cli/views/text_table.h"
 
@@ -46,6 +48,15 @@ std::string EndText(const v1::JobSummary& job) {
   return job.ends_in_ns() == 0 ? "" : absl::StrCat("forgotten in ", TimeText(job.ends_in_ns()));
 }
 
+// A program has written it: each line may have anything in it.
+std::string PrintableLines(absl::string_view text) {
+  std::string lines;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::StrAppend(&lines, Printable(std::string(line)), "\n");
+  }
+  return lines;
+}
+
 }  // namespace
 
 nlohmann::json JobAsJson(const v1::JobSummary& job) {
@@ -81,7 +92,8 @@ std::string JobsAsTable(const v1::ListJobsResponse& jobs) {
   return AlignColumns(rows, {false, false, true, true, true, true, true, true, false, false});
 }
 
-nlohmann::json JobDescriptionAsJson(const v1::DescribeJobResponse& job) {
+nlohmann::json JobDescriptionAsJson(const v1::DescribeJobResponse& job,
+                                    const std::vector<DescribedServer>& servers) {
   nlohmann::json json = JobAsJson(job.summary());
   json["members"] = nlohmann::json::array();
   for (const v1::DescribeJobResponse::Member& described : job.members()) {
@@ -95,7 +107,28 @@ nlohmann::json JobDescriptionAsJson(const v1::DescribeJobResponse& job) {
                                {"host", Printable(member.host())},
                                {"since_s", Seconds(described.since_ns())}});
   }
+  for (const DescribedServer& server : servers) {
+    nlohmann::json& entry = json["servers"].emplace_back();
+    entry = {{"role", Printable(server.role)}, {"rank", server.rank}};
+    if (server.text.ok()) {
+      entry["text"] = PrintableLines(*server.text);
+    } else {
+      entry["error"] = Printable(server.text.status().message());
+    }
+  }
   return json;
+}
+
+std::string ServersAsText(const std::vector<DescribedServer>& servers) {
+  std::string text;
+  for (const DescribedServer& server : servers) {
+    absl::StrAppend(&text, "\n",
+                    server.text.ok()
+                        ? PrintableLines(*server.text)
+                        : absl::StrCat(Printable(server.role), " ", server.rank, ": ",
+                                       Printable(server.text.status().message()), "\n"));
+  }
+  return text;
 }
 
 std::string JobAsText(const v1::DescribeJobResponse& job) {

@@ -73,5 +73,19 @@ TEST(JobView, JsonHasTheSameAndNumbers) {
   EXPECT_EQ(json["members"][1]["since_s"], 1.25);
 }
 
+TEST(JobView, ServersSayWhatTheyDo) {
+  const std::vector<DescribedServer> servers = {
+      {"server", 0, "server 0 of 2\n  worker 1: clock \x1b[1m3\n"},
+      {"server", 1, absl::DeadlineExceededError("it has not answered")}};
+  EXPECT_EQ(ServersAsText(servers),
+            "\nserver 0 of 2\n  worker 1: clock ?[1m3\n\nserver 1: it has not answered\n");
+  EXPECT_EQ(ServersAsText({}), "");
+  const nlohmann::json json = JobDescriptionAsJson(v1::DescribeJobResponse(), servers);
+  ASSERT_EQ(json["servers"].size(), 2u);
+  EXPECT_EQ(json["servers"][0]["rank"], 0);
+  EXPECT_EQ(json["servers"][1]["error"], "it has not answered");
+  EXPECT_FALSE(JobDescriptionAsJson(v1::DescribeJobResponse()).contains("servers"));
+}
+
 }  // namespace
 }  // namespace phalanx::runtime

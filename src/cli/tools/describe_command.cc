@@ -3,21 +3,29 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "src/cli/jobs/job_view.h"
+#include "src/cli/objects/node_connection.h"
 #include "src/cli/tools/object_lookup.h"
 #include "src/cli/tools/screen.h"
 #include "src/cli/views/colour.h"
 #include "src/cli/views/object_names.h"
 #include "src/cli/views/object_view.h"
+#include "src/client/ps/describe_door.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
 
 namespace phalanx::runtime {
 namespace {
+
+// For the answers of all servers of a job.
+constexpr absl::Duration kServersPatience = absl::Seconds(2);
+constexpr size_t kMostAsked = 4096;
 
 class DescribeCommand : public Command {
  public:
@@ -70,9 +78,32 @@ class DescribeCommand : public Command {
     }
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeJobResponse job, directory.tools->DescribeJob(job_));
-    std::cout << (json_ ? absl::StrCat(JobDescriptionAsJson(job).dump(), "\n") : JobAsText(job))
+    const std::vector<DescribedServer> servers = AskServersOf(job);
+    std::cout << (json_ ? absl::StrCat(JobDescriptionAsJson(job, servers).dump(), "\n")
+                        : absl::StrCat(JobAsText(job), ServersAsText(servers)))
               << std::flush;
     return absl::OkStatus();
+  }
+
+  // The servers of a parameter server, if the job has one. Only clients of a node can ask them.
+  std::vector<DescribedServer> AskServersOf(const v1::DescribeJobResponse& job) const {
+    std::vector<DescribedServer> servers;
+    std::vector<ps::internal::Asked> tasks;
+    for (const v1::DescribeJobResponse::Member& described : job.members()) {
+      const v1::JobMember& member = described.member();
+      if (member.state() != v1::JobMember::LIVE || tasks.size() == kMostAsked) continue;
+      const auto role = static_cast<int>(member.role());
+      if (role >= job.summary().roles_size()) continue;
+      tasks.push_back({job.summary().roles(role).name(), static_cast<int>(member.rank())});
+    }
+    const absl::StatusOr<std::shared_ptr<Client>> client = ConnectToNode(directory_.node);
+    if (!client.ok()) return servers;
+    const auto texts = ps::internal::AskServers(**client, job_, tasks, kServersPatience);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].ok() && texts[i]->empty()) continue;
+      servers.push_back({tasks[i].role, tasks[i].rank, texts[i]});
+    }
+    return servers;
   }
 
   // Without --json the text ends with a newline already.

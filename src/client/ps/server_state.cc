@@ -35,6 +35,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
       death_(member_),
+      door_(client_, member_.job(), member_.role(), member_.rank()),
       disks_(options.checkpoint_dir.empty()
                  ? nullptr
                  : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
@@ -131,7 +132,6 @@ absl::Status ServerState::BeginCore(int workers) {
                                     .servers = member_.world(),
                                     .workers = workers,
                                     .objects = objects_.prefix(),
-
                                     .files = disks_ != nullptr});
   for (AddedTable& table : tables_) {
     // The program's function is given its own names for what the core has.
@@ -194,6 +194,7 @@ absl::Status ServerState::Run() {
   if (anew) ForgetEnded();
   PHALANX_RETURN_IF_ERROR(BeginCore(workers));
   NoteAlone();
+  door_.Begin();
   PHALANX_RETURN_IF_ERROR(Act());
   while (!core_->done()) {
     PHALANX_RETURN_IF_ERROR(Turn());
@@ -241,7 +242,7 @@ absl::Status ServerState::Turn() {
   absl::Status status;
   connection_->WaitInsideCall(
       [this] {
-        return !over_.ok() || stopped_ || !events_.empty() || objects_.ready() ||
+        return !over_.ok() || stopped_ || !events_.empty() || objects_.ready() || door_.ready() ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -257,6 +258,7 @@ absl::Status ServerState::Turn() {
   for (const Event& event : events) Handle(event);
   TakeWritten();
   TakeObjects();
+  door_.Step([this] { return core_->Describe(); });
   if (MonotonicNow() >= retry_at_) {
     retry_at_ = Instant::Infinite();
     core_->Retry();

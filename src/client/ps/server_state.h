@@ -32,6 +32,7 @@
 #include "phalanx/job.h"
 #include "phalanx/ps.h"
 #include "src/client/jobs/member_call.h"
+#include "src/client/ps/describe_door.h"
 #include "src/client/ps/member_sends.h"
 #include "src/client/ps/run_mark.h"
 #include "src/client/ps/server_death.h"
@@ -98,7 +99,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   void TakeWritten();
   void TakeObjects();
   absl::Status Act();
-  absl::Status ActOnObjects(const ServerCore::Effects& effects);
+  void ActOnObjects(const ServerCore::Effects& effects);
   void Answer(const ServerCore::Asked& asked);
 
   const std::shared_ptr<Client> client_;
@@ -115,6 +116,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   bool left_ = false;
   RunMark mark_;
   ServerDeath death_;
+  DescribeDoor door_;
   std::unique_ptr<ServerDisks> disks_;         // null: there is no directory
   std::map<int, uint64_t> ended_before_;       // lives of workers of an earlier run, by rank
   Instant retry_at_ = Instant::Infinite();     // of snapshots and sums that have failed

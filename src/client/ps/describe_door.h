@@ -1,0 +1,71 @@
+// DescribeDoor: how `phalanx describe --job` asks a server what it does. Without a question
+// nothing is sent.
+//
+//   describe                          server
+//      │                                │── Put door = id of a question, which it Gets ──►
+//      │── Get door ──►                 │
+//      │── Put question = id of an answer ──► its Get ends
+//      │◄── Get answer ──────────────── Put answer, and another door
+//
+// The door has a fixed name, and is owned: it ends with the server. A server that is stopped, or
+// busy with one update for long, gives no answer, and is not waited for beyond a limit.
+// Of two that ask at once, one finds the question taken, and asks again.
+//
+// Belongs to a ServerState. The thread of Run, but ready().
+#ifndef PHALANX_CLIENT_PS_DESCRIBE_DOOR_H_
+#define PHALANX_CLIENT_PS_DESCRIBE_DOOR_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "phalanx/client.h"
+#include "phalanx/job.h"
+
+namespace phalanx::ps::internal {
+
+class DescribeDoor {
+ public:
+  DescribeDoor(std::shared_ptr<Client> client, const std::string& job, const std::string& role,
+               int rank);
+  ~DescribeDoor();
+
+  // Opens it.
+  void Begin();
+  // Step has something to do. Any thread.
+  bool ready() const;
+  // Answers a question, if there is one.
+  void Step(absl::FunctionRef<std::string()> describe);
+
+ private:
+  enum class State { kClosed, kClearing, kPutting, kOpen };
+  void Clear();
+  void OnQuestion(absl::FunctionRef<std::string()> describe);
+
+  const std::shared_ptr<Client> client_;
+  const ObjectId door_;
+  State state_ = State::kClosed;
+  ObjectId question_id_;
+  Future<Done> clearing_;
+  Future<PutResult> putting_;
+  Future<Buffer> question_;
+  std::vector<Future<PutResult>> answers_;  // that have not ended
+};
+
+// A task of a job.
+struct Asked {
+  std::string role;
+  int rank = 0;
+};
+// What each says, by task: nothing if it is no server of a parameter server. DeadlineExceeded: it
+// is one, and has not answered. Waits no longer than the timeout for all of them.
+std::vector<absl::StatusOr<std::string>> AskServers(Client& client, const std::string& job,
+                                                    const std::vector<Asked>& tasks,
+                                                    absl::Duration timeout);
+
+}  // namespace phalanx::ps::internal
+
+#endif  // PHALANX_CLIENT_PS_DESCRIBE_DOOR_H_
