@@ -1,14 +1,15 @@
 // A server or a worker of a parameter server that `phalanx launch --servers S --workers W` starts,
 // for tests:
 //
-//   launch_ps CLOCKS [TASK:CLOCK ...] [TASK:quit] [spare:CLOCK] [later]
+//   launch_ps CLOCKS [TASK:CLOCK ...] [TASK:quit] [spare:CLOCK] [later] [large]
 //
 // In each clock a worker pulls the table "w", compares every sum with what it has to be, and
 // pushes. A TASK kills itself with SIGKILL in this clock of its first life: a worker behind its
 // push and before the end of the clock, a server when worker 0 is there; so does the first spare
 // that has taken a part. A worker that quits ends
 // with 0 and without leaving the job; the servers wait five seconds for it then.
-// With `later` a worker that repeats clocks can pull the state of a later one.
+// With `later` a worker that repeats clocks can pull the state of a later one. With `large` the
+// rows travel as objects.
 //
 // Prints "CLOCKS clocks in life L", or "served in life L", and ends with 0; or prints "ERROR ..."
 // and ends with 1.
@@ -38,6 +39,8 @@ using phalanx::ps::Table;
 using phalanx::ps::Worker;
 
 constexpr int64_t kKeys = 1000;
+// 80 KB on each of two servers.
+constexpr int64_t kLargeKeys = 20'000;
 // Nothing may wait for ever: a test that hangs says nothing.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
@@ -56,13 +59,14 @@ class Task {
       return word.find(":quit") != std::string::npos;
     });
     options_.peer_timeout = quits ? absl::Seconds(5) : kPatience;
+    keys_ = Has("large") ? kLargeKeys : kKeys;
   }
 
   absl::Status Serve(phalanx::Client& client) const {
     absl::StatusOr<Server> server = Server::Join(client, options_);
     if (!server.ok()) return server.status();
     absl::Status status = server->AddTable({.name = "w",
-                                            .keys = kKeys,
+                                            .keys = static_cast<uint64_t>(keys_),
                                             .dtype = phalanx::DType::kI64,
                                             .wire = phalanx::DType::kI64,
                                             .snapshot_every = 3});
@@ -82,12 +86,12 @@ class Task {
     if (!worker.ok()) return worker.status();
     const absl::StatusOr<Table<int64_t>> table = worker->Open<int64_t>("w");
     if (!table.ok()) return table.status();
-    std::vector<int64_t> values(kKeys);
+    std::vector<int64_t> values(keys_);
     while (true) {
       absl::Status status = table->PullDense(absl::MakeSpan(values)).Wait(kPatience).status();
       const auto clock = static_cast<int>(table->clock());
       // At the last clock there is no later one.
-      const bool later = clock < clocks && worker->life() > 0 && Later();
+      const bool later = clock < clocks && worker->life() > 0 && Has("later");
       if (status.ok()) status = Check(values, worker->workers(), *table, later);
       if (!status.ok()) return status;
       if (clock >= clocks) break;
@@ -101,7 +105,7 @@ class Task {
       if (!status.ok()) return status;
     }
     std::cout << clocks << " clocks in life " << worker->life() << std::endl;
-    return Has("quit") ? absl::OkStatus() : worker->Leave();
+    return IsTo("quit") ? absl::OkStatus() : worker->Leave();
   }
 
  private:
@@ -121,29 +125,29 @@ class Task {
     for (int64_t clock = 0; clock < clocks; ++clock) {
       for (int64_t worker = 0; worker < workers; ++worker) sum += PushOf(worker, clock);
     }
-    for (int64_t key = 0; key < kKeys; ++key) {
+    for (size_t key = 0; key < values.size(); ++key) {
       if (values[key] == sum || (later && values[key] > sum)) continue;
       return absl::DataLossError(
           absl::StrCat("key ", key, " is ", values[key], " at clock ", clocks, ", expected ", sum));
     }
     return absl::OkStatus();
   }
-  bool Later() const { return !words_.empty() && words_.back() == "later"; }
-  bool Has(const std::string& what) const {
-    const std::string word = absl::StrCat(Variable("PHALANX_TASK"), ":", what);
+  bool Has(const std::string& word) const {
     return std::find(words_.begin(), words_.end(), word) != words_.end();
   }
+  bool IsTo(const std::string& what) const {
+    return Has(absl::StrCat(Variable("PHALANX_TASK"), ":", what));
+  }
   void DieIn(int clock, uint64_t life) const {
-    if (life == 0 && Has(absl::StrCat(clock))) raise(SIGKILL);
+    if (life == 0 && IsTo(absl::StrCat(clock))) raise(SIGKILL);
     const std::string spare = absl::StrCat("spare:", clock);
-    if (life == 1 && Variable("PHALANX_TASK").rfind("spare", 0) == 0 &&
-        std::find(words_.begin(), words_.end(), spare) != words_.end()) {
-      raise(SIGKILL);
-    }
+    const bool is_spare = Variable("PHALANX_TASK").rfind("spare", 0) == 0;
+    if (life == 1 && is_spare && Has(spare)) raise(SIGKILL);
   }
 
   const std::vector<std::string> words_;
   Options options_;
+  int64_t keys_ = 0;
 };
 
 absl::Status Run(int clocks, std::vector<std::string> words) {

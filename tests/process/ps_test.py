@@ -44,6 +44,18 @@ class PsTest(LaunchCase):
                 self.assertEqual(sorted(out.splitlines()), self.expected(*deaths), err)
                 self.assertEqual(err.count("starting it again (life 1"), len(deaths), err)
 
+    def test_rows_that_travel_as_objects_survive_the_deaths_of_their_servers_and_workers(self):
+        for words in (
+            ("server0:7", "server1:7", "large"),
+            ("worker0:8", "worker1:9", "worker2:9", "large"),
+            # The next life of the worker repeats clocks that the server has in no snapshot.
+            ("server0:5", "worker1:5", "server1:13", "worker2:14", "large", "later"),
+        ):
+            with self.subTest(words=words):
+                deaths = [word.split(":")[0] for word in words if ":" in word]
+                out, err = self.run_tasks(*words, restarts=len(deaths))
+                self.assertEqual(sorted(out.splitlines()), self.expected(*deaths), err)
+
     def test_deaths_on_order(self):
         deaths = [
             "server:0,0,0@push", "server:0,6,1@snapshot:1000", "server:0,3,2@restore", "worker:1,12,0@clock",
