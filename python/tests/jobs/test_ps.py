@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import sys
 import threading
@@ -508,6 +509,26 @@ def test_a_server_dies_and_nothing_is_lost(client, update):
     assert asked == [0, 2]  # the request was run twice
 
 
+def test_a_server_writes_what_it_has_to_its_directory(client, tmp_path):
+    options = {"client": client, "peer_timeout": LIMIT_S}
+    with (
+        phalanx.ps.server("on disk", "server0", 1, checkpoint_dir=tmp_path, **options) as server,
+        concurrent.futures.ThreadPoolExecutor() as threads,
+    ):
+        server.table("w", keys=KEYS, dtype="i64", snapshot_every=2)
+        served = threads.submit(server.run)
+        with phalanx.ps.worker("on disk", "worker0", 1, **options) as worker:
+            table = worker.table("w")
+            for clock in range(5):
+                table.push_dense(np.full(KEYS, clock))
+                table.clock()
+                table.pull_dense()
+            states = sorted(int(path.stem.rpartition("_")[2]) for path in tmp_path.iterdir())
+        served.result(LIMIT_S)
+    assert states == [0, 2, 4]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_server_without_snapshots_loses_its_part(client):
     asked = []
 
@@ -629,6 +650,10 @@ def test_wrong_joins_are_refused(client):
         ):
             with pytest.raises(kind, match=words):
                 join(*arguments, client=client)
+    with pytest.raises(TypeError, match="checkpoint_dir"):
+        phalanx.ps.server("job", "task0", 1, client=client, checkpoint_dir=b"x")
+    with pytest.raises(exceptions.PhalanxError, match="/absent"):
+        phalanx.ps.server("job", "task0", 1, client=client, checkpoint_dir="/absent")
     with pytest.raises(exceptions.GetTimeoutError, match="no task of role server has joined"):
         phalanx.ps.worker("no servers", "worker0", 1, client=client, peer_timeout=0.1)
     with phalanx.ps.server("no workers", "server0", 1, client=client, peer_timeout=1) as server:
