@@ -698,6 +698,9 @@ void phx_ps_server_stop(phx_ps_server* server);
 /* Clocks of each table, and which pulls wait for whom. Copies at most `room` bytes of the text, the
  * last of which is zero, and returns its size without that. */
 size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t room);
+/* As phx_member_list; NULL: of the servers. Any thread. */
+int64_t phx_ps_server_list(const phx_ps_server* server, const char* role, phx_member_info* infos,
+                           size_t n);
 /* A server whose phx_ps_server_run has not returned 0 dies. */
 void phx_ps_server_free(phx_ps_server* server);
 
@@ -717,6 +720,9 @@ phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head,
 int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uint64_t* size);
 /* Ends when all workers have called it; DeadlineExceeded (4) after peer_timeout. */
 phx_call* phx_ps_worker_barrier(phx_ps_worker* worker);
+/* As phx_member_list; NULL: of the workers. */
+int64_t phx_ps_worker_list(const phx_ps_worker* worker, const char* role, phx_member_info* infos,
+                           size_t n);
 /* Waits until the servers have all pushes of this worker; it leaves its job. */
 int phx_ps_worker_leave(phx_ps_worker* worker);
 /* Ends the worker, as its death for the others. */

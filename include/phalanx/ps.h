@@ -45,6 +45,7 @@
 #include "phalanx/client.h"
 #include "phalanx/elements.h"
 #include "phalanx/group.h"
+#include "phalanx/job.h"
 #include "phalanx/ps_table.h"
 
 namespace phalanx::ps {
@@ -156,6 +157,9 @@ class Server {
   void Stop();
   // Clocks of each table, and which pulls wait for whom, as text.
   std::string Describe() const;
+  // All members of a role of the job, in the order of ranks: which live, have left, or have died.
+  // As Membership::Members; empty: the own role. Any thread.
+  std::vector<Member> Members(absl::string_view role) const;
 
  private:
   explicit Server(std::unique_ptr<internal::ServerState> state);
@@ -324,6 +328,8 @@ class Worker {
   Future<Done> BarrierAsync() const;
   // OK while the worker is a member of its job.
   absl::Status status() const;
+  // As Server::Members.
+  std::vector<Member> Members(absl::string_view role) const;
 
   // Waits until the servers have all pushes of this worker, in snapshots if the tables have these,
   // and leaves the job. Clocks do not wait for it any more.

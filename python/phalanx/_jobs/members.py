@@ -89,6 +89,17 @@ class MemberInfo:
         return f"<rank {self.rank}: {self.task}, life {self.life}, {self.state} on {self.node}>"
 
 
+def list_members(function: Any, ptr: Any, role: str | None, room: int) -> list[MemberInfo]:
+    """Return what a function such as ``phx_member_list`` fills in; `room` is how many these are, as far as known."""
+    spelled = ffi.NULL if role is None else ffi.new("char[]", _arguments.utf8(role, "role"))
+    while True:
+        infos = ffi.new("phx_member_info[]", room)
+        count = function(ptr, spelled, infos, room)
+        if count <= room:
+            return [MemberInfo(infos[i]) for i in range(count)]
+        room = count
+
+
 class Message:
     """A message of another task of the job. A value.
 
@@ -188,14 +199,7 @@ class Member:
         The list has an entry for every rank. It is empty for a role of which no task has joined.
         """
         self._check_process()
-        spelled = ffi.NULL if role is None else ffi.new("char[]", _arguments.utf8(role, "role"))
-        room = self.world
-        while True:
-            infos = ffi.new("phx_member_info[]", room)
-            count = lib.phx_member_list(self._ptr, spelled, infos, room)
-            if count <= room:
-                return [MemberInfo(infos[i]) for i in range(count)]
-            room = count
+        return list_members(lib.phx_member_list, self._ptr, role, self.world)
 
     @property
     def hosts(self) -> list[str]:

@@ -17,6 +17,7 @@ from functools import partial
 
 from phalanx import _arguments, _native, exceptions
 from phalanx._jobs import ps_specs
+from phalanx._jobs.members import list_members
 from phalanx._jobs.ps_workers import Reply, options_of
 from phalanx._jobs.session_calls import Caller, outcome
 from phalanx._native import UNKNOWN, ffi, lib
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, NamedTuple, TypeAlias
 
     from phalanx._connection import Connection
+    from phalanx._jobs.members import MemberInfo
     from phalanx._typing import Array
 
     Sync: TypeAlias = Literal["bsp", "ssp", "asp"]
@@ -335,6 +337,11 @@ class Server:
         text = ffi.new("char[]", size + 1)
         lib.phx_ps_server_describe(ptr, text, size + 1)
         return _native.text(text)
+
+    def members(self, role: str | None = None) -> list[MemberInfo]:
+        """Return the servers, or the tasks of another role, in the order of ranks: which live, have left or have died."""
+        ptr = self._server()
+        return list_members(lib.phx_ps_server_list, ptr, role, self.servers)
 
     def __enter__(self) -> Server:
         return self

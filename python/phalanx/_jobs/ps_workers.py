@@ -16,7 +16,7 @@ from functools import partial
 
 from phalanx import _arguments, _native, _waiting, exceptions
 from phalanx._jobs import ps_arrays, ps_specs
-from phalanx._jobs.members import aside
+from phalanx._jobs.members import aside, list_members
 from phalanx._native import DEADLINE, ffi, lib, nanos
 from phalanx._typing import Generic, TypeVar, overload
 from phalanx._waiting import Finish
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, NamedTuple
 
     from phalanx._connection import Connection
+    from phalanx._jobs.members import MemberInfo
     from phalanx._jobs.ps_specs import TableSpec
     from phalanx._waiting import Steps
 
@@ -479,6 +480,11 @@ class Worker:
         call._begin(None, lib.phx_ps_worker_barrier, self._ptr)
         call._check()
         return call.wait() if wait else call
+
+    def members(self, role: str | None = None) -> list[MemberInfo]:
+        """Return the workers, or the tasks of another role, in the order of ranks: which live, have left or have died."""
+        self._check_process()
+        return list_members(lib.phx_ps_worker_list, self._ptr, role, self.workers)
 
     def leave(self) -> None:
         """Wait until the servers have all pushes of this worker, in snapshots if the tables have these, and leave the job.

@@ -509,6 +509,18 @@ def test_a_server_dies_and_nothing_is_lost(client, update):
     assert asked == [0, 2]  # the request was run twice
 
 
+def test_members_that_have_died_are_seen(client):
+    with phalanx.ps.server("seen", "server0", 1, client=client) as server:
+        assert [(one.task, one.state) for one in server.members()] == [("server0", "live")]
+        assert server.members("other") == []
+        with phalanx.ps.server("seen", "other0", 1, server_role="other", client=client):
+            while not server.members("other"):
+                pass
+        while server.members("other")[0].state == "live":
+            pass
+        assert server.members("other")[0].state == "died"
+
+
 def test_a_server_writes_what_it_has_to_its_directory(client, tmp_path):
     options = {"client": client, "peer_timeout": LIMIT_S}
     with (

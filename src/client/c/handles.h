@@ -54,6 +54,9 @@ internal::Call* StateOf(const AnyCall& call);
 // Returns how the call ended. REQUIRES: the call has ended.
 absl::Status OutcomeOf(const AnyCall& call);
 
+// Fills in at most `n` of them, and returns how many there are.
+int64_t ListMembers(const std::vector<Member>& members, phx_member_info* infos, size_t n);
+
 }  // namespace phalanx::c
 
 struct phx_client {

@@ -31,6 +31,26 @@ void Copy(const std::string& from, char (&to)[n]) {
 
 }  // namespace
 
+namespace phalanx::c {
+
+int64_t ListMembers(const std::vector<Member>& members, phx_member_info* infos, size_t n) {
+  for (size_t i = 0; i < std::min(n, members.size()); ++i) {
+    const Member& from = members[i];
+    phx_member_info& to = infos[i];
+    to.rank = from.rank;
+    to.state = static_cast<int>(from.state);
+    to.life = from.life;
+    to.change = from.change;
+    Copy(from.task, to.task);
+    Copy(from.host, to.host);
+    Copy(from.node, to.node);
+  }
+  // Also those that did not fit, so that the caller can ask again with more room.
+  return static_cast<int64_t>(members.size());
+}
+
+}  // namespace phalanx::c
+
 phx_member* phx_join(phx_client* client, const char* job, const char* task,
                      const phx_join_options* options) {
   phalanx::JoinOptions to;
@@ -59,19 +79,7 @@ int64_t phx_member_list(const phx_member* member, const char* role, phx_member_i
                         size_t n) {
   const std::vector<phalanx::Member> members =
       role == nullptr ? member->member.Members() : member->member.Members(role);
-  for (size_t i = 0; i < std::min(n, members.size()); ++i) {
-    const phalanx::Member& from = members[i];
-    phx_member_info& to = infos[i];
-    to.rank = from.rank;
-    to.state = static_cast<int>(from.state);
-    to.life = from.life;
-    to.change = from.change;
-    Copy(from.task, to.task);
-    Copy(from.host, to.host);
-    Copy(from.node, to.node);
-  }
-  // Also those that did not fit, so that the caller can ask again with more room.
-  return static_cast<int64_t>(members.size());
+  return phalanx::c::ListMembers(members, infos, n);
 }
 
 int phx_member_wait_world(const phx_member* member, int64_t timeout) {

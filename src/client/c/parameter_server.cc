@@ -225,6 +225,11 @@ size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t ro
   return description.size();
 }
 
+int64_t phx_ps_server_list(const phx_ps_server* server, const char* role, phx_member_info* infos,
+                           size_t n) {
+  return phalanx::c::ListMembers(server->server.Members(Text(role)), infos, n);
+}
+
 void phx_ps_server_free(phx_ps_server* server) { delete server; }
 
 // ---- workers
@@ -254,6 +259,11 @@ phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head,
 
 phx_call* phx_ps_worker_barrier(phx_ps_worker* worker) {
   return Handle(worker->worker.BarrierAsync());
+}
+
+int64_t phx_ps_worker_list(const phx_ps_worker* worker, const char* role, phx_member_info* infos,
+                           size_t n) {
+  return phalanx::c::ListMembers(worker->worker.Members(Text(role)), infos, n);
 }
 
 int phx_ps_worker_leave(phx_ps_worker* worker) { return Report(worker->worker.Leave()); }

@@ -186,6 +186,18 @@ static int ServesAll(phx_ps_server* server) {
   return 1;
 }
 
+// All live until the end.
+static void Lists(phx_ps_worker* worker) {
+  phx_member_info infos[kServers + kWorkers];
+  CHECK(phx_ps_worker_list(worker, "server", infos, 1) == kServers);
+  CHECK(phx_ps_worker_list(worker, "server", infos, kServers) == kServers);
+  for (int rank = 0; rank < kServers; ++rank) {
+    CHECK(infos[rank].rank == rank && infos[rank].state == PHX_LIVE);
+  }
+  CHECK(phx_ps_worker_list(worker, NULL, infos, kWorkers) == kWorkers);
+  CHECK(phx_ps_worker_list(worker, "other", infos, kWorkers) == 0);
+}
+
 static void Asks(phx_ps_worker* worker) {
   int32_t head = 0;
   const void* body = NULL;
@@ -265,6 +277,7 @@ static int CallsAll(phx_ps_worker* worker) {
   CHECK(phx_ps_worker_status(worker) == 0);
   Refusals(worker, dense);
   UsesDense(worker, dense);
+  Lists(worker);
   Asks(worker);
   const uint64_t keys[2] = {(uint64_t)rank, UINT64_MAX - (uint64_t)rank};
   const int64_t values[2] = {10 + rank, 20 + rank};

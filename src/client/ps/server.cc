@@ -83,6 +83,10 @@ void Server::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> 
 absl::Status Server::Run() { return state_->Run(); }
 void Server::Stop() { state_->Stop(); }
 std::string Server::Describe() const { return state_->Describe(); }
+std::vector<Member> Server::Members(absl::string_view role) const {
+  const Membership& member = state_->member();
+  return role.empty() ? member.Members() : member.Members(role);
+}
 
 namespace internal {
 // Templates of the public header use this, which cannot see Part.

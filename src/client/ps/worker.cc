@@ -47,6 +47,10 @@ int Worker::workers() const { return state_->member().world(); }
 int Worker::servers() const { return state_->servers(); }
 uint64_t Worker::life() const { return state_->member().life(); }
 absl::Status Worker::status() const { return state_->status(); }
+std::vector<Member> Worker::Members(absl::string_view role) const {
+  const Membership& member = state_->member();
+  return role.empty() ? member.Members() : member.Members(role);
+}
 Future<Done> Worker::BarrierAsync() const { return state_->Barrier(); }
 absl::Status Worker::Leave() const { return state_->Leave(); }
 absl::Status Worker::Fail() const { return state_->member().Fail(); }

@@ -274,6 +274,13 @@ TEST_F(LocalPsDeathsTest, ATableThatIsToFailNamesTheWorker) {
   const absl::Status status = waits.Wait(kDeadline).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("worker 1"));
+  // The program can see it, too.
+  const std::vector<Member> workers = first->Members("");
+  ASSERT_EQ(workers.size(), 2u);
+  EXPECT_EQ(workers[0].state, MemberState::kLive);
+  EXPECT_EQ(workers[1].state, MemberState::kDied);
+  EXPECT_EQ(first->Members("server").size(), 1u);
+  EXPECT_EQ(first->Members("server")[0].state, MemberState::kLive);
   second = JoinWorker(1).value();
   EXPECT_THAT(second->Leave(), IsOk());
   EXPECT_THAT(first->Leave(), IsOk());
