@@ -86,6 +86,34 @@ class PsTest(LaunchCase):
         self.assertEqual(sorted(out.count(f"[spare{i}] served") for i in range(2)), [1, 1], out)
         self.assertIn("server1 ended by signal 9 (Killed): not started again (spares left: ", err)
 
+    def test_a_spare_of_another_host_takes_the_part_of_a_server_whose_host_is_gone(self):
+        self.cluster.start_shards()
+        self.cluster.start_hosts(["a", "b", "c"])
+        first, second, third = self.cluster.nodes.values()
+        world = ["--server-world=2", "--worker-world=3", "--spare-world=1", "--job=train", "--grace=1ms"]
+        shares = (
+            (first, ["--servers=1", "--server-first=0", "--workers=3", "--worker-first=0"]),
+            (second, ["--servers=1", "--server-first=1", "--workers=0"]),
+            (third, ["--servers=0", "--workers=0", "--spares=1", "--spare-first=0"]),
+        )
+        # Worker 2 stops before it joins, so that nothing has ended when the host goes.
+        stopped = self.cluster.path("worker2")
+        script = f"""[ $PHALANX_TASK != worker2 ] || {{ echo $$ > {stopped}.new && mv {stopped}.new {stopped}; kill -STOP $$; }}
+            exec {PROGRAM} {CLOCKS}"""
+        launches = [
+            self.begin(*share, *world, f"--address={node.client_address}", "--", "sh", "-c", script, variables=SMALL)
+            for node, share in shares
+        ]
+        name = next(iter(self.cluster.nodes))
+        self.describe_until(lambda servers: len(servers) == 2 and all("text" in each for each in servers.values()), name)
+        second.kill()
+        with open(stopped) as file:
+            os.kill(int(file.read()), signal.SIGCONT)
+        ended = [launch.communicate(timeout=DEADLINE_S) for launch in launches]
+        self.assertEqual([launch.returncode for launch in launches], [OK] * 3, ended)
+        self.assertIn("server1 ended with exit code 1: not started again (spares left: 0)", ended[1][1])
+        self.assertIn("[spare0] served in life 1", ended[2][0])
+
     def test_spares_that_are_not_needed_end_with_the_others(self):
         out, err = self.run_tasks(restarts=1, flags=["--spares=2", "--fail=server:1,5,0@push"])
         self.assertEqual(sorted(out.splitlines()), self.expected("server1"), err)

@@ -248,7 +248,7 @@ class LaunchCommand : public Command {
       return absl::InvalidArgumentError(
           absl::StrCat("--first", kMeaningless, ": give --server-first and --worker-first"));
     }
-    if (servers_.tasks + workers_.tasks == 0) {
+    if (servers_.tasks + workers_.tasks == 0 && spares_.tasks <= 0) {
       return absl::InvalidArgumentError("--servers=0 --workers=0 starts no task");
     }
     std::vector<GivenPlace> all = {servers_.given(), workers_.given()};
