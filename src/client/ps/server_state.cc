@@ -102,7 +102,9 @@ void ServerState::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInf
 
 void ServerState::Stop() {
   if (connection_->forked()) return;
-  connection_->Update([this] { stopped_ = true; });
+  connection_->Update([this] {
+    if (over_.ok()) over_ = absl::CancelledError("Run: stopped");
+  });
 }
 
 std::string ServerState::Describe() const { return core_.has_value() ? core_->Describe() : ""; }
@@ -113,10 +115,10 @@ absl::StatusOr<int> ServerState::AwaitWorkers() {
   while (true) {
     const size_t workers = member_.Members(worker_role_).size();
     if (workers > 0) return static_cast<int>(workers);
-    const bool changed = connection_->WaitInsideCall(
-        [this] { return !over_.ok() || stopped_ || !events_.empty(); }, until);
+    const bool changed =
+        connection_->WaitInsideCall([this] { return !over_.ok() || !events_.empty(); }, until);
     absl::Status status;
-    connection_->Update([&] { status = stopped_ ? absl::CancelledError("Run: stopped") : over_; });
+    connection_->Update([&] { status = over_; });
     PHALANX_RETURN_IF_ERROR(status);
     if (changed) continue;
     return absl::DeadlineExceededError(absl::StrCat("Run: server ", member_.rank(), " of job ",
@@ -178,8 +180,7 @@ absl::Status ServerState::BeginDisks() {
           return absl::OkStatus();
         }
         absl::Status status;
-        connection_->Update(
-            [&] { status = stopped_ ? absl::CancelledError("Run: stopped") : over_; });
+        connection_->Update([&] { status = over_; });
         return status.ok() ? std::nullopt : std::optional(status);
       });
 }
@@ -242,7 +243,7 @@ absl::Status ServerState::Turn() {
   absl::Status status;
   connection_->WaitInsideCall(
       [this] {
-        return !over_.ok() || stopped_ || !events_.empty() || objects_.ready() || door_.ready() ||
+        return !over_.ok() || !events_.empty() || objects_.ready() || door_.ready() ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -252,7 +253,7 @@ absl::Status ServerState::Turn() {
     // The events are handled without the lock, so that the thread that drives the connection is not
     // held up by updates of rows.
     events.swap(events_);
-    status = stopped_ ? absl::CancelledError("Run: stopped") : over_;
+    status = over_;
   });
   PHALANX_RETURN_IF_ERROR(status);
   for (const Event& event : events) Handle(event);

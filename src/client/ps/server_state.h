@@ -125,8 +125,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   // Under the connection's lock.
   std::deque<Event> events_;
   std::shared_ptr<MemberSends> sends_;
-  absl::Status over_;
-  bool stopped_ = false;
+  absl::Status over_;  // with what Run ends, also after Stop
 };
 
 }  // namespace phalanx::ps::internal

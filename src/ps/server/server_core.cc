@@ -326,7 +326,7 @@ void ServerCore::OnEntry(int worker, AskSnapshot& ask) {
 
 void ServerCore::OnEntry(int worker, Read& read) {
   ServerTable* const table = Find(read.table);
-  if (table != nullptr) table->OnRead({worker, read.ticket, read.piece}, read.lost);
+  if (table != nullptr) table->versions().OnRead({worker, read.ticket, read.piece}, read.lost);
 }
 
 // ---- answers

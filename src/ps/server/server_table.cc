@@ -41,9 +41,8 @@ ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdat
     : options_(options),
       spec_(spec),
       part_(spec, Splitter(spec, options.servers), options.rank, std::move(own)),
-      part_bytes_(ObjectBytes(spec, options)),
-      pushes_objects_(PushesObjects(spec, Splitter(spec, options.servers), options.workers,
-                                    options.object_bytes)),
+      by_object_{ObjectBytes(spec, options), PushesObjects(spec, Splitter(spec, options.servers),
+                                                           options.workers, options.object_bytes)},
       sync_({.table = spec.name,
              .sync = spec.sync,
              .staleness = spec.staleness,
@@ -118,7 +117,7 @@ absl::Status ServerTable::OnObjectPush(int worker, uint64_t life, const Push& pu
   TakeOut(objects_.Older(worker, life, push.at));
   if (counts) {
     objects_.Add(token, {worker, push.at, before, life, std::string(push.object)});
-    snapshots_.OnPushed(part_bytes_);
+    snapshots_.OnPushed(object_bytes());
   } else {
     Replace(worker, life, push, nullptr);
   }
@@ -199,7 +198,7 @@ absl::StatusOr<KeyList> ServerTable::KeysOfPull(int worker, Pull& pull, KeyLists
                                         absl::StrCat(waiting, " pulls of the worker wait already"));
   if (pull.object) {
     PHALANX_RETURN_IF_ERROR(room);
-    if (part_bytes_ > 0) return KeyList();
+    if (object_bytes() > 0) return KeyList();
     return Error(absl::StatusCode::kInvalidArgument,
                  absl::StrCat("its pulls are messages, as they are unless the table is dense and "
                               "has parts of ",
@@ -346,10 +345,10 @@ void ServerTable::TakeOut(const std::vector<Token>& pushes) {
 
 void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
   if (!failed_.ok() || !turns_.Takes(attempt)) return;
-  if (sum.size() != part_bytes_) {
+  if (sum.size() != object_bytes()) {
     Fail(Error(absl::StatusCode::kInternal,
                absl::StrCat("server ", options_.rank, ": ", sums_.NameOf(""), " has ", sum.size(),
-                            " bytes; the part has ", part_bytes_)));
+                            " bytes; the part has ", object_bytes())));
     return;
   }
   // The owner ends the others itself.
@@ -373,9 +372,10 @@ void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
 void ServerTable::MakeFile() {
   const uint64_t every = spec_.snapshot_every;
   if (!options_.files || spec_.sync != Sync::kBsp || every == 0 || !failed_.ok()) return;
-  const uint64_t before = std::exchange(file_min_, min());
-  if (file_min_ / every == before / every) return;
-  files_.push_back({file_min_, snapshots_.last_number() + 1, Save(snapshots_.last_number() + 1)});
+  const uint64_t before = std::exchange(files_.min, min());
+  if (files_.min / every == before / every) return;
+  const uint64_t number = snapshots_.last_number() + 1;
+  files_.made.push_back({files_.min, number, Save(number)});
 }
 
 // One buffer for all: the values are used before the next ones are converted.
@@ -589,7 +589,7 @@ absl::Status ServerTable::Restore(uint64_t number, absl::string_view bytes) {
   const absl::Status loaded = LoadSnapshot(*snapshot);
   if (!loaded.ok()) return Prefixed(prefix, loaded);
   snapshots_.Restored(number, sync_.min(), snapshot->positions);
-  file_min_ = sync_.min();
+  files_.min = sync_.min();
   return absl::OkStatus();
 }
 

@@ -55,7 +55,7 @@ class ServerTable {
     int workers = 0;
     std::string objects = {};   // versions have names that begin so
     uint64_t object_bytes = 0;  // the least part of an object table
-    bool files = false;  // TakeFiles has some
+    bool files = false;         // TakeFiles has some
   };
   // The answer of a pull.
   struct Answered {
@@ -86,7 +86,6 @@ class ServerTable {
   absl::Status OnPush(int worker, uint64_t life, Push& push, KeyLists& lists);
   absl::Status OnClock(int worker, uint64_t life, uint64_t clock);
   absl::Status OnPull(int worker, Pull& pull, KeyLists& lists);
-  void OnRead(const Versions::Reader& reader, bool lost) { versions_.OnRead(reader, lost); }
   void OnAskSnapshot(int worker);
 
   // ---- workers. The channel has closed: pulls that wait are dropped.
@@ -112,7 +111,7 @@ class ServerTable {
   // ---- snapshots
   std::optional<Taken> TakeSnapshot();
   // With kBsp and Options::files: the states as m has passed multiples of snapshot_every.
-  std::vector<File> TakeFiles() { return std::exchange(files_, {}); }
+  std::vector<File> TakeFiles() { return std::exchange(files_.made, {}); }
   // A snapshot of this moment. REQUIRES: it is between two events, and the table has not failed.
   std::string Save(uint64_t number) const;
   SnapshotSchedule& snapshots() { return snapshots_; }
@@ -133,9 +132,9 @@ class ServerTable {
 
   // ---- objects
   // 0: it is no object table.
-  uint64_t object_bytes() const { return part_bytes_; }
+  uint64_t object_bytes() const { return by_object_.part_bytes; }
   // The table has pushes that are objects.
-  bool has_object_pushes() const { return pushes_objects_; }
+  bool has_object_pushes() const { return by_object_.pushes; }
   // The sum of an attempt, which ends the others of its turn. Void ones, and those of a turn that
   // has been made, are ignored.
   void OnReduced(uint64_t attempt, absl::string_view sum);
@@ -223,8 +222,10 @@ class ServerTable {
   const Options options_;
   const TableSpec spec_;
   Part part_;
-  const uint64_t part_bytes_;  // of an object table, else 0
-  const bool pushes_objects_;
+  const struct {
+    uint64_t part_bytes;  // 0: it is no object table
+    bool pushes;
+  } by_object_;
   SyncCore sync_;
   absl::Status failed_;
   bool newly_failed_ = false;
@@ -238,9 +239,11 @@ class ServerTable {
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<OfWorker> of_worker_;
   std::vector<Answered> answers_;
-  std::vector<File> files_;
-  uint64_t file_min_ = 0;  // at the last one
   SnapshotSchedule snapshots_;
+  struct {
+    std::vector<File> made;
+    uint64_t min = 0;  // at the last one
+  } files_;
   // At the last TakeDurableRisen: the newest snapshot, and the clock of the rows.
   struct {
     uint64_t number = 0;
