@@ -79,8 +79,8 @@ class ServerCore {
     uint64_t number;  // from 1; grows in each table, over all lives of the server that restore
     std::string bytes;
   };
-  // The same as m has just passed a multiple of snapshot_every, with kBsp: all servers make one of
-  // the same state, to go on from when all of them have ended.
+  // The same as m has just passed a multiple of snapshot_every, with kBsp and kWait: all servers
+  // make one of the same state, to go on from when all of them have ended.
   struct File {
     uint32_t table;
     uint64_t min;

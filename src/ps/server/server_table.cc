@@ -371,7 +371,8 @@ void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
 // clock reaches them one by one.
 void ServerTable::MakeFile() {
   const uint64_t every = spec_.snapshot_every;
-  if (!options_.files || spec_.sync != Sync::kBsp || every == 0 || !failed_.ok()) return;
+  const bool exact = spec_.sync == Sync::kBsp && spec_.on_loss == OnLoss::kWait && every > 0;
+  if (!options_.files || !exact || !failed_.ok()) return;
   const uint64_t before = std::exchange(files_.min, min());
   if (files_.min / every == before / every) return;
   const uint64_t number = snapshots_.last_number() + 1;
