@@ -1,7 +1,6 @@
 #include "src/client/ps/server_disks.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,10 @@ constexpr absl::Duration kAskAgain = absl::Milliseconds(500);
 // Servers can be a clock apart, and one can miss a state when a worker leaves.
 constexpr size_t kExactStates = 4;
 constexpr size_t kOtherStates = 2;
+// More snapshots than a part gets between a file of it and the end of all nodes.
+constexpr uint64_t kMoreStored = uint64_t{1} << 32;
+
+size_t StatesOf(bool exact) { return exact ? kExactStates : kOtherStates; }
 
 // All workers are at the beginning of clock m, as when it turns.
 bool IsTurn(const SyncCore& sync) {
@@ -63,18 +66,19 @@ void ServerDisks::SendAll() {
 // ---------------------------------------------------------------------------- the thread of Run
 
 absl::Status ServerDisks::Begin(ServerCore& core, std::vector<Table> tables,
-                                absl::Duration patience,
-                                absl::FunctionRef<std::optional<absl::Status>()> ended) {
-  std::vector<DiskAgreement::Table> named;
+                                absl::Duration patience, Ended ended) {
+  std::vector<DiskTable> named;
   std::vector<DiskOffer> offers;
   for (Table& table : tables) {
     PartFiles files(directory_, {.job = member_.job(),
                                  .role = member_.role(),
                                  .table = table.spec.name,
                                  .part = member_.rank(),
-                                 .parts = member_.world()});
+                                 .parts = member_.world(),
+                                 .life = member_.life()});
+    files.RemoveUnfinished();
     PHALANX_ASSIGN_OR_RETURN(std::vector<PartState> had, files.List());
-    named.push_back({table.spec.name, IsExact(table.spec)});
+    named.push_back({table.spec.name, IsExact(table.spec), table.spec.snapshot_every});
     DiskOffer& offer = offers.emplace_back();
     if (table.restored.has_value()) {
       offer.at = named.back().exact ? core.sync(table.number).min() : *table.restored;
@@ -84,34 +88,42 @@ absl::Status ServerDisks::Begin(ServerCore& core, std::vector<Table> tables,
   }
   if (parts_.empty()) return absl::OkStatus();
   connection_->Update([&] {
-    agreement_.Begin(std::move(named), std::move(offers), std::max<uint64_t>(1, SystemRandom64()));
+    agreement_.Begin(std::move(named), std::move(offers), FirstLine(SystemRandom64()));
     SendAll();
   });
-  PHALANX_RETURN_IF_ERROR(Agree(patience, ended));
-  // Set once, and read here without the lock.
-  if (!agreement_.decided().has_value()) return absl::OkStatus();
-  PHALANX_RETURN_IF_ERROR(agreement_.decided()->status());
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<DiskAgreement::Starts> starts,
+                           Agree(patience, ended));
+  if (!starts.has_value()) return absl::OkStatus();
   for (size_t i = 0; i < parts_.size(); ++i) {
-    PHALANX_RETURN_IF_ERROR(BeginPart(core, parts_[i], (**agreement_.decided())[i], patience));
+    PHALANX_RETURN_IF_ERROR(BeginPart(core, parts_[i], (*starts)[i], patience, ended));
+    parts_[i].begun = core.sync(parts_[i].table.number).min();
   }
   return absl::OkStatus();
 }
 
-absl::Status ServerDisks::Agree(absl::Duration patience,
-                                absl::FunctionRef<std::optional<absl::Status>()> ended) {
+absl::StatusOr<std::optional<DiskAgreement::Starts>> ServerDisks::Agree(absl::Duration patience,
+                                                                        Ended ended) {
   const Instant until = MonotonicNow() + patience;
   while (true) {
     connection_->WaitInsideCall([this] { return agreement_.decided().has_value(); },
                                 std::min(until, MonotonicNow() + kAskAgain));
+    std::optional<absl::StatusOr<DiskAgreement::Starts>> decided;
     std::vector<int> missing;
     connection_->Update([&] {
+      decided = agreement_.decided();
       missing = agreement_.missing();
       agreement_.Tick();
       SendAll();
     });
-    if (missing.empty()) return absl::OkStatus();
+    if (decided.has_value()) {
+      PHALANX_RETURN_IF_ERROR(decided->status());
+      return std::optional(**std::move(decided));
+    }
     const std::optional<absl::Status> end = ended();
-    if (end.has_value()) return *end;
+    if (end.has_value()) {
+      PHALANX_RETURN_IF_ERROR(*end);
+      return std::nullopt;
+    }
     if (MonotonicNow() < until) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         "Run: server ", member_.rank(), " of job ", member_.job(), " has not heard from servers ",
@@ -119,23 +131,24 @@ absl::Status ServerDisks::Agree(absl::Duration patience,
   }
 }
 
-absl::StatusOr<std::optional<PartState>> ServerDisks::Load(ServerCore& core, Part& part,
-                                                           const DiskStart& start) const {
-  PartState at{start.line, start.state};
+absl::StatusOr<std::optional<ServerDisks::Loaded>> ServerDisks::Load(ServerCore& core,
+                                                                     const Part& part,
+                                                                     const DiskStart& start) const {
+  PartState at{start.from, start.state};
   if (start.kind == DiskStart::Kind::kEmpty) return std::nullopt;
   if (start.kind == DiskStart::Kind::kNewest) {
     bool any = false;
     for (const PartState& had : part.had) {
-      if (had.line != start.line) continue;
+      if (FamilyOf(had.line) != FamilyOf(start.from)) continue;
       at = had;
       any = true;
     }
     if (!any) return std::nullopt;
   }
   PHALANX_ASSIGN_OR_RETURN(const PartFiles::Content content, part.files.Read(at));
-  const absl::Status loaded = core.Restore(part.table.number, content.number, content.snapshot);
-  part.table.restored = content.number;
-  if (loaded.ok()) return at;
+  const absl::Status loaded =
+      core.Restore(part.table.number, content.numbers.snapshot, content.snapshot);
+  if (loaded.ok()) return Loaded{at, content.numbers};
   return absl::Status(
       loaded.code(),
       absl::StrCat(
@@ -144,8 +157,9 @@ absl::StatusOr<std::optional<PartState>> ServerDisks::Load(ServerCore& core, Par
           "this job of all servers to begin anew"));
 }
 
+// A next life finds what is stored here. Until then it may need any of the files.
 absl::Status ServerDisks::BeginPart(ServerCore& core, Part& part, const DiskStart& start,
-                                    absl::Duration patience) const {
+                                    absl::Duration patience, Ended ended) const {
   part.line = start.line;
   if (part.table.restored.has_value()) {
     // Its files stay. On another host than before it has none of this line.
@@ -156,38 +170,72 @@ absl::Status ServerDisks::BeginPart(ServerCore& core, Part& part, const DiskStar
     return WriteState(part, at.state, *part.table.restored,
                       core.Save(part.table.number, *part.table.restored));
   }
-  PHALANX_ASSIGN_OR_RETURN(const std::optional<PartState> at, Load(core, part, start));
-  if (!at.has_value()) {
-    PHALANX_RETURN_IF_ERROR(WriteState(part, 0, 1, core.Save(part.table.number, 1)));
+  PHALANX_ASSIGN_OR_RETURN(const std::optional<Loaded> loaded, Load(core, part, start));
+  SnapshotStore& snapshots = *part.table.snapshots;
+  if (loaded.has_value()) {
+    PHALANX_RETURN_IF_ERROR(snapshots.BeginBehind(loaded->numbers.stored + kMoreStored, patience));
+  } else {
+    PHALANX_RETURN_IF_ERROR(
+        part.files.Write({part.line, 0}, {1, snapshots.newest()}, core.Save(part.table.number, 1)));
   }
-  // Other servers begin with this one, so later ones are of no use.
-  part.files.KeepNewest(part.line, part.exact ? kExactStates : kOtherStates,
-                        at.has_value() ? at->state : 0);
-  return StoreNow(core, part, part.table.restored.value_or(1), patience);
+  const uint64_t number = loaded.has_value() ? loaded->numbers.snapshot : 1;
+  PHALANX_ASSIGN_OR_RETURN(const bool stored, StoreNow(core, part, number, patience, ended));
+  if (!stored || !start.all) return absl::OkStatus();
+  part.files.RemoveOthers(loaded.has_value() ? loaded->at : PartState{part.line, 0});
+  return absl::OkStatus();
 }
 
-absl::Status ServerDisks::StoreNow(ServerCore& core, const Part& part, uint64_t number,
-                                   absl::Duration patience) const {
+absl::StatusOr<bool> ServerDisks::StoreNow(ServerCore& core, const Part& part, uint64_t number,
+                                           absl::Duration patience, Ended ended) const {
   SnapshotStore& snapshots = *part.table.snapshots;
   const Instant until = MonotonicNow() + patience;
-  for (;; ++number) {
+  for (uint64_t more = kMoreStored;; ++number) {
     const std::string bytes = core.Save(part.table.number, number);
     snapshots.Write(number, bytes, until - MonotonicNow());
-    std::optional<absl::Status> written;
-    while (!(written = snapshots.TakeWritten()).has_value()) {
-      connection_->WaitInsideCall([&] { return snapshots.ready(); }, Instant::Infinite());
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<absl::Status> written, AwaitWritten(part, ended));
+    if (!written.has_value()) return false;
+    if (written->ok()) {
+      PHALANX_RETURN_IF_ERROR(core.Restore(part.table.number, number, bytes));
+      return true;
     }
-    if (written->ok()) return core.Restore(part.table.number, number, bytes);
+    const bool in_time = MonotonicNow() < until;
     // That of an earlier run of the job has this number.
-    if (absl::IsAlreadyExists(*written) && MonotonicNow() < until) continue;
+    if (absl::IsAlreadyExists(*written) && in_time) continue;
+    // The shards remember that an earlier run has ended this number, of which no file says so.
+    if (absl::IsNotFound(*written) && in_time) {
+      PHALANX_RETURN_IF_ERROR(
+          snapshots.BeginBehind(snapshots.newest() + more, until - MonotonicNow()));
+      more *= 2;
+      continue;
+    }
     return absl::Status(written->code(),
                         absl::StrCat("the first snapshot of table \"", part.table.spec.name,
                                      "\": ", written->message()));
   }
 }
 
-absl::Status ServerDisks::Write(const ServerCore::Effects& effects) const {
-  for (const Part& part : parts_) {
+absl::StatusOr<std::optional<absl::Status>> ServerDisks::AwaitWritten(const Part& part,
+                                                                      Ended ended) const {
+  SnapshotStore& snapshots = *part.table.snapshots;
+  while (true) {
+    std::optional<absl::Status> written = snapshots.TakeWritten();
+    if (written.has_value()) return written;
+    const std::optional<absl::Status> end = ended();
+    if (end.has_value()) {
+      PHALANX_RETURN_IF_ERROR(*end);
+      return std::nullopt;
+    }
+    connection_->WaitInsideCall([&] { return snapshots.ready(); }, MonotonicNow() + kAskAgain);
+  }
+}
+
+absl::Status ServerDisks::Write(const ServerCore& core, const ServerCore::Effects& effects) {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    if (!part.moved && core.sync(part.table.number).min() > part.begun) {
+      part.moved = true;
+      connection_->Update([&] { agreement_.OnMoved(i); });
+    }
     for (const ServerCore::File& file : effects.files) {
       if (file.table != part.table.number || !part.exact) continue;
       PHALANX_RETURN_IF_ERROR(WriteState(part, file.min, file.number, file.bytes));
@@ -204,14 +252,16 @@ absl::Status ServerDisks::Write(const ServerCore::Effects& effects) const {
 absl::Status ServerDisks::WriteState(const Part& part, uint64_t state, uint64_t number,
                                      absl::string_view bytes) const {
   if (part.line == 0) return absl::OkStatus();
-  PHALANX_RETURN_IF_ERROR(part.files.Write({part.line, state}, number, bytes));
-  part.files.KeepNewest(part.line, part.exact ? kExactStates : kOtherStates,
-                        std::numeric_limits<uint64_t>::max());
+  PHALANX_RETURN_IF_ERROR(
+      part.files.Write({part.line, state}, {number, part.table.snapshots->newest()}, bytes));
+  part.files.KeepNewest(part.line, StatesOf(part.exact));
   return absl::OkStatus();
 }
 
-void ServerDisks::RemoveAll() const {
-  for (const Part& part : parts_) part.files.RemoveAll();
+absl::Status ServerDisks::RemoveAll() const {
+  absl::Status status;
+  for (const Part& part : parts_) status.Update(part.files.RemoveAll());
+  return status;
 }
 
 }  // namespace phalanx::ps::internal

@@ -209,12 +209,15 @@ absl::Status ServerState::Run() {
     if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
   }
   objects_.End();
-  if (disks_ != nullptr) disks_->RemoveAll();
+  // Workers that have died can come back from there, when their hosts do.
+  absl::Status removed;
+  if (disks_ != nullptr && core_->done()) removed = disks_->RemoveAll();
   // Its destructor does not count as a death any more, whatever Leave returns.
   left_ = true;
   PHALANX_RETURN_IF_ERROR(member_.Leave());
   // Not before: a server that dies between the two ends at once in its next life.
-  return mark_.End(patience_);
+  PHALANX_RETURN_IF_ERROR(mark_.End(patience_));
+  return removed;
 }
 
 void ServerState::ForgetEnded() {
@@ -365,7 +368,7 @@ absl::Status ServerState::Act() {
         }
       });
     }
-    if (disks_ != nullptr) PHALANX_RETURN_IF_ERROR(disks_->Write(effects));
+    if (disks_ != nullptr) PHALANX_RETURN_IF_ERROR(disks_->Write(*core_, effects));
     for (const ServerCore::Store& store : effects.stores) {
       // The core has one snapshot of a table under way at a time, so one number is enough. It
       // counts attempts; the store counts those that are there.

@@ -173,6 +173,12 @@ absl::StatusOr<std::optional<SnapshotStore::Found>> SnapshotStore::Find(absl::Du
   return Found{writer.attempt, *std::move(bytes)};
 }
 
+absl::Status SnapshotStore::BeginBehind(uint64_t number, absl::Duration timeout) {
+  if (number <= newest_) return absl::OkStatus();
+  base_ = newest_ = number;
+  return WriteSlot(base_slot_, {.base = base_}, MonotonicNow() + timeout);
+}
+
 // The number counts when its mark is made; until then it is that of the next attempt.
 void SnapshotStore::Write(uint64_t attempt, absl::string_view bytes, absl::Duration patience) {
   writer_.attempt = attempt;

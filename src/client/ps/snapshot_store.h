@@ -24,6 +24,9 @@
 // base keeps it, for as long as it takes, in the other slot. The greater base counts, so a death
 // between two steps leaves either the run that ends or its end, and never none of them.
 //
+// A job that goes on from disks finds nothing here, and a shard can remember what it had ended: so
+// it counts from a number behind all that, which is its base.
+//
 // Belongs to a server. One thread at a time.
 #ifndef PHALANX_CLIENT_PS_SNAPSHOT_STORE_H_
 #define PHALANX_CLIENT_PS_SNAPSHOT_STORE_H_
@@ -62,6 +65,12 @@ class SnapshotStore {
   };
   absl::StatusOr<std::optional<Found>> Find(absl::Duration timeout);
 
+  // Of what is in the store.
+  uint64_t newest() const { return newest_; }
+  // Snapshots get numbers behind this one from now on, also in later lives. REQUIRES: Find has
+  // found nothing, and nothing was written that counts. AlreadyExists: another life does the same;
+  // DeadlineExceeded.
+  absl::Status BeginBehind(uint64_t number, absl::Duration timeout);
   // Begins to write the next snapshot; the bytes are copied. It fails if it has not its copies
   // after `patience`. REQUIRES: Find has been called, none is under way, and this store has written
   // no such attempt.

@@ -64,15 +64,6 @@ absl::Status WriteAll(int fd, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::Status SyncDirectory(const std::string& directory) {
-  const int folder = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return Failed("open", directory);
-  const absl::Cleanup close_folder = [folder] { close(folder); };
-  // Some file systems cannot do this for a directory.
-  if (fsync(folder) != 0 && errno != EINVAL) return Failed("fsync", directory);
-  return absl::OkStatus();
-}
-
 // Names of jobs can be long, and have characters that names of files have not.
 std::string Readable(absl::string_view name) {
   std::string readable(name.substr(0, kMaxReadableName));
@@ -150,6 +141,15 @@ absl::Status WriteWholeFile(const std::string& directory, const std::string& pat
   }
   // That the file has its name is to be on the disk, too.
   return SyncDirectory(directory);
+}
+
+absl::Status SyncDirectory(const std::string& directory) {
+  const int folder = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return Failed("open", directory);
+  const absl::Cleanup close_folder = [folder] { close(folder); };
+  // Some file systems cannot do this for a directory.
+  if (fsync(folder) != 0 && errno != EINVAL) return Failed("fsync", directory);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<std::string>> ReadWholeFile(const std::string& path) {

@@ -35,6 +35,9 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& direct
 absl::Status WriteWholeFile(const std::string& directory, const std::string& path,
                             const std::string& temporary,
                             absl::Span<const absl::string_view> parts);
+// Returns when what was created, renamed and removed in the directory is on the disk. The error
+// names it.
+absl::Status SyncDirectory(const std::string& directory);
 // Nothing if it is not there, or is no file. The error names it.
 absl::StatusOr<std::optional<std::string>> ReadWholeFile(const std::string& path);
 

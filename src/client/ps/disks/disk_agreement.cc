@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/io/wire.h"
-#include "src/common/status_macros.h"
 #include "src/ps/ps_wire.h"
 
 namespace phalanx::ps::internal {
@@ -23,7 +22,9 @@ std::string OfferMessage(const std::vector<DiskOffer>& offers) {
   for (const DiskOffer& offer : offers) {
     out.U8(offer.at.has_value() ? 1 : 0);
     out.U64(offer.at.value_or(0));
+    out.U8(offer.moved ? 1 : 0);
     out.U64(offer.line);
+    out.U64(offer.from);
     const size_t skipped =
         offer.states.size() - std::min<size_t>(offer.states.size(), kOfferedStates);
     out.U8(static_cast<uint8_t>(offer.states.size() - skipped));
@@ -43,7 +44,9 @@ std::optional<std::vector<DiskOffer>> ReadOffer(ByteReader& in) {
     const bool has = in.U8() != 0;
     const uint64_t at = in.U64();
     if (has) offer.at = at;
+    offer.moved = in.U8() != 0;
     offer.line = in.U64();
+    offer.from = in.U64();
     const uint8_t states = in.U8();
     for (uint8_t s = 0; s < states && in.ok(); ++s) {
       const uint64_t line = in.U64();
@@ -70,7 +73,9 @@ std::string StartMessage(const absl::StatusOr<DiskAgreement::Starts>& starts) {
   for (const DiskStart& start : *starts) {
     out.U8(static_cast<uint8_t>(start.kind));
     out.U64(start.line);
+    out.U64(start.from);
     out.U64(start.state);
+    out.U8(start.all ? 1 : 0);
   }
   return bytes;
 }
@@ -91,7 +96,9 @@ std::optional<absl::StatusOr<DiskAgreement::Starts>> ReadStart(Kind kind, ByteRe
     if (how > static_cast<uint8_t>(DiskStart::Kind::kNewest)) in.Fail("a start");
     start.kind = static_cast<DiskStart::Kind>(how);
     start.line = in.U64();
+    start.from = in.U64();
     start.state = in.U64();
+    start.all = in.U8() != 0;
     starts.push_back(start);
   }
   if (!in.Finish().ok()) return std::nullopt;
@@ -100,13 +107,18 @@ std::optional<absl::StatusOr<DiskAgreement::Starts>> ReadStart(Kind kind, ByteRe
 
 }  // namespace
 
-void DiskAgreement::Begin(std::vector<Table> tables, std::vector<DiskOffer> own,
+void DiskAgreement::Begin(std::vector<DiskTable> tables, std::vector<DiskOffer> own,
                           uint64_t new_line) {
   tables_ = std::move(tables);
   new_line_ = new_line;
   peers_[rank_].offer = std::move(own);
   TryDecide();
   Tick();
+}
+
+void DiskAgreement::OnMoved(size_t table) {
+  std::optional<std::vector<DiskOffer>>& own = peers_[rank_].offer;
+  if (own.has_value() && table < own->size()) (*own)[table].moved = true;
 }
 
 void DiskAgreement::Tick() {
@@ -183,22 +195,17 @@ void DiskAgreement::SendOffer() {
 }
 
 absl::StatusOr<DiskAgreement::Starts> DiskAgreement::Choose() const {
-  Starts starts;
-  for (size_t table = 0; table < tables_.size(); ++table) {
-    std::vector<DiskOffer> offers;
-    for (size_t server = 0; server < peers_.size(); ++server) {
-      if (peers_[server].offer->size() != tables_.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "server ", server, " has ", peers_[server].offer->size(), " tables, and server 0 has ",
-            tables_.size(), ": all servers have the same tables"));
-      }
-      offers.push_back((*peers_[server].offer)[table]);
+  std::vector<std::vector<DiskOffer>> offers(tables_.size());
+  for (size_t server = 0; server < peers_.size(); ++server) {
+    const std::vector<DiskOffer>& offer = *peers_[server].offer;
+    if (offer.size() != tables_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("server ", server, " has ", offer.size(),
+                                                     " tables, and server 0 has ", tables_.size(),
+                                                     ": all servers have the same tables"));
     }
-    PHALANX_ASSIGN_OR_RETURN(
-        starts.emplace_back(),
-        ChooseStart(tables_[table].name, tables_[table].exact, offers, new_line_));
+    for (size_t table = 0; table < tables_.size(); ++table) offers[table].push_back(offer[table]);
   }
-  return starts;
+  return ChooseStarts(tables_, offers, new_line_);
 }
 
 // The others begin with what is decided here, in this life or in their next one.
@@ -216,7 +223,10 @@ void DiskAgreement::NoteStarts(int server, const absl::StatusOr<Starts>& starts)
   if (!starts.ok()) return;
   for (size_t table = 0; table < starts->size(); ++table) {
     DiskOffer& offer = (*peers_[server].offer)[table];
-    if (!offer.at.has_value()) offer.at = (*starts)[table].state;
+    if (!offer.at.has_value()) {
+      offer.at = (*starts)[table].state;
+      offer.from = (*starts)[table].from;
+    }
     offer.line = (*starts)[table].line;
   }
 }

@@ -29,10 +29,6 @@ inline constexpr size_t kOfferedStates = 16;
 
 class DiskAgreement {
  public:
-  struct Table {
-    std::string name;
-    bool exact = false;
-  };
   struct Send {
     int server;
     uint64_t life;
@@ -44,7 +40,9 @@ class DiskAgreement {
   DiskAgreement(int rank, int servers) : rank_(rank), peers_(servers) {}
 
   // What this life has, by table. `new_line` is drawn by chance, and not 0. Once.
-  void Begin(std::vector<Table> tables, std::vector<DiskOffer> own, uint64_t new_line);
+  void Begin(std::vector<DiskTable> tables, std::vector<DiskOffer> own, uint64_t new_line);
+  // This server has come further with the table than where it has begun.
+  void OnMoved(size_t table);
   void OnServer(int server, bool live, uint64_t life);
   void OnMessage(int server, uint64_t life, absl::string_view bytes);
   // A while later.
@@ -73,7 +71,7 @@ class DiskAgreement {
   void NoteStarts(int server, const absl::StatusOr<Starts>& starts);
 
   const int rank_;
-  std::vector<Table> tables_;
+  std::vector<DiskTable> tables_;
   std::vector<Peer> peers_;  // by rank; the own one has the own offer
   uint64_t new_line_ = 0;
   std::optional<absl::StatusOr<Starts>> decided_;

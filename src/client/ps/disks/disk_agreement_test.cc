@@ -1,5 +1,6 @@
 #include "src/client/ps/disks/disk_agreement.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -19,8 +20,9 @@ using testing::IsOk;
 using testing::StatusIs;
 using Kind = DiskStart::Kind;
 
-constexpr uint64_t kLine = 7;
-constexpr uint64_t kNewLine = 99;
+constexpr uint64_t kLine = uint64_t{7} << kLineBits;
+constexpr uint64_t kOtherFamily = uint64_t{8} << kLineBits;
+constexpr uint64_t kNewLine = uint64_t{99} << kLineBits;
 
 DiskOffer Files(const std::vector<uint64_t>& states, uint64_t line = kLine) {
   DiskOffer offer;
@@ -33,39 +35,65 @@ DiskOffer At(uint64_t clock, const std::vector<uint64_t>& states = {}, uint64_t 
   offer.line = line;
   return offer;
 }
+DiskOffer Moved(DiskOffer offer) {
+  offer.moved = true;
+  return offer;
+}
+// Of several lines.
+DiskOffer Both(const DiskOffer& first, const DiskOffer& second) {
+  DiskOffer both = first;
+  both.states.insert(both.states.end(), second.states.begin(), second.states.end());
+  std::sort(both.states.begin(), both.states.end());
+  return both;
+}
+absl::StatusOr<DiskStart> Choose(bool exact, const std::vector<DiskOffer>& offers) {
+  const absl::StatusOr<std::vector<DiskStart>> starts =
+      ChooseStarts({{"w", exact, 10}}, {offers}, kNewLine);
+  if (!starts.ok()) return starts.status();
+  return starts->front();
+}
 absl::StatusOr<DiskStart> Exact(const std::vector<DiskOffer>& offers) {
-  return ChooseStart("w", /*exact=*/true, offers, kNewLine);
+  return Choose(/*exact=*/true, offers);
 }
 absl::StatusOr<DiskStart> Newest(const std::vector<DiskOffer>& offers) {
-  return ChooseStart("w", /*exact=*/false, offers, kNewLine);
+  return Choose(/*exact=*/false, offers);
+}
+// All servers begin so.
+DiskStart All(Kind kind, uint64_t line, uint64_t state = 0) {
+  return {.kind = kind, .line = line, .from = line, .state = state, .all = true};
+}
+// A server begins so beside others that go on.
+DiskStart Beside(Kind kind, uint64_t line, uint64_t state = 0) {
+  return {.kind = kind, .line = line, .from = line, .state = state};
 }
 
 // ---- which state
 
 TEST(DiskStart, AJobWithoutFilesBeginsANewLine) {
-  EXPECT_EQ(Exact({{}, {}}).value(), (DiskStart{Kind::kEmpty, kNewLine}));
-  EXPECT_EQ(Newest({{}, {}}).value(), (DiskStart{Kind::kEmpty, kNewLine}));
+  EXPECT_EQ(Exact({{}, {}}).value(), All(Kind::kEmpty, kNewLine));
+  EXPECT_EQ(Newest({{}, {}}).value(), All(Kind::kEmpty, kNewLine));
+  EXPECT_EQ(FirstLine(0), uint64_t{1} << kLineBits);
+  EXPECT_EQ(FamilyOf(FirstLine(~uint64_t{0})), FamilyOf(~uint64_t{0}));
 }
 
 TEST(DiskStart, AJobThatHasNotGoneOnBeginsAgain) {
-  EXPECT_EQ(Exact({{}, Files({0})}).value(), (DiskStart{Kind::kEmpty, kLine}));
+  EXPECT_EQ(Exact({{}, Files({0})}).value(), All(Kind::kEmpty, kLine));
 }
 
 TEST(DiskStart, AnExactTableGoesOnFromTheGreatestStateOfAll) {
-  EXPECT_EQ(Exact({Files({10, 20, 30}), Files({0, 10, 20})}).value(),
-            (DiskStart{Kind::kState, kLine, 20}));
-  EXPECT_EQ(Exact({Files({0}), Files({0, 10})}).value(), (DiskStart{Kind::kState, kLine, 0}));
+  EXPECT_EQ(Exact({Files({10, 20, 30}), Files({0, 10, 20})}).value(), All(Kind::kState, kLine, 20));
+  EXPECT_EQ(Exact({Files({0}), Files({0, 10})}).value(), All(Kind::kState, kLine, 0));
 }
 
 TEST(DiskStart, OtherTablesGoOnFromTheNewestOfEach) {
-  EXPECT_EQ(Newest({Files({3, 4}), Files({9})}).value(), (DiskStart{Kind::kNewest, kLine}));
+  EXPECT_EQ(Newest({Files({3, 4}), Files({9})}).value(), All(Kind::kNewest, kLine));
 }
 
 TEST(DiskStart, AServerThatHasLostItsFilesIsNamed) {
   for (const auto& choose : {Exact, Newest}) {
     EXPECT_THAT(choose({Files({10}), {}}),
                 StatusIs(absl::StatusCode::kNotFound, HasSubstr("server 1 has no file")));
-    EXPECT_THAT(choose({Files({10}), Files({10}, kLine + 1)}),
+    EXPECT_THAT(choose({Files({10}), Files({10}, kOtherFamily)}),
                 StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("2 histories")));
   }
   EXPECT_THAT(
@@ -74,20 +102,102 @@ TEST(DiskStart, AServerThatHasLostItsFilesIsNamed) {
 }
 
 TEST(DiskStart, WhatIsInTheStoreStays) {
-  EXPECT_EQ(Exact({At(13, {10}), At(25, {10, 20})})->line, kLine);
+  EXPECT_EQ(Exact({At(13, {10}), At(13, {10, 20})})->line, kLine);
   EXPECT_EQ(Exact({At(13), At(25, {}, kLine)})->line, kLine);
   EXPECT_EQ(Exact({At(13), At(25)})->line, kNewLine);
+  // Which of them is that of the store is not known.
+  EXPECT_EQ(Exact({At(13, {10}), Both(At(25), Files({10}, kOtherFamily))})->line, kNewLine);
 }
 
 TEST(DiskStart, AServerWithoutASnapshotBeginsWhereTheOthersHaveBegun) {
-  EXPECT_EQ(Exact({At(0, {0, 10, 20}, kLine), {}}).value(), (DiskStart{Kind::kEmpty, kLine}));
-  EXPECT_EQ(Exact({At(20, {20, 30}, kLine), Files({10, 20, 30})}).value(),
-            (DiskStart{Kind::kState, kLine, 20}));
-  EXPECT_EQ(Newest({At(20, {20}, kLine), {}}).value(), (DiskStart{Kind::kNewest, kLine}));
+  EXPECT_EQ(Exact({At(0, {0}, kLine), {}}).value(), Beside(Kind::kEmpty, kLine));
+  EXPECT_EQ(Exact({At(20, {20}, kLine), Files({10, 20, 30})}).value(),
+            Beside(Kind::kState, kLine, 20));
+  EXPECT_EQ(Newest({At(20, {20}, kLine), {}}).value(), Beside(Kind::kNewest, kLine));
   EXPECT_THAT(Exact({At(20, {20, 30}, kLine), Files({10})}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("server 1")));
   EXPECT_THAT(Exact({At(20), {}, At(21)}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("clocks 20 and 21")));
+}
+
+// The others have gone on for hours, and files of then are no state of now.
+TEST(DiskStart, AServerThatHasLostItsSnapshotDoesNotBeginWhereTheOthersHaveBegunLongAgo) {
+  const auto lost = StatusIs(absl::StatusCode::kFailedPrecondition,
+                             HasSubstr("server 1 has no snapshot in the store any more"));
+  EXPECT_THAT(Exact({Moved(At(0, {45, 48}, kLine)), Files({45, 48, 51, 54})}), lost);
+  EXPECT_THAT(Exact({Moved(At(0, {0}, kLine)), Files({0})}), lost);
+  EXPECT_THAT(Exact({At(0, {0}, kLine), Files({0}), Moved(At(0, {0}, kLine))}), lost);
+  // What this server's newest file lacks, the workers have, or they notice it.
+  EXPECT_EQ(Newest({Moved(At(2, {4}, kLine)), Files({3})}).value(), Beside(Kind::kNewest, kLine));
+  EXPECT_THAT(Newest({Moved(At(2, {4}, kLine)), {}}), lost);
+}
+
+// ---- lines: clocks that are made again from snapshots of different clocks in the store
+
+TEST(DiskStart, ServersThatGoOnFromDifferentClocksBeginTheNextLine) {
+  // Server 1 has a file of clock 40 as it was before.
+  EXPECT_EQ(Exact({At(37, {20, 30}), At(30, {20, 30, 40})})->line, kLine + 1);
+  // From one clock the same states come again.
+  EXPECT_EQ(Exact({At(30, {20, 30}), At(30, {20, 30, 40})})->line, kLine);
+  // A server that lives on has the line.
+  EXPECT_EQ(Exact({At(37, {30}, kLine), At(30, {30, 40})})->line, kLine);
+  EXPECT_EQ(Newest({At(37, {30}), At(30, {30})})->line, kLine);
+}
+
+TEST(DiskStart, FilesOfTwoLinesAreNotMixed) {
+  const DiskOffer first = Both(Files({20, 30}), Files({40}, kLine + 1));
+  // Server 1 has not written its state 40 again: 30 is of one line at both.
+  EXPECT_EQ(Exact({first, Files({20, 30, 40})}).value(),
+            (DiskStart{
+                .kind = Kind::kState, .line = kLine + 2, .from = kLine, .state = 30, .all = true}));
+  EXPECT_EQ(Exact({first, Both(Files({30, 40}), Files({40}, kLine + 1))}).value(),
+            All(Kind::kState, kLine + 1, 40));
+  // What the line before had further ahead is of no use.
+  EXPECT_EQ(Exact({Both(first, Files({50})), Both(first, Files({50}))}).value(),
+            All(Kind::kState, kLine + 1, 40));
+}
+
+TEST(DiskStart, AServerWithoutASnapshotTakesTheFileOfTheLineThatTheOthersHaveTaken) {
+  DiskOffer other = At(30, {30}, kLine + 2);
+  other.from = kLine;
+  EXPECT_EQ(Exact({other, Both(Files({30}), Files({30, 40}, kLine + 1))}).value(),
+            (DiskStart{.kind = Kind::kState, .line = kLine + 2, .from = kLine, .state = 30}));
+}
+
+// ---- several tables
+
+absl::StatusOr<std::vector<uint64_t>> Clocks(const std::vector<DiskTable>& tables,
+                                             const std::vector<std::vector<DiskOffer>>& offers) {
+  const absl::StatusOr<std::vector<DiskStart>> starts = ChooseStarts(tables, offers, kNewLine);
+  if (!starts.ok()) return starts.status();
+  std::vector<uint64_t> clocks;
+  for (const DiskStart& start : *starts) clocks.push_back(start.state);
+  return clocks;
+}
+
+TEST(DiskStart, ExactTablesGoOnFromOneClock) {
+  const std::vector<DiskTable> tables = {{"v", true, 10}, {"w", true, 10}};
+  // Server 1 has died between its files of clock 20.
+  EXPECT_THAT(
+      Clocks(tables, {{Files({0, 10, 20}), Files({10, 20})}, {Files({0, 10, 20}), Files({0, 10})}})
+          .value(),
+      ElementsAre(10, 10));
+  EXPECT_THAT(Clocks(tables, {{Files({0, 10}), Files({0})}, {Files({0}), Files({0})}}).value(),
+              ElementsAre(0, 0));
+  EXPECT_THAT(
+      Clocks(tables, {{Files({40, 50})}, {Files({20, 30})}}),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("table \"v\": 40, 50; table \"w\": 20, 30")));
+  // The other table stands in the store already.
+  EXPECT_THAT(Clocks(tables, {{At(10, {10, 20})}, {Files({10, 20})}}).value(), ElementsAre(0, 10));
+}
+
+TEST(DiskStart, TablesWithOtherClocksGoOnByThemselves) {
+  EXPECT_THAT(
+      Clocks({{"v", true, 10}, {"w", true, 4}}, {{Files({10, 20})}, {Files({16, 24})}}).value(),
+      ElementsAre(20, 24));
+  // The program has a new table.
+  EXPECT_THAT(Clocks({{"v", true, 10}, {"w", true, 10}}, {{Files({10, 20})}, {{}}}).value(),
+              ElementsAre(20, 0));
 }
 
 // ---- how all come to it
@@ -103,7 +213,8 @@ class World {
   }
   DiskAgreement& operator[](int server) { return *servers_[server]; }
   void Begin(int server) {
-    servers_[server]->Begin({{"w", true}}, {has_[server]}, kNewLine + lives_[server]);
+    servers_[server]->Begin({{"w", true, 10}}, {has_[server]},
+                            kNewLine + (lives_[server] << kLineBits));
     Pass();
   }
   // The next life, which has this.
@@ -178,14 +289,14 @@ TEST(DiskAgreement, AllTakeTheSameState) {
   EXPECT_THAT(world[2].missing(), ElementsAre(0));
   world.Begin(1);
   for (int server = 0; server < 3; ++server) {
-    EXPECT_EQ(world.Start(server), (DiskStart{Kind::kState, kLine, 20})) << server;
+    EXPECT_EQ(world.Start(server), All(Kind::kState, kLine, 20)) << server;
   }
 }
 
 TEST(DiskAgreement, OneServerNeedsNoOther) {
   World world({Files({10})});
   world.Begin(0);
-  EXPECT_EQ(world.Start(0), (DiskStart{Kind::kState, kLine, 10}));
+  EXPECT_EQ(world.Start(0), All(Kind::kState, kLine, 10));
 }
 
 TEST(DiskAgreement, ServersThatBeginBeforeTheyAreKnownAskAgain) {
@@ -195,8 +306,8 @@ TEST(DiskAgreement, ServersThatBeginBeforeTheyAreKnownAskAgain) {
   EXPECT_FALSE(world[1].decided().has_value());
   world.ShowMembers();
   world.Tick();
-  EXPECT_EQ(world.Start(0), (DiskStart{Kind::kEmpty, kNewLine}));
-  EXPECT_EQ(world.Start(1), (DiskStart{Kind::kEmpty, kNewLine}));
+  EXPECT_EQ(world.Start(0), All(Kind::kEmpty, kNewLine));
+  EXPECT_EQ(world.Start(1), All(Kind::kEmpty, kNewLine));
 }
 
 TEST(DiskAgreement, ANextLifeGetsWhereTheOthersHaveBegun) {
@@ -207,12 +318,27 @@ TEST(DiskAgreement, ANextLifeGetsWhereTheOthersHaveBegun) {
   world.Restart(1, Files({10, 20}));
   world.ShowMembers();
   world.Begin(1);
-  EXPECT_EQ(world.Start(1), (DiskStart{Kind::kState, kLine, 20}));
+  EXPECT_EQ(world.Start(1), Beside(Kind::kState, kLine, 20));
   // With one in the store it learns the line alone.
   world.Restart(2, At(33));
   world.ShowMembers();
   world.Begin(2);
   EXPECT_EQ(world.Start(2).line, kLine);
+}
+
+TEST(DiskAgreement, ASnapshotThatIsLostIsAnErrorOnceAnotherServerHasGoneOn) {
+  const auto lost = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("any more"));
+  for (const int lives : {0, 1}) {
+    World world({Files({10, 20}), Files({10, 20})});
+    world.ShowMembers();
+    for (int server = 0; server < 2; ++server) world.Begin(server);
+    world[lives].OnMoved(0);
+    world.Restart(1 - lives, Files({10, 20, 30}));
+    world.ShowMembers();
+    world.Begin(1 - lives);
+    ASSERT_TRUE(world[1 - lives].decided().has_value());
+    EXPECT_THAT(*world[1 - lives].decided(), lost);
+  }
 }
 
 TEST(DiskAgreement, TheNextLifeOfServer0TakesOverWhatWasDecided) {
@@ -224,7 +350,7 @@ TEST(DiskAgreement, TheNextLifeOfServer0TakesOverWhatWasDecided) {
   world.ShowMembers();
   world.Begin(0);
   // Its own new line would be another one.
-  EXPECT_EQ(world.Start(0), (DiskStart{Kind::kEmpty, kNewLine}));
+  EXPECT_EQ(world.Start(0), Beside(Kind::kEmpty, kNewLine));
 }
 
 TEST(DiskAgreement, AnErrorIsThatOfAll) {

@@ -1,7 +1,9 @@
 #include "src/client/ps/disks/disk_start.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,29 +13,34 @@ namespace phalanx::ps::internal {
 namespace {
 
 using Kind = DiskStart::Kind;
+using Offers = std::vector<DiskOffer>;
 
 constexpr char kRemedy[] =
     "Bring its files there, or remove those of this job of all servers to begin anew";
+constexpr char kEndAll[] =
+    "End all tasks and nodes, and start them again: then all servers go on from their files";
+
+bool Stands(const DiskOffer& offer) { return offer.at.has_value(); }
 
 bool Has(const DiskOffer& offer, const PartState& at) {
   return std::binary_search(offer.states.begin(), offer.states.end(), at);
 }
 
-bool HasLine(const DiskOffer& offer, uint64_t line) {
+bool HasFamily(const DiskOffer& offer, uint64_t line) {
   return std::any_of(offer.states.begin(), offer.states.end(),
-                     [line](const PartState& at) { return at.line == line; });
+                     [line](const PartState& at) { return FamilyOf(at.line) == FamilyOf(line); });
 }
 
 std::string StatesOf(const DiskOffer& offer, uint64_t line) {
   std::vector<uint64_t> states;
   for (const PartState& at : offer.states) {
-    if (at.line == line) states.push_back(at.state);
+    if (FamilyOf(at.line) == FamilyOf(line)) states.push_back(at.state);
   }
   return states.empty() ? "none" : absl::StrJoin(states, ", ");
 }
 
 // Of files with more than the beginning of a table.
-std::set<uint64_t> LinesWithProgress(absl::Span<const DiskOffer> offers) {
+std::set<uint64_t> LinesWithProgress(const Offers& offers) {
   std::set<uint64_t> lines;
   for (const DiskOffer& offer : offers) {
     for (const PartState& at : offer.states) {
@@ -43,53 +50,205 @@ std::set<uint64_t> LinesWithProgress(absl::Span<const DiskOffer> offers) {
   return lines;
 }
 
+std::set<uint64_t> FamiliesOf(const std::set<uint64_t>& lines) {
+  std::set<uint64_t> families;
+  for (const uint64_t line : lines) families.insert(FamilyOf(line));
+  return families;
+}
+
 // The line of a job of which nothing but its beginning is on disks.
-uint64_t LineOfBeginning(absl::Span<const DiskOffer> offers, uint64_t new_line) {
+uint64_t LineOfBeginning(const Offers& offers, uint64_t new_line) {
   for (const DiskOffer& offer : offers) {
     if (!offer.states.empty()) return offer.states.front().line;
   }
   return new_line;
 }
 
-// Some stand somewhere: rule 5.
-absl::StatusOr<DiskStart> Join(const std::string& table, bool exact,
-                               absl::Span<const DiskOffer> offers, uint64_t new_line) {
-  DiskStart start{.line = LineOfBeginning(offers, new_line)};
-  std::set<uint64_t> places;
-  std::optional<size_t> lacks;
+// ---- some servers stand somewhere: rule 5
+
+// The line that is written from now on. A server that lives on knows it.
+uint64_t LineOfJoin(bool exact, const Offers& offers, uint64_t new_line) {
+  for (const DiskOffer& offer : offers) {
+    if (offer.line != 0) return offer.line;
+  }
   const std::set<uint64_t> lines = LinesWithProgress(offers);
-  if (lines.size() == 1) start.line = *lines.begin();
+  if (lines.empty()) return LineOfBeginning(offers, new_line);
+  // Which of them the snapshots in the store are of is not known.
+  if (FamiliesOf(lines).size() > 1) return new_line;
+  std::set<uint64_t> places;
+  for (const DiskOffer& offer : offers) {
+    if (Stands(offer)) places.insert(*offer.at);
+  }
+  return *lines.rbegin() + (exact && places.size() > 1 ? 1 : 0);
+}
+
+// The line of the file of this state with which a server begins that lacks a snapshot; 0: none.
+uint64_t LineOfState(const Offers& offers, const DiskOffer& offer, const PartState& at) {
+  for (const DiskOffer& other : offers) {
+    if (!Stands(other) || other.from == 0) continue;
+    return Has(offer, {other.from, at.state}) ? other.from : 0;
+  }
+  uint64_t line = 0;
+  for (const PartState& state : offer.states) {
+    const bool of_it = FamilyOf(state.line) == FamilyOf(at.line) && state.line <= at.line;
+    if (of_it && state.state == at.state) line = state.line;
+  }
+  return line;
+}
+
+absl::StatusOr<DiskStart> Join(const DiskTable& table, const Offers& offers, uint64_t new_line) {
+  DiskStart start{.line = LineOfJoin(table.exact, offers, new_line)};
+  start.from = start.line;
+  std::set<uint64_t> places;
+  std::optional<size_t> lacks, moved;
   for (size_t rank = offers.size(); rank-- > 0;) {
-    if (offers[rank].at.has_value()) places.insert(*offers[rank].at);
-    if (!offers[rank].at.has_value()) lacks = rank;
-    if (offers[rank].line != 0) start.line = offers[rank].line;
+    if (!Stands(offers[rank])) {
+      lacks = rank;
+      continue;
+    }
+    places.insert(*offers[rank].at);
+    if (offers[rank].moved) moved = rank;
   }
   if (!lacks.has_value()) return start;
-  if (!exact) {
+  const std::string prefix = absl::StrCat("table \"", table.name, "\": server ", *lacks);
+  if (moved.has_value() && (table.exact || !HasFamily(offers[*lacks], start.line))) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(prefix, " has no snapshot in the store any more, and server ", *moved,
+                     " has gone on since it has begun. ", kEndAll));
+  }
+  if (!table.exact) {
     start.kind = Kind::kNewest;
     return start;
   }
   if (places.size() > 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("table \"", table, "\": server ", *lacks,
+        absl::StrCat(prefix,
                      " has no snapshot in the store, and others go on from "
                      "there at clocks ",
-                     absl::StrJoin(places, " and "),
-                     ". End all tasks and nodes, and start them again: then all servers go on from "
-                     "their files"));
+                     absl::StrJoin(places, " and "), ". ", kEndAll));
   }
   start.state = *places.begin();
   start.kind = start.state == 0 ? Kind::kEmpty : Kind::kState;
   for (size_t rank = 0; rank < offers.size() && start.state > 0; ++rank) {
-    if (offers[rank].at.has_value() || Has(offers[rank], {start.line, start.state})) continue;
-    return absl::NotFoundError(absl::StrCat("table \"", table, "\": server ", rank,
+    if (Stands(offers[rank])) continue;
+    start.from = LineOfState(offers, offers[rank], {start.line, start.state});
+    if (start.from != 0) continue;
+    return absl::NotFoundError(absl::StrCat("table \"", table.name, "\": server ", rank,
                                             " has no snapshot in the store, and no file of clock ",
                                             start.state, ", where the others are; it has ",
-                                            StatesOf(offers[rank], start.line),
-                                            ". End all tasks and nodes, and start them again: then "
-                                            "all servers go on from their files"));
+                                            StatesOf(offers[rank], start.line), ". ", kEndAll));
   }
   return start;
+}
+
+// ---- all servers begin from disks
+
+// What the servers have in common of an exact table: from a clock to the line of its files.
+using Common = std::map<uint64_t, uint64_t>;
+
+// The states of an earlier line count if they are older than all that are there of a later one.
+Common CommonStates(const Offers& offers, const std::set<uint64_t>& lines) {
+  Common common;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const uint64_t before = common.empty() ? ~uint64_t{0} : common.begin()->first;
+    for (const PartState& at : offers[0].states) {
+      if (at.line != *line || at.state >= before) continue;
+      const bool all = std::all_of(offers.begin(), offers.end(),
+                                   [&](const DiskOffer& offer) { return Has(offer, at); });
+      if (all) common[at.state] = at.line;
+    }
+  }
+  return common;
+}
+
+// A table of which none of the servers stands anywhere.
+struct History {
+  DiskStart start;  // of a table that is not exact, or has nothing but its beginning
+  bool begun = false;
+  uint64_t newest_line = 0;
+  Common common;
+};
+
+absl::StatusOr<History> HistoryOf(const DiskTable& table, const Offers& offers, uint64_t new_line) {
+  History history;
+  const std::set<uint64_t> lines = LinesWithProgress(offers);
+  if (lines.empty()) {
+    const uint64_t line = LineOfBeginning(offers, new_line);
+    history.start = {.line = line, .from = line, .all = true};
+    history.begun = std::any_of(offers.begin(), offers.end(),
+                                [](const DiskOffer& offer) { return !offer.states.empty(); });
+    history.common[0] = line;
+    return history;
+  }
+  if (FamiliesOf(lines).size() > 1) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "table \"", table.name, "\": servers have files of ", FamiliesOf(lines).size(),
+        " histories of this job, perhaps because it has ended or begun anew while a host was away. "
+        "Remove those that are not to count: ",
+        absl::StrJoin(lines, ", ", [](std::string* out, uint64_t line) {
+          absl::StrAppend(out, absl::Hex(line, absl::kZeroPad16));
+        })));
+  }
+  const uint64_t line = *lines.rbegin();
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    if (HasFamily(offers[rank], line)) continue;
+    return absl::NotFoundError(absl::StrCat("table \"", table.name, "\": server ", rank,
+                                            " has no file of it in its directory of checkpoints, "
+                                            "and others have. ",
+                                            kRemedy));
+  }
+  history.begun = true;
+  history.newest_line = line;
+  history.start = {.kind = Kind::kNewest, .line = line, .from = line, .all = true};
+  if (!table.exact) return history;
+  history.common = CommonStates(offers, lines);
+  if (!history.common.empty()) return history;
+  std::vector<std::string> have;
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    have.push_back(absl::StrCat("server ", rank, ": ", StatesOf(offers[rank], line)));
+  }
+  return absl::NotFoundError(absl::StrCat("table \"", table.name,
+                                          "\": there is no clock of which all servers have a file "
+                                          "(",
+                                          absl::StrJoin(have, "; "), "). ", kRemedy));
+}
+
+// Exact tables with the same snapshot_every.
+struct Group {
+  std::vector<size_t> tables;  // that begin from disks
+  std::set<uint64_t> places;   // of servers, in other tables
+};
+
+absl::StatusOr<uint64_t> ChooseClock(const Group& group, const std::vector<History>& histories,
+                                     absl::Span<const DiskTable> tables) {
+  std::vector<std::string> have;
+  const auto has = [](const History& history, uint64_t clock) {
+    return history.common.contains(clock);
+  };
+  const Common& first = histories[group.tables.front()].common;
+  for (auto clock = first.rbegin(); clock != first.rend(); ++clock) {
+    const bool of_places = std::all_of(group.places.begin(), group.places.end(),
+                                       [&](uint64_t place) { return place == clock->first; });
+    const bool all = std::all_of(group.tables.begin(), group.tables.end(),
+                                 [&](size_t table) { return has(histories[table], clock->first); });
+    if (all && of_places) return clock->first;
+  }
+  for (const size_t table : group.tables) {
+    std::vector<uint64_t> clocks;
+    for (const auto& [clock, line] : histories[table].common) clocks.push_back(clock);
+    have.push_back(
+        absl::StrCat("table \"", tables[table].name, "\": ", absl::StrJoin(clocks, ", ")));
+  }
+  for (const uint64_t place : group.places) {
+    have.push_back(absl::StrCat("in the store, of another table: ", place));
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "there is no clock of which all servers have files of all tables with kBsp and "
+      "snapshot_every ",
+      tables[group.tables.front()].every, ", whose clocks end together (",
+      absl::StrJoin(have, "; "),
+      "). Bring the files that are missing, or remove those of this job of all servers to begin "
+      "anew"));
 }
 
 }  // namespace
@@ -98,47 +257,46 @@ bool IsExact(const TableSpec& spec) {
   return spec.sync == Sync::kBsp && spec.on_loss == OnLoss::kWait && spec.snapshot_every > 0;
 }
 
-absl::StatusOr<DiskStart> ChooseStart(const std::string& table, bool exact,
-                                      absl::Span<const DiskOffer> offers, uint64_t new_line) {
-  if (std::any_of(offers.begin(), offers.end(),
-                  [](const DiskOffer& offer) { return offer.at.has_value(); })) {
-    return Join(table, exact, offers, new_line);
-  }
-  const std::set<uint64_t> lines = LinesWithProgress(offers);
-  if (lines.empty()) return DiskStart{.line = LineOfBeginning(offers, new_line)};
-  if (lines.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "table \"", table, "\": servers have files of ", lines.size(),
-        " histories of this job, perhaps because it has ended or begun anew while a host was away. "
-        "Remove those that are not to count: ",
-        absl::StrJoin(lines, ", ", [](std::string* out, uint64_t line) {
-          absl::StrAppend(out, absl::Hex(line, absl::kZeroPad16));
-        })));
-  }
-  const uint64_t line = *lines.begin();
-  for (size_t rank = 0; rank < offers.size(); ++rank) {
-    if (HasLine(offers[rank], line)) continue;
-    return absl::NotFoundError(absl::StrCat("table \"", table, "\": server ", rank,
-                                            " has no file of it in its directory of checkpoints, "
-                                            "and others have. ",
-                                            kRemedy));
-  }
-  if (!exact) return DiskStart{.kind = Kind::kNewest, .line = line};
-  for (auto at = offers[0].states.rbegin(); at != offers[0].states.rend(); ++at) {
-    if (at->line != line) continue;
-    if (std::all_of(offers.begin(), offers.end(),
-                    [at](const DiskOffer& offer) { return Has(offer, *at); })) {
-      return DiskStart{.kind = Kind::kState, .line = line, .state = at->state};
+uint64_t FirstLine(uint64_t random) { return std::max<uint64_t>(1, FamilyOf(random)) << kLineBits; }
+
+absl::StatusOr<std::vector<DiskStart>> ChooseStarts(absl::Span<const DiskTable> tables,
+                                                    absl::Span<const Offers> offers,
+                                                    uint64_t new_line) {
+  std::vector<DiskStart> starts(tables.size());
+  std::vector<History> histories(tables.size());
+  std::map<uint32_t, Group> groups;  // by snapshot_every
+  for (size_t table = 0; table < tables.size(); ++table) {
+    const bool stand = std::any_of(offers[table].begin(), offers[table].end(), Stands);
+    if (stand) {
+      PHALANX_ASSIGN_OR_RETURN(starts[table], Join(tables[table], offers[table], new_line));
+      for (const DiskOffer& offer : offers[table]) {
+        if (tables[table].exact && Stands(offer)) {
+          groups[tables[table].every].places.insert(*offer.at);
+        }
+      }
+      continue;
+    }
+    PHALANX_ASSIGN_OR_RETURN(histories[table], HistoryOf(tables[table], offers[table], new_line));
+    starts[table] = histories[table].start;
+    // One that the program did not have before begins now.
+    if (tables[table].exact && histories[table].begun) {
+      groups[tables[table].every].tables.push_back(table);
     }
   }
-  std::vector<std::string> have;
-  for (size_t rank = 0; rank < offers.size(); ++rank) {
-    have.push_back(absl::StrCat("server ", rank, ": ", StatesOf(offers[rank], line)));
+  for (const auto& [every, group] : groups) {
+    if (group.tables.empty()) continue;
+    PHALANX_ASSIGN_OR_RETURN(const uint64_t clock, ChooseClock(group, histories, tables));
+    for (const size_t table : group.tables) {
+      const History& history = histories[table];
+      if (history.newest_line == 0) continue;
+      const uint64_t from = history.common.at(clock);
+      // Behind a later line, of which not all servers have a state, begins another one.
+      const uint64_t line = from == history.newest_line ? from : history.newest_line + 1;
+      starts[table] = {
+          .kind = Kind::kState, .line = line, .from = from, .state = clock, .all = true};
+    }
   }
-  return absl::NotFoundError(absl::StrCat("table \"", table,
-                                          "\": there is no clock of which all servers have a file "
-                                          "(",
-                                          absl::StrJoin(have, "; "), "). ", kRemedy));
+  return starts;
 }
 
 }  // namespace phalanx::ps::internal

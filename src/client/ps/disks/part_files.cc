@@ -1,5 +1,6 @@
 #include "src/client/ps/disks/part_files.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,14 +21,22 @@ namespace {
 constexpr absl::string_view kMagic = "phxpart1";
 constexpr absl::string_view kSuffix = ".part";
 constexpr absl::string_view kTemporary = ".writing";
-constexpr size_t kHeaderSize = 48;
-constexpr size_t kCrcAt = 44;
+constexpr size_t kHeaderSize = 56;
+constexpr size_t kCrcAt = 52;
 
 absl::Status Damaged(const std::string& path) {
-  return absl::DataLossError(
-      absl::StrCat(path,
-                   " is damaged or cut off. Bring an intact copy of it, or remove this state "
-                   "of all servers to go on from the one before it"));
+  return absl::DataLossError(absl::StrCat(
+      path,
+      " is damaged or cut off. Bring an intact copy of it; or, when no node of the job "
+      "lives, remove it to go on from the one before it, and for a table with kBsp "
+      "this state of all servers"));
+}
+
+// What is behind the state in the name of a file that is being written: the life, if it has one.
+void StripLife(absl::string_view& name) {
+  const size_t dot = name.rfind('.');
+  uint64_t life = 0;
+  if (dot != name.npos && absl::SimpleAtoi(name.substr(dot + 1), &life)) name = name.substr(0, dot);
 }
 
 }  // namespace
@@ -38,7 +47,8 @@ PartFiles::PartFiles(std::string directory, const Owner& owner)
                              absl::string_view("\0", 1), owner.table)),
       prefix_(FilePrefix(owner.job, owner.table, of_table_)),
       part_(owner.part),
-      parts_(owner.parts) {}
+      parts_(owner.parts),
+      life_(owner.life) {}
 
 std::string PartFiles::PathOf(const PartState& at) const {
   return absl::StrCat(directory_, "/", prefix_, part_, "of", parts_, "_",
@@ -54,6 +64,7 @@ absl::StatusOr<std::vector<PartFiles::Name>> PartFiles::ListNames() const {
     absl::string_view rest = entry;
     if (!absl::ConsumePrefix(&rest, prefix_)) continue;
     name.unfinished = absl::ConsumeSuffix(&rest, kTemporary);
+    if (name.unfinished) StripLife(rest);
     if (!absl::ConsumeSuffix(&rest, kSuffix)) continue;
     const std::vector<absl::string_view> words = absl::StrSplit(rest, '_');
     if (words.size() != 3) continue;
@@ -84,20 +95,21 @@ absl::StatusOr<std::vector<PartState>> PartFiles::List() const {
   return states;
 }
 
-absl::Status PartFiles::Write(const PartState& at, uint64_t number,
+absl::Status PartFiles::Write(const PartState& at, const Numbers& numbers,
                               absl::string_view snapshot) const {
   std::string header;
   ByteWriter out(header);
   out.Raw(kMagic);
   out.U64(at.line);
   out.U64(at.state);
-  out.U64(number);
+  out.U64(numbers.snapshot);
+  out.U64(numbers.stored);
   out.U64(snapshot.size());
   out.U32(static_cast<uint32_t>(of_table_.size()));
   out.U32(Crc32c(snapshot, Crc32c(of_table_, Crc32c(header))));
   const std::string path = PathOf(at);
-  const absl::Status written = WriteWholeFile(directory_, path, absl::StrCat(path, kTemporary),
-                                              {header, of_table_, snapshot});
+  const absl::Status written = WriteWholeFile(
+      directory_, path, absl::StrCat(path, ".", life_, kTemporary), {header, of_table_, snapshot});
   if (written.ok()) return written;
   return absl::Status(written.code(),
                       absl::StrCat(written.message(),
@@ -113,7 +125,8 @@ absl::StatusOr<PartFiles::Content> PartFiles::Read(const PartState& at) const {
   const bool is_part = in.Raw(kMagic.size()) == kMagic;
   const PartState found{in.U64(), in.U64()};
   Content content;
-  content.number = in.U64();
+  content.numbers.snapshot = in.U64();
+  content.numbers.stored = in.U64();
   const uint64_t size = in.U64();
   const uint32_t name_size = in.U32();
   const uint32_t crc = in.U32();
@@ -126,29 +139,43 @@ absl::StatusOr<PartFiles::Content> PartFiles::Read(const PartState& at) const {
   return content;
 }
 
-void PartFiles::Remove(absl::FunctionRef<bool(const Name&)> predicate) const {
-  const absl::StatusOr<std::vector<Name>> names = ListNames();
-  if (!names.ok()) return;
-  for (const Name& name : *names) {
-    if (predicate(name)) unlink(name.path.c_str());
+absl::Status PartFiles::Remove(absl::FunctionRef<bool(const Name&)> predicate) const {
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<Name> names, ListNames());
+  absl::Status status;
+  for (const Name& name : names) {
+    if (!predicate(name) || unlink(name.path.c_str()) == 0 || errno == ENOENT) continue;
+    status.Update(absl::ErrnoToStatus(errno, absl::StrCat("cannot remove ", name.path)));
   }
+  return status;
 }
 
-void PartFiles::KeepNewest(uint64_t line, size_t count, uint64_t last) const {
+void PartFiles::KeepNewest(uint64_t line, size_t count) const {
   const absl::StatusOr<std::vector<PartState>> states = List();
   if (!states.ok()) return;
-  std::vector<uint64_t> kept;
+  std::vector<uint64_t> of_line;
   for (const PartState& at : *states) {
-    if (at.line == line && at.state <= last) kept.push_back(at.state);
+    if (at.line == line) of_line.push_back(at.state);
   }
-  const uint64_t first = kept.size() > count ? kept[kept.size() - count] : 0;
+  if (of_line.size() < count) return;
+  const PartState first{line, of_line[of_line.size() - count]};
   Remove([&](const Name& name) {
-    return name.unfinished || name.at.line != line || name.at.state < first || name.at.state > last;
-  });
+    return !name.unfinished && FamilyOf(name.at.line) == FamilyOf(line) && name.at < first;
+  }).IgnoreError();
 }
 
-void PartFiles::RemoveAll() const {
-  Remove([](const Name&) { return true; });
+void PartFiles::RemoveOthers(const PartState& last) const {
+  Remove([&](const Name& name) {
+    return !name.unfinished && (name.at.line != last.line || name.at.state > last.state);
+  }).IgnoreError();
+}
+
+void PartFiles::RemoveUnfinished() const {
+  Remove([](const Name& name) { return name.unfinished; }).IgnoreError();
+}
+
+absl::Status PartFiles::RemoveAll() const {
+  PHALANX_RETURN_IF_ERROR(Remove([](const Name&) { return true; }));
+  return SyncDirectory(directory_);
 }
 
 }  // namespace phalanx::ps::internal

@@ -9,10 +9,14 @@
 //   8       the line: of all files of one history of the job
 //   8       the state: disk_start.h says which number that is
 //   8       the number of the snapshot
+//   8       the number of the newest one in the store, which counts otherwise (snapshot_store.h)
 //   8       the size of the snapshot
 //   4       the size of the name: the job, the role and the table, a zero between two
 //   4       CRC32C of all that is before this, and of all that follows
 //           the name, the snapshot
+//
+// A file is written under a name of its own life of the server, and renamed: in a directory of all
+// hosts, an earlier life that was stopped can go on, and write the same state.
 //
 // Belongs to ServerDisks. One thread at a time.
 #ifndef PHALANX_CLIENT_PS_DISKS_PART_FILES_H_
@@ -31,6 +35,10 @@
 
 namespace phalanx::ps::internal {
 
+// Lines are of one family if they differ in their last bits alone (disk_start.h, rule 4).
+inline constexpr int kLineBits = 20;
+inline uint64_t FamilyOf(uint64_t line) { return line >> kLineBits; }
+
 struct PartState {
   uint64_t line = 0;
   uint64_t state = 0;
@@ -45,6 +53,7 @@ class PartFiles {
     std::string table;
     int part = 0;
     int parts = 0;
+    uint64_t life = 0;
   };
   PartFiles(std::string directory, const Owner& owner);
 
@@ -52,21 +61,31 @@ class PartFiles {
   // servers. Others, here and below: the directory or a file cannot be read or written; the text
   // names it, and what to do.
   absl::StatusOr<std::vector<PartState>> List() const;
+  struct Numbers {
+    uint64_t snapshot = 0;
+    uint64_t stored = 0;  // of the newest one in the store
+    friend bool operator==(const Numbers&, const Numbers&) = default;
+  };
   // Replaces the file of this state.
-  absl::Status Write(const PartState& at, uint64_t number, absl::string_view snapshot) const;
+  absl::Status Write(const PartState& at, const Numbers& numbers, absl::string_view snapshot) const;
   struct Content {
-    uint64_t number = 0;
+    Numbers numbers;
     std::string snapshot;
   };
   // DataLoss: it is damaged or cut off. NotFound.
   absl::StatusOr<Content> Read(const PartState& at) const;
   std::string PathOf(const PartState& at) const;
 
-  // What cannot be removed stays. Only so many newest states of the line stay, none after `last`,
-  // and none of other lines.
-  void KeepNewest(uint64_t line, size_t count, uint64_t last) const;
-  // All, and what was begun to be written.
-  void RemoveAll() const;
+  // Here what cannot be removed stays. Only so many newest states of the line stay; once they are
+  // there, none of earlier lines of its family does.
+  void KeepNewest(uint64_t line, size_t count) const;
+  // None stays but those of this line up to this state.
+  void RemoveOthers(const PartState& last) const;
+  // What earlier lives have begun to write.
+  void RemoveUnfinished() const;
+  // All, and what was begun to be written. Returns when that is on the disk. The error names a file
+  // that stays, or the directory.
+  absl::Status RemoveAll() const;
 
  private:
   struct Name {
@@ -77,13 +96,15 @@ class PartFiles {
   };
   // Of this part, whatever the number of parts is.
   absl::StatusOr<std::vector<Name>> ListNames() const;
-  void Remove(absl::FunctionRef<bool(const Name&)> predicate) const;
+  // Returns the first error, and goes on after it.
+  absl::Status Remove(absl::FunctionRef<bool(const Name&)> predicate) const;
 
   const std::string directory_;
   const std::string of_table_;
   const std::string prefix_;
   const int part_;
   const int parts_;
+  const uint64_t life_;
 };
 
 }  // namespace phalanx::ps::internal
