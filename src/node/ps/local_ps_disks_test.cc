@@ -36,8 +36,8 @@ class LocalPsDisksTest : public PsFixture {
   ~LocalPsDisksTest() override { std::filesystem::remove_all(root_); }
 
   // Each server has a disk of its own.
-  void MakeDisks(int nodes, int servers, int workers) {
-    Make(nodes, servers, workers);
+  void MakeDisks(int nodes, int servers, int workers, int shards = 1) {
+    Make(nodes, servers, workers, shards);
     checkpoint_dirs_.clear();
     for (int server = 0; server < servers; ++server) {
       checkpoint_dirs_.push_back(absl::StrCat(root_, "/", server));
@@ -64,13 +64,27 @@ class LocalPsDisksTest : public PsFixture {
     if (files.size() > 1) std::filesystem::remove(files.back());
   }
 
+  // New nodes; also new shards, unless they live on.
+  void BeginRun() {
+    if (!shards_live_) return Make(2, servers_, workers_);
+    for (int node = 0; node < cluster_->nodes(); ++node) {
+      if (!cluster_->node_runs(node)) {
+        ASSERT_THAT(cluster_->RestartNode(node), IsOk());
+      }
+    }
+  }
+  void EndRun() {
+    if (!shards_live_) return cluster_.reset();
+    for (int node = 0; node < cluster_->nodes(); ++node) cluster_->KillNode(node);
+  }
+
   // One run on new nodes: until the job has ended, or until worker 0 comes to the clock in which
   // everything ends. Returns what Run has returned, by server.
   std::vector<absl::Status> RunUntil(
       uint64_t fatal, const std::function<void(ps::Server&)>& prepare,
       const std::function<bool(Worker&, const std::atomic<bool>&,
                                const std::function<bool(uint64_t)>&)>& work) {
-    Make(2, servers_, workers_);
+    BeginRun();
     std::vector<std::unique_ptr<ps::Server>> servers;
     for (int rank = 0; rank < servers_; ++rank) {
       servers.push_back(std::make_unique<ps::Server>(JoinServer(rank).value()));
@@ -99,7 +113,7 @@ class LocalPsDisksTest : public PsFixture {
     }
     for (std::thread& thread : threads) thread.join();
     servers.clear();
-    cluster_.reset();
+    EndRun();
     return ended;
   }
 
@@ -163,6 +177,7 @@ class LocalPsDisksTest : public PsFixture {
   }
 
   const std::string root_;
+  bool shards_live_ = false;
 };
 
 TEST_F(LocalPsDisksTest, AJobOfWhichAllHasEndedGoesOnWithTheSameBits) {
@@ -198,6 +213,119 @@ TEST_F(LocalPsDisksTest, ADirectoryCanBeThatOfAllServers) {
   EXPECT_GE(first, 8u);
 }
 
+// Shards remember which scopes of the run before have ended.
+TEST_F(LocalPsDisksTest, AJobGoesOnFromDisksWhileTheShardsLive) {
+  for (const int shards : {1, 3}) {
+    MakeDisks(2, 2, 3, shards);
+    shards_live_ = true;
+    const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 3};
+    uint64_t before = 0;
+    for (const uint64_t fatal : {uint64_t{8}, uint64_t{13}, uint64_t{20}, kNever}) {
+      uint64_t first = 0;
+      for (const absl::Status& status : Replay(fatal, spec, &first)) {
+        EXPECT_THAT(status, StatusIs(fatal == kNever ? absl::StatusCode::kOk
+                                                     : absl::StatusCode::kCancelled));
+      }
+      EXPECT_GE(first + 4, before);
+      before = fatal;
+    }
+    for (int server = 0; server < servers_; ++server) EXPECT_TRUE(FilesOf(server).empty());
+    cluster_.reset();
+    shards_live_ = false;
+  }
+}
+
+// As above, but no file says what the shards remember.
+TEST_F(LocalPsDisksTest, AJobBeginsAnewWhileTheShardsLive) {
+  MakeDisks(2, 2, 3);
+  shards_live_ = true;
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 1};
+  Replay(8, spec, nullptr);
+  for (int server = 0; server < servers_; ++server) {
+    for (const std::string& path : FilesOf(server)) std::filesystem::remove(path);
+  }
+  uint64_t first = 1;
+  for (const absl::Status& status : Replay(kNever, spec, &first)) EXPECT_THAT(status, IsOk());
+  EXPECT_EQ(first, 0u);
+}
+
+TEST_F(LocalPsDisksTest, ExactTablesGoOnFromOneClock) {
+  MakeDisks(2, 1, 1);
+  const std::vector<std::string> names = {"v", "w"};
+  const auto serve = [&](ps::Server& server) {
+    for (const std::string& name : names) {
+      ASSERT_THAT(server.AddTable({.name = name, .keys = kSize, .snapshot_every = 1}), IsOk());
+    }
+  };
+  std::vector<uint64_t> first(2);
+  const auto work = [&](Worker& worker, const std::atomic<bool>&, const auto& die) {
+    std::vector<Table<float>> tables;
+    for (size_t i = 0; i < names.size(); ++i) {
+      tables.push_back(worker.Open<float>(names[i]).value());
+      first[i] = tables[i].clock();
+    }
+    while (tables[0].clock() < kClocks) {
+      const uint64_t clock = tables[0].clock();
+      for (const Table<float>& table : tables) {
+        EXPECT_THAT(table.PushDense(PushOf(0, clock, kSize)).Wait(kDeadline), IsOk());
+        EXPECT_THAT(table.Clock(), IsOk());
+      }
+      std::vector<float> values(kSize);
+      EXPECT_THAT(tables[1].PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
+      if (die(clock)) return false;
+    }
+    return true;
+  };
+  RunUntil(8, serve, work);
+  // As if it had died between its files of the last clock.
+  std::string newest;
+  for (const std::string& path : FilesOf(0)) {
+    const bool of_w = path.find("train_w_") != path.npos;
+    if (of_w && (newest.empty() || StateOf(path) > StateOf(newest))) newest = path;
+  }
+  ASSERT_NE(newest, "");
+  const uint64_t clock = StateOf(newest);
+  std::filesystem::remove(newest);
+  RunUntil(clock, serve, work);
+  EXPECT_EQ(first, std::vector<uint64_t>(2, clock - 1));
+}
+
+TEST_F(LocalPsDisksTest, FilesStayWhenWorkersHaveDiedAndNotLeft) {
+  MakeDisks(2, 1, 1);
+  peer_timeout_ = absl::Seconds(2);
+  const TableSpec spec{
+      .name = "w", .keys = kSize, .on_loss = ps::OnLoss::kDrop, .snapshot_every = 1};
+  RunUntil(
+      kNever, [&](ps::Server& server) { ASSERT_THAT(server.AddTable(spec), IsOk()); },
+      [&](Worker& worker, const std::atomic<bool>&, const auto&) {
+        const Table<float> table = worker.Open<float>("w").value();
+        table.PushDense(PushOf(0, 0, kSize));
+        EXPECT_THAT(table.Clock(), IsOk());
+        std::vector<float> values(kSize);
+        EXPECT_THAT(table.PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
+        return false;
+      });
+  EXPECT_FALSE(FilesOf(0).empty());
+}
+
+TEST_F(LocalPsDisksTest, AFileThatCannotBeRemovedAtTheEndIsAnError) {
+  MakeDisks(2, 1, 1);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 1};
+  std::string stays;
+  const std::vector<absl::Status> ended = RunUntil(
+      kNever, [&](ps::Server& server) { ASSERT_THAT(server.AddTable(spec), IsOk()); },
+      [&](Worker& worker, const std::atomic<bool>&, const auto&) {
+        EXPECT_THAT(worker.Open<float>("w").status(), IsOk());
+        // A name of its part that is no file.
+        stays = FilesOf(0).front();
+        stays.replace(stays.rfind('_'), stays.npos, "_7.part");
+        std::filesystem::create_directories(stays + "/entry");
+        return true;
+      });
+  EXPECT_FALSE(ended[0].ok());
+  EXPECT_THAT(std::string(ended[0].message()), HasSubstr(stays));
+}
+
 TEST_F(LocalPsDisksTest, WithOtherConsistenciesNothingIsLostOrCountsTwice) {
   for (const Sync sync : {Sync::kSsp, Sync::kAsp}) {
     MakeDisks(2, 2, 2);
@@ -210,8 +338,10 @@ TEST_F(LocalPsDisksTest, WithOtherConsistenciesNothingIsLostOrCountsTwice) {
                          .snapshot_every = 3};
     const auto serve = [&](ps::Server& server) { ASSERT_THAT(server.AddTable(spec), IsOk()); };
     const std::vector<ps::Key> keys = {1, 2, 3, 4, 5, 6, 7, 8};
+    std::atomic<uint64_t> first = 0;
     const auto work = [&](Worker& worker, const std::atomic<bool>& dead, const auto& die) {
       const Table<int64_t> table = worker.Open<int64_t>("w").value();
+      if (worker.rank() == 0) first = table.clock();
       std::vector<int64_t> values(keys.size(), worker.rank() + 1);
       while (table.clock() < kClocks) {
         table.Push(keys, values);
@@ -229,7 +359,15 @@ TEST_F(LocalPsDisksTest, WithOtherConsistenciesNothingIsLostOrCountsTwice) {
       EXPECT_EQ(sums, std::vector<int64_t>(keys.size(), 3 * kClocks));
       return true;
     };
-    for (const uint64_t fatal : {uint64_t{7}, uint64_t{13}, kNever}) RunUntil(fatal, serve, work);
+    uint64_t before = 0;
+    for (const uint64_t fatal : {uint64_t{9}, uint64_t{17}, kNever}) {
+      RunUntil(fatal, serve, work);
+      // It has gone on from disks.
+      if (before > 0) {
+        EXPECT_GT(first, 0u);
+      }
+      before = fatal;
+    }
   }
 }
 

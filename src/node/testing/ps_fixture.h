@@ -24,9 +24,10 @@ inline constexpr absl::Duration kDeadline = absl::Seconds(60);
 
 class PsFixture : public ::testing::Test {
  protected:
-  void Make(int nodes, int servers, int workers) {
+  void Make(int nodes, int servers, int workers, int shards = 1) {
     LocalClusterOptions options;
     options.nodes = nodes;
+    options.shards = shards;
     // Snapshots are kept on other hosts.
     options.configure_node = [](int node, NodeConfig& config) {
       config.node.labels["host"] = absl::StrCat("host", node);
