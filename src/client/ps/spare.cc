@@ -18,6 +18,11 @@ namespace {
 
 // The launch ends spares that are not needed, unless other launches have the servers.
 constexpr absl::Duration kIdleAfterEnd = absl::Seconds(10);
+// A part that is for another spare.
+constexpr absl::Duration kLeftToAnother = absl::Seconds(1);
+// After another one has claimed a part, which can die before it joins.
+constexpr absl::Duration kClaimAgain = absl::Milliseconds(500);
+constexpr absl::Duration kClaimTimeout = absl::Seconds(10);
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -37,14 +42,11 @@ class Dead {
       }
     }
   }
-  std::vector<int> For(absl::Duration time) const {
-    std::vector<int> ranks;
-    for (const auto& [rank, since] : since_) {
-      if (MonotonicNow() - since >= time) ranks.push_back(rank);
-    }
-    return ranks;
+  bool For(int rank, absl::Duration time) const {
+    const auto since = since_.find(rank);
+    return since != since_.end() && MonotonicNow() - since->second >= time;
   }
-  // When For(time) can have more.
+  // When For(_, time) can be true of another one.
   Instant Next(absl::Duration time) const {
     Instant next = Instant::Infinite();
     for (const auto& [rank, since] : since_) {
@@ -56,6 +58,121 @@ class Dead {
  private:
   std::map<int, Instant> since_;
 };
+
+// One spare.
+class Spare {
+ public:
+  Spare(Client& client, const SpareOptions& options, Membership member, absl::Duration join_timeout)
+      : client_(client),
+        options_(options),
+        member_(std::move(member)),
+        join_timeout_(join_timeout),
+        until_joined_(MonotonicNow() + options.join_timeout) {}
+
+  absl::StatusOr<Membership> Await();
+
+ private:
+  // False: another spare has it, or had it and has died.
+  absl::StatusOr<bool> Claim(const Member& server) const;
+  // The part that this spare has claimed; nothing yet.
+  absl::StatusOr<std::optional<Member>> TakePart(const std::vector<Member>& spares,
+                                                 const std::vector<Member>& servers);
+  // OK, or why it ends. Also notes when that can change.
+  absl::Status Check(const std::vector<Member>& servers);
+
+  Client& client_;
+  const SpareOptions& options_;
+  const Membership member_;
+  const absl::Duration join_timeout_;
+  const Instant until_joined_;
+  Dead dead_;
+  Instant left_since_ = Instant::Infinite();
+  Instant again_ = Instant::Infinite();  // there can be more to do then
+};
+
+absl::StatusOr<bool> Spare::Claim(const Member& server) const {
+  const ObjectId claim = ObjectId::FromName(
+      "phalanx.ps",
+      absl::StrCat(member_.job(), "/", server.role, "/", server.rank, "/", server.life, "/spare"));
+  PHALANX_ASSIGN_OR_RETURN(const bool taken, client_.Contains(claim, kClaimTimeout).Wait());
+  if (taken) return false;
+  PutOptions options;
+  options.owned = true;
+  options.wait_for_adoption = true;
+  options.timeout = kClaimTimeout;
+  const absl::StatusOr<PutResult> put =
+      client_.Put(claim, ObjectId::Random().binary(), options).Wait();
+  PHALANX_RETURN_IF_ERROR(put.status());
+  if (!put->already_existed) return true;
+  // It would stay with this spare when the other one ends.
+  client_.Release({claim});
+  return false;
+}
+
+absl::StatusOr<std::optional<Member>> Spare::TakePart(const std::vector<Member>& spares,
+                                                      const std::vector<Member>& servers) {
+  std::vector<Member> dead = DeadServers(servers);
+  std::erase_if(dead,
+                [this](const Member& server) { return !dead_.For(server.rank, options_.after); });
+  const std::optional<size_t> own = PartOf(member_.rank(), spares, dead.size());
+  for (size_t i = 0; i < dead.size(); ++i) {
+    if (i != own && !dead_.For(dead[i].rank, options_.after + kLeftToAnother)) continue;
+    const absl::StatusOr<bool> claimed = Claim(dead[i]);
+    if (claimed.ok() && *claimed) return std::optional(dead[i]);
+    again_ = MonotonicNow() + kClaimAgain;
+    if (!claimed.ok() && !absl::IsDeadlineExceeded(claimed.status())) return claimed.status();
+  }
+  again_ =
+      std::min({again_, dead_.Next(options_.after), dead_.Next(options_.after + kLeftToAnother)});
+  return std::nullopt;
+}
+
+absl::Status Spare::Check(const std::vector<Member>& servers) {
+  if (servers.empty()) {
+    again_ = std::min(again_, until_joined_);
+    if (MonotonicNow() < until_joined_) return absl::OkStatus();
+    return absl::DeadlineExceededError(absl::StrCat("Join: no server of job ", member_.job(),
+                                                    " has joined, for which this spare waits"));
+  }
+  const bool all_left = std::all_of(servers.begin(), servers.end(), [](const Member& server) {
+    return server.state == MemberState::kLeft;
+  });
+  left_since_ = all_left ? std::min(left_since_, MonotonicNow()) : Instant::Infinite();
+  if (!all_left) return absl::OkStatus();
+  const Instant end = left_since_ + kIdleAfterEnd;
+  again_ = std::min(again_, end);
+  if (MonotonicNow() < end) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat("Join: all servers of job ", member_.job(),
+                                           " have left, and none has needed this spare"));
+}
+
+absl::StatusOr<Membership> Spare::Await() {
+  uint64_t change = 0;
+  while (true) {
+    again_ = Instant::Infinite();
+    // In this order: a spare that is seen no more is seen as a server.
+    const std::vector<Member> spares = member_.Members();
+    const std::vector<Member> servers = member_.Members(options_.server_role);
+    dead_.Note(servers);
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<Member> part, TakePart(spares, servers));
+    if (part.has_value()) {
+      JoinOptions join;
+      join.world = static_cast<int>(servers.size());
+      join.role = options_.server_role;
+      join.timeout = join_timeout_;
+      absl::StatusOr<Membership> server = client_.Join(member_.job(), part->task, join);
+      if (server.ok()) member_.Leave().IgnoreError();
+      return server;
+    }
+    PHALANX_RETURN_IF_ERROR(Check(servers));
+    const absl::StatusOr<uint64_t> next = member_.WaitForChange(
+        change, again_ == Instant::Infinite()
+                    ? absl::InfiniteDuration()
+                    : std::max(absl::ZeroDuration(), again_ - MonotonicNow()));
+    if (!next.ok() && !absl::IsDeadlineExceeded(next.status())) return next.status();
+    if (next.ok()) change = *next;
+  }
+}
 
 }  // namespace
 
@@ -75,14 +192,20 @@ absl::StatusOr<std::optional<SpareOptions>> SpareOptionsFromLaunch() {
   return spare;
 }
 
-std::optional<int> PartOf(int rank, const std::vector<Member>& spares,
-                          const std::vector<int>& dead) {
+std::vector<Member> DeadServers(std::vector<Member> servers) {
+  std::erase_if(servers, [](const Member& server) { return server.state != MemberState::kDied; });
+  std::sort(servers.begin(), servers.end(),
+            [](const Member& a, const Member& b) { return a.change < b.change; });
+  return servers;
+}
+
+std::optional<size_t> PartOf(int rank, const std::vector<Member>& spares, size_t dead) {
   const auto before =
       static_cast<size_t>(std::count_if(spares.begin(), spares.end(), [rank](const Member& each) {
         return each.live() && each.rank < rank;
       }));
-  if (before >= dead.size()) return std::nullopt;
-  return dead[before];
+  if (before >= dead) return std::nullopt;
+  return before;
 }
 
 absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spare) {
@@ -90,42 +213,8 @@ absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spa
   waits.world = spare.world;
   waits.role = absl::StrCat(spare.server_role, "-spare");
   waits.timeout = std::min(waits.timeout, spare.join_timeout);
-  PHALANX_ASSIGN_OR_RETURN(const Membership member, client.Join(spare.job, "", waits));
-  Dead dead;
-  Instant left_since = Instant::Infinite();
-  uint64_t change = 0;
-  while (true) {
-    const std::vector<Member> servers = member.Members(spare.server_role);
-    dead.Note(servers);
-    const std::optional<int> part = PartOf(member.rank(), member.Members(), dead.For(spare.after));
-    if (part.has_value()) {
-      JoinOptions join;
-      join.world = static_cast<int>(servers.size());
-      join.role = spare.server_role;
-      join.timeout = waits.timeout;
-      absl::StatusOr<Membership> server =
-          client.Join(member.job(), servers[static_cast<size_t>(*part)].task, join);
-      if (server.ok()) member.Leave().IgnoreError();
-      return server;
-    }
-    const bool all_left =
-        !servers.empty() && std::all_of(servers.begin(), servers.end(), [](const Member& server) {
-          return server.state == MemberState::kLeft;
-        });
-    left_since = all_left ? std::min(left_since, MonotonicNow()) : Instant::Infinite();
-    const Instant end = all_left ? left_since + kIdleAfterEnd : Instant::Infinite();
-    if (MonotonicNow() >= end) {
-      return absl::CancelledError(absl::StrCat("Join: all servers of job ", member.job(),
-                                               " have left, and none has needed this spare"));
-    }
-    const Instant until = std::min(end, dead.Next(spare.after));
-    const absl::StatusOr<uint64_t> next =
-        member.WaitForChange(change, until == Instant::Infinite()
-                                         ? absl::InfiniteDuration()
-                                         : std::max(absl::ZeroDuration(), until - MonotonicNow()));
-    if (!next.ok() && !absl::IsDeadlineExceeded(next.status())) return next.status();
-    if (next.ok()) change = *next;
-  }
+  PHALANX_ASSIGN_OR_RETURN(Membership member, client.Join(spare.job, spare.task, waits));
+  return Spare(client, spare, std::move(member), waits.timeout).Await();
 }
 
 }  // namespace phalanx::ps::internal

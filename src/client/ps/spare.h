@@ -3,9 +3,11 @@
 //
 //   joined as spare ──a server is dead for `after`──► joined as that server ──► left the spares
 //
-// Spares are members of a role of their own. The server that is dead with the least rank is the one
-// of the spare that lives with the least rank, the next one that of the next spare: all see the
-// same members, since a spare is a server before it leaves the others.
+// Spares are members of a role of their own. The server that has died first is for the spare that
+// lives with the least rank, the next one for the next spare; a spare that does not take its part
+// within a second does not keep the others from it. What a spare sees can be old, so it claims the
+// part before it joins: an object of its own, named by the life that has died, which one can put.
+// It ends with the spare.
 //
 // Functions without state. The thread of the caller.
 #ifndef PHALANX_CLIENT_PS_SPARE_H_
@@ -27,19 +29,21 @@ struct SpareOptions {
   int world = 0;
   absl::Duration after = absl::ZeroDuration();
   // The program's.
-  std::string job = {};  // empty: PHALANX_JOB
+  std::string job = {};   // empty: PHALANX_JOB
+  std::string task = {};  // empty: PHALANX_TASK
   std::string server_role = {};
   absl::Duration join_timeout = absl::InfiniteDuration();
 };
 // Nothing: it is no spare. InvalidArgument names the variable.
 absl::StatusOr<std::optional<SpareOptions>> SpareOptionsFromLaunch();
 
-// Whose part the spare with this rank takes: of the dead servers, in their order; nothing yet.
-std::optional<int> PartOf(int rank, const std::vector<Member>& spares,
-                          const std::vector<int>& dead);
+// The servers that have died, in that order.
+std::vector<Member> DeadServers(std::vector<Member> servers);
+// Which of the dead servers, in their order, is for the spare with this rank; none yet.
+std::optional<size_t> PartOf(int rank, const std::vector<Member>& spares, size_t dead);
 
-// Waits as long as the job lasts. Cancelled: all servers have left without it. Else the errors of
-// Client::Join.
+// Waits as long as the job lasts. Cancelled: all servers have left without it. DeadlineExceeded: no
+// server has joined within join_timeout. Else the errors of Client::Join, and of the connection.
 absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spare);
 
 }  // namespace phalanx::ps::internal

@@ -22,18 +22,32 @@ constexpr MemberState kLive = MemberState::kLive;
 
 TEST(Spare, EachTakesAnotherPart) {
   const std::vector<Member> spares = Spares({kLive, kLive, kLive});
-  EXPECT_EQ(PartOf(0, spares, {}), std::nullopt);
-  EXPECT_EQ(PartOf(0, spares, {4}), 4);
-  EXPECT_EQ(PartOf(1, spares, {4}), std::nullopt);
-  EXPECT_EQ(PartOf(1, spares, {2, 4}), 4);
-  EXPECT_EQ(PartOf(2, spares, {1, 2, 4}), 4);
+  EXPECT_EQ(PartOf(0, spares, 0), std::nullopt);
+  EXPECT_EQ(PartOf(0, spares, 1), 0u);
+  EXPECT_EQ(PartOf(1, spares, 1), std::nullopt);
+  EXPECT_EQ(PartOf(1, spares, 2), 1u);
+  EXPECT_EQ(PartOf(2, spares, 3), 2u);
 }
 
 TEST(Spare, OnesThatHaveLeftOrDiedOrAreAbsentDoNotCount) {
   const std::vector<Member> spares =
       Spares({MemberState::kLeft, MemberState::kDied, MemberState::kAbsent, kLive, kLive});
-  EXPECT_EQ(PartOf(3, spares, {1, 2}), 1);
-  EXPECT_EQ(PartOf(4, spares, {1, 2}), 2);
+  EXPECT_EQ(PartOf(3, spares, 2), 0u);
+  EXPECT_EQ(PartOf(4, spares, 2), 1u);
+}
+
+// A server that dies later moves the place of none that has died before.
+TEST(Spare, ServersAreTakenInTheOrderInWhichTheyHaveDied) {
+  std::vector<Member> servers =
+      Spares({MemberState::kDied, MemberState::kLive, MemberState::kDied, MemberState::kLeft});
+  servers[0].change = 9;
+  servers[1].change = 3;
+  servers[2].change = 7;
+  servers[3].change = 8;
+  const std::vector<Member> dead = DeadServers(servers);
+  ASSERT_EQ(dead.size(), 2u);
+  EXPECT_EQ(dead[0].rank, 2);
+  EXPECT_EQ(dead[1].rank, 0);
 }
 
 }  // namespace
