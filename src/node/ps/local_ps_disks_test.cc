@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -288,6 +289,49 @@ TEST_F(LocalPsDisksTest, ExactTablesGoOnFromOneClock) {
   std::filesystem::remove(newest);
   RunUntil(clock, serve, work);
   EXPECT_EQ(first, std::vector<uint64_t>(2, clock - 1));
+}
+
+TEST_F(LocalPsDisksTest, AServerWhoseSnapshotIsLostRemovesNoFile) {
+  MakeDisks(2, 2, 1);
+  const TableSpec spec{.name = "w", .keys = kSize, .snapshot_every = 1};
+  std::vector<std::optional<ps::Server>> servers(2);
+  std::vector<std::thread> threads(2);
+  std::vector<absl::Status> ended(2);
+  const auto start = [&](int rank) {
+    servers[rank].emplace(JoinServer(rank).value());
+    ASSERT_THAT(servers[rank]->AddTable(spec), IsOk());
+    threads[rank] = std::thread([&, rank] { ended[rank] = servers[rank]->Run(); });
+  };
+  for (const int rank : {0, 1}) start(rank);
+  {
+    Worker worker = JoinWorker(0).value();
+    const Table<float> table = worker.Open<float>("w").value();
+    std::vector<float> values(kSize);
+    for (uint64_t clock = 0; clock < 8; ++clock) {
+      table.PushDense(PushOf(0, clock, kSize));
+      EXPECT_THAT(table.Clock(), IsOk());
+      EXPECT_THAT(table.PullDense(absl::MakeSpan(values)).Wait(kDeadline), IsOk());
+    }
+    servers[1]->Stop();
+    threads[1].join();
+    servers[1].reset();
+    const std::vector<std::string> files = FilesOf(1);
+    EXPECT_EQ(files.size(), 4u);
+    // Nothing leads to its snapshots any more, as when the hosts of all copies are gone.
+    const std::shared_ptr<Client> client = Connect(0);
+    for (int number = 1; number < 64; ++number) {
+      const ObjectId mark =
+          ObjectId::FromName("phalanx.ps", absl::StrCat("train/server/w/1/mark/0/", number));
+      client->Delete(mark).Wait(kDeadline).status().IgnoreError();
+    }
+    start(1);
+    threads[1].join();
+    EXPECT_THAT(ended[1], StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("server 1 has no snapshot in the store any more")));
+    EXPECT_EQ(FilesOf(1), files);
+  }
+  servers[0]->Stop();
+  threads[0].join();
 }
 
 TEST_F(LocalPsDisksTest, FilesStayWhenWorkersHaveDiedAndNotLeft) {
