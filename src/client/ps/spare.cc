@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -29,34 +30,32 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Since when each server is dead, as this process has seen it.
+// Since when each server is dead or has not come, as this process has seen it.
 class Dead {
  public:
+  explicit Dead(const SpareOptions& options)
+      : after_(options.after), absent_after_(std::max(options.after, options.absent_after)) {}
+
   void Note(const std::vector<Member>& servers) {
-    const Instant now = MonotonicNow();
     for (const Member& server : servers) {
-      if (server.state != MemberState::kDied) {
-        since_.erase(server.rank);
-      } else {
-        since_.try_emplace(server.rank, now);
-      }
+      const auto known = since_.find(server.rank);
+      if (known != since_.end() && known->second.state == server.state) continue;
+      since_[server.rank] = {server.state, MonotonicNow()};
     }
   }
-  bool For(int rank, absl::Duration time) const {
-    const auto since = since_.find(rank);
-    return since != since_.end() && MonotonicNow() - since->second >= time;
-  }
-  // When For(_, time) can be true of another one.
-  Instant Next(absl::Duration time) const {
-    Instant next = Instant::Infinite();
-    for (const auto& [rank, since] : since_) {
-      if (since + time > MonotonicNow()) next = std::min(next, since + time);
-    }
-    return next;
+  // Since when the part of this server could be taken.
+  Instant Due(const Member& server) const {
+    const Known& known = since_.at(server.rank);
+    return known.since + (known.state == MemberState::kDied ? after_ : absent_after_);
   }
 
  private:
-  std::map<int, Instant> since_;
+  struct Known {
+    MemberState state = MemberState::kAbsent;
+    Instant since;
+  };
+  const absl::Duration after_, absent_after_;
+  std::map<int, Known> since_;
 };
 
 // One spare.
@@ -67,6 +66,7 @@ class Spare {
         options_(options),
         member_(std::move(member)),
         join_timeout_(join_timeout),
+        dead_(options),
         until_joined_(MonotonicNow() + options.join_timeout) {}
 
   absl::StatusOr<Membership> Await();
@@ -84,16 +84,18 @@ class Spare {
   const SpareOptions& options_;
   const Membership member_;
   const absl::Duration join_timeout_;
-  const Instant until_joined_;
   Dead dead_;
+  const Instant until_joined_;
   Instant left_since_ = Instant::Infinite();
   Instant again_ = Instant::Infinite();  // there can be more to do then
 };
 
 absl::StatusOr<bool> Spare::Claim(const Member& server) const {
   const ObjectId claim = ObjectId::FromName(
-      "phalanx.ps",
-      absl::StrCat(member_.job(), "/", server.role, "/", server.rank, "/", server.life, "/spare"));
+      "phalanx.ps", absl::StrCat(member_.job(), "/", options_.server_role, "/", server.rank, "/",
+                                 server.state == MemberState::kDied ? absl::StrCat(server.life)
+                                                                    : std::string("absent"),
+                                 "/spare"));
   PHALANX_ASSIGN_OR_RETURN(const bool taken, client_.Contains(claim, kClaimTimeout).Wait());
   if (taken) return false;
   PutOptions options;
@@ -111,19 +113,25 @@ absl::StatusOr<bool> Spare::Claim(const Member& server) const {
 
 absl::StatusOr<std::optional<Member>> Spare::TakePart(const std::vector<Member>& spares,
                                                       const std::vector<Member>& servers) {
+  const Instant now = MonotonicNow();
   std::vector<Member> dead = DeadServers(servers);
-  std::erase_if(dead,
-                [this](const Member& server) { return !dead_.For(server.rank, options_.after); });
+  std::erase_if(dead, [&](const Member& server) {
+    const bool later = dead_.Due(server) > now;
+    if (later) again_ = std::min(again_, dead_.Due(server));
+    return later;
+  });
   const std::optional<size_t> own = PartOf(member_.rank(), spares, dead.size());
   for (size_t i = 0; i < dead.size(); ++i) {
-    if (i != own && !dead_.For(dead[i].rank, options_.after + kLeftToAnother)) continue;
+    const Instant for_others = dead_.Due(dead[i]) + kLeftToAnother;
+    if (i != own && for_others > now) {
+      again_ = std::min(again_, for_others);
+      continue;
+    }
     const absl::StatusOr<bool> claimed = Claim(dead[i]);
     if (claimed.ok() && *claimed) return std::optional(dead[i]);
-    again_ = MonotonicNow() + kClaimAgain;
+    again_ = std::min(again_, MonotonicNow() + kClaimAgain);
     if (!claimed.ok() && !absl::IsDeadlineExceeded(claimed.status())) return claimed.status();
   }
-  again_ =
-      std::min({again_, dead_.Next(options_.after), dead_.Next(options_.after + kLeftToAnother)});
   return std::nullopt;
 }
 
@@ -160,7 +168,10 @@ absl::StatusOr<Membership> Spare::Await() {
       join.world = static_cast<int>(servers.size());
       join.role = options_.server_role;
       join.timeout = join_timeout_;
-      absl::StatusOr<Membership> server = client_.Join(member_.job(), part->task, join);
+      // Ranks are the numbers in the names of tasks that the launch starts.
+      const std::string task =
+          part->task.empty() ? absl::StrCat(options_.server_role, part->rank) : part->task;
+      absl::StatusOr<Membership> server = client_.Join(member_.job(), task, join);
       if (server.ok()) member_.Leave().IgnoreError();
       return server;
     }
@@ -193,9 +204,14 @@ absl::StatusOr<std::optional<SpareOptions>> SpareOptionsFromLaunch() {
 }
 
 std::vector<Member> DeadServers(std::vector<Member> servers) {
-  std::erase_if(servers, [](const Member& server) { return server.state != MemberState::kDied; });
+  std::erase_if(servers, [](const Member& server) {
+    return server.state != MemberState::kDied && server.state != MemberState::kAbsent;
+  });
+  const auto place = [](const Member& server) {
+    return std::tuple(server.state != MemberState::kDied, server.change, server.rank);
+  };
   std::sort(servers.begin(), servers.end(),
-            [](const Member& a, const Member& b) { return a.change < b.change; });
+            [&](const Member& a, const Member& b) { return place(a) < place(b); });
   return servers;
 }
 

@@ -7,7 +7,8 @@
 // lives with the least rank, the next one for the next spare; a spare that does not take its part
 // within a second does not keep the others from it. What a spare sees can be old, so it claims the
 // part before it joins: an object of its own, named by the life that has died, which one can put.
-// It ends with the spare.
+// It ends with the spare. A server that does not come at all, while others have, counts as dead in
+// the end: it may have failed before it has joined.
 //
 // Functions without state. The thread of the caller.
 #ifndef PHALANX_CLIENT_PS_SPARE_H_
@@ -28,6 +29,7 @@ struct SpareOptions {
   // What `phalanx launch --spares` has set for this process.
   int world = 0;
   absl::Duration after = absl::ZeroDuration();
+  absl::Duration absent_after = absl::Seconds(30);  // at least `after`
   // The program's.
   std::string job = {};   // empty: PHALANX_JOB
   std::string task = {};  // empty: PHALANX_TASK
@@ -37,7 +39,7 @@ struct SpareOptions {
 // Nothing: it is no spare. InvalidArgument names the variable.
 absl::StatusOr<std::optional<SpareOptions>> SpareOptionsFromLaunch();
 
-// The servers that have died, in that order.
+// The servers that have died, in that order, and then those that have not come.
 std::vector<Member> DeadServers(std::vector<Member> servers);
 // Which of the dead servers, in their order, is for the spare with this rank; none yet.
 std::optional<size_t> PartOf(int rank, const std::vector<Member>& spares, size_t dead);

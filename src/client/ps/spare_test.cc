@@ -38,16 +38,17 @@ TEST(Spare, OnesThatHaveLeftOrDiedOrAreAbsentDoNotCount) {
 
 // A server that dies later moves the place of none that has died before.
 TEST(Spare, ServersAreTakenInTheOrderInWhichTheyHaveDied) {
-  std::vector<Member> servers =
-      Spares({MemberState::kDied, MemberState::kLive, MemberState::kDied, MemberState::kLeft});
+  std::vector<Member> servers = Spares({MemberState::kDied, MemberState::kLive, MemberState::kDied,
+                                        MemberState::kLeft, MemberState::kAbsent});
   servers[0].change = 9;
   servers[1].change = 3;
   servers[2].change = 7;
   servers[3].change = 8;
   const std::vector<Member> dead = DeadServers(servers);
-  ASSERT_EQ(dead.size(), 2u);
+  ASSERT_EQ(dead.size(), 3u);
   EXPECT_EQ(dead[0].rank, 2);
   EXPECT_EQ(dead[1].rank, 0);
+  EXPECT_EQ(dead[2].rank, 4);
 }
 
 }  // namespace

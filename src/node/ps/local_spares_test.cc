@@ -47,6 +47,7 @@ class LocalSparesTest : public PsFixture {
       options.task = absl::StrCat("spare", rank);
       options.server_role = "server";
       options.join_timeout = join_timeout;
+      options.absent_after = absl::Seconds(1);
       process.member = JoinInsteadOf(*process.client, options);
     });
     return spare;
@@ -89,6 +90,17 @@ TEST_F(LocalSparesTest, ASpareThatIsStoppedKeepsNoOtherFromAPart) {
   spare->thread.join();
   ASSERT_THAT(spare->member, IsOk());
   EXPECT_EQ(spare->member->rank(), 0);
+}
+
+// It can have failed before it has joined.
+TEST_F(LocalSparesTest, AServerThatDoesNotComeIsReplaced) {
+  const std::unique_ptr<Process> server = StartServer("job", 1);
+  const std::unique_ptr<Process> spare = StartSpare("job", 0, 1);
+  spare->thread.join();
+  ASSERT_THAT(spare->member, IsOk());
+  EXPECT_EQ(spare->member->rank(), 0);
+  EXPECT_EQ(spare->member->task(), "server0");
+  EXPECT_THAT(server->member->status(), IsOk());
 }
 
 TEST_F(LocalSparesTest, ASpareDoesNotWaitForEverForServersThatDoNotCome) {
