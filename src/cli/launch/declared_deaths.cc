@@ -68,6 +68,8 @@ struct Declaration {
 
 bool MakesSense(absl::string_view role, internal::DeathPoint::Kind kind) {
   using Kind = internal::DeathPoint::Kind;
+  // Which part a spare gets, and in which life, is not known before.
+  if (role == kSpareRole) return false;
   if (role == kServerRole) return kind != Kind::kPull;
   return role != kWorkerRole || (kind != Kind::kSnapshot && kind != Kind::kRestore);
 }
@@ -100,7 +102,7 @@ std::optional<Declaration> DeclarationIn(absl::string_view text, const LaunchTas
   }
   const std::optional<NamedTask> task = TaskIn(parts.first, tasks);
   const std::optional<internal::DeathPoint> point = internal::ParseDeathPoint(parts.second);
-  if (!task || !point) return std::nullopt;
+  if (!task || !point || !MakesSense(task->role->role, point->kind)) return std::nullopt;
   return Declaration{*task, *point, std::nullopt};
 }
 
@@ -157,10 +159,11 @@ absl::Status DeclaredDeaths::AddFail(absl::string_view text, const LaunchTasks& 
   death.text = std::string(text);
   death.name = TaskName(task->role->role, number);
   death.task = *here;
-  death.life = declared->life.value_or(
-      static_cast<int>(std::count_if(deaths_.begin(), deaths_.end(), [&death](const Death& each) {
-        return each.task == death.task;
-      })));
+  if (declared->life.has_value()) {
+    death.life = *declared->life;
+  } else {
+    while (Has(death.task, death.life)) ++death.life;
+  }
   if (Has(death.task, death.life)) {
     return absl::InvalidArgumentError(absl::StrCat("--fail: life ", death.life, " of ", death.name,
                                                    " has another death already: \"", text, "\""));

@@ -207,6 +207,29 @@ TEST(DeclaredDeathsTest, ADeathThatIsDeclaredTwiceIsOne) {
   EXPECT_EQ(Of({}, {"mock=0,0,1,0", "mock=0,0,01,0"}).TakeUnmade().size(), 1u);
 }
 
+TEST(DeclaredDeathsTest, PointsThatATaskDoesNotHaveAreRefused) {
+  const LaunchTasks tasks({{kServerRole, 2, 2, 0}, {kWorkerRole, 4, 4, 0}, {kSpareRole, 1, 1, 0}});
+  for (const char* text : {"3@snapshot:1:2", "worker1@restore:1", "server1@pull:3",
+                           "spare:0,9,0@restore", "spare0@push:9", "spare0@57"}) {
+    EXPECT_THAT(DeclaredDeaths::Parse({text}, {}, tasks),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << text;
+  }
+  for (const char* text : {"server1@snapshot:1:2", "server1@restore:1", "3@pull:3", "3@clock:1"}) {
+    EXPECT_THAT(DeclaredDeaths::Parse({text}, {}, tasks), testing::IsOk()) << text;
+  }
+}
+
+TEST(DeclaredDeathsTest, ADeathWithoutALifeIsThatOfTheFirstOneThatHasNone) {
+  const LaunchTasks tasks({{kServerRole, 2, 2, 0}, {kWorkerRole, 4, 4, 0}});
+  PHALANX_ASSERT_OK_AND_ASSIGN(
+      const DeclaredDeaths deaths,
+      DeclaredDeaths::Parse({"server:1,9,1@push", "server1@57", "server1@58"}, {}, tasks));
+  EXPECT_EQ(deaths.PointOf(1, 0), "57");
+  EXPECT_EQ(deaths.PointOf(1, 1), "push:9");
+  EXPECT_EQ(deaths.PointOf(1, 2), "58");
+}
+
 TEST(DeclaredDeathsTest, OtherTextsAreRefusedWithTheRightForms) {
   for (const char* text : {"", "3", "3@", "@3", "3@0", "3@-1", "3@1@1", "a@1", "3@1.5", "-1@1",
                            "3@put:1", "server3@57", "worker@57", "worker-3@57", "3@57:put",
