@@ -205,6 +205,9 @@ class LaunchCommand : public Command {
     flags.Argument("--spare-first",
                    "Number of the first spare here; by default 0 or the scheduler's",
                    Optional(&spares_.first, 0, kMaxWorld));
+    flags.Argument("--spare-after",
+                   "With --restarts: how long a server has been dead whose part a spare takes",
+                   TimeSpan(&options_.spare_after));
     flags.Argument("--server-world",
                    "Number of servers of the job on all hosts; by default those of --servers",
                    Optional(&servers_.world, 1, kMaxWorld));
@@ -255,6 +258,10 @@ class LaunchCommand : public Command {
     if (spares_.any()) {
       GivenPlace given = spares_.given();
       if (given.tasks == kUnset) given.tasks = 0;
+      if (given.tasks == 0 && given.first.has_value()) {
+        return absl::InvalidArgumentError(
+            "--spare-first is for launches that start spares: give --spares");
+      }
       if (given.tasks > 0 || given.world.has_value()) all.push_back(given);
     }
     return all;

@@ -91,6 +91,8 @@ class LaunchPlan {
   int life(size_t task) const { return lives_[task]; }
   int restarts_left() const { return restarts_left_; }
   size_t spares_left() const { return spares_left_; }
+  // More run than servers, workers and spares that are left: some spare has a part.
+  bool spares_serve() const { return running_ > others_left_ + spares_left_; }
 
  private:
   enum class Phase { kRunning, kStopping };

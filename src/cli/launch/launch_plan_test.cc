@@ -206,11 +206,15 @@ TEST(LaunchPlan, ASpareTakesTheFirstPartThatIsNotStartedAgain) {
 TEST(LaunchPlan, SparesThatAreNotNeededAreEnded) {
   LaunchPlan plan(4, /*restarts=*/0, {.servers = 1, .spares = 2, .spares_of_job = 2});
   for (int i = 0; i < 4; ++i) plan.Started();
+  EXPECT_FALSE(plan.spares_serve());
   EXPECT_EQ(plan.Ended(0, 137), LaunchPlan::Next::kSpare);
   EXPECT_EQ(plan.Ended(1, 0), LaunchPlan::Next::kNothing);
   // The one with the part still runs.
+  EXPECT_TRUE(plan.awaits_servers());
+  EXPECT_TRUE(plan.spares_serve());
   EXPECT_FALSE(plan.TakeOnlySpares());
   EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_FALSE(plan.spares_serve());
   EXPECT_TRUE(plan.TakeOnlySpares());
   EXPECT_FALSE(plan.TakeOnlySpares());
   EXPECT_EQ(plan.Ended(3, 143), LaunchPlan::Next::kNothing);

@@ -27,7 +27,6 @@ namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kMaxMarkBytes = 256;
-constexpr char kSpareAfter[] = "5s";
 constexpr int kKilled = 128 + SIGKILL;
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -134,8 +133,9 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   }
   if (task.role == kSpareRole && servers != nullptr) {
     // The process that takes a restart may be on its way.
-    task.spare =
-        SpareVariables{.world = task.world, .after = options_.restarts > 0 ? kSpareAfter : "0s"};
+    const absl::Duration after =
+        options_.restarts > 0 ? options_.spare_after : absl::ZeroDuration();
+    task.spare = SpareVariables{.world = task.world, .after = absl::FormatDuration(after)};
     task.role = kServerRole;
     task.world = servers->world;
   }
@@ -305,9 +305,9 @@ void Launcher::EndSpares() {
 void Launcher::ReportServers() {
   std::vector<std::string> names;
   for (const Task& task : tasks_) {
-    if (task.process != nullptr && !absl::StartsWith(task.name, kSpareRole)) {
-      names.push_back(task.name);
-    }
+    // Which spare has a part is not known here.
+    const bool serves = plan_.spares_serve() || !absl::StartsWith(task.name, kSpareRole);
+    if (task.process != nullptr && serves) names.push_back(task.name);
   }
   if (names.empty() || plan_.stopping()) return;
   Report(absl::StrCat("all workers have ended; waiting for ", absl::StrJoin(names, ", ")));

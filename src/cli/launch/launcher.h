@@ -45,6 +45,9 @@ struct LaunchOptions {
   // It is that of this process's private cluster (EmbeddedAddress).
   bool private_cluster = false;
   int restarts = 0;
+  // How long a server has been dead whose part a spare takes, if there are restarts: one that is
+  // started again within that time comes back.
+  absl::Duration spare_after = absl::Seconds(30);
   DeclaredDeaths deaths = {};
   // A declared death that is not made fails the launch. Otherwise it is reported at the end.
   bool deaths_must_be_made = true;
