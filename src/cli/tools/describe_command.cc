@@ -78,9 +78,11 @@ class DescribeCommand : public Command {
     }
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeJobResponse job, directory.tools->DescribeJob(job_));
+    // Servers can be slow to answer, and so can the node.
+    if (!json_) std::cout << JobAsText(job) << std::flush;
     const std::vector<DescribedServer> servers = AskServersOf(job);
     std::cout << (json_ ? absl::StrCat(JobDescriptionAsJson(job, servers).dump(), "\n")
-                        : absl::StrCat(JobAsText(job), ServersAsText(servers)))
+                        : ServersAsText(servers))
               << std::flush;
     return absl::OkStatus();
   }
@@ -94,7 +96,9 @@ class DescribeCommand : public Command {
       if (member.state() != v1::JobMember::LIVE || tasks.size() == kMostAsked) continue;
       const auto role = static_cast<int>(member.role());
       if (role >= job.summary().roles_size()) continue;
-      tasks.push_back({job.summary().roles(role).name(), static_cast<int>(member.rank())});
+      tasks.push_back({.role = job.summary().roles(role).name(),
+                       .rank = static_cast<int>(member.rank()),
+                       .life = member.life()});
     }
     const absl::StatusOr<std::shared_ptr<Client>> client = ConnectToNode(directory_.node);
     if (!client.ok()) return servers;

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/time/clock.h"
-#include "src/common/time/instant.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -14,8 +13,12 @@ namespace {
 constexpr absl::Duration kTtl = absl::Minutes(1);
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
 
-ObjectId DoorOf(const Client& client, const std::string& job, const std::string& role, int rank) {
-  return client.Id("phalanx.ps", absl::StrCat(job, "/", role, "/", rank, "/describe"));
+// A door that could not be put: the shard is away, or the node has no memory.
+constexpr absl::Duration kPutAgain = absl::Seconds(5);
+
+ObjectId DoorOf(const std::string& job, const Asked& server) {
+  return ObjectId::FromName("phalanx.ps", absl::StrCat(job, "/", server.role, "/", server.rank, "/",
+                                                       server.life, "/describe"));
 }
 
 absl::Duration Left(Instant until) {
@@ -28,42 +31,84 @@ PutOptions Passing() {
   return options;
 }
 
-// Another one has asked at the same time, or the door is between two questions.
+// Drives the client for a while.
 void Pause(Client& client, Instant until) {
   const absl::Duration pause = std::min(kAskAgain, Left(until));
   client.Get(ObjectId::Random(), {.timeout = pause}).Wait().status().IgnoreError();
 }
 
-// Behind the door, which may have been replaced since it was found.
-absl::StatusOr<std::string> Ask(Client& client, const ObjectId& door, Instant until) {
-  while (MonotonicNow() < until) {
-    const absl::StatusOr<Buffer> found = client.Get(door, {.timeout = Left(until)}).Wait();
-    absl::StatusOr<ObjectId> question = absl::NotFoundError("");
-    if (found.ok()) question = ObjectId::FromBinary(found->view());
-    if (!question.ok()) {
-      Pause(client, until);
-      continue;
-    }
-    const ObjectId answer = ObjectId::Random();
-    const absl::StatusOr<PutResult> put =
-        client.Put(*question, answer.binary(), Passing()).Wait(Left(until));
-    if (!put.ok()) return put.status();
-    if (put->already_existed) {
-      Pause(client, until);
-      continue;
-    }
-    const absl::StatusOr<Buffer> text = client.Get(answer, {.timeout = Left(until)}).Wait();
-    if (text.ok()) return std::string(text->view());
+// One question: behind the door, which may have been replaced since it was found.
+class Question {
+ public:
+  Question(Client& client, const ObjectId& door, Instant until)
+      : client_(client), door_(door), until_(until) {
+    Find();
   }
-  return absl::DeadlineExceededError(
+
+  // Goes on if it can. True: it has ended.
+  bool Step();
+  // DeadlineExceeded if it has not ended.
+  const absl::StatusOr<std::string>& text() const { return text_; }
+
+ private:
+  enum class State { kFinding, kAsking, kWaiting, kEnded };
+  void Find();
+  void AskBehind(const absl::StatusOr<Buffer>& door);
+
+  Client& client_;
+  const ObjectId door_;
+  const Instant until_;
+  State state_ = State::kFinding;
+  ObjectId answer_id_;
+  Future<Buffer> found_;
+  Future<PutResult> asked_;
+  Future<Buffer> answer_;
+  absl::StatusOr<std::string> text_ = absl::DeadlineExceededError(
       "it has not answered; its process is stopped, or in one update for long");
+};
+
+void Question::Find() {
+  found_ = client_.Get(door_, {.timeout = Left(until_)});
+  state_ = State::kFinding;
+}
+
+void Question::AskBehind(const absl::StatusOr<Buffer>& door) {
+  if (!door.ok()) return Find();
+  const absl::StatusOr<ObjectId> question = ObjectId::FromBinary(door->view());
+  if (!question.ok()) return Find();
+  answer_id_ = ObjectId::Random();
+  asked_ = client_.Put(*question, answer_id_.binary(), Passing());
+  state_ = State::kAsking;
+}
+
+bool Question::Step() {
+  if (state_ == State::kFinding && found_.ready()) {
+    AskBehind(found_.Wait());
+  } else if (state_ == State::kAsking && asked_.ready()) {
+    const absl::StatusOr<PutResult> put = asked_.Wait();
+    if (!put.ok()) {
+      text_ = put.status();
+      state_ = State::kEnded;
+    } else if (put->already_existed) {
+      // Another one has asked at the same time, or the door is between two questions.
+      Find();
+    } else {
+      answer_ = client_.Get(answer_id_, {.timeout = Left(until_)});
+      state_ = State::kWaiting;
+    }
+  } else if (state_ == State::kWaiting && answer_.ready()) {
+    const absl::StatusOr<Buffer> answer = answer_.Wait();
+    if (answer.ok()) text_ = std::string(answer->view());
+    state_ = State::kEnded;
+  }
+  return state_ == State::kEnded;
 }
 
 }  // namespace
 
 DescribeDoor::DescribeDoor(std::shared_ptr<Client> client, const std::string& job,
-                           const std::string& role, int rank)
-    : client_(std::move(client)), door_(DoorOf(*client_, job, role, rank)) {}
+                           const Asked& server)
+    : client_(std::move(client)), door_(DoorOf(job, server)) {}
 
 DescribeDoor::~DescribeDoor() {
   if (state_ == State::kClearing) clearing_.Cancel();
@@ -73,9 +118,17 @@ DescribeDoor::~DescribeDoor() {
   client_->Delete(door_);
 }
 
-void DescribeDoor::Begin() { Clear(); }
+void DescribeDoor::Begin() { Put(); }
 
-// That of an earlier life, or of the question before.
+void DescribeDoor::Put() {
+  question_id_ = ObjectId::Random();
+  PutOptions options;
+  options.owned = true;
+  putting_ = client_->Put(door_, question_id_.binary(), options);
+  state_ = State::kPutting;
+}
+
+// That of the question before.
 void DescribeDoor::Clear() {
   clearing_ = client_->Delete(door_);
   state_ = State::kClearing;
@@ -96,19 +149,19 @@ bool DescribeDoor::ready() const {
 }
 
 void DescribeDoor::Step(absl::FunctionRef<std::string()> describe) {
+  if (state_ == State::kClosed && MonotonicNow() >= next_) {
+    next_ = Instant::Infinite();
+    return Clear();
+  }
   if (!ready()) return;
   std::erase_if(answers_, [](const Future<PutResult>& answer) { return answer.ready(); });
   if (state_ == State::kClearing) {
-    question_id_ = ObjectId::Random();
-    PutOptions options;
-    options.owned = true;
-    putting_ = client_->Put(door_, question_id_.binary(), options);
-    state_ = State::kPutting;
+    Put();
   } else if (state_ == State::kPutting) {
     const absl::StatusOr<PutResult> put = putting_.Wait();
-    // Another life has a door: then this one ends soon. Without one nothing is lost but answers.
     if (!put.ok() || put->already_existed) {
       state_ = State::kClosed;
+      next_ = MonotonicNow() + kPutAgain;
       return;
     }
     question_ = client_->Get(question_id_);
@@ -133,21 +186,27 @@ std::vector<absl::StatusOr<std::string>> AskServers(Client& client, const std::s
                                                     const std::vector<Asked>& tasks,
                                                     absl::Duration timeout) {
   const Instant until = MonotonicNow() + timeout;
-  std::vector<ObjectId> doors;
   std::vector<Future<bool>> there;
-  for (const Asked& task : tasks) {
-    doors.push_back(DoorOf(client, job, task.role, task.rank));
-    there.push_back(client.Contains(doors.back(), timeout));
-  }
-  std::vector<absl::StatusOr<std::string>> texts;
+  for (const Asked& task : tasks) there.push_back(client.Contains(DoorOf(job, task), timeout));
+  std::vector<absl::StatusOr<std::string>> texts(tasks.size(), std::string());
+  std::vector<std::unique_ptr<Question>> questions(tasks.size());
+  size_t open = 0;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const absl::StatusOr<bool> found = there[i].Wait(Left(until));
-    texts.emplace_back(std::string());
-    if (!found.ok()) texts.back() = found.status();
+    if (!found.ok()) texts[i] = found.status();
     if (!found.ok() || !*found) continue;
-    // What is left of the time is shared, so that one that is stopped leaves some to the others.
-    const absl::Duration share = Left(until) / static_cast<double>(tasks.size() - i);
-    texts.back() = Ask(client, doors[i], MonotonicNow() + share);
+    questions[i] = std::make_unique<Question>(client, DoorOf(job, tasks[i]), until);
+    ++open;
+  }
+  while (open > 0 && MonotonicNow() < until) {
+    Pause(client, until);
+    open = 0;
+    for (const std::unique_ptr<Question>& question : questions) {
+      if (question != nullptr && !question->Step()) ++open;
+    }
+  }
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (questions[i] != nullptr) texts[i] = questions[i]->text();
   }
   return texts;
 }

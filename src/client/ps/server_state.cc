@@ -35,7 +35,8 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
       death_(member_),
-      door_(client_, member_.job(), member_.role(), member_.rank()),
+      door_(client_, member_.job(),
+            {.role = member_.role(), .rank = member_.rank(), .life = member_.life()}),
       disks_(options.checkpoint_dir.empty()
                  ? nullptr
                  : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
@@ -251,7 +252,7 @@ absl::Status ServerState::Turn() {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
       },
-      std::min(retry_at_, alone_until_));
+      std::min({retry_at_, alone_until_, door_.next()}));
   connection_->Update([&] {
     // The events are handled without the lock, so that the thread that drives the connection is not
     // held up by updates of rows.
