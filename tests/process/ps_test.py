@@ -86,6 +86,12 @@ class PsTest(LaunchCase):
         self.assertEqual(sorted(out.count(f"[spare{i}] served") for i in range(2)), [1, 1], out)
         self.assertIn("server1 ended by signal 9 (Killed): not started again (spares left: ", err)
 
+    def test_servers_that_die_at_once_are_replaced_by_different_spares(self):
+        # Server 1 dies first, or server 0 does: the spares see the two deaths one after the other.
+        for _ in range(3):
+            out, err = self.run_tasks(flags=["--spares=2", "--fail=server:1,5,0@push", "--fail=server:0,5,0@push"])
+            self.assertEqual(sorted(out.count(f"[spare{i}] served in life 1") for i in range(2)), [1, 1], out + err)
+
     def test_a_spare_of_another_host_takes_the_part_of_a_server_whose_host_is_gone(self):
         self.cluster.start_shards()
         self.cluster.start_hosts(["a", "b", "c"])

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import sys
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -513,11 +514,12 @@ def test_members_that_have_died_are_seen(client):
     with phalanx.ps.server("seen", "server0", 1, client=client) as server:
         assert [(one.task, one.state) for one in server.members()] == [("server0", "live")]
         assert server.members("other") == []
+        end = time.monotonic() + LIMIT_S
         with phalanx.ps.server("seen", "other0", 1, server_role="other", client=client):
             while not server.members("other"):
-                pass
+                assert time.monotonic() < end
         while server.members("other")[0].state == "live":
-            pass
+            assert time.monotonic() < end
         assert server.members("other")[0].state == "died"
 
 
