@@ -66,6 +66,7 @@ struct Declaration {
   std::optional<int> life;
 };
 
+// A death at another point would be found to be missing at the end of the launch alone.
 bool MakesSense(absl::string_view role, internal::DeathPoint::Kind kind) {
   using Kind = internal::DeathPoint::Kind;
   // Which part a spare gets, and in which life, is not known before.

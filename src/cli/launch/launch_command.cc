@@ -258,6 +258,7 @@ class LaunchCommand : public Command {
     if (spares_.any()) {
       GivenPlace given = spares_.given();
       if (given.tasks == kUnset) given.tasks = 0;
+      // It would be dropped without a word.
       if (given.tasks == 0 && given.first.has_value()) {
         return absl::InvalidArgumentError(
             "--spare-first is for launches that start spares: give --spares");

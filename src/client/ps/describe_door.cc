@@ -198,6 +198,7 @@ std::vector<absl::StatusOr<std::string>> AskServers(Client& client, const std::s
     questions[i] = std::make_unique<Question>(client, DoorOf(job, tasks[i]), until);
     ++open;
   }
+  // One that does not answer leaves the others all of the time.
   while (open > 0 && MonotonicNow() < until) {
     Pause(client, until);
     open = 0;

@@ -185,6 +185,7 @@ absl::Status ServerDisks::BeginPart(ServerCore& core, Part& part, const DiskStar
   return absl::OkStatus();
 }
 
+// The core is restored from what was stored, so that its next snapshot has a later number.
 absl::StatusOr<bool> ServerDisks::StoreNow(ServerCore& core, const Part& part, uint64_t number,
                                            absl::Duration patience, Ended ended) const {
   SnapshotStore& snapshots = *part.table.snapshots;
@@ -214,6 +215,8 @@ absl::StatusOr<bool> ServerDisks::StoreNow(ServerCore& core, const Part& part, u
   }
 }
 
+// In slices: Stop and a newer life of this server end the wait, which the store's patience alone
+// would make minutes long.
 absl::StatusOr<std::optional<absl::Status>> ServerDisks::AwaitWritten(const Part& part,
                                                                       Ended ended) const {
   SnapshotStore& snapshots = *part.table.snapshots;

@@ -173,6 +173,7 @@ absl::StatusOr<std::optional<SnapshotStore::Found>> SnapshotStore::Find(absl::Du
   return Found{writer.attempt, *std::move(bytes)};
 }
 
+// The base stays in a slot, as that of an earlier run does: a next life counts from there.
 absl::Status SnapshotStore::BeginBehind(uint64_t number, absl::Duration timeout) {
   if (number <= newest_) return absl::OkStatus();
   base_ = newest_ = number;

@@ -90,6 +90,7 @@ class Spare {
   Instant again_ = Instant::Infinite();  // there can be more to do then
 };
 
+// The directory adopts one object of a name. One that comes later drops its own.
 absl::StatusOr<bool> Spare::Claim(const Member& server) const {
   const ObjectId claim = ObjectId::FromName(
       "phalanx.ps", absl::StrCat(member_.job(), "/", options_.server_role, "/", server.rank, "/",
@@ -111,6 +112,7 @@ absl::StatusOr<bool> Spare::Claim(const Member& server) const {
   return false;
 }
 
+// A claim that is refused is no error: the other spare joins, or it dies, and its claim with it.
 absl::StatusOr<std::optional<Member>> Spare::TakePart(const std::vector<Member>& spares,
                                                       const std::vector<Member>& servers) {
   const Instant now = MonotonicNow();

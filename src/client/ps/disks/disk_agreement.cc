@@ -116,6 +116,7 @@ void DiskAgreement::Begin(std::vector<DiskTable> tables, std::vector<DiskOffer> 
   Tick();
 }
 
+// Before Begin there is nothing to move from.
 void DiskAgreement::OnMoved(size_t table) {
   std::optional<std::vector<DiskOffer>>& own = peers_[rank_].offer;
   if (own.has_value() && table < own->size()) (*own)[table].moved = true;

@@ -20,17 +20,20 @@ constexpr char kRemedy[] =
 constexpr char kEndAll[] =
     "End all tasks and nodes, and start them again: then all servers go on from their files";
 
+// In the store, or with what it has begun in this life.
 bool Stands(const DiskOffer& offer) { return offer.at.has_value(); }
 
 bool Has(const DiskOffer& offer, const PartState& at) {
   return std::binary_search(offer.states.begin(), offer.states.end(), at);
 }
 
+// Of any line of the family, also the beginning of the table.
 bool HasFamily(const DiskOffer& offer, uint64_t line) {
   return std::any_of(offer.states.begin(), offer.states.end(),
                      [line](const PartState& at) { return FamilyOf(at.line) == FamilyOf(line); });
 }
 
+// For errors: what is there, whatever the line is.
 std::string StatesOf(const DiskOffer& offer, uint64_t line) {
   std::vector<uint64_t> states;
   for (const PartState& at : offer.states) {
@@ -50,6 +53,7 @@ std::set<uint64_t> LinesWithProgress(const Offers& offers) {
   return lines;
 }
 
+// More than one: a host has files of another run of the job.
 std::set<uint64_t> FamiliesOf(const std::set<uint64_t>& lines) {
   std::set<uint64_t> families;
   for (const uint64_t line : lines) families.insert(FamilyOf(line));
@@ -96,6 +100,8 @@ uint64_t LineOfState(const Offers& offers, const DiskOffer& offer, const PartSta
   return line;
 }
 
+// What a server that stands somewhere has is not asked: it goes on from there, and only learns the
+// line. An error is that of all servers, which is the one that names what is missing.
 absl::StatusOr<DiskStart> Join(const DiskTable& table, const Offers& offers, uint64_t new_line) {
   DiskStart start{.line = LineOfJoin(table.exact, offers, new_line)};
   start.from = start.line;
@@ -111,6 +117,8 @@ absl::StatusOr<DiskStart> Join(const DiskTable& table, const Offers& offers, uin
   }
   if (!lacks.has_value()) return start;
   const std::string prefix = absl::StrCat("table \"", table.name, "\": server ", *lacks);
+  // Without an exact state it begins with what it has: its workers keep what came after that, or
+  // notice that they do not. With nothing at all new workers would notice nothing.
   if (moved.has_value() && (table.exact || !HasFamily(offers[*lacks], start.line))) {
     return absl::FailedPreconditionError(
         absl::StrCat(prefix, " has no snapshot in the store any more, and server ", *moved,
@@ -169,6 +177,7 @@ struct History {
   Common common;
 };
 
+// The errors name a server whose files are missing, or the lines that do not go together.
 absl::StatusOr<History> HistoryOf(const DiskTable& table, const Offers& offers, uint64_t new_line) {
   History history;
   const std::set<uint64_t> lines = LinesWithProgress(offers);
@@ -219,6 +228,8 @@ struct Group {
   std::set<uint64_t> places;   // of servers, in other tables
 };
 
+// The greatest clock of which each of the tables has states of all servers. Those that stand in the
+// store have chosen it already.
 absl::StatusOr<uint64_t> ChooseClock(const Group& group, const std::vector<History>& histories,
                                      absl::Span<const DiskTable> tables) {
   std::vector<std::string> have;

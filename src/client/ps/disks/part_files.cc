@@ -149,6 +149,7 @@ absl::Status PartFiles::Remove(absl::FunctionRef<bool(const Name&)> predicate) c
   return status;
 }
 
+// By line first: what an earlier line has is before all that a later one has.
 void PartFiles::KeepNewest(uint64_t line, size_t count) const {
   const absl::StatusOr<std::vector<PartState>> states = List();
   if (!states.ok()) return;
@@ -173,6 +174,7 @@ void PartFiles::RemoveUnfinished() const {
   Remove([](const Name& name) { return name.unfinished; }).IgnoreError();
 }
 
+// A file whose end is not on the disk would come back with the host, and count in the next run.
 absl::Status PartFiles::RemoveAll() const {
   PHALANX_RETURN_IF_ERROR(Remove([](const Name&) { return true; }));
   return SyncDirectory(directory_);
