@@ -505,5 +505,31 @@ TEST_F(LocalPsDisksTest, ADirectoryThatIsNotThereOrCannotBeWrittenIsNamed) {
   EXPECT_THAT(server->Run(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(checkpoint_dirs_[0])));
 }
 
+TEST_F(LocalPsDisksTest, AServerThatCannotWriteAFileEndsAndNamesIt) {
+  for (const bool vanishes : {false, true}) {
+    MakeDisks(2, 1, 1);
+    ps::Server server = JoinServer(0).value();
+    ASSERT_THAT(server.AddTable({.name = "w", .keys = kSize, .snapshot_every = 2}), IsOk());
+    absl::Status ended;
+    std::thread thread([&] { ended = server.Run(); });
+    const Worker worker = JoinWorker(0).value();
+    const Table<float> table = worker.Open<float>("w").value();
+    std::string path = FilesOf(0).front();
+    path.replace(path.rfind('_'), path.npos, "_2.part");
+    if (vanishes) {
+      std::filesystem::remove_all(checkpoint_dirs_[0]);
+    } else {
+      std::filesystem::create_directories(path + "/entry");
+    }
+    for (int clock = 0; clock < 2; ++clock) {
+      EXPECT_THAT(table.Clock(), IsOk());
+    }
+    thread.join();
+    EXPECT_FALSE(ended.ok());
+    EXPECT_THAT(std::string(ended.message()), AllOf(HasSubstr(path), HasSubstr("with room for")));
+    std::filesystem::remove_all(root_);
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::runtime
