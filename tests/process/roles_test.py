@@ -168,6 +168,8 @@ class RolesTest(LaunchCase):
             (["--workers=1"], "--servers is required for a parameter server"),
             (["--server-world=1"], "--servers is required for a parameter server"),
             (["--servers=0", "--workers=0"], "--servers=0 --workers=0 starts no task"),
+            (["--servers=1", "--workers=1", "--spare-first=1"], "--spare-first is for launches that start spares"),
+            (["--servers=1", "--workers=1", "--spares=0", "--spare-first=1"], "--spare-first is for launches that start"),
             (["--servers=0", "--workers=2"], "--servers=0 needs --server-world"),
             (["--servers=2", "--workers=0"], "--workers=0 needs --worker-world"),
             ([*both, "-n1"], "--tasks has no meaning with --servers and --workers"),
