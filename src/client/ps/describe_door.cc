@@ -110,15 +110,18 @@ DescribeDoor::DescribeDoor(std::shared_ptr<Client> client, const std::string& jo
                            const Asked& server)
     : client_(std::move(client)), door_(DoorOf(job, server)) {}
 
-DescribeDoor::~DescribeDoor() {
-  if (state_ == State::kClearing) clearing_.Cancel();
-  if (state_ == State::kPutting) putting_.Cancel();
-  if (state_ != State::kOpen) return;
-  question_.Cancel();
-  client_->Delete(door_);
-}
+DescribeDoor::~DescribeDoor() { End(); }
 
 void DescribeDoor::Begin() { Put(); }
+
+void DescribeDoor::End() {
+  if (state_ == State::kPutting) putting_.Cancel();
+  if (state_ == State::kOpen) question_.Cancel();
+  // A door that is being cleared has no next one.
+  if (state_ == State::kPutting || state_ == State::kOpen) client_->Release({door_});
+  state_ = State::kClosed;
+  next_ = Instant::Infinite();
+}
 
 void DescribeDoor::Put() {
   question_id_ = ObjectId::Random();
@@ -128,9 +131,10 @@ void DescribeDoor::Put() {
   state_ = State::kPutting;
 }
 
-// That of the question before.
+// That of the question before. Its hold would outlive it.
 void DescribeDoor::Clear() {
   clearing_ = client_->Delete(door_);
+  client_->Release({door_});
   state_ = State::kClearing;
 }
 

@@ -44,6 +44,8 @@ class DescribeDoor {
 
   // Opens it.
   void Begin();
+  // Closes it, as the destructor does.
+  void End();
   // Step has something to do. Any thread.
   bool ready() const;
   // Step has something to do then, although ready() is false.

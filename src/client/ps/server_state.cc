@@ -210,6 +210,7 @@ absl::Status ServerState::Run() {
     if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
   }
   objects_.End();
+  door_.End();
   // Workers that have died can come back from there, when their hosts do.
   absl::Status removed;
   if (disks_ != nullptr && core_->done()) removed = disks_->RemoveAll();
