@@ -3,22 +3,18 @@
 Releases of XGBoost after 1.2 have a Rabit that does not recover.
 """
 
-import os
-import pathlib
 import subprocess
-import sys
-import tarfile
-import tempfile
 
-from benchmarks.ray_package import cache_folder
+from benchmarks import source_packages
 
 PACKAGE = "xgboost==0.90"
+SHA256 = "d69f90d61a63e8889fd39a31ad00c629bac1ca627f8406b9b6d4594c9e29ab84"
 LIBRARY = "rabit/lib/librabit.a"
 
 
 def folder():
     """The folders rabit and dmlc-core of the package, once set_up() has ended."""
-    return cache_folder() / ("rabit-of-" + PACKAGE.replace("==", "-"))
+    return source_packages.folder("rabit", PACKAGE)
 
 
 def is_set_up():
@@ -29,17 +25,7 @@ def set_up():
     """Downloads the package by pip and compiles the library of Rabit, with the flags of its own Makefile."""
     if is_set_up():
         return
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as place:
-        work = pathlib.Path(place)
-        subprocess.run([sys.executable, "-m", "venv", str(work / "venv")], check=True)
-        # pip asks the package for its name. Without these two that would compile all of XGBoost.
-        subprocess.run([str(work / "venv/bin/pip"), "download", "--quiet", "--no-deps", "--no-binary", ":all:",
-                        "--dest", str(work), PACKAGE],
-                       check=True, env=dict(os.environ, MAKEFLAGS="-n", XGBOOST_BUILD_DOC="1"))
-        (archive,) = work.glob("xgboost-*.tar.gz")
-        with tarfile.open(archive) as tar:
-            tar.extractall(work)
+    with source_packages.unpacked(PACKAGE, SHA256, {"MAKEFLAGS": "-n", "XGBOOST_BUILD_DOC": "1"}) as work:
         (sources,) = work.glob("xgboost-*/xgboost")
         subprocess.run(["make", "--silent", "-C", str(sources / "rabit"), LIBRARY.removeprefix("rabit/")], check=True)
         made = work / "made"

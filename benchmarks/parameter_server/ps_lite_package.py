@@ -1,15 +1,9 @@
 """The ps-lite of BytePS over ZeroMQ, from the source package of BytePS, for comparison with libps and tables."""
 
-import hashlib
-import os
 import pathlib
 import subprocess
-import sys
-import tarfile
-import tempfile
 
-from benchmarks.ray_package import cache_folder
-from benchmarks.records import BadInput
+from benchmarks import source_packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PACKAGE = "byteps==0.2.5.post15"
@@ -20,34 +14,18 @@ SOURCES = ("van", "postoffice", "customer")
 
 def folder():
     """The folder include of ps-lite and its library, once set_up() has ended."""
-    return cache_folder() / ("ps-lite-of-" + PACKAGE.replace("==", "-"))
+    return source_packages.folder("ps-lite", PACKAGE)
 
 
 def is_set_up():
     return (folder() / LIBRARY).exists()
 
 
-def check_hash(archive, wanted):
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != wanted:
-        raise BadInput(f"{archive.name} has the SHA-256 {found}, not {wanted}")
-
-
 def set_up():
     """Downloads the package by pip and compiles the library of ps-lite with the flags of its own Makefile, which would build ZeroMQ, too."""
     if is_set_up():
         return
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as place:
-        work = pathlib.Path(place)
-        subprocess.run([sys.executable, "-m", "venv", str(work / "venv")], check=True)
-        # pip asks the package for its name. Without -n that would compile all of BytePS.
-        subprocess.run([str(work / "venv/bin/pip"), "download", "--quiet", "--no-deps", "--no-binary", ":all:",
-                        "--dest", str(work), PACKAGE], check=True, env=dict(os.environ, MAKEFLAGS="-n"))
-        (archive,) = work.glob("byteps-*.tar.gz")
-        check_hash(archive, SHA256)
-        with tarfile.open(archive) as tar:
-            tar.extractall(work)
+    with source_packages.unpacked(PACKAGE, SHA256, {"MAKEFLAGS": "-n"}) as work:
         (sources,) = work.glob("byteps-*/3rdparty/ps-lite")
         made = work / "made"
         made.mkdir()
