@@ -54,6 +54,24 @@ TEST(ServerCore, AFileIsOfTheMomentAtWhichTheClockTurns) {
   EXPECT_EQ(next.core.sync(0).clocks().of(1), 3u);
 }
 
+// The end of one worker turns all clocks in which the other one is ahead.
+TEST(ServerCore, AFileHasThePushesOfAllClocksThatTurnAtOnce) {
+  OneServer server(2, {Saved()});
+  server.Begin();
+  for (uint64_t clock = 0; clock < 3; ++clock) {
+    server.Push(1, clock, 1, 5, 1);
+    server.Clock(1, clock);
+  }
+  server.Member(0, MemberState::kLeft);
+  ASSERT_THAT(Clocks(server), ElementsAre(3));
+  OneServer next(2, {Saved()});
+  ASSERT_THAT(next.core.Restore(0, server.files[0].number, server.files[0].bytes), IsOk());
+  EXPECT_EQ(next.core.sync(0).min(), 3u);
+  next.Begin();
+  next.Pull(1, 7, 3, {5});
+  EXPECT_THAT(testing::Floats(next.inbox[1].values.at(7)), ElementsAre(3.0f));
+}
+
 TEST(ServerCore, ARestoredServerGoesOnWithTheNextMultiple) {
   OneServer server(1, {Saved()});
   const std::string bytes = server.core.Save(0, 1);

@@ -331,7 +331,6 @@ void ServerTable::Proceed() {
     if (first == nullptr) break;
     if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) break;
     TakeTurn(turns_.TakeTurn(), nullptr);
-    MakeFile();
   }
   snapshots_.OnMin(min());
   MakeFile();
@@ -355,7 +354,6 @@ void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
   sums_.Void();
   sums_.TakeCancelled();
   TakeTurn(turns_.TakeTurn(), sum.data());
-  MakeFile();
   Proceed();
 }
 
@@ -368,7 +366,9 @@ void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
 }
 
 // At once, whatever else is under way: other servers make theirs of the same state, as the end of a
-// clock reaches them one by one.
+// clock reaches them one by one. When several clocks turn in one event, as when a worker leaves
+// that was behind, there is one file behind all of them: between two turns the pushes of the next
+// ones are neither in the rows nor kept.
 void ServerTable::MakeFile() {
   const uint64_t every = spec_.snapshot_every;
   const bool exact = spec_.sync == Sync::kBsp && spec_.on_loss == OnLoss::kWait && every > 0;
