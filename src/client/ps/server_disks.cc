@@ -165,7 +165,8 @@ absl::Status ServerDisks::BeginPart(ServerCore& core, Part& part, const DiskStar
     // Its files stay. On another host than before it has none of this line.
     const SyncCore& sync = core.sync(part.table.number);
     const PartState at{part.line, part.exact ? sync.min() : *part.table.restored};
-    const bool has = std::binary_search(part.had.begin(), part.had.end(), at);
+    const bool has = std::any_of(part.had.begin(), part.had.end(),
+                                 [&](const PartState& had) { return had.line == part.line; });
     if (has || (part.exact && !IsTurn(sync))) return absl::OkStatus();
     return WriteState(part, at.state, *part.table.restored,
                       core.Save(part.table.number, *part.table.restored));
@@ -181,6 +182,9 @@ absl::Status ServerDisks::BeginPart(ServerCore& core, Part& part, const DiskStar
   const uint64_t number = loaded.has_value() ? loaded->numbers.snapshot : 1;
   PHALANX_ASSIGN_OR_RETURN(const bool stored, StoreNow(core, part, number, patience, ended));
   if (!stored || !start.all) return absl::OkStatus();
+  // A newer life may have written some.
+  const std::optional<absl::Status> end = ended();
+  if (end.has_value()) return *end;
   part.files.RemoveOthers(loaded.has_value() ? loaded->at : PartState{part.line, 0});
   return absl::OkStatus();
 }

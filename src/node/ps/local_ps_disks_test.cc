@@ -463,7 +463,7 @@ TEST_F(LocalPsDisksTest, ADamagedFileIsNamedAndTheStateBeforeItIsTaken) {
   std::filesystem::resize_file(newest(1), std::filesystem::file_size(newest(1)) - 1);
   EXPECT_THAT(Refused(spec, /*all=*/false)[1],
               StatusIs(absl::StatusCode::kDataLoss,
-                       AllOf(HasSubstr(newest(1)), HasSubstr("go on from the one before it"))));
+                       AllOf(HasSubstr(newest(1)), HasSubstr("go on from the state before it"))));
   for (int server = 0; server < 2; ++server) std::filesystem::remove(newest(server));
   uint64_t first = 0;
   Replay(kNever, spec, &first);

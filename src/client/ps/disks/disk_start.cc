@@ -27,6 +27,13 @@ bool Has(const DiskOffer& offer, const PartState& at) {
   return std::binary_search(offer.states.begin(), offer.states.end(), at);
 }
 
+// Further than the beginning of a table: its state 0, and the first snapshot.
+bool HasGoneOn(const DiskOffer& offer) {
+  const auto later = [](const PartState& at) { return at.state > 1; };
+  return offer.moved || offer.at.value_or(0) > 1 ||
+         std::any_of(offer.states.begin(), offer.states.end(), later);
+}
+
 // Of any line of the family, also the beginning of the table.
 bool HasFamily(const DiskOffer& offer, uint64_t line) {
   return std::any_of(offer.states.begin(), offer.states.end(),
@@ -70,6 +77,13 @@ uint64_t LineOfBeginning(const Offers& offers, uint64_t new_line) {
 
 // ---- some servers stand somewhere: rule 5
 
+// A file of a clock behind that with which the server goes on: what comes again as that clock can
+// have other bits, and until all servers have it anew, theirs of before would seem to fit.
+bool IsAhead(const DiskOffer& offer, uint64_t line) {
+  return std::any_of(offer.states.begin(), offer.states.end(),
+                     [&](const PartState& at) { return at.line == line && at.state > *offer.at; });
+}
+
 // The line that is written from now on. A server that lives on knows it.
 uint64_t LineOfJoin(bool exact, const Offers& offers, uint64_t new_line) {
   for (const DiskOffer& offer : offers) {
@@ -79,11 +93,15 @@ uint64_t LineOfJoin(bool exact, const Offers& offers, uint64_t new_line) {
   if (lines.empty()) return LineOfBeginning(offers, new_line);
   // Which of them the snapshots in the store are of is not known.
   if (FamiliesOf(lines).size() > 1) return new_line;
+  const uint64_t line = *lines.rbegin();
   std::set<uint64_t> places;
+  bool ahead = false;
   for (const DiskOffer& offer : offers) {
-    if (Stands(offer)) places.insert(*offer.at);
+    if (!Stands(offer)) continue;
+    places.insert(*offer.at);
+    ahead = ahead || IsAhead(offer, line);
   }
-  return *lines.rbegin() + (exact && places.size() > 1 ? 1 : 0);
+  return line + (exact && (places.size() > 1 || ahead) ? 1 : 0);
 }
 
 // The line of the file of this state with which a server begins that lacks a snapshot; 0: none.
@@ -106,8 +124,9 @@ absl::StatusOr<DiskStart> Join(const DiskTable& table, const Offers& offers, uin
   DiskStart start{.line = LineOfJoin(table.exact, offers, new_line)};
   start.from = start.line;
   std::set<uint64_t> places;
-  std::optional<size_t> lacks, moved;
+  std::optional<size_t> lacks, moved, beyond;
   for (size_t rank = offers.size(); rank-- > 0;) {
+    if (HasGoneOn(offers[rank])) beyond = rank;
     if (!Stands(offers[rank])) {
       lacks = rank;
       continue;
@@ -117,12 +136,17 @@ absl::StatusOr<DiskStart> Join(const DiskTable& table, const Offers& offers, uin
   }
   if (!lacks.has_value()) return start;
   const std::string prefix = absl::StrCat("table \"", table.name, "\": server ", *lacks);
-  // Without an exact state it begins with what it has: its workers keep what came after that, or
-  // notice that they do not. With nothing at all new workers would notice nothing.
-  if (moved.has_value() && (table.exact || !HasFamily(offers[*lacks], start.line))) {
+  if (table.exact && moved.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat(prefix, " has no snapshot in the store any more, and server ", *moved,
                      " has gone on since it has begun. ", kEndAll));
+  }
+  // Without an exact state it begins with what it has: its workers keep what came after that, or
+  // notice that they do not. With nothing at all new workers would notice nothing.
+  if (!table.exact && beyond.has_value() && !HasFamily(offers[*lacks], start.line)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(prefix, " has no snapshot in the store any more, and no file; server ",
+                     *beyond, " has gone on. ", kEndAll));
   }
   if (!table.exact) {
     start.kind = Kind::kNewest;
@@ -228,6 +252,14 @@ struct Group {
   std::set<uint64_t> places;   // of servers, in other tables
 };
 
+// Whether the program seems to end the clocks of these tables together: then what all servers have
+// of each is of about the same clock. Servers are a clock apart, and can pass over a state.
+bool AreTogether(const Group& group, const std::vector<History>& histories, uint64_t every) {
+  std::set<uint64_t> newest = group.places;
+  for (const size_t table : group.tables) newest.insert(histories[table].common.rbegin()->first);
+  return *newest.rbegin() - *newest.begin() <= 2 * every;
+}
+
 // The greatest clock of which each of the tables has states of all servers. Those that stand in the
 // store have chosen it already.
 absl::StatusOr<uint64_t> ChooseClock(const Group& group, const std::vector<History>& histories,
@@ -296,10 +328,15 @@ absl::StatusOr<std::vector<DiskStart>> ChooseStarts(absl::Span<const DiskTable> 
   }
   for (const auto& [every, group] : groups) {
     if (group.tables.empty()) continue;
-    PHALANX_ASSIGN_OR_RETURN(const uint64_t clock, ChooseClock(group, histories, tables));
+    const bool together = AreTogether(group, histories, every);
+    uint64_t clock = 0;
+    if (together) {
+      PHALANX_ASSIGN_OR_RETURN(clock, ChooseClock(group, histories, tables));
+    }
     for (const size_t table : group.tables) {
       const History& history = histories[table];
       if (history.newest_line == 0) continue;
+      if (!together) clock = history.common.rbegin()->first;
       const uint64_t from = history.common.at(clock);
       // Behind a later line, of which not all servers have a state, begins another one.
       const uint64_t line = from == history.newest_line ? from : history.newest_line + 1;

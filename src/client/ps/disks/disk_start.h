@@ -2,21 +2,23 @@
 // states that fit.
 //
 // 1. A table with kBsp that waits for workers that die is exact: its state has the number of the
-//    clock as which it has just turned, a multiple of snapshot_every. All workers are at the
-//    beginning of that clock then, at each server. So parts of one state fit, and the workers
-//    repeat the clocks since then with the same bits. The greatest state that all servers have is
-//    taken. Servers are at most a clock apart (worker_core.h, rule 1), so each keeps some states.
-//    Exact tables with the same snapshot_every have their clocks together: all take one state.
+//    clock as which it has just turned, mostly a multiple of snapshot_every. All workers are at the
+//    beginning of that clock then, at each server, or ahead, with pushes that are in the file. So
+//    parts of one state fit, and the workers repeat the clocks since then with the same bits. The
+//    greatest state that all servers have is taken. Servers are at most a clock apart
+//    (worker_core.h, rule 1), so each keeps some states. Exact tables with the same snapshot_every
+//    whose newest states are of about the same clock have their clocks together: all take one
+//    state. Others take the greatest one of their own.
 // 2. Any other table has the numbers of its snapshots as states, and each server takes its newest
 //    one: a worker begins at the least clock of all servers, and those that have more of it ignore
 //    what it pushes again. Nothing is lost or counts twice, and no bits were promised.
 // 3. State 0 is the one in which a table begins. Each server writes it before any worker is
 //    welcomed, so a server without a file has lost it.
 // 4. A line is a history of the job. Those of one family are in their order: a later one begins
-//    when the servers of an exact table go on from snapshots of different clocks in the store. The
-//    clocks behind these are made again then, and can have other bits, so files of two lines do not
-//    fit. An earlier line counts until all servers have a state of the later one. Files of two
-//    families never fit.
+//    when the servers of an exact table go on from snapshots of different clocks in the store, or
+//    from one that is behind a file. The clocks behind these are made again then, and can have
+//    other bits, so files of two lines do not fit. An earlier line counts until all servers have a
+//    state of the later one. Files of two families never fit.
 // 5. What a server has in the store, or has begun with, stays. If only some have, the others begin
 //    with the state with which these have begun, which must be one, and no server may have come
 //    further since: if one has, the others had snapshots in the store, which are lost.

@@ -25,11 +25,10 @@ constexpr size_t kHeaderSize = 56;
 constexpr size_t kCrcAt = 52;
 
 absl::Status Damaged(const std::string& path) {
-  return absl::DataLossError(absl::StrCat(
-      path,
-      " is damaged or cut off. Bring an intact copy of it; or, when no node of the job "
-      "lives, remove it to go on from the one before it, and for a table with kBsp "
-      "this state of all servers"));
+  return absl::DataLossError(absl::StrCat(path,
+                                          " is damaged or cut off. Bring an intact copy of it; or, "
+                                          "when no node of the job lives, remove "
+                                          "it: the servers go on from the state before it"));
 }
 
 // What is behind the state in the name of a file that is being written: the life, if it has one.
