@@ -80,7 +80,11 @@ class DescribeCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeJobResponse job, directory.tools->DescribeJob(job_));
     // Servers can be slow to answer, and so can the node.
     if (!json_) std::cout << JobAsText(job) << std::flush;
-    const std::vector<DescribedServer> servers = AskServersOf(job);
+    std::vector<DescribedServer> servers;
+    const absl::Status asked = AskServersOf(job, servers);
+    if (!asked.ok()) {
+      std::cerr << "phalanx describe: servers not asked: " << asked.message() << std::endl;
+    }
     std::cout << (json_ ? absl::StrCat(JobDescriptionAsJson(job, servers).dump(), "\n")
                         : ServersAsText(servers))
               << std::flush;
@@ -88,8 +92,10 @@ class DescribeCommand : public Command {
   }
 
   // The servers of a parameter server, if the job has one. Only clients of a node can ask them.
-  std::vector<DescribedServer> AskServersOf(const v1::DescribeJobResponse& job) const {
-    std::vector<DescribedServer> servers;
+  absl::Status AskServersOf(const v1::DescribeJobResponse& job,
+                            std::vector<DescribedServer>& servers) const {
+    // They have a role of their own, and serve nothing before a worker has joined.
+    if (job.summary().roles_size() < 2) return absl::OkStatus();
     std::vector<ps::internal::Asked> tasks;
     for (const v1::DescribeJobResponse::Member& described : job.members()) {
       const v1::JobMember& member = described.member();
@@ -100,14 +106,15 @@ class DescribeCommand : public Command {
                        .rank = static_cast<int>(member.rank()),
                        .life = member.life()});
     }
-    const absl::StatusOr<std::shared_ptr<Client>> client = ConnectToNode(directory_.node);
-    if (!client.ok()) return servers;
-    const auto texts = ps::internal::AskServers(**client, job_, tasks, kServersPatience);
+    if (tasks.empty()) return absl::OkStatus();
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
+    PHALANX_ASSIGN_OR_RETURN(const auto texts,
+                             ps::internal::AskServers(*client, job_, tasks, kServersPatience));
     for (size_t i = 0; i < texts.size(); ++i) {
       if (texts[i].ok() && texts[i]->empty()) continue;
       servers.push_back({tasks[i].role, tasks[i].rank, texts[i]});
     }
-    return servers;
+    return absl::OkStatus();
   }
 
   // Without --json the text ends with a newline already.

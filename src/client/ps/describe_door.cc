@@ -1,9 +1,11 @@
 #include "src/client/ps/describe_door.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
 
 namespace phalanx::ps::internal {
@@ -47,7 +49,7 @@ class Question {
 
   // Goes on if it can. True: it has ended.
   bool Step();
-  // DeadlineExceeded if it has not ended.
+  // If it has not ended: DeadlineExceeded; Unavailable if there is no door.
   const absl::StatusOr<std::string>& text() const { return text_; }
 
  private:
@@ -63,8 +65,8 @@ class Question {
   Future<Buffer> found_;
   Future<PutResult> asked_;
   Future<Buffer> answer_;
-  absl::StatusOr<std::string> text_ = absl::DeadlineExceededError(
-      "it has not answered; its process is stopped, or in one update for long");
+  absl::StatusOr<std::string> text_ =
+      absl::UnavailableError("it is not in Run yet, or its door is away");
 };
 
 void Question::Find() {
@@ -76,6 +78,8 @@ void Question::AskBehind(const absl::StatusOr<Buffer>& door) {
   if (!door.ok()) return Find();
   const absl::StatusOr<ObjectId> question = ObjectId::FromBinary(door->view());
   if (!question.ok()) return Find();
+  text_ = absl::DeadlineExceededError(
+      "it has not answered; its process is stopped, or in one update for long");
   answer_id_ = ObjectId::Random();
   asked_ = client_.Put(*question, answer_id_.binary(), Passing());
   state_ = State::kAsking;
@@ -186,19 +190,29 @@ void DescribeDoor::OnQuestion(absl::FunctionRef<std::string()> describe) {
   Clear();
 }
 
-std::vector<absl::StatusOr<std::string>> AskServers(Client& client, const std::string& job,
-                                                    const std::vector<Asked>& tasks,
-                                                    absl::Duration timeout) {
+absl::StatusOr<std::vector<absl::StatusOr<std::string>>> AskServers(Client& client,
+                                                                    const std::string& job,
+                                                                    const std::vector<Asked>& tasks,
+                                                                    absl::Duration timeout) {
   const Instant until = MonotonicNow() + timeout;
   std::vector<Future<bool>> there;
   for (const Asked& task : tasks) there.push_back(client.Contains(DoorOf(job, task), timeout));
+  std::set<std::string> roles;
+  absl::Status not_found;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const absl::StatusOr<bool> found = there[i].Wait(Left(until));
+    if (!found.ok()) {
+      not_found = found.status();
+    } else if (*found) {
+      roles.insert(tasks[i].role);
+    }
+  }
+  if (roles.empty()) PHALANX_RETURN_IF_ERROR(not_found);
   std::vector<absl::StatusOr<std::string>> texts(tasks.size(), std::string());
   std::vector<std::unique_ptr<Question>> questions(tasks.size());
   size_t open = 0;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    const absl::StatusOr<bool> found = there[i].Wait(Left(until));
-    if (!found.ok()) texts[i] = found.status();
-    if (!found.ok() || !*found) continue;
+    if (!roles.contains(tasks[i].role)) continue;
     questions[i] = std::make_unique<Question>(client, DoorOf(job, tasks[i]), until);
     ++open;
   }

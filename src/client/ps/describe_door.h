@@ -70,11 +70,14 @@ class DescribeDoor {
   std::vector<Future<PutResult>> answers_;  // that have not ended
 };
 
-// What each says, by task: nothing if it is no server of a parameter server. DeadlineExceeded: it
-// is one, and has not answered. All are asked at once, and waited for until the timeout.
-std::vector<absl::StatusOr<std::string>> AskServers(Client& client, const std::string& job,
-                                                    const std::vector<Asked>& tasks,
-                                                    absl::Duration timeout);
+// What each says, by task: nothing if it is no server of a parameter server, which are the tasks of
+// the roles of which one has a door. DeadlineExceeded: it has not answered. Unavailable: it has no
+// door yet. All are asked at once, and waited for until the timeout. No door is known, and not all
+// could be looked for: the error of one.
+absl::StatusOr<std::vector<absl::StatusOr<std::string>>> AskServers(Client& client,
+                                                                    const std::string& job,
+                                                                    const std::vector<Asked>& tasks,
+                                                                    absl::Duration timeout);
 
 }  // namespace phalanx::ps::internal
 
