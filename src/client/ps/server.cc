@@ -19,6 +19,7 @@ absl::StatusOr<Membership> JoinAsServer(Client& client, const Options& options) 
                            internal::SpareOptionsFromLaunch());
   if (spare.has_value() && options.task.empty()) {
     spare->job = options.job;
+    if (options.world > 0) spare->server_world = options.world;
     spare->server_role = options.server_role;
     spare->join_timeout = options.peer_timeout;
     return internal::JoinInsteadOf(client, *spare);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 #include <tuple>
@@ -23,38 +24,49 @@ constexpr absl::Duration kIdleAfterEnd = absl::Seconds(10);
 constexpr absl::Duration kLeftToAnother = absl::Seconds(1);
 // After another one has claimed a part, which can die before it joins.
 constexpr absl::Duration kClaimAgain = absl::Milliseconds(500);
-constexpr absl::Duration kClaimTimeout = absl::Seconds(10);
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
+// A line of the launch's file, which may not be there.
+void Report(const std::string& file, const std::string& line) {
+  if (!file.empty()) std::ofstream(file, std::ios::app) << line << std::endl;
+}
+
 // Since when each server is dead or has not come, as this process has seen it.
 class Dead {
  public:
   explicit Dead(const SpareOptions& options)
-      : after_(options.after), absent_after_(std::max(options.after, options.absent_after)) {}
+      : after_(options.after),
+        absent_after_(
+            std::max(options.after, options.absent_after.value_or(options.join_timeout / 2))) {}
 
   void Note(const std::vector<Member>& servers) {
     for (const Member& server : servers) {
       const auto known = since_.find(server.rank);
-      if (known != since_.end() && known->second.state == server.state) continue;
-      since_[server.rank] = {server.state, MonotonicNow()};
+      const bool same = known != since_.end() && known->second.state == server.state &&
+                        known->second.life == server.life;
+      if (same) continue;
+      // One that had died before the first look can be of an earlier run.
+      const bool died = server.state == MemberState::kDied && !first_;
+      since_[server.rank] = {server.state, server.life,
+                             MonotonicNow() + (died ? after_ : absent_after_)};
     }
+    first_ = false;
   }
-  // Since when the part of this server could be taken.
-  Instant Due(const Member& server) const {
-    const Known& known = since_.at(server.rank);
-    return known.since + (known.state == MemberState::kDied ? after_ : absent_after_);
-  }
+  // From when on the part of this server could be taken.
+  Instant Due(const Member& server) const { return since_.at(server.rank).due; }
 
  private:
   struct Known {
     MemberState state = MemberState::kAbsent;
-    Instant since;
+    uint64_t life = 0;
+    Instant due;
   };
   const absl::Duration after_, absent_after_;
+  bool first_ = true;
   std::map<int, Known> since_;
 };
 
@@ -72,11 +84,13 @@ class Spare {
   absl::StatusOr<Membership> Await();
 
  private:
+  // The servers, absent ones if none has joined.
+  std::vector<Member> Servers() const;
   // False: another spare has it, or had it and has died.
   absl::StatusOr<bool> Claim(const Member& server) const;
   // The part that this spare has claimed; nothing yet.
-  absl::StatusOr<std::optional<Member>> TakePart(const std::vector<Member>& spares,
-                                                 const std::vector<Member>& servers);
+  std::optional<Member> TakePart(const std::vector<Member>& spares,
+                                 const std::vector<Member>& servers);
   // OK, or why it ends. Also notes when that can change.
   absl::Status Check(const std::vector<Member>& servers);
 
@@ -86,9 +100,18 @@ class Spare {
   const absl::Duration join_timeout_;
   Dead dead_;
   const Instant until_joined_;
+  bool lived_ = false;  // a server has, in the time of this spare
   Instant left_since_ = Instant::Infinite();
   Instant again_ = Instant::Infinite();  // there can be more to do then
 };
+
+std::vector<Member> Spare::Servers() const {
+  std::vector<Member> servers = member_.Members(options_.server_role);
+  if (!servers.empty()) return servers;
+  servers.resize(static_cast<size_t>(options_.server_world));
+  for (size_t rank = 0; rank < servers.size(); ++rank) servers[rank].rank = static_cast<int>(rank);
+  return servers;
+}
 
 // The directory adopts one object of a name. One that comes later drops its own.
 absl::StatusOr<bool> Spare::Claim(const Member& server) const {
@@ -97,24 +120,28 @@ absl::StatusOr<bool> Spare::Claim(const Member& server) const {
                                  server.state == MemberState::kDied ? absl::StrCat(server.life)
                                                                     : std::string("absent"),
                                  "/spare"));
-  PHALANX_ASSIGN_OR_RETURN(const bool taken, client_.Contains(claim, kClaimTimeout).Wait());
+  PHALANX_ASSIGN_OR_RETURN(const bool taken,
+                           client_.Contains(claim, options_.claim_timeout).Wait());
   if (taken) return false;
   PutOptions options;
   options.owned = true;
   options.wait_for_adoption = true;
-  options.timeout = kClaimTimeout;
+  options.timeout = options_.claim_timeout;
   const absl::StatusOr<PutResult> put =
       client_.Put(claim, ObjectId::Random().binary(), options).Wait();
-  PHALANX_RETURN_IF_ERROR(put.status());
-  if (!put->already_existed) return true;
-  // It would stay with this spare when the other one ends.
+  if (put.ok() && !put->already_existed) return true;
+  // It would stay with this spare when the other one ends. One that has failed can be there yet, or
+  // come, and would keep all from the part.
   client_.Release({claim});
+  PHALANX_RETURN_IF_ERROR(put.status());
   return false;
 }
 
 // A claim that is refused is no error: the other spare joins, or it dies, and its claim with it.
-absl::StatusOr<std::optional<Member>> Spare::TakePart(const std::vector<Member>& spares,
-                                                      const std::vector<Member>& servers) {
+// Nor is one that fails, as when the node has no memory: the end of the connection is seen by
+// Await.
+std::optional<Member> Spare::TakePart(const std::vector<Member>& spares,
+                                      const std::vector<Member>& servers) {
   const Instant now = MonotonicNow();
   std::vector<Member> dead = DeadServers(servers);
   std::erase_if(dead, [&](const Member& server) {
@@ -130,28 +157,30 @@ absl::StatusOr<std::optional<Member>> Spare::TakePart(const std::vector<Member>&
       continue;
     }
     const absl::StatusOr<bool> claimed = Claim(dead[i]);
-    if (claimed.ok() && *claimed) return std::optional(dead[i]);
+    if (claimed.ok() && *claimed) return dead[i];
     again_ = std::min(again_, MonotonicNow() + kClaimAgain);
-    if (!claimed.ok() && !absl::IsDeadlineExceeded(claimed.status())) return claimed.status();
   }
   return std::nullopt;
 }
 
+// Servers that have left before this spare came are those of a run before, or the spare is late.
 absl::Status Spare::Check(const std::vector<Member>& servers) {
-  if (servers.empty()) {
-    again_ = std::min(again_, until_joined_);
-    if (MonotonicNow() < until_joined_) return absl::OkStatus();
+  const auto all = [&servers](MemberState state) {
+    return std::all_of(servers.begin(), servers.end(),
+                       [state](const Member& server) { return server.state == state; });
+  };
+  lived_ = lived_ || std::any_of(servers.begin(), servers.end(),
+                                 [](const Member& server) { return server.live(); });
+  const bool left = !servers.empty() && all(MemberState::kLeft);
+  left_since_ = left ? std::min(left_since_, MonotonicNow()) : Instant::Infinite();
+  if (!left && !all(MemberState::kAbsent)) return absl::OkStatus();
+  const Instant end = lived_ ? left_since_ + kIdleAfterEnd : until_joined_;
+  again_ = std::min(again_, end);
+  if (MonotonicNow() < end) return absl::OkStatus();
+  if (!left) {
     return absl::DeadlineExceededError(absl::StrCat("Join: no server of job ", member_.job(),
                                                     " has joined, for which this spare waits"));
   }
-  const bool all_left = std::all_of(servers.begin(), servers.end(), [](const Member& server) {
-    return server.state == MemberState::kLeft;
-  });
-  left_since_ = all_left ? std::min(left_since_, MonotonicNow()) : Instant::Infinite();
-  if (!all_left) return absl::OkStatus();
-  const Instant end = left_since_ + kIdleAfterEnd;
-  again_ = std::min(again_, end);
-  if (MonotonicNow() < end) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("Join: all servers of job ", member_.job(),
                                            " have left, and none has needed this spare"));
 }
@@ -162,19 +191,22 @@ absl::StatusOr<Membership> Spare::Await() {
     again_ = Instant::Infinite();
     // In this order: a spare that is seen no more is seen as a server.
     const std::vector<Member> spares = member_.Members();
-    const std::vector<Member> servers = member_.Members(options_.server_role);
+    const std::vector<Member> servers = Servers();
     dead_.Note(servers);
-    PHALANX_ASSIGN_OR_RETURN(const std::optional<Member> part, TakePart(spares, servers));
+    const std::optional<Member> part = TakePart(spares, servers);
     if (part.has_value()) {
       JoinOptions join;
       join.world = static_cast<int>(servers.size());
       join.role = options_.server_role;
       join.timeout = join_timeout_;
       // Ranks are the numbers in the names of tasks that the launch starts.
-      const std::string task =
-          part->task.empty() ? absl::StrCat(options_.server_role, part->rank) : part->task;
+      const std::string& named =
+          options_.server_task.empty() ? options_.server_role : options_.server_task;
+      const std::string task = part->task.empty() ? absl::StrCat(named, part->rank) : part->task;
       absl::StatusOr<Membership> server = client_.Join(member_.job(), task, join);
-      if (server.ok()) member_.Leave().IgnoreError();
+      if (!server.ok()) return server;
+      Report(options_.parts, absl::StrCat(server->rank()));
+      member_.Leave().IgnoreError();
       return server;
     }
     PHALANX_RETURN_IF_ERROR(Check(servers));
@@ -202,6 +234,15 @@ absl::StatusOr<std::optional<SpareOptions>> SpareOptionsFromLaunch() {
     return absl::InvalidArgumentError(
         absl::StrCat("Join: PHALANX_SPARE_AFTER is \"", after, "\", not a duration"));
   }
+  const std::string absent = Variable("PHALANX_SPARE_ABSENT_AFTER");
+  if (!absent.empty() && !absl::ParseDuration(absent, &spare.absent_after.emplace())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Join: PHALANX_SPARE_ABSENT_AFTER is \"", absent, "\", not a duration"));
+  }
+  // The launch has set both for the servers, too.
+  if (!absl::SimpleAtoi(Variable("PHALANX_WORLD"), &spare.server_world)) spare.server_world = 0;
+  spare.server_task = Variable("PHALANX_ROLE");
+  spare.parts = Variable("PHALANX_SPARE_PARTS");
   return spare;
 }
 
@@ -232,6 +273,7 @@ absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spa
   waits.role = absl::StrCat(spare.server_role, "-spare");
   waits.timeout = std::min(waits.timeout, spare.join_timeout);
   PHALANX_ASSIGN_OR_RETURN(Membership member, client.Join(spare.job, spare.task, waits));
+  Report(spare.parts, "waits");
   return Spare(client, spare, std::move(member), waits.timeout).Await();
 }
 

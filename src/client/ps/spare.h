@@ -7,8 +7,11 @@
 // lives with the least rank, the next one for the next spare; a spare that does not take its part
 // within a second does not keep the others from it. What a spare sees can be old, so it claims the
 // part before it joins: an object of its own, named by the life that has died, which one can put.
-// It ends with the spare. A server that does not come at all, while others have, counts as dead in
-// the end: it may have failed before it has joined.
+// It ends with the spare; one whose process is stopped behind its claim keeps the part.
+//
+// A server that does not come at all counts as dead in the end: it may have failed before it has
+// joined. So does one that had died before the spare came: a job is remembered for a minute, and
+// the server of this run may be on its way.
 //
 // Functions without state. The thread of the caller.
 #ifndef PHALANX_CLIENT_PS_SPARE_H_
@@ -29,12 +32,18 @@ struct SpareOptions {
   // What `phalanx launch --spares` has set for this process.
   int world = 0;
   absl::Duration after = absl::ZeroDuration();
-  absl::Duration absent_after = absl::Seconds(30);  // at least `after`
+  // Nothing: half of join_timeout. `after` if that is longer.
+  std::optional<absl::Duration> absent_after = {};
+  int server_world = 0;          // 0: that of the first server which joins
+  std::string server_task = {};  // in front of the rank of a server; empty: server_role
+  std::string parts = {};        // the launch's file for the parts that it gets
   // The program's.
   std::string job = {};   // empty: PHALANX_JOB
   std::string task = {};  // empty: PHALANX_TASK
   std::string server_role = {};
   absl::Duration join_timeout = absl::InfiniteDuration();
+  // For a claim; another is made after one that fails.
+  absl::Duration claim_timeout = absl::Seconds(10);
 };
 // Nothing: it is no spare. InvalidArgument names the variable.
 absl::StatusOr<std::optional<SpareOptions>> SpareOptionsFromLaunch();
@@ -45,7 +54,8 @@ std::vector<Member> DeadServers(std::vector<Member> servers);
 std::optional<size_t> PartOf(int rank, const std::vector<Member>& spares, size_t dead);
 
 // Waits as long as the job lasts. Cancelled: all servers have left without it. DeadlineExceeded: no
-// server has joined within join_timeout. Else the errors of Client::Join, and of the connection.
+// server has joined within join_timeout, and the world of servers is not known. Else the errors of
+// Client::Join, and of the connection.
 absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spare);
 
 }  // namespace phalanx::ps::internal

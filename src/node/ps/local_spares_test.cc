@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/client/ps/spare.h"
+#include "src/common/time/clock.h"
 #include "src/node/testing/ps_fixture.h"
 
 namespace phalanx::runtime {
@@ -39,18 +40,38 @@ class LocalSparesTest : public PsFixture {
   }
   std::unique_ptr<Process> StartSpare(const std::string& job, int rank, int spares,
                                       absl::Duration join_timeout = kDeadline) const {
-    auto spare = std::make_unique<Process>(Process{Connect(rank % 2)});
-    spare->thread = std::thread([job, rank, spares, join_timeout, &process = *spare] {
-      SpareOptions options;
-      options.world = spares;
-      options.job = job;
-      options.task = absl::StrCat("spare", rank);
-      options.server_role = "server";
-      options.join_timeout = join_timeout;
-      options.absent_after = absl::Seconds(1);
-      process.member = JoinInsteadOf(*process.client, options);
-    });
+    SpareOptions options = Spare(job, rank, spares);
+    options.join_timeout = join_timeout;
+    return StartSpare(options, rank % 2);
+  }
+  static SpareOptions Spare(const std::string& job, int rank, int spares) {
+    SpareOptions options;
+    options.world = spares;
+    options.job = job;
+    options.task = absl::StrCat("spare", rank);
+    options.server_role = "server";
+    options.join_timeout = kDeadline;
+    options.absent_after = absl::Seconds(1);
+    return options;
+  }
+  std::unique_ptr<Process> StartSpare(const SpareOptions& options, int node) const {
+    auto spare = std::make_unique<Process>(Process{Connect(node)});
+    spare->thread = std::thread(
+        [options, &process = *spare] { process.member = JoinInsteadOf(*process.client, options); });
     return spare;
+  }
+  // Until the others see this spare.
+  static void AwaitSpare(const Membership& member, int rank) {
+    const auto lives = [&] {
+      const std::vector<Member> spares = member.Members("server-spare");
+      return static_cast<size_t>(rank) < spares.size() && spares[rank].live();
+    };
+    uint64_t change = 0;
+    while (!lives()) {
+      const absl::StatusOr<uint64_t> next = member.WaitForChange(change, kDeadline);
+      ASSERT_THAT(next, IsOk());
+      change = *next;
+    }
   }
 };
 
@@ -60,7 +81,10 @@ TEST_F(LocalSparesTest, ServersThatDieAtOnceAreReplacedByDifferentSpares) {
     const std::string job = absl::StrCat("job", run);
     std::vector<std::unique_ptr<Process>> servers, spares;
     for (int rank = 0; rank < servers_; ++rank) servers.push_back(StartServer(job, rank));
-    for (int rank = 0; rank < 2; ++rank) spares.push_back(StartSpare(job, rank, 2));
+    for (int rank = 0; rank < 2; ++rank) {
+      spares.push_back(StartSpare(job, rank, 2));
+      AwaitSpare(*servers[0]->member, rank);
+    }
     // In no order of ranks.
     const int first = run % servers_;
     EXPECT_THAT(servers[first]->member->Fail(), IsOk());
@@ -85,7 +109,10 @@ TEST_F(LocalSparesTest, ASpareThatIsStoppedKeepsNoOtherFromAPart) {
   const absl::StatusOr<Membership> stopped =
       client->Join("job", "spare0", {.world = 2, .role = "server-spare"});
   ASSERT_THAT(stopped, IsOk());
-  const std::unique_ptr<Process> spare = StartSpare("job", 1, 2);
+  SpareOptions options = Spare("job", 1, 2);
+  options.absent_after = absl::InfiniteDuration();
+  const std::unique_ptr<Process> spare = StartSpare(options, 1);
+  AwaitSpare(*server->member, 1);
   EXPECT_THAT(server->member->Fail(), IsOk());
   spare->thread.join();
   ASSERT_THAT(spare->member, IsOk());
@@ -108,6 +135,116 @@ TEST_F(LocalSparesTest, ASpareDoesNotWaitForEverForServersThatDoNotCome) {
   spare->thread.join();
   EXPECT_THAT(spare->member.status(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                                HasSubstr("no server of job job has joined")));
+}
+
+// The only server can fail before it has joined.
+TEST_F(LocalSparesTest, AServerIsReplacedThoughNoneHasJoined) {
+  SpareOptions options = Spare("job", 0, 1);
+  options.server_world = 2;
+  options.server_role = "ps";
+  options.server_task = "server";
+  const std::unique_ptr<Process> spare = StartSpare(options, 0);
+  spare->thread.join();
+  ASSERT_THAT(spare->member, IsOk());
+  EXPECT_EQ(spare->member->rank(), 0);
+  EXPECT_EQ(spare->member->world(), 2);
+  // The name that the launch has given, whatever the program calls the role.
+  EXPECT_EQ(spare->member->role(), "ps");
+  EXPECT_EQ(spare->member->task(), "server0");
+}
+
+// Of several launches the last can be late.
+TEST_F(LocalSparesTest, AServerThatIsLateIsWaitedForHalfOfTheTimeoutByDefault) {
+  const std::unique_ptr<Process> server = StartServer("job", 0);
+  SpareOptions options = Spare("job", 0, 1);
+  options.join_timeout = absl::Seconds(8);
+  options.absent_after.reset();
+  const Instant begin = MonotonicNow();
+  const std::unique_ptr<Process> spare = StartSpare(options, 0);
+  spare->thread.join();
+  EXPECT_GE(MonotonicNow() - begin, absl::Seconds(4));
+  ASSERT_THAT(spare->member, IsOk());
+  EXPECT_EQ(spare->member->rank(), 1);
+}
+
+// A job is remembered for a minute. The servers of the next run may be on their way.
+TEST_F(LocalSparesTest, ServersOfAnEarlierRunThatWasKilledAreNotReplacedAtOnce) {
+  for (int rank = 0; rank < servers_; ++rank) {
+    EXPECT_THAT(StartServer("job", rank)->member->Fail(), IsOk());
+  }
+  SpareOptions options = Spare("job", 0, 1);
+  options.absent_after = absl::InfiniteDuration();
+  const std::unique_ptr<Process> spare = StartSpare(options, 0);
+  std::vector<std::unique_ptr<Process>> servers;
+  for (int rank = 0; rank < servers_; ++rank) {
+    // It has its time to take a part.
+    if (rank == 1) AwaitSpare(*servers[0]->member, 0);
+    servers.push_back(StartServer("job", rank));
+    EXPECT_EQ(servers[rank]->member->life(), 1u);
+  }
+  // A death of this run is its own.
+  EXPECT_THAT(servers[1]->member->Fail(), IsOk());
+  spare->thread.join();
+  ASSERT_THAT(spare->member, IsOk());
+  EXPECT_EQ(spare->member->rank(), 1);
+  EXPECT_EQ(spare->member->life(), 2u);
+  EXPECT_THAT(servers[0]->member->status(), IsOk());
+}
+
+TEST_F(LocalSparesTest, ServersOfAnEarlierRunThatDoNotComeAreReplaced) {
+  for (int rank = 0; rank < servers_; ++rank) {
+    EXPECT_THAT(StartServer("job", rank)->member->Fail(), IsOk());
+  }
+  const Instant begin = MonotonicNow();
+  const std::unique_ptr<Process> spare = StartSpare("job", 0, 1);
+  spare->thread.join();
+  EXPECT_GE(MonotonicNow() - begin, absl::Seconds(1));
+  ASSERT_THAT(spare->member, IsOk());
+  EXPECT_EQ(spare->member->life(), 1u);
+}
+
+// Snapshots can take all of it for a while.
+TEST_F(LocalSparesTest, ASpareWhoseNodeHasNoMemoryTriesAgain) {
+  const std::shared_ptr<Client> client = Connect(0);
+  std::vector<ObjectId> fill;
+  // At last none of the size of a claim fits.
+  const size_t claim = ObjectId::Random().binary().size();
+  for (size_t size = size_t{64} << 20; size > 0;) {
+    const ObjectId id = ObjectId::Random();
+    PutOptions options;
+    options.timeout = absl::ZeroDuration();
+    if (client->Put(id, std::string(size, 'x'), options).Wait().ok()) {
+      fill.push_back(id);
+    } else {
+      size = size > 4096 ? size / 2 : size > claim ? claim : 0;
+    }
+  }
+  const std::unique_ptr<Process> server = StartServer("job", 1);
+  SpareOptions options = Spare("job", 0, 1);
+  options.absent_after = absl::InfiniteDuration();
+  options.claim_timeout = absl::Milliseconds(50);
+  const std::unique_ptr<Process> spare = StartSpare(options, 0);
+  AwaitSpare(*server->member, 0);
+  EXPECT_THAT(server->member->Fail(), IsOk());
+  // Some claims fail.
+  client->Get(ObjectId::Random(), {.timeout = absl::Seconds(2)}).Wait().status().IgnoreError();
+  for (const ObjectId& id : fill) EXPECT_THAT(client->Delete(id).Wait(), IsOk());
+  spare->thread.join();
+  ASSERT_THAT(spare->member, IsOk());
+  EXPECT_EQ(spare->member->rank(), 1);
+}
+
+TEST_F(LocalSparesTest, ASpareOutlivesServersThatHadLeftBeforeItCame) {
+  for (int rank = 0; rank < servers_; ++rank) {
+    EXPECT_THAT(StartServer("job", rank)->member->Leave(), IsOk());
+  }
+  const Instant begin = MonotonicNow();
+  // Longer than a spare stays behind servers that have left in its time.
+  const std::unique_ptr<Process> spare = StartSpare("job", 0, 1, absl::Seconds(14));
+  spare->thread.join();
+  EXPECT_GE(MonotonicNow() - begin, absl::Seconds(14));
+  EXPECT_THAT(spare->member.status(), StatusIs(absl::StatusCode::kCancelled,
+                                               HasSubstr("all servers of job job have left")));
 }
 
 }  // namespace
