@@ -13,13 +13,16 @@
 //
 // A spare waits until a server has died that does not come back, and takes its part. So without a
 // restart, each failure of a server or a spare costs one of the spares, and with none left it fails
-// the launch. When nothing but spares runs, they are ended.
+// the launch. When nothing but spares runs, they are ended. A server can have left the job, and
+// fail behind that: no spare takes its part then. So a server that fails when the workers have
+// ended fails the launch, and so does one before that, in the end, whose part no spare has had.
 //
 // A core: no process, no clock, no signal handler. Its owner starts and stops the processes.
 #ifndef PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
 #define PHALANX_CLI_LAUNCH_LAUNCH_PLAN_H_
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -53,6 +56,8 @@ class LaunchPlan {
   // The owner starts the process of a task. REQUIRES: the task does not run, !stopping().
   void Started() { ++running_; }
 
+  // The servers whose parts a spare has had; nothing: it has not said so.
+  using Parts = std::optional<std::vector<int>>;
   enum class Next {
     kNothing,
     kStart,  // start this task again, in its next life
@@ -65,8 +70,9 @@ class LaunchPlan {
   static constexpr absl::Duration kOneStop = absl::Seconds(1);
 
   // The process of `task` has ended with this exit code. `missed`: it was to be killed on order,
-  // and was not; the launch has failed then, whatever restarts are left. REQUIRES: it was started.
-  Next Ended(size_t task, int code, bool missed = false);
+  // and was not; the launch has failed then, whatever restarts are left. `parts`: of a spare.
+  // REQUIRES: it was started.
+  Next Ended(size_t task, int code, bool missed = false, const Parts& parts = {});
   // Stops the launch for another reason than a failed task. Returns false if it stops already; the
   // exit code is then that of the first reason.
   bool Stop(int code);
@@ -87,6 +93,13 @@ class LaunchPlan {
   // All others have ended with 0 or were replaced, and the spares that run are not needed. Once:
   // how they end counts for nothing.
   bool TakeOnlySpares();
+  struct Lost {
+    size_t server = 0;
+    int code = 0;
+  };
+  // A server that has failed and whose part no spare has had to its end, with the code of the last
+  // failure. REQUIRES: finished(), !stopping().
+  std::optional<Lost> lost() const;
   // How often `task` was started again.
   int life(size_t task) const { return lives_[task]; }
   int restarts_left() const { return restarts_left_; }
@@ -98,6 +111,7 @@ class LaunchPlan {
   enum class Phase { kRunning, kStopping };
 
   bool IsSpare(size_t task) const { return task >= lives_.size() - roles_.spares; }
+  void NoteParts(const Parts& parts, int code);
 
   const Roles roles_;
   Phase phase_ = Phase::kRunning;
@@ -109,6 +123,8 @@ class LaunchPlan {
   // That have not failed and have no part.
   size_t spares_left_;
   bool spares_end_ = false;
+  // Servers that were left to the spares, and the codes with which they have failed.
+  std::map<size_t, int> lost_;
   int restarts_left_;
   std::vector<int> lives_;
   int exit_code_ = 0;

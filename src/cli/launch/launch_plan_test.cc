@@ -222,6 +222,71 @@ TEST(LaunchPlan, SparesThatAreNotNeededAreEnded) {
   EXPECT_EQ(plan.exit_code(), 0);
 }
 
+LaunchPlan WithSpares(int spares, bool alone = true) {
+  const auto count = static_cast<size_t>(spares);
+  // Servers 0 and 1, worker 2, and the spares.
+  LaunchPlan plan(3 + count, /*restarts=*/0,
+                  {.servers = 2, .spares = count, .spares_of_job = count, .alone = alone});
+  for (int i = 0; i < 3 + spares; ++i) plan.Started();
+  return plan;
+}
+using Parts = std::vector<int>;
+
+TEST(LaunchPlan, AServerThatFailsWhenTheWorkersHaveEndedFailsTheLaunchThoughThereAreSpares) {
+  LaunchPlan plan = WithSpares(2);
+  EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 7), LaunchPlan::Next::kStop);
+  EXPECT_EQ(plan.exit_code(), 7);
+}
+
+// It had left the job, so that no spare has taken its part.
+TEST(LaunchPlan, AServerWhosePartNoSpareHasHadFailsTheLaunch) {
+  LaunchPlan plan = WithSpares(2);
+  EXPECT_EQ(plan.Ended(1, 7), LaunchPlan::Next::kSpare);
+  EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(3, 0, false, Parts{}), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(4, 0, false, Parts{}), LaunchPlan::Next::kNothing);
+  ASSERT_TRUE(plan.finished());
+  ASSERT_TRUE(plan.lost().has_value());
+  EXPECT_EQ(plan.lost()->server, 1u);
+  EXPECT_EQ(plan.lost()->code, 7);
+}
+
+TEST(LaunchPlan, AServerWhosePartASpareHasHadToTheEndDoesNot) {
+  LaunchPlan plan = WithSpares(2);
+  EXPECT_EQ(plan.Ended(1, 7), LaunchPlan::Next::kSpare);
+  // The first one with the part dies too.
+  EXPECT_EQ(plan.Ended(3, 9, false, Parts{1}), LaunchPlan::Next::kSpare);
+  EXPECT_EQ(plan.lost()->code, 9);
+  EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(4, 0, false, Parts{1}), LaunchPlan::Next::kNothing);
+  ASSERT_TRUE(plan.finished());
+  EXPECT_FALSE(plan.lost().has_value());
+}
+
+// A spare whose program is in a container cannot write to the launch's file.
+TEST(LaunchPlan, ASpareThatDoesNotSaySoCanHaveHadAPart) {
+  LaunchPlan plan = WithSpares(1);
+  EXPECT_EQ(plan.Ended(1, 7), LaunchPlan::Next::kSpare);
+  EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(3, 0), LaunchPlan::Next::kNothing);
+  ASSERT_TRUE(plan.finished());
+  EXPECT_FALSE(plan.lost().has_value());
+}
+
+TEST(LaunchPlan, ASpareOfAnotherLaunchCanHaveAPart) {
+  LaunchPlan plan = WithSpares(1, /*alone=*/false);
+  EXPECT_EQ(plan.Ended(1, 7), LaunchPlan::Next::kSpare);
+  EXPECT_EQ(plan.Ended(2, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(0, 0), LaunchPlan::Next::kNothing);
+  EXPECT_EQ(plan.Ended(3, 0, false, Parts{}), LaunchPlan::Next::kNothing);
+  ASSERT_TRUE(plan.finished());
+  EXPECT_FALSE(plan.lost().has_value());
+}
+
 TEST(LaunchPlan, AWorkerIsNotReplaced) {
   LaunchPlan plan(3, /*restarts=*/0, {.servers = 1, .spares = 1, .spares_of_job = 1});
   for (int i = 0; i < 3; ++i) plan.Started();

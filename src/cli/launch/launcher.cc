@@ -16,10 +16,13 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "src/cli/command.h"
 #include "src/client/connection/embedded.h"
+#include "src/common/random.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
@@ -28,6 +31,8 @@ namespace {
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kMaxMarkBytes = 256;
 constexpr int kKilled = 128 + SIGKILL;
+// After that a server counts as dead that has not joined.
+constexpr absl::Duration kAbsentAfter = absl::Seconds(30);
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool SameFile(int a, int b) {
@@ -48,6 +53,17 @@ std::string EndText(const ChildProcess::End& end) {
 // Valid in processes of the same user, while this one has the file open.
 std::string PathOf(const net::UniqueFd& fd) {
   return absl::StrCat("/proc/", getpid(), "/fd/", fd.get());
+}
+
+// What a spare has written: a line for each part, and one without a part when it began to wait.
+LaunchPlan::Parts ReadParts(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  LaunchPlan::Parts parts(std::in_place);
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    int part = 0;
+    if (absl::SimpleAtoi(line, &part) && part >= 0) parts->push_back(part);
+  }
+  return parts;
 }
 
 // What a life has written into its mark.
@@ -78,6 +94,7 @@ LaunchPlan::Roles RolesOf(const LaunchTasks& tasks) {
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)),
+      id_(absl::StrCat(absl::Hex(SystemRandom64(), absl::kZeroPad16))),
       plan_(options_.tasks.size(), options_.restarts, RolesOf(options_.tasks)),
       deaths_(options_.deaths),
       tasks_(options_.tasks.size()) {}
@@ -126,6 +143,7 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
   task.number = options_.tasks.NumberOf(index);
   task.world = options_.tasks.RoleOf(index).world;
   task.life = plan_.life(index);
+  task.launch = id_;
   const RolePlace* servers = options_.tasks.Role(kServerRole);
   const RolePlace* workers = options_.tasks.Role(kWorkerRole);
   if (servers != nullptr && workers != nullptr) {
@@ -135,7 +153,12 @@ std::vector<std::string> Launcher::EnvironmentOf(size_t index) const {
     // The process that takes a restart may be on its way.
     const absl::Duration after =
         options_.restarts > 0 ? options_.spare_after : absl::ZeroDuration();
-    task.spare = SpareVariables{.world = task.world, .after = absl::FormatDuration(after)};
+    // Another launch can begin late.
+    const bool alone = !options_.tasks.job_is_larger();
+    task.spare = SpareVariables{.world = task.world,
+                                .after = absl::FormatDuration(after),
+                                .absent_after = alone ? absl::FormatDuration(kAbsentAfter) : "",
+                                .parts = PathOf(tasks_[index].parts)};
     task.role = kServerRole;
     task.world = servers->world;
   }
@@ -178,13 +201,18 @@ absl::Status Launcher::TryToStart(size_t index) {
 }
 
 absl::Status Launcher::MakeMark(size_t index) {
-  net::UniqueFd& mark = tasks_[index].mark;
-  mark.Close();
-  if (!deaths_.Has(index, plan_.life(index))) return absl::OkStatus();
-  mark = net::UniqueFd(memfd_create("phalanx-fail", MFD_CLOEXEC));
-  if (mark.valid()) return absl::OkStatus();
+  const auto make = [&](const char* name, bool wanted, net::UniqueFd& file) {
+    file.Close();
+    if (wanted) file = net::UniqueFd(memfd_create(name, MFD_CLOEXEC));
+    return !wanted || file.valid();
+  };
+  Task& task = tasks_[index];
+  if (make("phalanx-fail", deaths_.Has(index, plan_.life(index)), task.mark) &&
+      make("phalanx-parts", options_.tasks.RoleOf(index).role == kSpareRole, task.parts)) {
+    return absl::OkStatus();
+  }
   return absl::ResourceExhaustedError(
-      absl::StrCat("cannot start ", tasks_[index].name, ": ", strerror(errno)));
+      absl::StrCat("cannot start ", task.name, ": ", strerror(errno)));
 }
 
 void Launcher::OnOutput(Task& task, int stream) {
@@ -278,7 +306,8 @@ void Launcher::OnEnd(size_t index) {
     if (options_.deaths_must_be_made) missed = deaths_.Missed(index, plan_.life(index));
   }
   const bool awaited = plan_.awaits_servers();
-  const LaunchPlan::Next next = plan_.Ended(index, end.exit_code(), missed.has_value());
+  const LaunchPlan::Next next =
+      plan_.Ended(index, end.exit_code(), missed.has_value(), ReadParts(ReadMark(task.parts)));
   if (!awaited && plan_.awaits_servers()) RunAfter(options_.grace, [this] { ReportServers(); });
   if (next == LaunchPlan::Next::kStart) {
     task.held = true;
@@ -429,8 +458,18 @@ void Launcher::EndIfDone() {
     print_held_ = false;
     PassPrints();
   }
+  if (done() && !plan_.stopping()) JudgeParts();
   if (done() && !plan_.stopping()) JudgeDeaths();
   if (done()) loop_.Stop();
+}
+
+void Launcher::JudgeParts() {
+  const std::optional<LaunchPlan::Lost> lost = plan_.lost();
+  if (!lost.has_value()) return;
+  plan_.Stop(lost->code);
+  reason_ =
+      absl::AbortedError(absl::StrCat(tasks_[lost->server].name, " has failed with exit code ",
+                                      lost->code, ", and no spare has had its part to the end"));
 }
 
 void Launcher::JudgeDeaths() {

@@ -84,6 +84,8 @@ class Launcher {
     std::unique_ptr<net::FdWatcher> end;
     // Of a life with a declared death: a file of the memory into which it writes which one it dies.
     net::UniqueFd mark;
+    // Of a spare: the same, for the parts that it has had.
+    net::UniqueFd parts;
     // Started when the output has room.
     bool held = false;
     Stream streams[2];
@@ -99,7 +101,9 @@ class Launcher {
   void Start(size_t index);
   absl::Status TryToStart(size_t index);
   absl::Status MakeMark(size_t index);
-  // All tasks have ended by themselves: reports the declared deaths that were not made.
+  // All tasks have ended by themselves: a server can have failed whose part no spare has had.
+  void JudgeParts();
+  // The same: reports the declared deaths that were not made.
   void JudgeDeaths();
   // Starts tasks again that OnEnd has held back.
   void StartHeld();
@@ -137,6 +141,7 @@ class Launcher {
   void Report(const std::string& text);
 
   const LaunchOptions options_;
+  const std::string id_;  // of this launch
   LaunchPlan plan_;
   DeclaredDeaths deaths_;
   // Why the launch stops; OK: it does not.

@@ -53,6 +53,7 @@ std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* 
       absl::StrCat("PHALANX_ROLE=", task.role),
       absl::StrCat("PHALANX_WORLD=", task.world),
       absl::StrCat("PHALANX_LIFE=", task.life),
+      absl::StrCat("PHALANX_LAUNCH=", task.launch),
       absl::StrCat("PHALANX_ADDRESS=", task.address),
       absl::StrCat(internal::kPrintVariable, "=", task.print),
       absl::StrCat("PHALANX_FAIL=", task.fail),
@@ -60,6 +61,8 @@ std::vector<std::string> TaskEnvironment(const TaskVariables& task, const char* 
   };
   // Empty: it is no spare.
   const SpareVariables spare = task.spare.value_or(SpareVariables{.world = 0, .after = ""});
+  variables.push_back(absl::StrCat("PHALANX_SPARE_ABSENT_AFTER=", spare.absent_after));
+  variables.push_back(absl::StrCat("PHALANX_SPARE_PARTS=", spare.parts));
   variables.push_back(
       absl::StrCat("PHALANX_SPARES=", spare.world > 0 ? absl::StrCat(spare.world) : ""));
   variables.push_back(absl::StrCat("PHALANX_SPARE_AFTER=", spare.after));

@@ -17,6 +17,9 @@ namespace phalanx::runtime {
 struct SpareVariables {
   int world = 1;      // of all spares of the job
   std::string after;  // how long a server has to be dead
+  // The same of one that has not joined; empty: as the library says.
+  std::string absent_after = {};
+  std::string parts = {};  // the file into which it writes which parts it has
 };
 
 // How many tasks a job with a parameter server has.
@@ -32,6 +35,7 @@ struct TaskVariables {
   int number = 0;
   int world = 1;
   int life = 0;
+  std::string launch = {};  // a name of this launch
   // Of a launch that starts a parameter server; the role is then kServerRole or kWorkerRole.
   std::optional<ServersAndWorkers> parameter_server = {};
   // Of a task that waits for a server's part: the role is then kServerRole, and the world its.

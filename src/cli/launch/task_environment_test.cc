@@ -28,6 +28,7 @@ TaskVariables Third() {
   task.print = "/run/print";
   task.fail = "57";
   task.fail_mark = "/proc/1/fd/9";
+  task.launch = "1f";
   return task;
 }
 
@@ -40,13 +41,14 @@ std::vector<std::string> Dmlc(const std::vector<std::string>& variables) {
 }
 
 TEST(TaskEnvironmentTest, SaysWhichTaskItIs) {
-  EXPECT_THAT(
-      TaskEnvironment(Third(), kNone),
-      ElementsAre("PHALANX_JOB=train", "PHALANX_TASK=worker3", "PHALANX_ROLE=worker",
-                  "PHALANX_WORLD=8", "PHALANX_LIFE=2", "PHALANX_ADDRESS=unix:/run/node.sock",
-                  "PHALANX_PRINT=/run/print", "PHALANX_FAIL=57", "PHALANX_FAIL_MARK=/proc/1/fd/9",
-                  "PHALANX_SPARES=", "PHALANX_SPARE_AFTER=", "DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8",
-                  "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=worker"));
+  EXPECT_THAT(TaskEnvironment(Third(), kNone),
+              ElementsAre("PHALANX_JOB=train", "PHALANX_TASK=worker3", "PHALANX_ROLE=worker",
+                          "PHALANX_WORLD=8", "PHALANX_LIFE=2", "PHALANX_LAUNCH=1f",
+                          "PHALANX_ADDRESS=unix:/run/node.sock", "PHALANX_PRINT=/run/print",
+                          "PHALANX_FAIL=57", "PHALANX_FAIL_MARK=/proc/1/fd/9",
+                          "PHALANX_SPARE_ABSENT_AFTER=", "PHALANX_SPARE_PARTS=", "PHALANX_SPARES=",
+                          "PHALANX_SPARE_AFTER=", "DMLC_TASK_ID=3", "DMLC_NUM_WORKER=8",
+                          "DMLC_NUM_SERVER=0", "DMLC_NUM_ATTEMPT=2", "DMLC_ROLE=worker"));
 }
 
 TEST(TaskEnvironmentTest, VariablesOfAnOuterLaunchAreReplaced) {
@@ -65,14 +67,18 @@ TEST(TaskEnvironmentTest, ASpareIsAServerWithoutAPart) {
   TaskVariables task = Third();
   task.role = "server";
   task.number = 1;
-  task.spare = SpareVariables{.world = 4, .after = "5s"};
+  task.spare =
+      SpareVariables{.world = 4, .after = "5s", .absent_after = "9s", .parts = "/proc/1/fd/8"};
   task.checkpoint_dir = "/disk";
-  const char* const outer[] = {"PHALANX_SPARES=9", "PHALANX_CHECKPOINT_DIR=/other", nullptr};
+  const char* const outer[] = {"PHALANX_SPARES=9", "PHALANX_SPARE_PARTS=/x",
+                               "PHALANX_CHECKPOINT_DIR=/other", nullptr};
   const std::vector<std::string> variables = TaskEnvironment(task, outer);
   EXPECT_THAT(variables,
               IsSupersetOf({"PHALANX_TASK=spare1", "PHALANX_ROLE=server", "PHALANX_SPARES=4",
-                            "PHALANX_SPARE_AFTER=5s", "PHALANX_CHECKPOINT_DIR=/disk"}));
+                            "PHALANX_SPARE_AFTER=5s", "PHALANX_SPARE_ABSENT_AFTER=9s",
+                            "PHALANX_SPARE_PARTS=/proc/1/fd/8", "PHALANX_CHECKPOINT_DIR=/disk"}));
   EXPECT_THAT(variables, Not(Contains("PHALANX_SPARES=9")));
+  EXPECT_THAT(variables, Not(Contains("PHALANX_SPARE_PARTS=/x")));
   EXPECT_THAT(variables, Not(Contains("PHALANX_CHECKPOINT_DIR=/other")));
 }
 
