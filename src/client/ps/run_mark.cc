@@ -1,5 +1,7 @@
 #include "src/client/ps/run_mark.h"
 
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
 
@@ -11,19 +13,31 @@ constexpr absl::Duration kMarkTtl = absl::Minutes(10);
 // The mark is missed only if the hosts of all of them are gone.
 constexpr int kMarkCopies = 2;
 
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 }  // namespace
 
 ObjectId RunMark::Id(uint64_t life) const {
   return client_->Id("phalanx.ps", absl::StrCat(server_, "/ended/", life));
 }
 
-absl::StatusOr<bool> RunMark::Begin(absl::Duration timeout) {
+absl::StatusOr<RunMark::Before> RunMark::Begin(absl::Duration timeout) {
   // Lives begin at 0 again when the job was forgotten. A mark of then would be taken for this
   // life's.
   PHALANX_ASSIGN_OR_RETURN(const bool old, client_->Contains(Id(life_), timeout).Wait());
   if (old) PHALANX_RETURN_IF_ERROR(client_->Delete(Id(life_)).Wait(timeout).status());
-  if (life_ == 0) return false;
-  return client_->Contains(Id(life_ - 1), timeout).Wait();
+  if (life_ == 0) return Before::kNone;
+  PHALANX_ASSIGN_OR_RETURN(const bool ended, client_->Contains(Id(life_ - 1), timeout).Wait());
+  if (!ended) return Before::kNone;
+  const std::string launch = Variable("PHALANX_LAUNCH");
+  const std::string life = Variable("PHALANX_LIFE");
+  if (launch.empty() || life.empty() || life == "0") return Before::kEnded;
+  const absl::StatusOr<Buffer> mark = client_->Get(Id(life_ - 1), {.timeout = timeout}).Wait();
+  // Its time can have passed meanwhile.
+  return mark.ok() && mark->view() == launch ? Before::kSpare : Before::kEnded;
 }
 
 absl::Status RunMark::End(absl::Duration timeout) {
@@ -31,7 +45,8 @@ absl::Status RunMark::End(absl::Duration timeout) {
   options.copies = kMarkCopies;
   options.ttl = kMarkTtl;
   options.timeout = timeout;
-  return client_->Put(Id(life_), "", options).Wait(timeout).status();
+  const std::string launch = Variable("PHALANX_SPARES").empty() ? "" : Variable("PHALANX_LAUNCH");
+  return client_->Put(Id(life_), launch, options).Wait(timeout).status();
 }
 
 }  // namespace phalanx::ps::internal

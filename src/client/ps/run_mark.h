@@ -27,9 +27,13 @@ class RunMark {
   RunMark(std::shared_ptr<Client> client, std::string server, uint64_t life)
       : client_(std::move(client)), server_(std::move(server)), life_(life) {}
 
-  // This life begins. True: the one before it has ended well, and this is another run.
-  // DeadlineExceeded, or the error of the connection with the node.
-  absl::StatusOr<bool> Begin(absl::Duration timeout);
+  enum class Before {
+    kNone,   // this life goes on with the run of the one before it
+    kEnded,  // the one before it has ended well, and this is another run
+    kSpare,  // the same, but this is its run
+  };
+  // This life begins. DeadlineExceeded, or the error of the connection with the node.
+  absl::StatusOr<Before> Begin(absl::Duration timeout);
   // This life has ended well. Errors as Begin: the next run would be taken for a part of this one.
   absl::Status End(absl::Duration timeout);
 

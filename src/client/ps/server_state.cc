@@ -174,6 +174,12 @@ absl::Status ServerState::BeginDisks() {
   }
   return disks_->Begin(
       *core_, std::move(tables), patience_, [this]() -> std::optional<absl::Status> {
+        // In a thread that waits, so that describe shows it. It is called often enough for that.
+        const std::string waits =
+            absl::StrCat("server ", member_.rank(), " of ", member_.world(),
+                         ": agrees with the others with which files to begin, or stores that; all "
+                         "servers have a directory of checkpoints, or none has\n");
+        door_.Step([&waits] { return waits; });
         // Nothing is to be served any more, and other servers may have ended.
         const std::vector<Member> workers = Workers();
         if (std::all_of(workers.begin(), workers.end(),
@@ -192,11 +198,12 @@ absl::Status ServerState::Run() {
   // All workers have left can be the first thing that a next life sees: the loop below ends at once
   // then.
   PHALANX_ASSIGN_OR_RETURN(const int workers, AwaitWorkers());
-  PHALANX_ASSIGN_OR_RETURN(const bool anew, mark_.Begin(patience_));
-  if (anew) ForgetEnded();
+  PHALANX_ASSIGN_OR_RETURN(const RunMark::Before before, mark_.Begin(patience_));
+  if (before == RunMark::Before::kSpare) return End();
+  if (before == RunMark::Before::kEnded) ForgetEnded();
+  door_.Begin();
   PHALANX_RETURN_IF_ERROR(BeginCore(workers));
   NoteAlone();
-  door_.Begin();
   PHALANX_RETURN_IF_ERROR(Act());
   while (!core_->done()) {
     PHALANX_RETURN_IF_ERROR(Turn());
@@ -211,15 +218,18 @@ absl::Status ServerState::Run() {
   }
   objects_.End();
   door_.End();
-  // Workers that have died can come back from there, when their hosts do.
-  absl::Status removed;
-  if (disks_ != nullptr && core_->done()) removed = disks_->RemoveAll();
+  // Workers that have died can come back from there, when their hosts do. The next life after an
+  // error ends at once as well, for there is no mark yet, and tries again.
+  if (disks_ != nullptr && core_->done()) PHALANX_RETURN_IF_ERROR(disks_->RemoveAll());
+  return End();
+}
+
+absl::Status ServerState::End() {
   // Its destructor does not count as a death any more, whatever Leave returns.
   left_ = true;
   PHALANX_RETURN_IF_ERROR(member_.Leave());
   // Not before: a server that dies between the two ends at once in its next life.
-  PHALANX_RETURN_IF_ERROR(mark_.End(patience_));
-  return removed;
+  return mark_.End(patience_);
 }
 
 void ServerState::ForgetEnded() {

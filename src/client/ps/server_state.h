@@ -83,6 +83,8 @@ class ServerState final : public phalanx::internal::MemberSink {
   absl::Status BeginCore(int workers);
   // From the directory of checkpoints, if there is one.
   absl::Status BeginDisks();
+  // Run has ended well: the others see that this server has left.
+  absl::Status End();
   // Waits for an event, a snapshot, a sum, Stop or a time, and handles all that there is.
   absl::Status Turn();
   void Handle(const Event& event);
