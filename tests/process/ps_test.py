@@ -125,6 +125,52 @@ class PsTest(LaunchCase):
         self.assertEqual(sorted(out.splitlines()), self.expected("server1"), err)
         self.assertNotIn("spare", err)
 
+    def run_script(self, script, *flags, expect=OK):
+        """Run `script` as each task of a launch, in which $P is the program with its clocks."""
+        script = f'P="{PROGRAM} {CLOCKS}"; {script}'
+        return self.launch(*flags, "--", "sh", "-c", script, variables=SMALL, expect=expect)
+
+    def test_the_only_server_fails_before_it_has_joined(self):
+        script = """export PHALANX_SPARE_ABSENT_AFTER=1s
+            [ $PHALANX_TASK != server0 ] || exit 3
+            exec $P"""
+        out, err = self.run_script(script, "--servers=1", "--workers=1", "--spares=1")
+        self.assertIn("server0 ended with exit code 3: not started again (spares left: 0)", err)
+        self.assertIn("[spare0] served in life 0", out)
+
+    def test_a_server_that_fails_behind_its_end_fails_the_launch_though_there_are_spares(self):
+        served = self.cluster.path("served")
+        # Workers end behind the failure, or before it.
+        for first, then in (("server", "worker"), ("worker", "server")):
+            with self.subTest(first=first):
+                script = f"""case $PHALANX_TASK in
+                    spare*) $P; exit 0;;
+                    {first}0) $P && touch {served};;
+                    {then}0) $P; while [ ! -e {served} ]; do sleep 0.05; done; rm {served};;
+                    esac
+                    [ $PHALANX_TASK != server0 ] || exit 7"""
+                out, err = self.run_script(script, "--servers=1", "--workers=1", "--spares=2", expect=7)
+                self.assertIn("[server0] served in life 0", out)
+                self.assertIn("server0 ended with exit code 7", err)
+
+    def test_a_server_that_is_started_again_too_late_ends_with_the_others(self):
+        served = self.cluster.path("served")
+        script = f"""case $PHALANX_TASK:$PHALANX_LIFE in
+            server1:1) while [ ! -e {served} ]; do sleep 0.05; done;;
+            spare0:0) $P && touch {served}; exit;;
+            esac
+            exec $P"""
+        begin = time.monotonic()
+        out, err = self.run_script(
+            script, "--servers=2", "--workers=3", "--restarts=1", "--spares=1", "--spare-after=1s",
+            "--fail=server:1,5,0@push",
+        )  # fmt: skip
+        self.assertIn("server1 ended by signal 9 (Killed): starting it again", err)
+        self.assertIn("[spare0] served in life 1", out)
+        self.assertIn("[server1] served in life 2", out)
+        # Else it waits for workers of a next run for a minute.
+        self.assertLess(time.monotonic() - begin, DEADLINE_S / 2)
+
     def test_a_spare_that_dies_is_replaced_by_the_next(self):
         out, err = self.run_tasks("spare:9", flags=["--spares=2", "--fail=server:1,5,0@push"])
         self.assertEqual(sorted(out.splitlines())[0], "[server0] served in life 0", err)
@@ -148,6 +194,30 @@ class PsTest(LaunchCase):
         out, err = self.run_tasks("worker0:8", "server1:8", flags=flags)
         self.assertEqual(sorted(out.splitlines()), self.expected(), err)
         self.assertEqual(os.listdir(folder), [])
+
+    def test_a_file_that_cannot_be_removed_fails_the_launch_at_once(self):
+        folder, go = self.cluster.path("checkpoints"), self.cluster.path("go")
+        os.mkdir(folder)
+        script = f"[ $PHALANX_TASK != worker2 ] || while [ ! -e {go} ]; do sleep 0.05; done; exec $P"
+        script = f'P="{PROGRAM} {CLOCKS}"; {script}'
+        launch = self.begin(
+            "--servers=2", "--workers=3", "--job=train", "--restarts=2", f"--checkpoint-dir={folder}",
+            "--", "sh", "-c", script, variables=SMALL,
+        )  # fmt: skip
+        end, first = time.monotonic() + DEADLINE_S, []
+        while not first:
+            self.assertLess(time.monotonic(), end)
+            first = [name for name in os.listdir(folder) if name.endswith("_0.part") and "_1of2_" in name]
+        os.mkdir(os.path.join(folder, first[0].replace("_0.part", "_999.part")))
+        with open(go, "w"):
+            pass
+        out, err = launch.communicate(timeout=DEADLINE_S)
+        self.assertEqual(launch.returncode, 1, out + err)
+        for worker in range(3):
+            self.assertIn(f"[worker{worker}] {CLOCKS} clocks in life 0", out)
+        # Each life has tried, and waited for nothing.
+        self.assertEqual(out.count("cannot remove"), 3, out + err)
+        self.assertNotIn("has not heard from", out)
 
     def describe_until(self, condition, node):
         """Describe the job until `condition` holds for what its servers say, by rank; return the whole."""
@@ -205,6 +275,35 @@ class PsTest(LaunchCase):
         out, err = launch.communicate(timeout=DEADLINE_S)
         self.assertEqual(sorted(out.splitlines()), self.expected(), err)
         self.assertNotIn("servers", json.loads(self.cluster.run("describe", "--job=train", "--json", node=here)))
+
+    def test_describe_shows_a_server_that_waits_for_the_files_of_others(self):
+        self.cluster.start_shards()
+        self.cluster.start_nodes(1)
+        (name,) = self.cluster.nodes
+        folder = self.cluster.path("checkpoints")
+        os.mkdir(folder)
+        script = f"[ $PHALANX_TASK != server1 ] || unset PHALANX_CHECKPOINT_DIR; exec {PROGRAM} {CLOCKS}"
+        launch = self.begin(
+            "--servers=2", "--workers=1", "--job=train", f"--address={self.cluster.nodes[name].client_address}",
+            f"--checkpoint-dir={folder}", "--", "sh", "-c", script, variables=SMALL,
+        )  # fmt: skip
+        servers = self.describe_until(
+            lambda servers: "agrees with the others" in servers.get(0, {}).get("text", "") and "text" in servers.get(1, {}),
+            name,
+        )
+        self.assertIn("all servers have a directory of checkpoints, or none has", servers[0]["text"])
+        # Without a node the members are shown, and it is said what is not.
+        look = self.cluster.begin(
+            "describe", "--job=train", "--json", f"--directory={self.cluster.directory}",
+            "--address=unix:/nonexistent", "--connect-timeout=100ms",
+        )  # fmt: skip
+        out, err = look.communicate(timeout=DEADLINE_S)
+        self.assertEqual(look.returncode, OK, err)
+        self.assertEqual(len(json.loads(out)["members"]), 3)
+        self.assertNotIn("servers", json.loads(out))
+        self.assertIn("servers not asked: ", err)
+        launch.terminate()
+        launch.communicate(timeout=DEADLINE_S)
 
     def test_servers_do_not_wait_for_ever_for_a_worker_that_has_not_left(self):
         out, err = self.run_tasks("worker1:quit", expect=1, flags=["--grace=1ms"])
