@@ -607,7 +607,7 @@ typedef struct {
 
 /* Sync, Split, Update, Init and OnLoss of ps_table.h. */
 enum { PHX_PS_BSP, PHX_PS_SSP, PHX_PS_ASP };
-enum { PHX_PS_SPLIT_RANGE, PHX_PS_SPLIT_HASH, PHX_PS_SPLIT_BLOCKS };
+enum { PHX_PS_SPLIT_RANGE, PHX_PS_SPLIT_HASH, PHX_PS_SPLIT_BLOCKS, PHX_PS_SPLIT_OWN };
 enum {
   PHX_PS_ASSIGN,
   PHX_PS_SUM,
@@ -711,7 +711,15 @@ int phx_ps_worker_workers(const phx_ps_worker* worker);
 int phx_ps_worker_servers(const phx_ps_worker* worker);
 uint64_t phx_ps_worker_life(const phx_ps_worker* worker);
 int phx_ps_worker_status(const phx_ps_worker* worker);
+/* A table with PHX_PS_SPLIT_OWN needs phx_ps_worker_open_sliced, the others cannot have it. */
 phx_ps_table* phx_ps_worker_open(phx_ps_worker* worker, const char* name);
+/* Slicer of ps.h, which says what it has to be: writes the rank of the server of each of `n` keys
+ * into `servers`, where -1 is before, and returns 0; or a code, and the call is refused, with
+ * InvalidArgument (3). It is called in the thread that pushes or pulls, until the table is freed
+ * and no call for it is being made. */
+typedef int (*phx_ps_slicer)(void* argument, const uint64_t* keys, size_t n, int32_t* servers);
+phx_ps_table* phx_ps_worker_open_sliced(phx_ps_worker* worker, const char* name,
+                                        phx_ps_slicer slicer, void* argument);
 /* The result is a reply. Waits for the server's next life; a request can run twice. Unimplemented
  * (12): the server answers no requests. */
 phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head, const void* body,

@@ -169,6 +169,17 @@ class Server {
 
 class Worker;
 
+// Which server has a key of a table with Split::kOwn: a function of the workers' program. It writes
+// the rank of a server, 0 to Worker::servers() - 1, for each of the keys, which increase strictly;
+// `servers` has -1 for each of them before. It is called for each push and pull with keys, in the
+// thread that makes the call and without a lock; by several threads at once, if several make calls.
+//
+// It depends on the key alone, and all workers have the same one, in each of their lives and in a
+// run of the job that goes on from files: servers know nothing of it, and a key that is given to
+// another one than before has another row there. A key without a server, a server that there is
+// not, an error or an exception is an InvalidArgument of the call; nothing of it was sent.
+using Slicer = std::function<absl::Status(absl::Span<const Key> keys, absl::Span<int32_t> servers)>;
+
 // A worker's view of a table. A value; copies share their worker. Any thread; calls of several
 // threads for one table have some order.
 //
@@ -307,15 +318,15 @@ class Worker {
   // This is a later life: the tables' clocks are those from which it goes on.
   bool restarted() const { return life() > 0; }
 
-  // NotFound names the tables that there are; InvalidArgument: another type, or servers that differ
-  // in their tables.
+  // NotFound names the tables that there are; InvalidArgument: another type, servers that differ in
+  // their tables, or a slicer without Split::kOwn or none with it.
   template <typename T>
-  absl::StatusOr<Table<T>> Open(absl::string_view name) const {
-    absl::StatusOr<AnyTable> table = OpenAs(name, DTypeOf<T>());
+  absl::StatusOr<Table<T>> Open(absl::string_view name, Slicer slicer = nullptr) const {
+    absl::StatusOr<AnyTable> table = OpenAs(name, DTypeOf<T>(), std::move(slicer));
     if (!table.ok()) return table.status();
     return Table<T>(*std::move(table));
   }
-  absl::StatusOr<AnyTable> Open(absl::string_view name) const;
+  absl::StatusOr<AnyTable> Open(absl::string_view name, Slicer slicer = nullptr) const;
 
   // Asks a server's OnRequest. Waits for the server's next life, as a pull does. A request can run
   // twice: if the server dies, or its answer is lost, it is sent again. Errors: Unimplemented (the
@@ -339,7 +350,7 @@ class Worker {
 
  private:
   explicit Worker(std::shared_ptr<internal::WorkerState> state) : state_(std::move(state)) {}
-  absl::StatusOr<AnyTable> OpenAs(absl::string_view name, DType dtype) const;
+  absl::StatusOr<AnyTable> OpenAs(absl::string_view name, DType dtype, Slicer slicer) const;
 
   std::shared_ptr<internal::WorkerState> state_;
 };

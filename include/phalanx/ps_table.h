@@ -36,6 +36,7 @@ enum class Split : uint8_t {
   kRange = 0,   // equal ranges of the keys; those of a sparse table are all 64-bit numbers
   kHash = 1,    // by a hash of the key
   kBlocks = 2,  // runs of `block` keys in turn
+  kOwn = 3,     // a sparse table: as a function of the workers' program says (Slicer in ps.h)
 };
 
 // What a push does to the values of its keys; g is what is pushed, w a value. With kBsp the pushes
@@ -110,7 +111,7 @@ struct TableSpec {
 absl::Status Check(const TableSpec& spec);
 
 absl::string_view SyncName(Sync sync);        // "bsp", "ssp", "asp"
-absl::string_view SplitName(Split split);     // "range", "hash", "blocks"
+absl::string_view SplitName(Split split);     // "range", "hash", "blocks", "own"
 absl::string_view UpdateName(Update update);  // "assign", "sum", "sgd", "momentum", "adagrad",
                                               // "ftrl", "own"
 

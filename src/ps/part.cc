@@ -40,7 +40,7 @@ Part::Part(const TableSpec& spec, const Splitter& splitter, int part, OwnUpdate 
 
 // A dense table has no keys behind its last one, though the split would place them.
 bool Part::Has(Key key) const {
-  return (spec_.keys == 0 || key < spec_.keys) && splitter_.PartOf(key) == part_;
+  return (spec_.keys == 0 || key < spec_.keys) && splitter_.CanHave(part_, key);
 }
 
 // Order first: the shortcut for ranges below relies on it.

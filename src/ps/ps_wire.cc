@@ -492,7 +492,7 @@ TableSpec ReadSpec(ByteReader& in) {
   spec.wire = ReadEnum(in, DType::kU64, "dtype");
   spec.sync = ReadEnum(in, Sync::kAsp, "consistency");
   spec.staleness = in.U32();
-  spec.split = ReadEnum(in, Split::kBlocks, "split");
+  spec.split = ReadEnum(in, Split::kOwn, "split");
   spec.block = in.U64();
   spec.update = ReadEnum(in, Update::kOwn, "update");
   for (double* value :

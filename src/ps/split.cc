@@ -53,7 +53,10 @@ int Splitter::PartOf(Key key) const {
       return static_cast<int>((FirstOf(key / parts) + key % parts) % parts);
     case Split::kBlocks:
       return static_cast<int>(key / block_ % parts);
+    case Split::kOwn:
+      break;
   }
+  PHALANX_CHECK(false, "only the program knows where a key of its own split is");
   return 0;
 }
 
@@ -83,6 +86,8 @@ uint64_t Splitter::KeysOf(int part) const {
       const uint64_t whole = blocks / parts + (number < blocks % parts ? 1 : 0);
       return whole * block_ + (number == blocks % parts ? keys_ % block_ : 0);
     }
+    case Split::kOwn:
+      break;
   }
   return 0;
 }
@@ -98,6 +103,8 @@ uint64_t Splitter::PlaceOf(Key key) const {
       return key / parts;
     case Split::kBlocks:
       return key / block_ / parts * block_ + key % block_;
+    case Split::kOwn:
+      break;
   }
   return 0;
 }
@@ -112,6 +119,8 @@ Key Splitter::KeyAt(int part, uint64_t place) const {
       return place * parts + (number + parts - FirstOf(place)) % parts;
     case Split::kBlocks:
       return (place / block_ * parts + number) * block_ + place % block_;
+    case Split::kOwn:
+      break;
   }
   return 0;
 }
@@ -144,6 +153,16 @@ std::vector<std::vector<uint32_t>> Splitter::Split(absl::Span<const Key> keys) c
   for (std::vector<uint32_t>& of_part : positions) of_part.reserve(keys.size() / parts_);
   for (size_t i = 0; i < keys.size(); ++i) {
     positions[PartOf(keys[i])].push_back(static_cast<uint32_t>(i));
+  }
+  return positions;
+}
+
+std::vector<std::vector<uint32_t>> Splitter::SplitBy(absl::Span<const int32_t> parts) const {
+  std::vector<std::vector<uint32_t>> positions(parts_);
+  for (std::vector<uint32_t>& of_part : positions) of_part.reserve(parts.size() / parts_);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    PHALANX_CHECK(parts[i] >= 0 && parts[i] < parts_, "a part of the table");
+    positions[parts[i]].push_back(static_cast<uint32_t>(i));
   }
   return positions;
 }

@@ -6,9 +6,10 @@
 //   consecutive
 //            keys are a group, and go to all parts, one to each, from a part on that is MixKey of
 //            the group's number. So a part has at most one key more than another.
+//   kOwn     as the program of the workers says, for each key of a call: it is not known here
 //
-// For all of these the place of a key of a dense table, and the key of a place, are computed, not
-// looked up, and places have the order of keys.
+// For all but the last the place of a key of a dense table, and the key of a place, are computed,
+// not looked up, and places have the order of keys.
 //
 // Pure; constant once made, and can be copied. Any thread.
 #ifndef PHALANX_PS_SPLIT_H_
@@ -34,7 +35,10 @@ class Splitter {
 
   int parts() const { return parts_; }
   // A key that a dense table does not have is in some part, too: Part::CheckKeys refuses it.
+  // REQUIRES: not kOwn.
   int PartOf(Key key) const;
+  // Whether the key can be in the part. kOwn: every key can.
+  bool CanHave(int part, Key key) const { return split_ == Split::kOwn || PartOf(key) == part; }
   // kRange: the first key of a part. That of part `parts` is not one: the last part has all further
   // keys, kMaxKey too (ps-lite drops the remainder of its division). REQUIRES: kRange, and
   // 0 <= part < parts.
@@ -48,8 +52,10 @@ class Splitter {
   Key KeyAt(int part, uint64_t place) const;
 
   // Which of the given keys each part gets: positions in `keys`, in their order. REQUIRES: fewer
-  // than 2^32 keys; kRange: they increase.
+  // than 2^32 keys; kRange: they increase; not kOwn.
   std::vector<std::vector<uint32_t>> Split(absl::Span<const Key> keys) const;
+  // The same for kOwn, by the part of each key. REQUIRES: all are parts, and fewer than 2^32.
+  std::vector<std::vector<uint32_t>> SplitBy(absl::Span<const int32_t> parts) const;
   // kRange: where the run of keys of each part ends, found by bisection: part p gets those from
   // Ends()[p - 1] to Ends()[p]. REQUIRES: kRange, and keys that increase.
   std::vector<size_t> Ends(absl::Span<const Key> keys) const;

@@ -88,6 +88,16 @@ TEST(Split, LargeDenseTables) {
   }
 }
 
+TEST(Split, OfTheProgramCanPutAnyKeyAnywhere) {
+  const Splitter splitter(Spec(Split::kOwn, 0), 3);
+  for (int part = 0; part < 3; ++part) EXPECT_TRUE(splitter.CanHave(part, kMaxKey));
+  EXPECT_THAT(splitter.SplitBy({2, 0, 2, 2, 0}),
+              ElementsAre(ElementsAre(1, 4), ElementsAre(), ElementsAre(0, 2, 3)));
+  const Splitter ranges(Spec(Split::kRange, 0), 3);
+  EXPECT_TRUE(ranges.CanHave(2, kMaxKey));
+  EXPECT_FALSE(ranges.CanHave(1, kMaxKey));
+}
+
 TEST(Split, PartsOfRangesAndHashesAreEqual) {
   for (const uint64_t keys : {uint64_t{1000}, uint64_t{12345}}) {
     for (const int parts : {2, 3, 7, 64}) {

@@ -95,8 +95,10 @@ void CheckSync(const TableSpec& spec, Checker& check) {
                 ", which is none");
   check.Require(spec.staleness == 0 || spec.sync == Sync::kSsp, "staleness is ", spec.staleness,
                 ", which only ssp has; sync is ", SyncName(spec.sync));
-  check.Require(AtMost(spec.split, Split::kBlocks), "split is ", static_cast<int>(spec.split),
+  check.Require(AtMost(spec.split, Split::kOwn), "split is ", static_cast<int>(spec.split),
                 ", which is none");
+  check.Require(spec.split != Split::kOwn || spec.keys == 0, "split is own, which only sparse ",
+                "tables have; keys is ", spec.keys);
   if (spec.split == Split::kBlocks) {
     check.Require(spec.block > 0, "block is 0; split blocks needs 1 key or more");
   } else {
@@ -170,6 +172,8 @@ absl::string_view SplitName(Split split) {
       return "hash";
     case Split::kBlocks:
       return "blocks";
+    case Split::kOwn:
+      return "own";
   }
   return "unknown";
 }

@@ -110,7 +110,11 @@ TEST(TableSpec, StalenessIsOfSspAndBlocksAreOfBlocks) {
 
 TEST(TableSpec, NumbersThatAreNoEnumerators) {
   ExpectWrong("sync is 3", [](TableSpec& spec) { spec.sync = static_cast<Sync>(3); });
-  ExpectWrong("split is 3", [](TableSpec& spec) { spec.split = static_cast<Split>(3); });
+  ExpectWrong("split is own, which only sparse tables have; keys is 784", [](TableSpec& spec) {
+    spec.keys = 784;
+    spec.split = Split::kOwn;
+  });
+  ExpectWrong("split is 4", [](TableSpec& spec) { spec.split = static_cast<Split>(4); });
   ExpectWrong("update is 7", [](TableSpec& spec) { spec.update = static_cast<Update>(7); });
   ExpectWrong("init is 3", [](TableSpec& spec) { spec.init = static_cast<Init>(3); });
   ExpectWrong("on_loss is 3", [](TableSpec& spec) { spec.on_loss = static_cast<OnLoss>(3); });
@@ -210,6 +214,7 @@ TEST(TableSpec, Names) {
   EXPECT_EQ(SplitName(Split::kRange), "range");
   EXPECT_EQ(SplitName(Split::kHash), "hash");
   EXPECT_EQ(SplitName(Split::kBlocks), "blocks");
+  EXPECT_EQ(SplitName(Split::kOwn), "own");
   EXPECT_EQ(SplitName(static_cast<Split>(9)), "unknown");
   EXPECT_EQ(UpdateName(Update::kAssign), "assign");
   EXPECT_EQ(UpdateName(Update::kSum), "sum");

@@ -18,6 +18,28 @@ absl::Status NoRoom(absl::string_view where, const TableSpec& spec) {
                    " bytes of pushes are kept that the servers could lose"));
 }
 
+// What a program's slicer has said of keys. A key that it gives to no server would be lost in
+// silence, so the whole call is refused.
+absl::Status CheckServers(const TableSpec& spec, int count, absl::Span<const Key> keys,
+                          absl::Span<const int32_t> servers) {
+  if (spec.split != Split::kOwn) {
+    PHALANX_CHECK(servers.empty(), "the split of the table says where keys are");
+    return absl::OkStatus();
+  }
+  if (servers.size() != keys.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its slicer names ", servers.size(), " servers for ", keys.size(), " keys"));
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (servers[i] >= 0 && servers[i] < count) continue;
+    return absl::InvalidArgumentError(
+        servers[i] == kNoServer ? absl::StrCat("its slicer drops key ", keys[i])
+                                : absl::StrCat("its slicer names server ", servers[i], " for key ",
+                                               keys[i], "; there are ", count));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<int> WorkerCore::missing() const {
@@ -42,18 +64,20 @@ absl::StatusOr<uint32_t> WorkerCore::Open(absl::string_view name) const {
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Push(uint32_t table, absl::Span<const Key> keys,
-                                                    const void* values) {
-  return Start(table, keys, values, nullptr, true, false);
+                                                    const void* values,
+                                                    absl::Span<const int32_t> servers) {
+  return Start(table, keys, servers, values, nullptr, true, false);
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Pull(uint32_t table, absl::Span<const Key> keys,
-                                                    void* out) {
-  return Start(table, keys, nullptr, out, false, true);
+                                                    void* out, absl::Span<const int32_t> servers) {
+  return Start(table, keys, servers, nullptr, out, false, true);
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::PushPull(uint32_t table, absl::Span<const Key> keys,
-                                                        const void* values, void* out) {
-  return Start(table, keys, values, out, true, true);
+                                                        const void* values, void* out,
+                                                        absl::Span<const int32_t> servers) {
+  return Start(table, keys, servers, values, out, true, true);
 }
 
 // Checked here, though servers check again: an error at once names the call, and nothing is half
@@ -89,16 +113,25 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
 
 // Push before pull, so that with SSP and ASP a pull of the same call sees the push.
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<const Key> keys,
+                                                     absl::Span<const int32_t> servers,
                                                      const void* values, void* out, bool pushes,
                                                      bool pulls) {
-  const absl::Status checked = CheckCall(table, keys, pushes);
+  absl::Status checked = CheckCall(table, keys, pushes);
+  if (checked.ok()) {
+    const Table& view = tables_[table].view;
+    const absl::Status sliced = CheckServers(view.spec, options_.servers, keys, servers);
+    if (!sliced.ok()) {
+      checked = absl::Status(sliced.code(),
+                             absl::StrCat(Where(table, view.clock), ": ", sliced.message()));
+    }
+  }
   if (!checked.ok() && pushes) OnPushRefused(table, checked);
   PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[table];
   PHALANX_CHECK(!pushes || !state.dense_begun, "a push within another one");
   // Not refused: the caller is to call again.
   if (pushes && state.must_wait()) return NoRoom(Where(table, state.view.clock), state.view.spec);
-  std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
+  std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys, servers);
   const Ticket ticket = operations_.next;
   Operation& operation = operations_.New(table);
   operation.out = out;

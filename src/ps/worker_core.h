@@ -70,6 +70,9 @@ inline constexpr uint64_t kMaxCallKeys = (uint64_t{1} << 32) - 1;
 // The greatest part of the name of an object that is the same for all: the rest has numbers.
 inline constexpr size_t kMaxObjectPrefix = 160;
 
+// What a slicer leaves for a key to which it has given no server.
+inline constexpr int32_t kNoServer = -1;
+
 // The greatest body of a request.
 inline constexpr size_t kMaxRequestBody = kBatchBytes;
 
@@ -158,13 +161,18 @@ class WorkerCore {
   // copied. Errors at once: InvalidArgument (names the table, the key, and what is wrong),
   // ResourceExhausted (more is kept than the table's snapshot_bytes: the program waits until
   // must_wait is false, and calls again), and the error of a table that has failed.
-  absl::StatusOr<Ticket> Push(uint32_t table, absl::Span<const Key> keys, const void* values);
+  //
+  // `servers`, with Split::kOwn alone: the server of each key. InvalidArgument: one that there is
+  // not, or not as many as keys.
+  absl::StatusOr<Ticket> Push(uint32_t table, absl::Span<const Key> keys, const void* values,
+                              absl::Span<const int32_t> servers = {});
   // `out` has room for keys.size() rows, and is there until the ticket has ended. Parts of it can
   // be written before that.
-  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out);
+  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out,
+                              absl::Span<const int32_t> servers = {});
   // Both, in one batch: what is pulled is as after the push (with kBsp as of the clock's start).
   absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
-                                  void* out);
+                                  void* out, absl::Span<const int32_t> servers = {});
   // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense neither
   // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
   // Push, and ResourceExhausted for more than MaxClockObjects in a clock.
@@ -332,8 +340,9 @@ class WorkerCore {
   void SendAgain(int server, std::optional<uint32_t> only = {}, uint64_t from = 0);
 
   // ---- calls
-  absl::StatusOr<Ticket> Start(uint32_t table, absl::Span<const Key> keys, const void* values,
-                               void* out, bool pushes, bool pulls);
+  absl::StatusOr<Ticket> Start(uint32_t table, absl::Span<const Key> keys,
+                               absl::Span<const int32_t> servers, const void* values, void* out,
+                               bool pushes, bool pulls);
   absl::Status CheckCall(uint32_t table, absl::Span<const Key> keys, bool pushes) const;
   void AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values);
   void AddPull(Ticket ticket, std::vector<Piece> pieces, bool by_object);

@@ -68,6 +68,53 @@ TEST(WorkerCore, WhatAServerSaysBeforeTheOthersHaveWelcomedTheWorkerIsNotForgott
   EXPECT_EQ(play.core.Pending(), "server 0 (has not answered) for table \"a\"");
 }
 
+TEST(WorkerCore, KeysGoWhereTheProgramsSlicerSays) {
+  TableSpec spec = SpecOf("a");
+  spec.keys = 0;
+  spec.split = Split::kOwn;
+  spec.snapshot_every = 0;
+  Play play(2, {spec});
+  play.Begin(2);
+  PHALANX_ASSERT_OK(play.core.Push(0, {4, 5, 6}, kOne, {1, 0, 1}).status());
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.1.0 5+1"));
+  EXPECT_THAT(play.Got(1), ElementsAre("push 0 at 0.1.0 list of 2"));
+  int64_t out[2];
+  PHALANX_ASSERT_OK(play.core.Pull(0, {4, 6}, out, {1, 1}).status());
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  EXPECT_THAT(play.Got(1), ElementsAre("pull 0 at 0 list of 2"));
+}
+
+TEST(WorkerCore, ASlicerThatIsWrongRefusesTheCallAndNothingIsSent) {
+  TableSpec spec = SpecOf("a");
+  spec.keys = 0;
+  spec.split = Split::kOwn;
+  Play play(2, {spec});
+  play.Begin(2);
+  const auto wrong = [](const char* why) {
+    return StatusIs(
+        absl::StatusCode::kInvalidArgument,
+        HasSubstr(absl::StrCat("table \"a\" of worker 0 at clock 0: its slicer ", why)));
+  };
+  int64_t out[3];
+  EXPECT_THAT(play.core.Push(0, {4, 5, 6}, kOne, {1, kNoServer, 1}).status(), wrong("drops key 5"));
+  EXPECT_THAT(play.core.Pull(0, {4, 5, 6}, out, {1, 0, 2}).status(),
+              wrong("names server 2 for key 6; there are 2"));
+  EXPECT_THAT(play.core.PushPull(0, {4, 5, 6}, kOne, out, {-2, 0, 1}).status(),
+              wrong("names server -2 for key 4"));
+  EXPECT_THAT(play.core.Pull(0, {4, 5}, out, {1}).status(), wrong("names 1 servers for 2 keys"));
+  EXPECT_THAT(play.core.Pull(0, {4, 4}, out, {1, 7}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("key 4 after key 4")));
+  play.core.Flush();
+  EXPECT_THAT(play.Got(0), IsEmpty());
+  EXPECT_THAT(play.Got(1), IsEmpty());
+  // As for each push that is refused.
+  EXPECT_THAT(play.core.Clock(0), wrong("drops key 5"));
+  PHALANX_EXPECT_OK(play.core.Push(0, {4, 5, 6}, kOne, {1, 0, 1}).status());
+  PHALANX_EXPECT_OK(play.core.Clock(0));
+}
+
 TEST(WorkerCore, ServersWithOtherTablesAreNamedByOpen) {
   Play play(2, {SpecOf("a")});
   play.core.OnServer(0, true, 0);

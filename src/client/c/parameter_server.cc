@@ -33,7 +33,8 @@ static_assert(PHX_PS_BSP == static_cast<int>(ps::Sync::kBsp) &&
               PHX_PS_ASP == static_cast<int>(ps::Sync::kAsp));
 static_assert(PHX_PS_SPLIT_RANGE == static_cast<int>(ps::Split::kRange) &&
               PHX_PS_SPLIT_HASH == static_cast<int>(ps::Split::kHash) &&
-              PHX_PS_SPLIT_BLOCKS == static_cast<int>(ps::Split::kBlocks));
+              PHX_PS_SPLIT_BLOCKS == static_cast<int>(ps::Split::kBlocks) &&
+              PHX_PS_SPLIT_OWN == static_cast<int>(ps::Split::kOwn));
 static_assert(PHX_PS_ASSIGN == static_cast<int>(ps::Update::kAssign) &&
               PHX_PS_SUM == static_cast<int>(ps::Update::kSum) &&
               PHX_PS_SGD == static_cast<int>(ps::Update::kSgd) &&
@@ -248,6 +249,20 @@ int phx_ps_worker_status(const phx_ps_worker* worker) { return Report(worker->wo
 
 phx_ps_table* phx_ps_worker_open(phx_ps_worker* worker, const char* name) {
   absl::StatusOr<ps::AnyTable> table = worker->worker.Open(Text(name));
+  if (Report(table.status()) != 0) return nullptr;
+  return new phx_ps_table{*std::move(table)};
+}
+
+phx_ps_table* phx_ps_worker_open_sliced(phx_ps_worker* worker, const char* name,
+                                        phx_ps_slicer slicer, void* argument) {
+  ps::Slicer function;
+  if (slicer != nullptr) {
+    function = [slicer, argument](absl::Span<const ps::Key> keys, absl::Span<int32_t> servers) {
+      const int code = slicer(argument, keys.data(), keys.size(), servers.data());
+      return code == 0 ? absl::OkStatus() : ErrorOf(code, "");
+    };
+  }
+  absl::StatusOr<ps::AnyTable> table = worker->worker.Open(Text(name), std::move(function));
   if (Report(table.status()) != 0) return nullptr;
   return new phx_ps_table{*std::move(table)};
 }

@@ -55,13 +55,14 @@ Future<Done> Worker::BarrierAsync() const { return state_->Barrier(); }
 absl::Status Worker::Leave() const { return state_->Leave(); }
 absl::Status Worker::Fail() const { return state_->member().Fail(); }
 
-absl::StatusOr<AnyTable> Worker::Open(absl::string_view name) const {
-  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<internal::OpenTable> table, state_->Open(name));
+absl::StatusOr<AnyTable> Worker::Open(absl::string_view name, Slicer slicer) const {
+  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<internal::OpenTable> table,
+                           state_->Open(name, std::move(slicer)));
   return AnyTable(state_, std::move(table));
 }
 
-absl::StatusOr<AnyTable> Worker::OpenAs(absl::string_view name, DType dtype) const {
-  PHALANX_ASSIGN_OR_RETURN(AnyTable table, Open(name));
+absl::StatusOr<AnyTable> Worker::OpenAs(absl::string_view name, DType dtype, Slicer slicer) const {
+  PHALANX_ASSIGN_OR_RETURN(AnyTable table, Open(name, std::move(slicer)));
   if (table.spec().dtype == dtype) return table;
   return absl::InvalidArgumentError(absl::StrCat("Open: table ", name, " has elements of type ",
                                                  DTypeName(table.spec().dtype), ", not ",

@@ -1,6 +1,8 @@
 #include "src/client/ps/worker_state.h"
 
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -294,7 +296,8 @@ void WorkerState::Forget(Ticket ticket) {
 // ---------------------------------------------------------------------------- calls
 
 // All servers have welcomed the worker by now, so this is a lookup and sends nothing.
-absl::StatusOr<std::shared_ptr<OpenTable>> WorkerState::Open(absl::string_view name) {
+absl::StatusOr<std::shared_ptr<OpenTable>> WorkerState::Open(absl::string_view name,
+                                                             Slicer slicer) {
   PHALANX_RETURN_IF_ERROR(connection_->CheckProcess());
   auto table = std::make_shared<OpenTable>();
   absl::Status status;
@@ -309,6 +312,12 @@ absl::StatusOr<std::shared_ptr<OpenTable>> WorkerState::Open(absl::string_view n
     table->pushes_objects = view.pushes_objects;
   });
   PHALANX_RETURN_IF_ERROR(status);
+  if ((table->spec.split == Split::kOwn) != (slicer != nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat("Open: table \"", name, "\": its split is ",
+                                                   SplitName(table->spec.split), ", and there is ",
+                                                   slicer == nullptr ? "no slicer" : "a slicer"));
+  }
+  table->slicer = std::move(slicer);
   return table;
 }
 
@@ -336,7 +345,7 @@ absl::Status WorkerState::Named(const char* verb, const OpenTable& table,
 // A push whose room another thread has taken meanwhile waits again.
 void WorkerState::Enter(const char* verb, const OpenTable& table, const Given& given,
                         absl::FunctionRef<void(const absl::Status&)> make) {
-  absl::Status status;
+  absl::Status status = given.sliced;
   const bool pushes = given.pushed.has_value();
   for (const std::optional<uint64_t>& bytes : {given.pushed, given.pulled}) {
     if (bytes.has_value()) status.Update(CheckBytes(table.spec, given.rows, *bytes));
@@ -357,6 +366,32 @@ void WorkerState::Enter(const char* verb, const OpenTable& table, const Given& g
       make(status);
     });
   }
+}
+
+// Without the lock: the program's function can take long, or use the client. Of keys that do not
+// increase it is not asked, as the core refuses these.
+WorkerState::Sliced WorkerState::Slice(const OpenTable& table, absl::Span<const Key> keys) {
+  Sliced sliced;
+  const bool increase =
+      std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>()) == keys.end();
+  if (table.slicer == nullptr || keys.empty() || !increase || keys.size() > kMaxCallKeys) {
+    return sliced;
+  }
+  sliced.servers.assign(keys.size(), kNoServer);
+  std::string failed;
+  try {
+    const absl::Status status = table.slicer(keys, absl::MakeSpan(sliced.servers));
+    if (status.ok()) return sliced;
+    failed = absl::StrCat("failed: ", status.ToString());
+  } catch (const std::exception& error) {
+    failed = absl::StrCat("has thrown an exception: ", error.what());
+  } catch (...) {
+    failed = "has thrown something unknown";
+  }
+  sliced.status =
+      absl::InvalidArgumentError(absl::StrCat("for ", keys.size(), " keys from ", keys.front(),
+                                              " to ", keys.back(), " its slicer ", failed));
+  return sliced;
 }
 
 // Bad arguments are refused without a ticket: the future has ended when it is returned.
@@ -456,15 +491,18 @@ std::optional<absl::Status> WorkerState::PutParts(const OpenTable& table,
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
                                         const void* values, uint64_t bytes) {
-  return Call("Push", table, {.rows = keys.size(), .pushed = bytes},
-              [&] { return core_.Push(table.number, keys, values); });
+  const Sliced sliced = Slice(table, keys);
+  return Call("Push", table, {.rows = keys.size(), .pushed = bytes, .sliced = sliced.status},
+              [&] { return core_.Push(table.number, keys, values, sliced.servers); });
 }
 
 // The servers are awaited: nothing is held back for a larger batch.
 Future<phalanx::Done> WorkerState::Pull(const OpenTable& table, absl::Span<const Key> keys,
                                         void* out, uint64_t bytes) {
-  return Call("Pull", table, {.rows = keys.size(), .pulled = bytes}, [&] {
-    const absl::StatusOr<Ticket> ticket = core_.Pull(table.number, keys, out);
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {.rows = keys.size(), .pulled = bytes, .sliced = sliced.status};
+  return Call("Pull", table, given, [&] {
+    const absl::StatusOr<Ticket> ticket = core_.Pull(table.number, keys, out, sliced.servers);
     core_.Flush();
     return ticket;
   });
@@ -473,9 +511,12 @@ Future<phalanx::Done> WorkerState::Pull(const OpenTable& table, absl::Span<const
 Future<phalanx::Done> WorkerState::PushPull(const OpenTable& table, absl::Span<const Key> keys,
                                             const void* values, uint64_t pushed, void* out,
                                             uint64_t bytes) {
-  const Given given = {.rows = keys.size(), .pushed = pushed, .pulled = bytes};
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {
+      .rows = keys.size(), .pushed = pushed, .pulled = bytes, .sliced = sliced.status};
   return Call("PushPull", table, given, [&] {
-    const absl::StatusOr<Ticket> ticket = core_.PushPull(table.number, keys, values, out);
+    const absl::StatusOr<Ticket> ticket =
+        core_.PushPull(table.number, keys, values, out, sliced.servers);
     core_.Flush();
     return ticket;
   });

@@ -44,6 +44,7 @@ struct OpenTable {
   // All rows travel as objects.
   bool pulls_objects = false;
   bool pushes_objects = false;
+  Slicer slicer;              // with Split::kOwn
   std::vector<Key> all_keys;  // of a dense table, once they were needed; under the lock
 };
 
@@ -57,7 +58,7 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // Takes the member's messages from here on, and waits until all servers have welcomed this life.
   absl::Status Begin();
 
-  absl::StatusOr<std::shared_ptr<OpenTable>> Open(absl::string_view name);
+  absl::StatusOr<std::shared_ptr<OpenTable>> Open(absl::string_view name, Slicer slicer);
   // `bytes`, and `pushed`, are all rows of the keys.
   Future<phalanx::Done> Push(const OpenTable& table, absl::Span<const Key> keys, const void* values,
                              uint64_t bytes);
@@ -109,7 +110,14 @@ class WorkerState final : public phalanx::internal::MemberSink {
     uint64_t rows = 0;
     std::optional<uint64_t> pushed = {};
     std::optional<uint64_t> pulled = {};
+    absl::Status sliced = {};  // an error of the table's slicer
   };
+  // The server of each key; nothing without a slicer.
+  struct Sliced {
+    absl::Status status;
+    std::vector<int32_t> servers;
+  };
+  static Sliced Slice(const OpenTable& table, absl::Span<const Key> keys);
   // Makes a call of the core under the lock.
   Future<phalanx::Done> Call(const char* verb, const OpenTable& table, const Given& given,
                              absl::FunctionRef<absl::StatusOr<Ticket>()> make);

@@ -175,7 +175,7 @@ class SparseRows : public Rows {
     Key least = 0;
     for (uint64_t i = 0; i < count; ++i) {
       const Key key = in.U64();
-      if (key < least || splitter_.PartOf(key) != part_ || (key == kLast && i + 1 < count)) {
+      if (key < least || !splitter_.CanHave(part_, key) || (key == kLast && i + 1 < count)) {
         in.Fail("a key that is not in order, or of another part");
         return;
       }

@@ -90,6 +90,11 @@ void PsPlan::DrawTable(Random& random) {
   spec.split = static_cast<Split>(random.Below(3));
   if (objects && spec.split == Split::kHash && random.Chance(0.8)) spec.split = Split::kRange;
   spec.block = spec.split == Split::kBlocks ? 1 + random.Below(4) : 0;
+  // Of the seed, not drawn: what the other tables get stays.
+  if (spec.keys == 0 && internal::MixKey(seed + tables.size()) % 3 == 0) {
+    spec.split = Split::kOwn;
+    spec.block = 0;
+  }
   spec.on_loss = random.Chance(0.4) && !(exact && floats) ? OnLoss::kDrop : OnLoss::kWait;
   spec.snapshot_every = 1 + static_cast<uint32_t>(random.Below(4));
   if (random.Chance(0.3)) spec.snapshot_bytes = 500 + random.Below(20'000);
@@ -103,6 +108,16 @@ std::vector<Key> PsPlan::AllKeys(uint32_t table) const {
   // Those of a sparse table are far apart; the last one is the greatest that there is.
   for (uint64_t i = 0; i < count; ++i) keys.push_back(spec.keys > 0 ? i : ~uint64_t{0} / 29 * i);
   return keys;
+}
+
+std::vector<int32_t> PsPlan::ServersOf(uint32_t table, const std::vector<Key>& keys) const {
+  std::vector<int32_t> of;
+  if (tables[table].split != Split::kOwn) return of;
+  for (const Key key : keys) {
+    of.push_back(
+        static_cast<int32_t>(internal::MixKey(key + seed) % static_cast<uint64_t>(servers)));
+  }
+  return of;
 }
 
 std::vector<Key> PsPlan::DrawKeys(Random& random, uint32_t table) const {
@@ -235,11 +250,9 @@ std::string PsOracle::Check(const Read& read, const std::string& bytes) const {
     const std::string wrong = plan_.IsCounts(read.table) ? CheckCounts(read, read.keys[i], at)
                                                          : CheckFloats(read, read.keys[i], at);
     if (wrong.empty()) continue;
-    return absl::StrCat(
-        "table ", read.table, " (", SyncName(plan_.tables[read.table].sync), "), key ",
-        read.keys[i], " of server ",
-        internal::Splitter(plan_.tables[read.table], plan_.servers).PartOf(read.keys[i]),
-        ", pulled by worker ", read.worker, " at clock ", read.clock, ": ", wrong);
+    return absl::StrCat("table ", read.table, " (", SyncName(plan_.tables[read.table].sync),
+                        "), key ", read.keys[i], ", pulled by worker ", read.worker, " at clock ",
+                        read.clock, ": ", wrong);
   }
   return "";
 }

@@ -67,6 +67,8 @@ struct PsPlan {
 
   bool IsCounts(uint32_t table) const { return tables[table].dtype == DType::kI64; }
   std::vector<Key> AllKeys(uint32_t table) const;
+  // Of a table with Split::kOwn, the servers of keys, as its slicer says; of others nothing.
+  std::vector<int32_t> ServersOf(uint32_t table, const std::vector<Key>& keys) const;
   // The least part of an object table.
   uint64_t object_bytes() const { return objects ? 1 : uint64_t{1} << 40; }
   bool PushesObject(const Step& step) const;

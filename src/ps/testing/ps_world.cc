@@ -480,7 +480,8 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
   if (plan_.PushesObject(step)) return BeginPut(worker, rank, step);
   if (step.kind == Kind::kPush) {
     const std::string values = ValuesOf(worker, rank, step);
-    const auto ticket = worker.core->Push(step.table, step.keys, values.data());
+    const auto ticket = worker.core->Push(step.table, step.keys, values.data(),
+                                          plan_.ServersOf(step.table, step.keys));
     if (!ticket.ok()) {
       Wrong(absl::StrCat("Push by worker ", rank, ": ", ticket.status().ToString()));
       return false;
@@ -525,11 +526,13 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
   absl::StatusOr<Ticket> ticket = absl::InternalError("");
   if (step.push > 0) {
     const std::string values = ValuesOf(worker, rank, step);
-    ticket = worker.core->PushPull(step.table, step.keys, values.data(), call->out.data());
+    ticket = worker.core->PushPull(step.table, step.keys, values.data(), call->out.data(),
+                                   plan_.ServersOf(step.table, step.keys));
   } else if (step.dense && worker.core->table(step.table).pulls_objects) {
     ticket = worker.core->PullDense(step.table, call->out.data());
   } else {
-    ticket = worker.core->Pull(step.table, step.keys, call->out.data());
+    ticket = worker.core->Pull(step.table, step.keys, call->out.data(),
+                               plan_.ServersOf(step.table, step.keys));
   }
   if (!ticket.ok()) {
     Wrong(absl::StrCat("Pull by worker ", rank, ": ", ticket.status().ToString()));

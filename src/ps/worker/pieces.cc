@@ -43,8 +43,8 @@ void CutForServer(int server, uint64_t row_bytes, absl::Span<const Key> keys, ui
 
 uint64_t WireRowBytes(const TableSpec& spec) { return spec.width * ElementSize(spec.wire); }
 
-std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter,
-                       absl::Span<const Key> keys) {
+std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
+                       absl::Span<const int32_t> servers) {
   std::vector<Piece> pieces;
   if (keys.empty()) return pieces;
   const uint64_t row_bytes = WireRowBytes(spec);
@@ -52,7 +52,8 @@ std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter,
     CutForServer(0, row_bytes, keys, 0, {}, pieces);
     return pieces;
   }
-  const std::vector<std::vector<uint32_t>> parts = splitter.Split(keys);
+  const std::vector<std::vector<uint32_t>> parts =
+      spec.split == Split::kOwn ? splitter.SplitBy(servers) : splitter.Split(keys);
   for (size_t server = 0; server < parts.size(); ++server) {
     const std::vector<uint32_t>& rows = parts[server];
     if (rows.empty()) continue;

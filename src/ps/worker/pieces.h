@@ -39,7 +39,9 @@ struct Piece {
 };
 
 // In the order of servers, and of keys for each. An entry with a piece is at most kMaxEntryBytes.
-std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys);
+// `servers`, with Split::kOwn: the server of each key; REQUIRES: there are these servers.
+std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
+                       absl::Span<const int32_t> servers = {});
 
 // As ToWire of ps_wire.h. If the channel has the list already, `keys` shares it from now on.
 WireKeys ToWire(uint32_t table, PieceKeys& keys, KeyLists& lists);

@@ -49,6 +49,18 @@ TEST(Pieces, HaveAllRowsOnce) {
   }
 }
 
+TEST(Pieces, FollowTheProgramsServers) {
+  const TableSpec spec = SpecOf(Split::kOwn, DType::kI64);
+  const std::vector<Key> keys = {1, 2, 3, 7, 8};
+  const std::vector<Piece> pieces = Cut(spec, Splitter(spec, 3), keys, {2, 2, 0, 2, 0});
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(pieces[0].server, 0);
+  EXPECT_EQ(*pieces[0].keys.list, (std::vector<Key>{3, 8}));
+  EXPECT_EQ(pieces[0].rows, (std::vector<uint32_t>{2, 4}));
+  EXPECT_EQ(pieces[1].server, 2);
+  EXPECT_EQ(*pieces[1].keys.list, (std::vector<Key>{1, 2, 7}));
+}
+
 TEST(Pieces, OneRowCanBeGreaterThanABatch) {
   TableSpec spec = SpecOf(Split::kRange, DType::kI64);
   spec.width = kMaxWidth;
