@@ -649,6 +649,14 @@ typedef struct {
 /* Fills in the defaults of ps_table.h; no name, and no keys. */
 void phx_ps_table_defaults(phx_ps_table_spec* spec);
 
+/* BarrierGroup and BarrierOptions of ps_barrier.h. */
+enum { PHX_PS_WORKERS, PHX_PS_SERVERS, PHX_PS_ALL };
+typedef struct {
+  int has_epoch; /* 0: the next barrier of the group */
+  uint64_t epoch;
+  int64_t timeout; /* 0: peer_timeout */
+} phx_ps_barrier_options;
+
 /* What an own update is given. With PHX_PS_BSP a push is the sum of all workers' pushes of a clock,
  * and `worker` is -1. `values` are `count` rows of the table's width. */
 typedef struct {
@@ -695,6 +703,10 @@ void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void*
  * peer_timeout, and not all have left. */
 int phx_ps_server_run(phx_ps_server* server);
 void phx_ps_server_stop(phx_ps_server* server);
+/* Of the groups PHX_PS_SERVERS and PHX_PS_ALL: before phx_ps_server_run in its thread, or while it
+ * runs in another one. */
+phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,
+                                const phx_ps_barrier_options* options);
 /* Clocks of each table, and which pulls wait for whom. Copies at most `room` bytes of the text, the
  * last of which is zero, and returns its size without that. */
 size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t room);
@@ -726,8 +738,10 @@ phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head,
                                 uint64_t size);
 /* The bytes are valid until the call is freed. */
 int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uint64_t* size);
-/* Ends when all workers have called it; DeadlineExceeded (4) after peer_timeout. */
-phx_call* phx_ps_worker_barrier(phx_ps_worker* worker);
+/* Worker::Barrier of ps.h, which has the rules. Ends when all tasks of the group (PHX_PS_WORKERS,
+ * PHX_PS_ALL) have come to it, also with an epoch that is greater. `options` can be NULL. */
+phx_call* phx_ps_worker_barrier(phx_ps_worker* worker, int group,
+                                const phx_ps_barrier_options* options);
 /* As phx_member_list; NULL: of the workers. */
 int64_t phx_ps_worker_list(const phx_ps_worker* worker, const char* role, phx_member_info* infos,
                            size_t n);

@@ -46,6 +46,7 @@
 #include "phalanx/elements.h"
 #include "phalanx/group.h"
 #include "phalanx/job.h"
+#include "phalanx/ps_barrier.h"
 #include "phalanx/ps_table.h"
 
 namespace phalanx::ps {
@@ -115,7 +116,7 @@ struct Reply {
   std::string body;
 };
 
-// One thread at a time, but Stop.
+// One thread at a time, but Stop, Members and barriers.
 class Server {
  public:
   // Joins the job as a server. A spare (`phalanx launch --spares`) waits here for the part of a
@@ -155,6 +156,13 @@ class Server {
   absl::Status Run();
   // Ends Run. Any thread.
   void Stop();
+  // As those of Worker, of groups with servers: before Run in its thread, or while it runs in
+  // another one. Server 0 counts those that come, while any of its threads is in a call of its
+  // client: barriers wait for its Join, and for its next life.
+  absl::Status Barrier(BarrierGroup group, const BarrierOptions& options = {}) {
+    return BarrierAsync(group, options).Wait().status();
+  }
+  Future<Done> BarrierAsync(BarrierGroup group, const BarrierOptions& options = {});
   // Clocks of each table, and which pulls wait for whom, as text.
   std::string Describe() const;
   // All members of a role of the job, in the order of ranks: which live, have left, or have died.
@@ -333,10 +341,24 @@ class Worker {
   // server has no OnRequest), InvalidArgument (no such server; a body of more than 1 MiB), those
   // that OnRequest returns, and, as those of tables, Aborted and Cancelled.
   Future<Reply> Request(int server, int32_t head, absl::string_view body) const;
-  // Ends when all workers have called; DeadlineExceeded after Options::peer_timeout. A worker in
-  // its next life makes the barrier again in which it was.
-  absl::Status Barrier() const { return BarrierAsync().Wait().status(); }
-  Future<Done> BarrierAsync() const;
+  // Ends when all tasks of the group have come to this barrier, or to a later one of the group.
+  // What a task has done before, as a push that it has awaited, is there for all that go on.
+  //
+  // A barrier that has ended stays so: a next life that comes to it again goes on at once. One that
+  // has not ended waits for the next life of a task that has died, wherever the task was. So a next
+  // life makes the same barriers as the life before; a program that goes on at its clock gives the
+  // clock as the epoch.
+  //
+  // A task that has left is not waited for, nor a worker that has died if all tables have
+  // OnLoss::kDrop. Errors: Unavailable (a worker has died, and a table has kFail; names the
+  // worker), DeadlineExceeded (names those that have not come; the task itself has come, and can
+  // call the same barrier again), InvalidArgument (a group without this task), Aborted, Cancelled.
+  absl::Status Barrier(BarrierGroup group = BarrierGroup::kWorkers,
+                       const BarrierOptions& options = {}) const {
+    return BarrierAsync(group, options).Wait().status();
+  }
+  Future<Done> BarrierAsync(BarrierGroup group = BarrierGroup::kWorkers,
+                            const BarrierOptions& options = {}) const;
   // OK while the worker is a member of its job.
   absl::Status status() const;
   // As Server::Members.

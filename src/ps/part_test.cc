@@ -178,12 +178,14 @@ void ExpectSame(const TableSpec& spec, T value, T expected) {
 
 // The layouts: dense by all splits, and sparse.
 std::vector<TableSpec> Layouts(const TableSpec& spec) {
-  std::vector<TableSpec> layouts(4, spec);
+  std::vector<TableSpec> layouts(5, spec);
   layouts[1].split = Split::kHash;
   layouts[2].split = Split::kBlocks;
   layouts[2].block = 5;
   layouts[3].keys = 0;
   layouts[3].split = Split::kHash;
+  layouts[4].keys = 0;
+  layouts[4].split = Split::kOwn;
   return layouts;
 }
 
@@ -191,7 +193,7 @@ std::vector<TableSpec> Layouts(const TableSpec& spec) {
 std::vector<Key> SomeKeys(const Splitter& splitter, int part, Random& random) {
   std::vector<Key> mine;
   for (Key key = 0; key < 200; ++key) {
-    if (splitter.PartOf(key) == part) mine.push_back(key);
+    if (splitter.CanHave(part, key)) mine.push_back(key);
   }
   const uint64_t kind = random.Below(3);
   if (kind == 0) return mine;
@@ -426,7 +428,7 @@ TEST(Part, RefusesKeysThatAreNotItsOwn) {
     const Splitter splitter(layout, 2);
     std::vector<Key> mine, others;
     for (Key key = 0; key < 100; ++key) {
-      (splitter.PartOf(key) == 1 ? mine : others).push_back(key);
+      (splitter.CanHave(1, key) ? mine : others).push_back(key);
     }
     PHALANX_EXPECT_OK(part.CheckKeys(mine));
     std::vector<Key> keys = mine;
@@ -437,6 +439,9 @@ TEST(Part, RefusesKeysThatAreNotItsOwn) {
     std::swap(keys[1], keys[2]);
     EXPECT_THAT(part.CheckKeys(keys),
                 wrong(absl::StrCat("key ", mine[1], " comes after key ", mine[2]).c_str(), ""));
+    // Of a split of the program a part does not know which keys it has not.
+    EXPECT_EQ(others.empty(), layout.split == Split::kOwn);
+    if (layout.split == Split::kOwn) continue;
     EXPECT_THAT(part.CheckKeys({others[3]}),
                 wrong(absl::StrCat("key ", others[3]).c_str(), "part 0; this is part 1 of 2"));
     if (layout.keys == 0) continue;
@@ -465,7 +470,7 @@ TEST(Part, FirstValuesAreThoseOfTheKeyInEveryLayout) {
         Part next = Make(layout, number, 3);
         PHALANX_ASSERT_OK(next.Load(part.Save()));
         for (Key key = 0; key < 200; ++key) {
-          if (Splitter(layout, 3).PartOf(key) != number) continue;
+          if (!Splitter(layout, 3).CanHave(number, key)) continue;
           EXPECT_EQ(Pulled<float>(part, layout, {key}), expected[key]);
           EXPECT_EQ(Pulled<float>(next, layout, {key}), expected[key]);
           // A pushed row begins with them.
@@ -648,7 +653,10 @@ TEST(Part, LoadsOnlyItsOwn) {
     refuses(layout, 1, 4);
     for (const auto& change : std::vector<std::function<void(TableSpec&)>>{
              [](TableSpec& other) { other.name = "u"; },
-             [](TableSpec& other) { other.keys += 1; },
+             [](TableSpec& other) {
+               if (other.split == Split::kOwn) other.split = Split::kRange;
+               other.keys += 1;
+             },
              [](TableSpec& other) { other.width = 4; },
              [](TableSpec& other) { other.dtype = other.wire = DType::kF64; },
              [](TableSpec& other) { other.update = Update::kAdagrad; },

@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/elements.h"
+#include "phalanx/ps_barrier.h"
 #include "phalanx/ps_table.h"
 #include "src/common/io/utf8.h"
 
@@ -174,6 +175,18 @@ absl::string_view SplitName(Split split) {
       return "blocks";
     case Split::kOwn:
       return "own";
+  }
+  return "unknown";
+}
+
+absl::string_view BarrierGroupName(BarrierGroup group) {
+  switch (group) {
+    case BarrierGroup::kWorkers:
+      return "workers";
+    case BarrierGroup::kServers:
+      return "servers";
+    case BarrierGroup::kAll:
+      return "all";
   }
   return "unknown";
 }

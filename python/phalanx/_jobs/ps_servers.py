@@ -21,6 +21,7 @@ from phalanx._jobs.members import list_members
 from phalanx._jobs.ps_workers import Reply, options_of
 from phalanx._jobs.session_calls import Caller, outcome
 from phalanx._native import UNKNOWN, ffi, lib
+from phalanx._waiting import finish, owned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from phalanx._typing import Array
 
     Sync: TypeAlias = Literal["bsp", "ssp", "asp"]
-    Split: TypeAlias = Literal["range", "hash", "blocks"]
+    Split: TypeAlias = Literal["range", "hash", "blocks", "own"]
+    Group: TypeAlias = Literal["servers", "all"]
     Named: TypeAlias = Literal["add", "sum", "assign", "sgd", "momentum", "adagrad", "ftrl"]
     Own: TypeAlias = Callable[[Array, Array, Array], None]
     Init: TypeAlias = Literal["zeros", "uniform", "normal"]
@@ -180,7 +182,7 @@ class Server:
     ``phalanx launch --restarts``): its program does the same again, and `run` goes on from the last snapshots. A ``with``
     block that ends before `run` has returned is the death of the server, too.
 
-    One thread at a time, but `stop`. Functions of the program run in the thread of `run`, and can call `describe` and
+    One thread at a time, but `stop` and `barrier`. Functions of the program run in the thread of `run`, and can call `describe` and
     `stop`.
 
     Raises
@@ -324,6 +326,29 @@ class Server:
     def stop(self) -> None:
         """End `run`, which raises CallCancelledError then. Any thread."""
         lib.phx_ps_server_stop(self._server())
+
+    def barrier(self, group: Group = "servers", *, epoch: int | None = None, timeout: float | None = None) -> None:
+        """Return when all servers, or all servers and workers (``"all"``), have come to this barrier.
+
+        The rules and the parameters are those of `Worker.barrier`. Call it before `run`, or in another thread while the
+        server runs. Server 0 counts those that come: barriers wait for it to join, and for its next life.
+
+        Raises
+        ------
+        GetTimeoutError
+            Not all have come; the message names those that have not.
+        MemberUnavailableError
+            A worker has died, and a table fails then (``on_loss="fail"``).
+        """
+        ptr = self._server()
+        number, options = ps_specs.barrier_arguments(group, epoch, timeout)
+        call = lib.phx_ps_server_barrier(ptr, number, options)
+        try:
+            finish(owned(call), None, f"barrier of {group} by server {self.rank}", None, self._connection.address)
+        except exceptions.DisconnectedError as error:
+            raise exceptions.MemberUnavailableError(error.message, error.ref, error.node) from None
+        except exceptions.PhalanxError as error:
+            raise _translated(error) from None
 
     def describe(self) -> str:
         """Return the clocks of each table, and which pulls wait for whom, as text; before `run` it is empty.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from phalanx import _arguments, exceptions
-from phalanx._native import ffi, lib, text
+from phalanx._native import ffi, lib, nanos, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ else:
         "bsp": a pull has all pushes of the clocks before, and none of this one. "ssp": a worker is at most `staleness`
         clocks ahead of the slowest one. "asp": nothing waits.
     split, block : str, int
-        Which server has a key: "range", equal ranges of the keys; "hash"; "blocks", runs of `block` keys in turn.
+        Which server has a key: "range", equal ranges of the keys; "hash"; "blocks", runs of `block` keys in turn; "own",
+        of sparse tables: as a function of the workers' program says (`Worker.table`).
     update : str
         What a push does to the values of its keys: "sum" (or "add"), "assign", and for floats "sgd", "momentum", "adagrad"
         and "ftrl". "own": a function of the server's program.
@@ -87,10 +88,11 @@ else:
 
 # In the order of phalanx/c.h: the index is the number.
 _SYNCS = ("bsp", "ssp", "asp")
-_SPLITS = ("range", "hash", "blocks")
+_SPLITS = ("range", "hash", "blocks", "own")
 _UPDATES = ("assign", "sum", "sgd", "momentum", "adagrad", "ftrl", "own")
 _INITS = ("zeros", "uniform", "normal")
 _ON_LOSS = ("wait", "drop", "fail")
+_GROUPS = ("workers", "servers", "all")
 # Numbers of phalanx/elements.h, and the names of NumPy.
 _DTYPES = {"f32": (2, "float32"), "f64": (3, "float64"), "i32": (7, "int32"), "i64": (9, "int64")}
 _WIRES = {**_DTYPES, "f16": (0, "float16"), "bf16": (1, "bfloat16")}
@@ -151,6 +153,18 @@ def library_spec(name: str, spelled: Any, update: Any, given: dict[str, Any]) ->
         word = "sum" if update == "add" else update
         spec.update = _word(word, f"{where}: update", _UPDATES[:-1], ", or a function")
     return spec
+
+
+def barrier_arguments(group: Any, epoch: Any, timeout: Any) -> tuple[int, Any]:
+    """Return the number of a group, and the library's struct, for the arguments of a barrier."""
+    options = ffi.new("phx_ps_barrier_options*")
+    number = _word(group, "barrier: group", _GROUPS)
+    if epoch is not None:
+        options.has_epoch, options.epoch = 1, _arguments.whole(epoch, "barrier: epoch", most=_MOST_64 - 1)
+    if timeout is not None:
+        # 0 stands for the default there.
+        options.timeout = nanos(_arguments.seconds_of(timeout)) or 1
+    return number, options
 
 
 def _word(value: Any, name: str, words: Sequence[str], more: str = "") -> int:

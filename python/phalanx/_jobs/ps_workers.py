@@ -17,21 +17,24 @@ from functools import partial
 from phalanx import _arguments, _native, _waiting, exceptions
 from phalanx._jobs import ps_arrays, ps_specs
 from phalanx._jobs.members import aside, list_members
-from phalanx._native import DEADLINE, ffi, lib, nanos
+from phalanx._native import DEADLINE, UNKNOWN, ffi, lib, nanos
 from phalanx._typing import Generic, TypeVar, overload
 from phalanx._waiting import Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Literal, NamedTuple
+    from typing import Any, Literal, NamedTuple, TypeAlias
 
     from phalanx._connection import Connection
     from phalanx._jobs.members import MemberInfo
     from phalanx._jobs.ps_specs import TableSpec
+    from phalanx._typing import Array
     from phalanx._waiting import Steps
 
     T = TypeVar("T", default=Any)
+    Group: TypeAlias = Literal["workers", "all"]
+    Slicer: TypeAlias = Callable[[Array], Any]
 
     class Clocks(NamedTuple):
         """The clocks of a table."""
@@ -155,6 +158,50 @@ class TableCall(Generic[T]):
         return self._result(self._calls[0])
 
 
+class _Sliced:
+    """The function that names the servers of a table's keys: an argument of the library, which calls it in the threads
+    of pushes and pulls. An error of it is kept for the thread, whose call raises it.
+    """
+
+    def __init__(self, function: Slicer) -> None:
+        self._function = function
+        self._errors = threading.local()
+
+    def make(self, keys: Any, count: int, servers: Any) -> int:
+        try:
+            self._apply(keys, count, servers)
+        except BaseException as error:
+            self._errors.error = error
+            return UNKNOWN
+        return 0
+
+    def take_error(self) -> BaseException | None:
+        error: BaseException | None = getattr(self._errors, "error", None)
+        self._errors.error = None
+        return error
+
+    def _apply(self, keys: Any, count: int, servers: Any) -> None:
+        import numpy as np
+
+        # A copy, which the function can keep.
+        given = np.empty(count, np.uint64)
+        ffi.memmove(ffi.from_buffer(given), keys, given.nbytes)
+        named = np.asarray(self._function(given))
+        if named.dtype.kind not in "ui":
+            raise TypeError(f"its slicer returned {named.dtype}; an array of integers is expected")
+        if named.shape != (count,):
+            raise ValueError(f"its slicer returned the shape {named.shape} for {count} keys; ({count},) is expected")
+        # What is no rank of a server stays none.
+        ranks = np.clip(named, -2 if named.dtype.kind == "i" else 0, (1 << 31) - 1).astype(np.int32)
+        ffi.memmove(servers, ffi.from_buffer(ranks), ranks.nbytes)
+
+
+@ffi.callback("phx_ps_slicer")
+def _slice(argument: Any, keys: Any, count: int, servers: Any) -> int:
+    # Nothing raises here: cffi would print it.
+    return int(ffi.from_handle(argument).make(keys, count, servers))
+
+
 class Table:
     """A worker's view of a table of a parameter server. Made by `Worker.table`.
 
@@ -195,9 +242,10 @@ class Table:
         What the servers have said of it.
     """
 
-    def __init__(self, worker: Worker, ptr: Any) -> None:
+    def __init__(self, worker: Worker, ptr: Any, sliced: tuple[_Sliced, Any] | None = None) -> None:
         self._worker = worker
         self._ptr = ptr
+        self._sliced = sliced  # with the library's handle of it
         spec = ffi.new("phx_ps_table_spec*")
         lib.phx_ps_table_spec_of(ptr, spec)
         self.spec: TableSpec = ps_specs.spec_of(spec)
@@ -334,8 +382,22 @@ class Table:
         self._await_room(verb)
         call: TableCall[None] = TableCall(self._worker, self._what(verb), _nothing)
         call._begin(None, function, self._ptr, *map(_pointer, keys), _pointer(rows), rows.nbytes)
-        call._check()
+        self._check(call)
         return call.wait() if wait else call
+
+    def _check(self, call: TableCall[Any]) -> None:
+        """Raise the error of a call that was refused at once: that of the slicer with what it has raised."""
+        try:
+            call._check()
+        except exceptions.InvalidArgumentError as refused:
+            raised = None if self._sliced is None else self._sliced[0].take_error()
+            if raised is None:
+                raise
+            if not isinstance(raised, Exception):
+                raise raised from None  # an interrupt, or the exit of the program
+            where = refused.message.partition(" failed: ")[0]
+            message = f"{where} has raised {type(raised).__name__}: {raised}"
+            raise exceptions.InvalidArgumentError(message, None, refused.node) from raised
 
     def _pull(self, verb: str, function: Any, given: tuple[Any, ...], place: Any, wait: bool) -> Any:
         self._worker._check_process()
@@ -345,7 +407,7 @@ class Table:
         try:
             # Not under the lock: one that pushes, too, can wait in the library for room that another thread has taken.
             call._begin((place, target), function, self._ptr, *map(_pointer, given), target, place.nbytes)
-            call._check()
+            self._check(call)
             if wait:
                 return call.wait()
             self._worker._keep(call._calls)
@@ -410,20 +472,40 @@ class Worker:
         """Raise the error that ended this worker, if it has ended."""
         self._checked(lib.phx_ps_worker_status(self._ptr))
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, slicer: Slicer | None = None) -> Table:
         """Return a table of the servers.
+
+        Parameters
+        ----------
+        name
+            As `Server.table` has it.
+        slicer
+            Of a table with ``split="own"``: a function that gets the keys of a push or pull, an array of uint64 of shape
+            ``(n,)``, and returns the rank of a server for each of them. It runs in the thread that pushes or pulls, by
+            several threads at once if several do, and depends on the key alone. All workers have the same one, in each life
+            and in a run that goes on from files: a key that is given to another server than before has another row there.
+            If it raises, or names no server that there is, the call raises InvalidArgumentError, and nothing was sent.
 
         Raises
         ------
         InvalidArgumentError
-            There is no such table (the message names those that there are), or the servers differ in their tables.
+            There is no such table (the message names those that there are), the servers differ in their tables, or a
+            slicer is missing, or is not to be there.
         """
         self._check_process()
+        if slicer is not None and not callable(slicer):
+            raise TypeError("table: slicer: a function is expected")
         spelled = ffi.new("char[]", _arguments.utf8(name, "name"))
-        ptr = lib.phx_ps_worker_open(self._ptr, spelled)
+        if slicer is None:
+            sliced = None
+            ptr = lib.phx_ps_worker_open(self._ptr, spelled)
+        else:
+            program = _Sliced(slicer)
+            sliced = (program, ffi.new_handle(program))
+            ptr = lib.phx_ps_worker_open_sliced(self._ptr, spelled, _slice, sliced[1])
         if ptr == ffi.NULL:
             raise self._error_of(_native.last_error(self._connection.address))
-        return Table(self, ffi.gc(ptr, lib.phx_ps_table_free))
+        return Table(self, ffi.gc(ptr, lib.phx_ps_table_free), sliced)
 
     @overload
     def request(self, server: int, head: int = ..., body: Any = ..., *, wait: Literal[True] = ...) -> Reply: ...
@@ -464,22 +546,56 @@ class Worker:
         return call.wait() if wait else call
 
     @overload
-    def barrier(self, *, wait: Literal[True] = ...) -> None: ...
+    def barrier(
+        self, group: Group = ..., *, epoch: int | None = ..., timeout: float | None = ..., wait: Literal[True] = ...
+    ) -> None: ...
     @overload
-    def barrier(self, *, wait: Literal[False]) -> TableCall[None]: ...
-    def barrier(self, *, wait: bool = True) -> Any:
-        """Return when all workers have called it. A worker in its next life makes the barrier again in which it was.
+    def barrier(
+        self, group: Group = ..., *, epoch: int | None = ..., timeout: float | None = ..., wait: Literal[False]
+    ) -> TableCall[None]: ...
+    def barrier(
+        self, group: Group = "workers", *, epoch: int | None = None, timeout: float | None = None, wait: bool = True
+    ) -> Any:
+        """Return when all tasks of the group have come to this barrier, or to a later one.
+
+        A barrier that has ended stays so: a next life that comes to it again goes on at once. One that has not ended
+        waits for the next life of a task that has died. So a next life makes the same barriers as the life before; a
+        program that goes on at its clock gives the clock as `epoch`. A task that has left is not waited for, nor a worker
+        that has died if all tables have ``on_loss="drop"``.
+
+        Parameters
+        ----------
+        group
+            "workers", or "all" for all servers and workers, which call `Server.barrier`.
+        epoch
+            The number of the barrier in its group. None: one more than that of the last barrier of the group in this life,
+            from 0 on; the same again after a call that has failed.
+        timeout
+            Seconds; None: ``peer_timeout``.
+        wait
+            False: return a `TableCall` at once.
 
         Raises
         ------
         GetTimeoutError
-            Not all workers have called it within ``peer_timeout``.
+            Not all have come; the message names those that have not. This worker has come, and can call the same
+            barrier again.
+        MemberUnavailableError
+            A worker has died, and a table fails then (``on_loss="fail"``).
         """
         self._check_process()
-        call: TableCall[None] = TableCall(self, f"barrier of worker {self.rank}", _nothing, table=False)
-        call._begin(None, lib.phx_ps_worker_barrier, self._ptr)
+        number, options = ps_specs.barrier_arguments(group, epoch, timeout)
+        what = f"barrier of {group} by worker {self.rank}"
+        call: TableCall[None] = TableCall(self, what, _nothing, table=False)
+        call._begin(None, lib.phx_ps_worker_barrier, self._ptr, number, options)
         call._check()
-        return call.wait() if wait else call
+        if not wait:
+            return call
+        try:
+            return call.wait()
+        except BaseException:
+            call._cancel()  # of an interrupt: the next one without a number is for the same barrier
+            raise
 
     def members(self, role: str | None = None) -> list[MemberInfo]:
         """Return the workers, or the tasks of another role, in the order of ranks: which live, have left or have died."""

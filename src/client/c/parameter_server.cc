@@ -48,6 +48,9 @@ static_assert(PHX_PS_ZEROS == static_cast<int>(ps::Init::kZeros) &&
 static_assert(PHX_PS_LOSS_WAIT == static_cast<int>(ps::OnLoss::kWait) &&
               PHX_PS_LOSS_DROP == static_cast<int>(ps::OnLoss::kDrop) &&
               PHX_PS_LOSS_FAIL == static_cast<int>(ps::OnLoss::kFail));
+static_assert(PHX_PS_WORKERS == static_cast<int>(ps::BarrierGroup::kWorkers) &&
+              PHX_PS_SERVERS == static_cast<int>(ps::BarrierGroup::kServers) &&
+              PHX_PS_ALL == static_cast<int>(ps::BarrierGroup::kAll));
 
 // C callers can leave out names.
 std::string Text(const char* text) { return text == nullptr ? "" : text; }
@@ -130,6 +133,14 @@ void CopySpec(const ps::TableSpec& from, phx_ps_table_spec* to) {
          .snapshot_every = from.snapshot_every,
          .copies = from.copies,
          .snapshot_bytes = from.snapshot_bytes};
+}
+
+ps::BarrierOptions BarrierOf(const phx_ps_barrier_options* given) {
+  ps::BarrierOptions to;
+  if (given == nullptr) return to;
+  if (given->has_epoch != 0) to.epoch = given->epoch;
+  if (given->timeout != 0) to.timeout = DurationOf(given->timeout);
+  return to;
 }
 
 // The error of a function of the program.
@@ -220,6 +231,11 @@ void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void*
 int phx_ps_server_run(phx_ps_server* server) { return Report(server->server.Run()); }
 void phx_ps_server_stop(phx_ps_server* server) { server->server.Stop(); }
 
+phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,
+                                const phx_ps_barrier_options* options) {
+  return Handle(server->server.BarrierAsync(EnumOf<ps::BarrierGroup>(group), BarrierOf(options)));
+}
+
 size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t room) {
   const std::string description = server->server.Describe();
   if (room > 0) text[description.copy(text, room - 1)] = 0;
@@ -272,8 +288,9 @@ phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head,
   return Handle(worker->worker.Request(server, head, View(body, size)));
 }
 
-phx_call* phx_ps_worker_barrier(phx_ps_worker* worker) {
-  return Handle(worker->worker.BarrierAsync());
+phx_call* phx_ps_worker_barrier(phx_ps_worker* worker, int group,
+                                const phx_ps_barrier_options* options) {
+  return Handle(worker->worker.BarrierAsync(EnumOf<ps::BarrierGroup>(group), BarrierOf(options)));
 }
 
 int64_t phx_ps_worker_list(const phx_ps_worker* worker, const char* role, phx_member_info* infos,

@@ -5,7 +5,7 @@
 
 #include "phalanx/ps.h"
 #include "src/client/ps/server_state.h"
-#include "src/client/ps/spare.h"
+#include "src/client/ps/spares/spare.h"
 #include "src/common/io/whole_file.h"
 #include "src/common/status_macros.h"
 #include "src/ps/part.h"
@@ -83,6 +83,9 @@ void Server::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> 
 
 absl::Status Server::Run() { return state_->Run(); }
 void Server::Stop() { state_->Stop(); }
+Future<Done> Server::BarrierAsync(BarrierGroup group, const BarrierOptions& options) {
+  return state_->Barrier(group, options);
+}
 std::string Server::Describe() const { return state_->Describe(); }
 std::vector<Member> Server::Members(absl::string_view role) const {
   const Membership& member = state_->member();

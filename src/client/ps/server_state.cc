@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/client/access.h"
+#include "src/client/verb.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
 
@@ -21,6 +22,18 @@ using phalanx::internal::MemberCall;
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
 
 MemberCall& CallOf(const Membership& member) { return *Access::StateOf(member)->call; }
+
+// What barriers do when a worker dies: a job with a table that fails fails, and one goes on without
+// the worker if all of its tables do.
+template <typename Tables>
+OnLoss LossOf(const Tables& tables) {
+  const auto has = [](OnLoss on_loss) {
+    return [on_loss](const auto& table) { return table.spec.on_loss == on_loss; };
+  };
+  if (std::any_of(tables.begin(), tables.end(), has(OnLoss::kFail))) return OnLoss::kFail;
+  const bool drops = std::all_of(tables.begin(), tables.end(), has(OnLoss::kDrop));
+  return drops && !tables.empty() ? OnLoss::kDrop : OnLoss::kWait;
+}
 
 }  // namespace
 
@@ -40,6 +53,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       disks_(options.checkpoint_dir.empty()
                  ? nullptr
                  : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
+      barriers_(member_, {member_.role(), worker_role_}),
       sends_(std::make_shared<MemberSends>(CallOf(member_), worker_role_,
                                            [this](int worker, uint64_t life) {
                                              events_.push_back(Lost{worker, life});
@@ -54,6 +68,7 @@ ServerState::~ServerState() {
   CallOf(member_).SetSink(nullptr);
   connection_->Update([this] {
     sends_->Stop();
+    barriers_.OnEnd(absl::CancelledError("the server is gone"));
     if (disks_ != nullptr) disks_->Stop();
   });
   objects_.End();
@@ -64,17 +79,20 @@ ServerState::~ServerState() {
 
 // Members of other roles can have messages of their own, which are not for a parameter server.
 void ServerState::OnMessage(const Message& message) {
+  if (barriers_.OnMessage(message)) return;
   if (message.role == worker_role_) events_.push_back(message);
   if (disks_ != nullptr && message.role == member_.role()) disks_->OnMessage(message);
 }
 
 void ServerState::OnMember(const Member& member) {
+  barriers_.OnMember(member);
   if (member.role == worker_role_) events_.push_back(member);
   if (disks_ != nullptr && member.role == member_.role()) disks_->OnMember(member);
 }
 
 void ServerState::OnEnd(const absl::Status& why) {
   if (over_.ok()) over_ = why;
+  barriers_.OnEnd(why);
 }
 
 // ---------------------------------------------------------------------------- the thread of Run
@@ -108,7 +126,46 @@ void ServerState::Stop() {
   });
 }
 
-std::string ServerState::Describe() const { return core_.has_value() ? core_->Describe() : ""; }
+// A barrier before Run can wait for a task that has left before this life: it has to be known that
+// the task has not left an earlier run of the job.
+Future<phalanx::Done> ServerState::Barrier(BarrierGroup group, const BarrierOptions& options) {
+  bool asks = false;
+  if (!connection_->forked()) {
+    connection_->Update(
+        [&] { asks = barriers_.keeper() != nullptr && !barriers_.keeper()->resolved(); });
+  }
+  if (asks) {
+    const absl::StatusOr<bool> other_run = mark_.Begin(patience_);
+    if (!other_run.ok()) {
+      return phalanx::internal::Refused<phalanx::Done>(connection_, "Barrier", ObjectId(),
+                                                       other_run.status());
+    }
+    ShowToBarriers(std::nullopt, *other_run);
+  }
+  return barriers_.Begin(group, options, patience_);
+}
+
+void ServerState::ShowToBarriers(std::optional<int> workers, bool other_run) {
+  connection_->Update([&] {
+    BarrierKeeper* const keeper = barriers_.keeper();
+    if (keeper == nullptr) return;
+    keeper->Resolve(other_run);
+    if (workers.has_value()) {
+      keeper->SetWorkers(*workers);
+      keeper->SetOnLoss(LossOf(tables_));
+    }
+    barriers_.Drain();
+  });
+}
+
+std::string ServerState::Describe() const {
+  if (!core_.has_value()) return "";
+  std::string text = core_->Describe();
+  connection_->Update([&] {
+    if (barriers_.keeper() != nullptr) absl::StrAppend(&text, barriers_.keeper()->Describe());
+  });
+  return text;
+}
 
 // The first worker that joins shows how many there are.
 absl::StatusOr<int> ServerState::AwaitWorkers() {
@@ -198,16 +255,15 @@ absl::Status ServerState::Run() {
   // All workers have left can be the first thing that a next life sees: the loop below ends at once
   // then.
   PHALANX_ASSIGN_OR_RETURN(const int workers, AwaitWorkers());
-  PHALANX_ASSIGN_OR_RETURN(const RunMark::Before before, mark_.Begin(patience_));
-  if (before == RunMark::Before::kSpare) return End();
-  if (before == RunMark::Before::kEnded) ForgetEnded();
-  door_.Begin();
+  PHALANX_ASSIGN_OR_RETURN(const bool anew, mark_.Begin(patience_));
+  if (anew) ForgetEnded();
+  ShowToBarriers(workers, anew);
   PHALANX_RETURN_IF_ERROR(BeginCore(workers));
   NoteAlone();
   PHALANX_RETURN_IF_ERROR(Act());
   while (!core_->done()) {
     PHALANX_RETURN_IF_ERROR(Turn());
-    if (core_->done() || MonotonicNow() < alone_until_) continue;
+    if (core_->done() || MonotonicNow() < times_.alone) continue;
     if (Abandoned()) break;
     return absl::DeadlineExceededError(
         absl::StrCat("Run: server ", member_.rank(), " of job ", member_.job(), ": for ",
@@ -263,7 +319,7 @@ absl::Status ServerState::Turn() {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
       },
-      std::min({retry_at_, alone_until_, door_.next()}));
+      std::min({times_.retry, times_.alone, door_.next()}));
   connection_->Update([&] {
     // The events are handled without the lock, so that the thread that drives the connection is not
     // held up by updates of rows.
@@ -274,9 +330,9 @@ absl::Status ServerState::Turn() {
   for (const Event& event : events) Handle(event);
   TakeWritten();
   TakeObjects();
-  door_.Step([this] { return core_->Describe(); });
-  if (MonotonicNow() >= retry_at_) {
-    retry_at_ = Instant::Infinite();
+  door_.Step([this] { return Describe(); });
+  if (MonotonicNow() >= times_.retry) {
+    times_.retry = Instant::Infinite();
     core_->Retry();
   }
   return Act();
@@ -287,9 +343,9 @@ void ServerState::NoteAlone() {
   const std::vector<Member> workers = Workers();
   if (std::any_of(workers.begin(), workers.end(),
                   [](const Member& worker) { return worker.live(); })) {
-    alone_until_ = Instant::Infinite();
-  } else if (alone_until_ == Instant::Infinite()) {
-    alone_until_ = MonotonicNow() + patience_;
+    times_.alone = Instant::Infinite();
+  } else if (times_.alone == Instant::Infinite()) {
+    times_.alone = MonotonicNow() + patience_;
   }
 }
 
@@ -339,7 +395,7 @@ void ServerState::TakeWritten() {
       snapshots->FreeOlder();
     } else {
       core_->OnStoreFailed(number, tables_[number].storing);
-      retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
+      times_.retry = std::min(times_.retry, MonotonicNow() + kRetryAfter);
     }
   }
 }
@@ -392,7 +448,7 @@ absl::Status ServerState::Act() {
     if (effects.asked.empty()) break;
     for (const ServerCore::Asked& asked : effects.asked) Answer(asked);
   }
-  if (core_->wants_retry()) retry_at_ = std::min(retry_at_, MonotonicNow() + kRetryAfter);
+  if (core_->wants_retry()) times_.retry = std::min(times_.retry, MonotonicNow() + kRetryAfter);
   return absl::OkStatus();
 }
 

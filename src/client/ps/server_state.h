@@ -32,6 +32,7 @@
 #include "phalanx/job.h"
 #include "phalanx/ps.h"
 #include "src/client/jobs/member_call.h"
+#include "src/client/ps/barriers/barriers.h"
 #include "src/client/ps/describe_door.h"
 #include "src/client/ps/member_sends.h"
 #include "src/client/ps/run_mark.h"
@@ -54,6 +55,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer);
   absl::Status Run();
   void Stop();
+  Future<phalanx::Done> Barrier(BarrierGroup group, const BarrierOptions& options);
   std::string Describe() const;
 
   const Membership& member() const { return member_; }
@@ -90,6 +92,8 @@ class ServerState final : public phalanx::internal::MemberSink {
   void Handle(const Event& event);
   // The workers that have ended so far are those of an earlier run.
   void ForgetEnded();
+  // Of server 0: what barriers have to know of the job. Nothing: not yet.
+  void ShowToBarriers(std::optional<int> workers, bool other_run);
   // As Members says, but those of an earlier run are absent.
   std::vector<Member> Workers() const;
   // Members have changed: notes since when no worker lives.
@@ -119,13 +123,17 @@ class ServerState final : public phalanx::internal::MemberSink {
   RunMark mark_;
   ServerDeath death_;
   DescribeDoor door_;
-  std::unique_ptr<ServerDisks> disks_;         // null: there is no directory
-  std::map<int, uint64_t> ended_before_;       // lives of workers of an earlier run, by rank
-  Instant retry_at_ = Instant::Infinite();     // of snapshots and sums that have failed
-  Instant alone_until_ = Instant::Infinite();  // no worker lives; Run ends then
+  std::unique_ptr<ServerDisks> disks_;    // null: there is no directory
+  std::map<int, uint64_t> ended_before_;  // lives of workers of an earlier run, by rank
+  struct Times {
+    Instant retry = Instant::Infinite();  // of snapshots and sums that have failed
+    Instant alone = Instant::Infinite();  // until it no worker lives; Run ends then
+  };
+  Times times_;
 
   // Under the connection's lock.
   std::deque<Event> events_;
+  Barriers barriers_;
   std::shared_ptr<MemberSends> sends_;
   absl::Status over_;  // with what Run ends, also after Stop
 };

@@ -35,14 +35,6 @@ constexpr absl::Duration kHangsAfter = absl::Seconds(5);
 
 MemberCall& CallOf(const Membership& member) { return *Access::StateOf(member)->call; }
 
-// A barrier waits for the next life of a worker that has died, as tables do by default.
-GroupOptions BarrierOptions(absl::Duration patience) {
-  GroupOptions options;
-  options.on_loss = LossPolicy::kWait;
-  options.timeout = patience;
-  return options;
-}
-
 // The names of what a worker pushes. An earlier run of the job, or another worker after a node was
 // out of touch, can have had the same rank and life.
 std::string PrefixOf(const Membership& member) {
@@ -110,7 +102,6 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
     : client_(std::move(client)),
       connection_(Access::ConnectionOf(*client_)),
       member_(std::move(member)),
-      group_(member_, BarrierOptions(options.peer_timeout)),
       server_role_(options.server_role),
       patience_(options.peer_timeout),
       servers_(servers),
@@ -119,6 +110,7 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
              .servers = servers,
              .workers = member_.world(),
              .objects = PrefixOf(member_)}),
+      barriers_(member_, {options.server_role, member_.role()}),
       sends_(std::make_shared<MemberSends>(CallOf(member_), server_role_,
                                            [this](int server, uint64_t life) {
                                              core_.OnLost(server, life);
@@ -166,12 +158,13 @@ absl::Status WorkerState::Begin() {
 // ---------------------------------------------------------------------------- events; lock held
 
 void WorkerState::OnMessage(const Message& message) {
-  if (message.role != server_role_) return;
+  if (message.role != server_role_ || barriers_.OnMessage(message)) return;
   core_.OnMessage(message.rank, message.life, message.bytes);
   Drain();
 }
 
 void WorkerState::OnMember(const Member& member) {
+  barriers_.OnMember(member);
   if (member.role != server_role_) return;
   core_.OnServer(member.rank, member.live(), member.life);
   Drain();
@@ -181,6 +174,7 @@ void WorkerState::OnMember(const Member& member) {
 void WorkerState::OnEnd(const absl::Status& why) {
   if (!over_.ok()) return;
   over_ = why;
+  barriers_.OnEnd(why);
   // A callback of a future must not see the map half emptied.
   const std::map<Ticket, UnderWay> ended = std::exchange(under_way_, {});
   for (const auto& [ticket, call] : ended) {

@@ -27,10 +27,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "phalanx/client.h"
-#include "phalanx/group.h"
 #include "phalanx/job.h"
 #include "phalanx/ps.h"
 #include "src/client/jobs/member_call.h"
+#include "src/client/ps/barriers/barriers.h"
 #include "src/client/ps/member_sends.h"
 #include "src/client/ps/object_reads.h"
 #include "src/ps/worker_core.h"
@@ -83,7 +83,9 @@ class WorkerState final : public phalanx::internal::MemberSink {
     uint64_t least = 0;
   };
   ClocksSeen ClocksOf(const OpenTable& table);
-  Future<phalanx::Done> Barrier() { return group_.Barrier(); }
+  Future<phalanx::Done> Barrier(BarrierGroup group, const BarrierOptions& options) {
+    return barriers_.Begin(group, options, patience_);
+  }
   absl::Status Leave();
   absl::Status status() const { return member_.status(); }
 
@@ -154,12 +156,12 @@ class WorkerState final : public phalanx::internal::MemberSink {
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<phalanx::internal::Connection> connection_;
   const Membership member_;
-  const Group group_;  // for barriers
   const std::string server_role_;
   const absl::Duration patience_;
   const int servers_;
 
   WorkerCore core_;
+  Barriers barriers_;
   std::shared_ptr<MemberSends> sends_;
   std::shared_ptr<ObjectReads> reads_;
   absl::flat_hash_set<ObjectId> pushed_;  // objects that this worker holds

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/client/ps/spare.h"
-#include "src/common/time/clock.h"
+#include "src/client/ps/spares/spare.h"
 #include "src/node/testing/ps_fixture.h"
 
 namespace phalanx::runtime {

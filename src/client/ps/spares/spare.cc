@@ -1,4 +1,4 @@
-#include "src/client/ps/spare.h"
+#include "src/client/ps/spares/spare.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -14,8 +14,8 @@
 // the server of this run may be on its way.
 //
 // Functions without state. The thread of the caller.
-#ifndef PHALANX_CLIENT_PS_SPARE_H_
-#define PHALANX_CLIENT_PS_SPARE_H_
+#ifndef PHALANX_CLIENT_PS_SPARES_SPARE_H_
+#define PHALANX_CLIENT_PS_SPARES_SPARE_H_
 
 #include <optional>
 #include <string>
@@ -60,4 +60,4 @@ absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spa
 
 }  // namespace phalanx::ps::internal
 
-#endif  // PHALANX_CLIENT_PS_SPARE_H_
+#endif  // PHALANX_CLIENT_PS_SPARES_SPARE_H_
