@@ -157,6 +157,7 @@ std::vector<std::vector<uint32_t>> Splitter::Split(absl::Span<const Key> keys) c
   return positions;
 }
 
+// As above, in the order of keys within each part.
 std::vector<std::vector<uint32_t>> Splitter::SplitBy(absl::Span<const int32_t> parts) const {
   std::vector<std::vector<uint32_t>> positions(parts_);
   for (std::vector<uint32_t>& of_part : positions) of_part.reserve(parts.size() / parts_);

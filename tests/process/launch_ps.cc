@@ -1,7 +1,7 @@
 // A server or a worker of a parameter server that `phalanx launch --servers S --workers W` starts,
 // for tests:
 //
-//   launch_ps CLOCKS [TASK:CLOCK ...] [TASK:quit] [spare:CLOCK] [later] [large]
+//   launch_ps CLOCKS [TASK:CLOCK ...] [TASK:quit] [spare:CLOCK] [later] [large] [barriers]
 //
 // In each clock a worker pulls the table "w", compares every sum with what it has to be, and
 // pushes. A TASK kills itself with SIGKILL in this clock of its first life: a worker behind its
@@ -9,7 +9,8 @@
 // that has taken a part. A worker that quits ends
 // with 0 and without leaving the job; the servers wait five seconds for it then.
 // With `later` a worker that repeats clocks can pull the state of a later one. With `large` the
-// rows travel as objects.
+// rows travel as objects. With `barriers` the servers wait for each other before they serve, and
+// the workers behind each clock.
 //
 // Prints "CLOCKS clocks in life L", or "served in life L", and ends with 0; or prints "ERROR ..."
 // and ends with 1.
@@ -33,6 +34,7 @@
 
 namespace {
 
+using phalanx::ps::BarrierGroup;
 using phalanx::ps::Options;
 using phalanx::ps::Server;
 using phalanx::ps::Table;
@@ -75,7 +77,8 @@ class Task {
       DieIn(request.head, server->life());
       return phalanx::ps::Reply{request.head, ""};
     });
-    status = server->Run();
+    status = Has("barriers") ? server->Barrier(BarrierGroup::kServers) : absl::OkStatus();
+    if (status.ok()) status = server->Run();
     if (!status.ok()) return status;
     std::cout << "served in life " << server->life() << std::endl;
     return status;
@@ -102,6 +105,9 @@ class Task {
       DieIn(clock, worker->life());
       status = push.Wait(kPatience).status();
       if (status.ok()) status = table->Clock();
+      if (status.ok() && Has("barriers")) {
+        status = worker->Barrier(BarrierGroup::kWorkers, {.epoch = table->clock()});
+      }
       if (!status.ok()) return status;
     }
     std::cout << clocks << " clocks in life " << worker->life() << std::endl;

@@ -56,6 +56,17 @@ class PsTest(LaunchCase):
                 out, err = self.run_tasks(*words, restarts=len(deaths))
                 self.assertEqual(sorted(out.splitlines()), self.expected(*deaths), err)
 
+    def test_barriers_between_clocks_survive_the_deaths_of_servers_and_workers(self):
+        for words in (
+            ("server0:0", "worker1:0"),
+            ("server0:7", "worker1:9", "worker2:12", "worker0:13"),
+            ("server0:5", "worker1:5", "server1:13", "worker2:14", "later"),
+        ):
+            with self.subTest(words=words):
+                deaths = [word.split(":")[0] for word in words if ":" in word]
+                out, err = self.run_tasks(*words, "barriers", restarts=len(deaths))
+                self.assertEqual(sorted(out.splitlines()), self.expected(*deaths), err)
+
     def test_deaths_on_order(self):
         deaths = [
             "server:0,0,0@push", "server:0,6,1@snapshot:1000", "server:0,3,2@restore", "worker:1,12,0@clock",

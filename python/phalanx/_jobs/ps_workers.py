@@ -188,9 +188,9 @@ class _Sliced:
         ffi.memmove(ffi.from_buffer(given), keys, given.nbytes)
         named = np.asarray(self._function(given))
         if named.dtype.kind not in "ui":
-            raise TypeError(f"its slicer returned {named.dtype}; an array of integers is expected")
+            raise TypeError(f"it returned {named.dtype}; an array of integers is expected")
         if named.shape != (count,):
-            raise ValueError(f"its slicer returned the shape {named.shape} for {count} keys; ({count},) is expected")
+            raise ValueError(f"it returned the shape {named.shape} for {count} keys; ({count},) is expected")
         # What is no rank of a server stays none.
         ranks = np.clip(named, -2 if named.dtype.kind == "i" else 0, (1 << 31) - 1).astype(np.int32)
         ffi.memmove(servers, ffi.from_buffer(ranks), ranks.nbytes)

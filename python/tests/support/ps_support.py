@@ -63,13 +63,13 @@ def run(client, job, serve, work, servers=SERVERS, workers=WORKERS):
 
 @contextlib.contextmanager
 def serving(client, job, **tables):
-    """Serve these tables of KEYS keys, by one server, for workers that need not leave."""
+    """Serve these tables, of KEYS keys unless they say so, by one server, for workers that need not leave."""
     with (
         contextlib.closing(phalanx.Client(client.address)) as own,
         phalanx.ps.server(job, "server0", 1, client=own, peer_timeout=LIMIT_S) as server,
     ):
         for name, options in tables.items():
-            server.table(name, keys=KEYS, **options)
+            server.table(name, **{"keys": KEYS, **options})
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             running = pool.submit(server.run)
             try:

@@ -163,6 +163,9 @@ def parameter_worker(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> No
         assert_type(table.pull_dense(wait=False).wait(timeout=1), Any)
         assert_type(table.clocks.own + table.clocks.least + table.spec.keys + worker.rank, int)
         assert_type(worker.request(0, 1, b"a"), phalanx.ps.Reply)
+        assert_type(worker.table("own", lambda keys: keys % np.uint64(2)), phalanx.ps.Table)
+        assert_type(worker.barrier("all", epoch=3, timeout=1.5), None)
+        assert_type(worker.barrier(wait=False), phalanx.ps.TableCall[None])
         assert_type(worker.request(0, wait=False).wait().body, bytes)
 
 

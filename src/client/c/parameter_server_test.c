@@ -282,7 +282,7 @@ static int CallsAll(phx_ps_worker* worker) {
   const uint64_t keys[2] = {(uint64_t)rank, UINT64_MAX - (uint64_t)rank};
   const int64_t values[2] = {10 + rank, 20 + rank};
   CHECK(Ended(phx_ps_push_rows(sparse, keys, 2, values, sizeof(values))) == 0);
-  CHECK(Ended(phx_ps_worker_barrier(worker)) == 0);
+  CHECK(Ended(phx_ps_worker_barrier(worker, PHX_PS_WORKERS, NULL)) == 0);
   const uint64_t all[4] = {0, 1, UINT64_MAX - 1, UINT64_MAX};
   int64_t out[4];
   CHECK(Ended(phx_ps_pull_rows(sparse, all, 4, out, sizeof(out))) == 0);
@@ -392,6 +392,95 @@ static int SeesErrors(phx_ps_worker* worker) {
   return 1;
 }
 
+/* ---- slicers and barriers */
+
+/* The argument is the fault that it makes. Keys below 100 are on server 1. */
+static int Slices(void* argument, const uint64_t* keys, size_t n, int32_t* servers) {
+  const int fault = *(const int*)argument;
+  for (size_t i = 0; i < n; ++i) {
+    CHECK(servers[i] == -1);
+    if (fault != 1) servers[i] = fault == 2 ? kServers : (keys[i] < 100 ? 1 : 0);
+  }
+  return fault == 3 ? kNotFound : 0;
+}
+
+/* The argument is the server's rank. */
+static int SeesKeys(void* argument, const phx_ps_push* push, phx_ps_rows* rows) {
+  const int rank = *(const int*)argument;
+  for (uint64_t i = 0; i < push->count; ++i) {
+    CHECK((push->keys[i] < 100) == (rank == 1));
+    *(int64_t*)phx_ps_row(rows, push->keys[i]) = ((const int64_t*)push->values)[i];
+  }
+  return 0;
+}
+
+static int ServesSliced(phx_ps_server* server) {
+  int rank = phx_ps_server_rank(server);
+  phx_ps_table_spec spec = SpecOf("sliced", PHX_I64);
+  spec.split = PHX_PS_SPLIT_OWN;
+  spec.sync = PHX_PS_ASP;
+  spec.update = PHX_PS_OWN;
+  spec.keys = kKeys;
+  CHECK(phx_ps_server_add_table(server, &spec, SeesKeys, &rank) == kInvalid);
+  CHECK(strstr(phx_error(), "only sparse") != NULL);
+  spec.keys = 0;
+  CHECK(phx_ps_server_add_table(server, &spec, SeesKeys, &rank) == 0);
+  CHECK(Ended(phx_ps_server_barrier(server, PHX_PS_SERVERS, NULL)) == 0);
+  CHECK(Ended(phx_ps_server_barrier(server, PHX_PS_WORKERS, NULL)) == kInvalid);
+  CHECK(Ended(phx_ps_server_barrier(server, 77, NULL)) == kInvalid);
+  CHECK(phx_ps_server_run(server) == 0);
+  return 1;
+}
+
+static void WrongSlices(phx_ps_table* table, int* fault) {
+  const uint64_t keys[2] = {5, 200};
+  int64_t values[2] = {1, 2};
+  const char* const texts[] = {"its slicer drops key 5", "its slicer names server 2 for key 5",
+                               "from 5 to 200 its slicer failed: NOT_FOUND"};
+  for (*fault = 1; *fault <= 3; ++*fault) {
+    CHECK(Ended(phx_ps_push_rows(table, keys, 2, values, sizeof(values))) == kInvalid);
+    CHECK(strstr(phx_error(), texts[*fault - 1]) != NULL);
+    CHECK(strstr(phx_error(), "table \"sliced\" of worker") != NULL);
+    CHECK(Ended(phx_ps_pull_rows(table, keys, 2, values, sizeof(values))) == kInvalid);
+    CHECK(phx_ps_clock(table) == kInvalid);
+  }
+  *fault = 0;
+}
+
+static int WorksSliced(phx_ps_worker* worker) {
+  int fault = 0;
+  CHECK(phx_ps_worker_open(worker, "sliced") == NULL && phx_error_code() == kInvalid);
+  CHECK(phx_ps_worker_open_sliced(worker, "sliced", NULL, NULL) == NULL);
+  phx_ps_table* table = phx_ps_worker_open_sliced(worker, "sliced", Slices, &fault);
+  CHECK(table != NULL);
+  WrongSlices(table, &fault);
+  const int rank = phx_ps_worker_rank(worker);
+  const uint64_t keys[3] = {(uint64_t)rank, 200 + (uint64_t)rank, UINT64_MAX - (uint64_t)rank};
+  const int64_t values[3] = {7, 8, 9 + rank};
+  int64_t out[3] = {0};
+  CHECK(Ended(phx_ps_push_rows(table, keys, 3, values, sizeof(values))) == 0);
+  phx_ps_barrier_options options = {1, 41, kPatience};
+  CHECK(Ended(phx_ps_worker_barrier(worker, PHX_PS_WORKERS, &options)) == 0);
+  const uint64_t other = 1 - (uint64_t)rank;
+  const uint64_t others[3] = {other, 200 + other, UINT64_MAX - other};
+  CHECK(Ended(phx_ps_pull_rows(table, others, 3, out, sizeof(out))) == 0);
+  CHECK(out[0] == 7 && out[1] == 8 && out[2] == 10 - rank);
+  /* Those before have ended, too. */
+  options.epoch = 3;
+  CHECK(Ended(phx_ps_worker_barrier(worker, PHX_PS_WORKERS, &options)) == 0);
+  CHECK(Ended(phx_ps_worker_barrier(worker, PHX_PS_SERVERS, NULL)) == kInvalid);
+  options.epoch = UINT64_MAX;
+  CHECK(Ended(phx_ps_worker_barrier(worker, PHX_PS_WORKERS, &options)) == kInvalid);
+  /* The servers do not come to this one. */
+  options.has_epoch = 0;
+  options.timeout = 1000000;
+  CHECK(Ended(phx_ps_worker_barrier(worker, PHX_PS_ALL, &options)) == kDeadline);
+  CHECK(strstr(phx_error(), "barrier 0 of all") != NULL);
+  CHECK(phx_ps_worker_leave(worker) == 0);
+  phx_ps_table_free(table);
+  return 1;
+}
+
 /* ---- alone */
 
 static void WrongOptions(phx_client* client) {
@@ -437,6 +526,7 @@ int main(void) {
   RunJob(address, "calls", ServesAll, CallsAll);
   RunJob(address, "survives", ServesTwice, WorksTwice);
   RunJob(address, "errors", ServesBadly, SeesErrors);
+  RunJob(address, "sliced", ServesSliced, WorksSliced);
   WrongOptions(client);
   Forked(client);
   phx_client_free(client);

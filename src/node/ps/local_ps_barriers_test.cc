@@ -82,6 +82,7 @@ TEST_F(LocalPsBarriersTest, ANextLifePassesWhatHasEndedAndIsWaitedForWhereItHasD
     EXPECT_THAT(server->Run(), IsOk());
   });
   std::atomic<bool> again = false;
+  absl::Notification rejoined;
   std::thread dies([&] {
     {
       absl::StatusOr<Worker> worker = JoinWorker(1);
@@ -96,6 +97,7 @@ TEST_F(LocalPsBarriersTest, ANextLifePassesWhatHasEndedAndIsWaitedForWhereItHasD
     absl::StatusOr<Worker> worker = JoinWorker(1);
     ASSERT_THAT(worker, IsOk());
     EXPECT_EQ(worker->life(), 1u);
+    rejoined.Notify();
     ASSERT_THAT(worker->Barrier(BarrierGroup::kWorkers, {.timeout = absl::Seconds(20)}), IsOk());
     again = true;
     ASSERT_THAT(worker->Barrier(), IsOk());
@@ -104,7 +106,7 @@ TEST_F(LocalPsBarriersTest, ANextLifePassesWhatHasEndedAndIsWaitedForWhereItHasD
   absl::StatusOr<Worker> worker = JoinWorker(0);
   ASSERT_THAT(worker, IsOk());
   ASSERT_THAT(worker->Barrier(), IsOk());
-  while (worker->Members("worker")[1].life == 0) absl::SleepFor(absl::Milliseconds(5));
+  rejoined.WaitForNotification();
   ASSERT_THAT(worker->Barrier(), IsOk());
   EXPECT_TRUE(again);
   EXPECT_THAT(worker->Leave(), IsOk());
@@ -190,11 +192,11 @@ TEST_F(LocalPsBarriersTest, AWorkerThatHasDiedIsDroppedOrFailsAsTheTablesSay) {
       EXPECT_THAT(barrier.Wait(kDeadline),
                   StatusIs(absl::StatusCode::kUnavailable,
                            HasSubstr("barrier 0 of workers: worker 1 has died in life 0")));
-      // The server waits for it.
-      absl::StatusOr<Worker> again = JoinWorker(1);
-      ASSERT_THAT(again, IsOk());
-      EXPECT_THAT(again->Leave(), IsOk());
     }
+    // The server waits for it.
+    absl::StatusOr<Worker> again = JoinWorker(1);
+    ASSERT_THAT(again, IsOk());
+    EXPECT_THAT(again->Leave(), IsOk());
     EXPECT_THAT(worker->Leave(), IsOk());
     server.join();
   }
@@ -236,20 +238,26 @@ TEST_F(LocalPsBarriersTest, AJobThatRunsAgainHasNewBarriers) {
 }
 
 TEST_F(LocalPsBarriersTest, EndWithTheirWorker) {
-  Make(1, 1, 2);
-  Run({table_}, [&](Worker& worker) {
-    if (worker.rank() == 1) return;
-    const Future<Done> cancelled = worker.BarrierAsync(BarrierGroup::kAll);
-    cancelled.Cancel();
-    EXPECT_THAT(cancelled.Wait(kDeadline), StatusIs(absl::StatusCode::kCancelled));
-    const Future<Done> waits = worker.BarrierAsync(BarrierGroup::kAll);
-    EXPECT_THAT(worker.Leave(), IsOk());
-    EXPECT_FALSE(waits.Wait(kDeadline).ok());
-    EXPECT_FALSE(worker.Barrier().ok());
-    EXPECT_THAT(worker.Barrier(BarrierGroup::kAll, {.epoch = UINT64_MAX}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("epoch")));
-    worker = JoinWorker(0).value();
+  Make(1, 1, 1);
+  std::thread server([&] {
+    absl::StatusOr<ps::Server> server = JoinServer(0);
+    ASSERT_THAT(server, IsOk());
+    ASSERT_THAT(server->AddTable(table_), IsOk());
+    EXPECT_THAT(server->Run(), IsOk());
   });
+  absl::StatusOr<Worker> worker = JoinWorker(0);
+  ASSERT_THAT(worker, IsOk());
+  // The server does not come.
+  const Future<Done> cancelled = worker->BarrierAsync(BarrierGroup::kAll);
+  cancelled.Cancel();
+  EXPECT_THAT(cancelled.Wait(kDeadline), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(worker->Barrier(BarrierGroup::kAll, {.epoch = UINT64_MAX}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("epoch")));
+  const Future<Done> waits = worker->BarrierAsync(BarrierGroup::kAll);
+  EXPECT_THAT(worker->Leave(), IsOk());
+  EXPECT_FALSE(waits.Wait(kDeadline).ok());
+  EXPECT_FALSE(worker->Barrier().ok());
+  server.join();
 }
 
 }  // namespace

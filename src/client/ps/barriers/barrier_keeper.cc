@@ -33,6 +33,7 @@ BarrierKeeper::BarrierKeeper(int servers, uint64_t life) : servers_(servers) {
   servers_[0].state = MemberState::kLive;
 }
 
+// A worker that has more than these behind it would be one too many: it is ignored from now on.
 void BarrierKeeper::SetWorkers(int workers) {
   workers_known_ = true;
   if (workers_.size() < static_cast<size_t>(workers)) workers_.resize(workers);
@@ -69,6 +70,7 @@ BarrierKeeper::Peer* BarrierKeeper::Find(BarrierTask task) {
   return &peers[rank];
 }
 
+// Whether a task had ended before this keeper began shows in that it was never seen to live.
 void BarrierKeeper::OnMember(BarrierTask task, MemberState state, uint64_t life) {
   Peer* const peer = Find(task);
   if (peer == nullptr || state == MemberState::kAbsent) return;
@@ -77,6 +79,7 @@ void BarrierKeeper::OnMember(BarrierTask task, MemberState state, uint64_t life)
   // An end is final: what is reported later of this life is older.
   if (peer->life == life && !peer->live() && !ends) return;
   const bool lived = peer->life.has_value() && !peer->old && peer->state != MemberState::kAbsent;
+  // What another life has come to is void.
   if (peer->life != life || ends) peer->arrived = {};
   peer->life = life;
   peer->state = state;
@@ -122,6 +125,8 @@ void BarrierKeeper::ForEach(BarrierGroup group, Visit visit) const {
   }
 }
 
+// A server that has died comes back, or a spare takes its part: tables go on with all servers or
+// not at all, whatever they do about workers.
 bool BarrierKeeper::WaitsFor(bool worker, const Peer& peer) const {
   if (peer.state == MemberState::kLive || peer.state == MemberState::kAbsent || peer.old) {
     return true;
@@ -130,6 +135,7 @@ bool BarrierKeeper::WaitsFor(bool worker, const Peer& peer) const {
   return !worker || on_loss_ != OnLoss::kDrop;
 }
 
+// Nothing, and not 0, if all have left: a barrier in which none can wait has not ended.
 std::optional<uint64_t> BarrierKeeper::Least(BarrierGroup group) const {
   if (HasTask(group, /*worker=*/true) && !workers_known_) return 0;
   std::optional<uint64_t> least;
@@ -140,6 +146,7 @@ std::optional<uint64_t> BarrierKeeper::Least(BarrierGroup group) const {
   return least;
 }
 
+// One name is enough: the caller cannot go on with any of them dead.
 std::string BarrierKeeper::Failure(BarrierGroup group) const {
   std::string failure;
   if (on_loss_ != OnLoss::kFail) return failure;
@@ -150,6 +157,7 @@ std::string BarrierKeeper::Failure(BarrierGroup group) const {
   return failure;
 }
 
+// All groups: a task is in two of them, and an end of it changes both.
 void BarrierKeeper::Update() {
   for (const BarrierGroup group : kGroups) Update(group);
 }
@@ -168,6 +176,7 @@ void BarrierKeeper::Update(BarrierGroup group) {
   });
 }
 
+// As of the stage that is asked for: a task of an earlier barrier can be missing in a later one.
 std::string BarrierKeeper::Missing(BarrierGroup group, uint64_t stage) const {
   if (HasTask(group, /*worker=*/true) && !workers_known_) return "workers, none of which has come";
   std::vector<std::string> missing;
@@ -189,6 +198,7 @@ std::string BarrierKeeper::Missing(BarrierGroup group, uint64_t stage) const {
   return text;
 }
 
+// An answer has all of the group, so that a later one makes up for one that is lost.
 void BarrierKeeper::Answer(BarrierTask task, const Peer& peer, BarrierGroup group) {
   Verdict verdict{.group = group, .ended = ended_[At(group)]};
   const uint64_t arrived = peer.arrived[At(group)];
@@ -202,6 +212,8 @@ void BarrierKeeper::Answer(BarrierTask task, const Peer& peer, BarrierGroup grou
   sends_.push_back({task, *peer.life, Encode(verdict)});
 }
 
+// The first barrier of each group in which a task waits: those behind it wait for the same tasks
+// and perhaps for more.
 std::string BarrierKeeper::Describe() const {
   std::string text;
   for (const BarrierGroup group : kGroups) {

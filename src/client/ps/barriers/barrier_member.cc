@@ -26,6 +26,7 @@ BarrierMember::Ticket BarrierMember::Begin(BarrierGroup group, std::optional<uin
   return ticket;
 }
 
+// The arrival cannot be taken back: others may have gone on because of it.
 void BarrierMember::Forget(Ticket ticket) {
   const auto call = calls_.find(ticket);
   if (call == calls_.end()) return;
@@ -65,6 +66,8 @@ void BarrierMember::OnKeeper(MemberState state, uint64_t life) {
   }
 }
 
+// A verdict is about all barriers of its group. One of an older life of the keeper, that is still
+// on its way, may say less than the task knows.
 void BarrierMember::OnMessage(uint64_t life, absl::string_view bytes) {
   const std::optional<Verdict> verdict = DecodeVerdict(bytes);
   if (!verdict.has_value() || keeper_ != life || !keeper_live_) return;
@@ -103,12 +106,14 @@ void BarrierMember::Tick() {
   }
 }
 
+// While server 0 is away nothing can be sent to it: its next life begins with OnKeeper.
 bool BarrierMember::waiting() const {
   return !calls_.empty() ||
          (keeper_live_ && std::any_of(groups_.begin(), groups_.end(),
                                       [](const OfGroup& of) { return of.unanswered; }));
 }
 
+// The names are as of the last answer, half a second ago at most while the keeper lives.
 std::string BarrierMember::WaitsFor(Ticket ticket) const {
   const Call& call = calls_.at(ticket);
   const std::string& missing = groups_[static_cast<size_t>(call.group)].missing;

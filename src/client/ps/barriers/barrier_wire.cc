@@ -44,6 +44,7 @@ std::string Encode(const Arrival& arrival) {
   return bytes;
 }
 
+// One text: an error says who is to blame, and otherwise it is said for whom the task waits.
 std::string Encode(const Verdict& verdict) {
   std::string bytes = Begin(Kind::kVerdict, verdict.group);
   ByteWriter out(bytes);
@@ -54,6 +55,8 @@ std::string Encode(const Verdict& verdict) {
   return bytes;
 }
 
+// Any stage is right, also one that is less than an earlier one: messages of a channel that was
+// lost can be missing, so the keeper takes the greatest that it has heard of.
 std::optional<Arrival> DecodeArrival(absl::string_view bytes) {
   ByteReader in(bytes);
   Arrival arrival;
@@ -65,6 +68,7 @@ std::optional<Arrival> DecodeArrival(absl::string_view bytes) {
   return arrival;
 }
 
+// A code that this library does not know would be one that no caller can tell from others.
 std::optional<Verdict> DecodeVerdict(absl::string_view bytes) {
   ByteReader in(bytes);
   Verdict verdict;

@@ -70,6 +70,8 @@ std::string Barriers::Where() const {
                       member_.job());
 }
 
+// What is refused is no arrival. The deadline is that of the call, which a Wait with a timeout of
+// its own does not end.
 Future<Done> Barriers::Begin(BarrierGroup group, const BarrierOptions& options,
                              absl::Duration patience) {
   absl::Status status = connection_->CheckProcess();
@@ -117,6 +119,7 @@ bool Barriers::OnMessage(const Message& message) {
   return true;
 }
 
+// Workers need to know of server 0 alone, and server 0 of all.
 void Barriers::OnMember(const Member& member) {
   const std::optional<BarrierTask> task = TaskOf(member.role, member.rank);
   if (!task.has_value()) return;
@@ -128,6 +131,7 @@ void Barriers::OnMember(const Member& member) {
   Drain();
 }
 
+// The connection keeps timers until they end, so those of a worker that is gone end here.
 void Barriers::OnEnd(const absl::Status& why) {
   if (!over_.ok()) return;
   over_ = why;
@@ -141,6 +145,7 @@ void Barriers::OnEnd(const absl::Status& why) {
   }
 }
 
+// The call ends itself behind this, with the reason that its caller knows.
 void Barriers::Forget(BarrierMember::Ticket ticket) {
   own_.Forget(ticket);
   const auto call = calls_.find(ticket);
