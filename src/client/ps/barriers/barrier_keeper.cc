@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "phalanx/job.h"
+#include "src/common/ids/job_ids.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -62,7 +62,7 @@ void BarrierKeeper::Resolve(bool other_run) {
 BarrierKeeper::Peer* BarrierKeeper::Find(BarrierTask task) {
   std::vector<Peer>& peers = task.worker ? workers_ : servers_;
   const auto rank = static_cast<size_t>(task.rank);
-  if (task.rank < 0 || task.rank >= kMaxJobWorld) return nullptr;
+  if (task.rank < 0 || task.rank >= kMaxWorld) return nullptr;
   if (rank >= peers.size()) {
     if (!task.worker || workers_known_) return nullptr;
     peers.resize(rank + 1);
@@ -101,7 +101,7 @@ void BarrierKeeper::OnMessage(BarrierTask task, uint64_t life, absl::string_view
   const bool has_seen_more = arrival->ended > ended;
   ended = std::max(ended, arrival->ended);
   if (task.worker && !workers_known_ && arrival->world > static_cast<uint32_t>(task.rank) &&
-      arrival->world <= static_cast<uint32_t>(kMaxJobWorld)) {
+      arrival->world <= static_cast<uint32_t>(kMaxWorld)) {
     // May move the peers.
     SetWorkers(static_cast<int>(arrival->world));
   } else {
