@@ -255,9 +255,12 @@ absl::Status ServerState::Run() {
   // All workers have left can be the first thing that a next life sees: the loop below ends at once
   // then.
   PHALANX_ASSIGN_OR_RETURN(const int workers, AwaitWorkers());
-  PHALANX_ASSIGN_OR_RETURN(const bool anew, mark_.Begin(patience_));
+  PHALANX_ASSIGN_OR_RETURN(const RunMark::Before before, mark_.Begin(patience_));
+  if (before == RunMark::Before::kSpare) return End();
+  const bool anew = before == RunMark::Before::kEnded;
   if (anew) ForgetEnded();
   ShowToBarriers(workers, anew);
+  door_.Begin();
   PHALANX_RETURN_IF_ERROR(BeginCore(workers));
   NoteAlone();
   PHALANX_RETURN_IF_ERROR(Act());

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/client/ps/spares/spare.h"
+#include "src/common/time/clock.h"
 #include "src/node/testing/ps_fixture.h"
 
 namespace phalanx::runtime {
