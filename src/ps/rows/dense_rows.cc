@@ -35,6 +35,8 @@ class DenseRows : public Rows {
       : Rows(spec),
         splitter_(splitter),
         part_(part),
+        is_range_(spec.split == Split::kRange),
+        first_key_(is_range_ ? splitter.Begin(part) : 0),
         count_(splitter.KeysOf(part)),
         data_(fields_ * count_ * row_bytes_) {
     if (spec.init == Init::kZeros) return;
@@ -57,7 +59,7 @@ class DenseRows : public Rows {
     });
   }
 
-  char* Row(Key key) override { return At(0, splitter_.PlaceOf(key)); }
+  char* Row(Key key) override { return At(0, PlaceOf(key)); }
   absl::string_view AllValues() const override { return {data_.data(), count_ * row_bytes_}; }
 
   void Add(absl::Span<const Key> keys, const char* pushed) override {
@@ -120,15 +122,18 @@ class DenseRows : public Rows {
     return data_.data() + (field * count_ + place) * row_bytes_;
   }
 
+  // Of a key of this part: a range needs no division.
+  uint64_t PlaceOf(Key key) const { return is_range_ ? key - first_key_ : splitter_.PlaceOf(key); }
+
   // Calls run(first, place, count) for runs of keys that have consecutive places. Places grow with
   // the keys, so a run is one if its two ends are as far from each other as their places: all keys
   // of a part take two looks.
   template <typename Run>
   void ForRuns(absl::Span<const Key> keys, const Run& run) const {
     for (size_t first = 0; first < keys.size();) {
-      const uint64_t place = splitter_.PlaceOf(keys[first]);
+      const uint64_t place = PlaceOf(keys[first]);
       const auto is_run = [&](size_t count) {
-        return splitter_.PlaceOf(keys[first + count - 1]) - place == count - 1;
+        return PlaceOf(keys[first + count - 1]) - place == count - 1;
       };
       const size_t rest = keys.size() - first;
       size_t count = 1;
@@ -214,6 +219,8 @@ class DenseRows : public Rows {
 
   const Splitter splitter_;
   const int part_;
+  const bool is_range_;
+  const Key first_key_;  // of a range
   const uint64_t count_;
   const ZeroedBytes data_;
   // From the first Add on.
