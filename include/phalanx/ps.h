@@ -338,8 +338,9 @@ class Worker {
 
   // Asks a server's OnRequest. Waits for the server's next life, as a pull does. A request can run
   // twice: if the server dies, or its answer is lost, it is sent again. Errors: Unimplemented (the
-  // server has no OnRequest), InvalidArgument (no such server; a body of more than 1 MiB), those
-  // that OnRequest returns, and, as those of tables, Aborted and Cancelled.
+  // server has no OnRequest), InvalidArgument (no such server; a body of more than 480 KiB),
+  // ResourceExhausted (the reply has a greater one), those that OnRequest returns, and, as those of
+  // tables, Aborted and Cancelled.
   Future<Reply> Request(int server, int32_t head, absl::string_view body) const;
   // Ends when all tasks of the group have come to this barrier, or to a later one of the group.
   // What a task has done before, as a push that it has awaited, is there for all that go on.

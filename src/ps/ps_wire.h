@@ -38,8 +38,10 @@ inline constexpr uint8_t kWireVersion = 1;
 // A batch is sent when it has so many bytes. The values of a push, and of the answer of a pull, are
 // cut at rows so that they have at most so many bytes, or are one row. An entry with one is then
 // not greater than kMaxEntryBytes, and a batch with one more entry not greater than a message.
-inline constexpr size_t kBatchBytes = size_t{480} << 10;
+inline constexpr size_t kBatchBytes = size_t{128} << 10;
 inline constexpr size_t kMaxEntryBytes = (size_t{512} << 10) + 1024;
+// Of a request or a response: an entry with one fits into a message behind a batch, too.
+inline constexpr size_t kMaxBodyBytes = size_t{480} << 10;
 // Of a server.
 inline constexpr uint32_t kMaxTables = 1024;
 // The text of an error that travels; the rest of a longer one is left out.

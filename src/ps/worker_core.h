@@ -74,7 +74,7 @@ inline constexpr size_t kMaxObjectPrefix = 160;
 inline constexpr int32_t kNoServer = -1;
 
 // The greatest body of a request.
-inline constexpr size_t kMaxRequestBody = kBatchBytes;
+inline constexpr size_t kMaxRequestBody = kMaxBodyBytes;
 
 class WorkerCore {
  public:

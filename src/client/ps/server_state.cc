@@ -330,7 +330,11 @@ absl::Status ServerState::Turn() {
     status = over_;
   });
   PHALANX_RETURN_IF_ERROR(status);
-  for (const Event& event : events) Handle(event);
+  for (const Event& event : events) {
+    Handle(event);
+    // Answers leave while further messages are handled.
+    if (core_->effect_bytes() >= kBatchBytes) PHALANX_RETURN_IF_ERROR(Act());
+  }
   TakeWritten();
   TakeObjects();
   door_.Step([this] { return Describe(); });

@@ -333,9 +333,9 @@ void ServerCore::OnEntry(int worker, Read& read) {
 
 // The life may have ended while the program made the answer. A newer life has other tickets.
 void ServerCore::Respond(const Asked& asked, int32_t head, absl::string_view body) {
-  if (body.size() > kBatchBytes) {
+  if (body.size() > kMaxBodyBytes) {
     Refuse(asked, absl::ResourceExhaustedError(absl::StrCat(
-                      "a response of ", body.size(), " bytes; the greatest has ", kBatchBytes)));
+                      "a response of ", body.size(), " bytes; the greatest has ", kMaxBodyBytes)));
     return;
   }
   if (workers_[asked.worker].life != asked.life) return;
@@ -368,6 +368,7 @@ void ServerCore::Flush(int worker) {
     port.out.Add(MinClock{.table = table, .clock = min});
   }
   effects_.sends.push_back({worker, *port.life, port.out.TakeServerBatch(*port.channel)});
+  effect_bytes_ += effects_.sends.back().bytes.size();
 }
 
 // One batch for each worker and event, however many entries it has.
@@ -516,6 +517,7 @@ size_t ServerCore::waiting() const {
 // made a copy then.
 ServerCore::Effects ServerCore::TakeEffects() {
   Effects effects = std::exchange(effects_, {});
+  effect_bytes_ = 0;
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     ServerTable& table = *tables_[number];
     for (Versions::Publish& publish : table.versions().TakePublishes()) {

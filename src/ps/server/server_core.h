@@ -169,7 +169,7 @@ class ServerCore {
   void Retry();
   // Retry is to be called after a while, because a sum has failed, or its objects were replaced.
   bool wants_retry() const;
-  // Ignored if the life has ended. A body of more than kBatchBytes is refused with
+  // Ignored if the life has ended. A body of more than kMaxBodyBytes is refused with
   // ResourceExhausted.
   void Respond(const Asked& asked, int32_t head, absl::string_view body);
   void Refuse(const Asked& asked, const absl::Status& why);
@@ -182,6 +182,8 @@ class ServerCore {
   // Pushes that wait for their clock, and pulls that wait, of all tables.
   size_t waiting() const;
 
+  // Of the messages that TakeEffects returns so far.
+  uint64_t effect_bytes() const { return effect_bytes_; }
   Effects TakeEffects();
 
  private:
@@ -222,6 +224,7 @@ class ServerCore {
   bool begun_ = false;
   std::set<int> unsent_;  // workers that have a batch, or had one in this event
   Effects effects_;
+  uint64_t effect_bytes_ = 0;
 };
 
 }  // namespace phalanx::ps::internal

@@ -191,7 +191,7 @@ TEST(ServerCore, RequestsAreAskedAndAnswered) {
   server.core.Refuse(server.asked[1], absl::NotFoundError("no"));
   server.Run();
   EXPECT_THAT(server.Take(0), ElementsAre("response 4 9 answer", "refused 5"));
-  server.core.Respond(server.asked[0], 9, std::string(kBatchBytes + 1, 'x'));
+  server.core.Respond(server.asked[0], 9, std::string(kMaxBodyBytes + 1, 'x'));
   server.Run();
   EXPECT_THAT(server.inbox[0].errors.back(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the greatest has")));
