@@ -1,7 +1,9 @@
 // The calls of a WorkerCore; worker_core.cc has the events.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -64,20 +66,28 @@ absl::StatusOr<uint32_t> WorkerCore::Open(absl::string_view name) const {
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Push(uint32_t table, absl::Span<const Key> keys,
-                                                    const void* values,
-                                                    absl::Span<const int32_t> servers) {
-  return Start(table, keys, servers, values, nullptr, true, false);
+                                                    const void* values) {
+  const auto ticket = Start({.table = table, .keys = keys, .pushes = true, .values = values});
+  while (Cut()) {
+  }
+  return ticket;
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Pull(uint32_t table, absl::Span<const Key> keys,
-                                                    void* out, absl::Span<const int32_t> servers) {
-  return Start(table, keys, servers, nullptr, out, false, true);
+                                                    void* out) {
+  const auto ticket = Start({.table = table, .keys = keys, .pulls = true, .out = out});
+  while (Cut()) {
+  }
+  return ticket;
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::PushPull(uint32_t table, absl::Span<const Key> keys,
-                                                        const void* values, void* out,
-                                                        absl::Span<const int32_t> servers) {
-  return Start(table, keys, servers, values, out, true, true);
+                                                        const void* values, void* out) {
+  const auto ticket = Start(
+      {.table = table, .keys = keys, .pushes = true, .values = values, .pulls = true, .out = out});
+  while (Cut()) {
+  }
+  return ticket;
 }
 
 // Checked here, though servers check again: an error at once names the call, and nothing is half
@@ -111,52 +121,89 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
   return absl::OkStatus();
 }
 
-// Push before pull, so that with SSP and ASP a pull of the same call sees the push.
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<const Key> keys,
-                                                     absl::Span<const int32_t> servers,
-                                                     const void* values, void* out, bool pushes,
-                                                     bool pulls) {
-  absl::Status checked = CheckCall(table, keys, pushes);
-  if (checked.ok()) {
-    const Table& view = tables_[table].view;
-    const absl::Status sliced = CheckServers(view.spec, options_.servers, keys, servers);
-    if (!sliced.ok()) {
-      checked = absl::Status(sliced.code(),
-                             absl::StrCat(Where(table, view.clock), ": ", sliced.message()));
-    }
+// Pieces of the call before have lower numbers, and go first.
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
+  while (Cut()) {
   }
-  if (!checked.ok() && pushes) OnPushRefused(table, checked);
+  const absl::Status checked = CheckCall(rows.table, rows.keys, rows.pushes);
+  if (!checked.ok() && rows.pushes) OnPushRefused(rows.table, checked);
   PHALANX_RETURN_IF_ERROR(checked);
-  TableState& state = tables_[table];
-  PHALANX_CHECK(!pushes || !state.dense_begun, "a push within another one");
+  TableState& state = tables_[rows.table];
+  PHALANX_CHECK(!rows.pushes || !state.dense_begun, "a push within another one");
   // Not refused: the caller is to call again.
-  if (pushes && state.must_wait()) return NoRoom(Where(table, state.view.clock), state.view.spec);
-  std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys, servers);
-  const Ticket ticket = operations_.next;
-  Operation& operation = operations_.New(table);
-  operation.out = out;
-  operation.clock = state.view.clock;
-  // Only those: another server's batch may be waiting for its answers.
-  std::vector<bool> touched(servers_.size(), false);
-  for (const Piece& piece : pieces) touched[piece.server] = true;
-  if (pushes) {
-    ++state.pushes;
-    AddPush(ticket, pieces, values);
+  if (rows.pushes && state.must_wait()) {
+    return NoRoom(Where(rows.table, state.view.clock), state.view.spec);
   }
-  if (pulls) AddPull(ticket, std::move(pieces), /*by_object=*/false);
-  // A call without keys, or of pushes that an earlier life has made, has nothing to wait for.
-  if (operation.done()) End(ticket, operation, absl::OkStatus());
+  const Ticket ticket = operations_.next;
+  Operation& operation = operations_.New(rows.table);
+  operation.out = rows.out;
+  operation.clock = state.view.clock;
+  operation.cutting = true;
+  if (rows.pushes) ++state.pushes;
+  cutting_.emplace(
+      Cutting{.ticket = ticket,
+              .rows = rows,
+              .at = {.clock = state.view.clock, .push = state.pushes},
+              .cutter = Cutter(state.view.spec, state.splitter, rows.keys, options_.batch_bytes),
+              .touched = std::vector<bool>(servers_.size(), false)});
+  return ticket;
+}
+
+// Push before pull, so that with SSP and ASP a pull of the same call sees the push. The keys are
+// cut twice then: a list that was pushed is a hash in the pull.
+bool WorkerCore::Cut() {
+  if (!cutting_.has_value()) return false;
+  Cutting& cut = *cutting_;
+  const uint32_t table = cut.rows.table;
+  TableState& state = tables_[table];
+  const auto lists = [this](int server) -> const KeyLists& {
+    return servers_[server].channel.lists();
+  };
+  while (true) {
+    const auto found = operations_.all.find(cut.ticket);
+    // The call can have ended meanwhile, and its ticket can have been taken.
+    const bool ended = found == operations_.all.end() || found->second.ended.has_value();
+    Operation* const operation = ended ? nullptr : &found->second;
+    const bool wanted = state.failed.ok() && (!ended || (cut.cancelled && cut.rows.pushes));
+    std::optional<Piece> piece;
+    if (wanted) piece = cut.cutter->Next(table, lists);
+    if (wanted && !piece.has_value() && cut.rows.pushes && cut.rows.pulls) {
+      cut.rows.pushes = false;
+      cut.cutter.emplace(state.view.spec, state.splitter, cut.rows.keys, options_.batch_bytes);
+      continue;
+    }
+    if (!piece.has_value()) break;
+    const int server = piece->server;
+    cut.touched[server] = true;
+    if (cut.rows.pushes) {
+      AddPush(*piece, operation);
+    } else {
+      AddQuestion(cut.ticket, *std::move(piece), /*by_object=*/false);
+    }
+    if (servers_[server].channel.has_messages()) return true;
+  }
+  // Before the end of the call, which the caller may answer with the next one.
+  const Cutting made = *std::exchange(cutting_, std::nullopt);
+  const auto found = operations_.all.find(made.ticket);
+  if (found != operations_.all.end() && !found->second.ended.has_value()) {
+    found->second.cutting = false;
+    // A call without keys, or of pushes that an earlier life has made, has nothing to wait for.
+    if (found->second.done()) End(made.ticket, found->second, absl::OkStatus());
+  }
+  // Only those: another server's batch may be waiting for its answers.
   for (size_t server = 0; server < servers_.size(); ++server) {
-    if (touched[server]) servers_[server].channel.FlushIfIdle();
+    if (made.touched[server]) servers_[server].channel.FlushIfIdle();
   }
   AskIfNeeded(table);
-  return ticket;
+  return false;
 }
 
 // Servers refuse too many of a clock as well; here none of them has taken its part. A push without
 // memory leaves its number to the next one: a program that makes another push instead cannot have
 // a next life that makes the same ones.
 absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table) {
+  while (Cut()) {
+  }
   absl::Status checked = CheckCall(table, {}, /*pushes=*/true);
   if (checked.ok() && tables_[table].dense >= MaxClockObjects(options_.workers)) {
     checked = absl::ResourceExhaustedError(absl::StrCat(
@@ -222,6 +269,8 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::EndPushDense(uint32_t table, Dens
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::PullDense(uint32_t table, void* out) {
+  while (Cut()) {
+  }
   PHALANX_RETURN_IF_ERROR(CheckCall(table, {}, /*pushes=*/false));
   const TableState& state = tables_[table];
   PHALANX_CHECK(state.view.pulls_objects, "a table that travels as objects");
@@ -229,41 +278,36 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::PullDense(uint32_t table, void* o
   Operation& operation = operations_.New(table);
   operation.out = out;
   operation.clock = state.view.clock;
-  std::vector<Piece> pieces(servers_.size());
   for (int server = 0; server < options_.servers; ++server) {
-    pieces[server].server = server;
-    pieces[server].keys.count = state.splitter.KeysOf(server);
+    Piece piece;
+    piece.server = server;
+    piece.keys.count = state.splitter.KeysOf(server);
+    AddQuestion(ticket, std::move(piece), /*by_object=*/true);
   }
-  AddPull(ticket, std::move(pieces), /*by_object=*/true);
   for (Server& server : servers_) server.channel.FlushIfIdle();
   return ticket;
 }
 
 // A piece is numbered among those of its server, in the order of keys: a next life cuts the same
 // push in the same way.
-void WorkerCore::AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values) {
-  Operation& operation = operations_.all.at(ticket);
-  const uint32_t table = *operation.table;
-  const TableState& state = tables_[table];
-  uint32_t number = 0;  // of the piece, among those of its server
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& piece = pieces[i];
-    number = i > 0 && pieces[i - 1].server == piece.server ? number + 1 : 0;
-    const Position at = {.clock = state.view.clock, .push = state.pushes, .piece = number};
-    const TableAtServer& here = state.servers[piece.server];
-    // What an earlier life has pushed.
-    if (at <= here.kept.freed()) continue;
-    // The server has it, but could still lose it with its life: it is kept and not sent.
-    const bool had = at <= here.had;
-    if (!had) ++operation.pushes;
-    AddKept(piece.server, table,
-            {.call = next_call_++,
-             .at = at,
-             .done = had,
-             .ticket = ticket,
-             .keys = piece.keys,
-             .values = GatherRows(state.view.spec, piece, values)});
-  }
+void WorkerCore::AddPush(const Piece& piece, Operation* operation) {
+  const Cutting& cut = *cutting_;
+  const TableState& state = tables_[cut.rows.table];
+  Position at = cut.at;
+  at.piece = piece.number;
+  const TableAtServer& here = state.servers[piece.server];
+  // What an earlier life has pushed.
+  if (at <= here.kept.freed()) return;
+  // The server has it, but could still lose it with its life: it is kept and not sent.
+  const bool had = at <= here.had;
+  if (!had && operation != nullptr) ++operation->pushes;
+  AddKept(piece.server, cut.rows.table,
+          {.call = next_call_++,
+           .at = at,
+           .done = had,
+           .ticket = cut.ticket,
+           .keys = piece.keys,
+           .values = GatherRows(state.view.spec, piece, cut.rows.values)});
 }
 
 // The entry is kept whether or not the channel is open: a Welcome sends it.
@@ -302,21 +346,17 @@ void WorkerCore::SendKept(int server, uint32_t table, KeptEntries::Kept& kept) {
   }
 }
 
-// The questions are reserved first: a channel names them by their place.
-void WorkerCore::AddPull(Ticket ticket, std::vector<Piece> pieces, bool by_object) {
+// A channel names a question by its place.
+void WorkerCore::AddQuestion(Ticket ticket, Piece piece, bool by_object) {
   Operation& operation = operations_.all.at(ticket);
-  // Questions are found by their place, so they do not move.
-  operation.questions.reserve(pieces.size());
-  for (Piece& piece : pieces) {
-    const int server = piece.server;
-    const auto number = static_cast<uint32_t>(operation.questions.size());
-    operation.questions.push_back(
-        {.piece = std::move(piece), .call = next_call_++, .by_object = by_object});
-    Question& question = operation.questions.back();
-    ++operation.pulls;
-    servers_[server].channel.Ask(question.call, {ticket, number});
-    SendQuestion(server, ticket, operation, question);
-  }
+  const int server = piece.server;
+  const auto number = static_cast<uint32_t>(operation.questions.size());
+  operation.questions.push_back(
+      {.piece = std::move(piece), .call = next_call_++, .by_object = by_object});
+  Question& question = operation.questions.back();
+  ++operation.pulls;
+  servers_[server].channel.Ask(question.call, {ticket, number});
+  SendQuestion(server, ticket, operation, question);
 }
 
 void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Question& question) {
@@ -334,23 +374,28 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
     if (question.fetch != 0) objects_.dropped.push_back(EndFetch(ticket, question));
     question.lost = false;
     question.channel = channel.channel();
-    return channel.AddPull(question.call, {.ticket = ticket,
-                                           .piece = piece,
-                                           .table = *operation.table,
-                                           .clock = operation.clock,
-                                           .object = true});
+    return channel.AddPull(question.call,
+                           {.ticket = ticket,
+                            .piece = piece,
+                            .table = *operation.table,
+                            .clock = operation.clock,
+                            .object = true},
+                           /*answer_bytes=*/0);
   }
   channel.AddPull(question.call,
                   {.ticket = ticket,
                    .piece = piece,
                    .table = *operation.table,
                    .clock = operation.clock,
-                   .keys = ToWire(*operation.table, question.piece.keys, channel.lists())});
+                   .keys = ToWire(*operation.table, question.piece.keys, channel.lists())},
+                  question.piece.keys.count * WireRowBytes(tables_[*operation.table].view.spec));
 }
 
 // Every server has a clock of its own for each worker, so the end goes to all, also to those that
 // were pushed nothing.
 absl::Status WorkerCore::Clock(uint32_t table) {
+  while (Cut()) {
+  }
   PHALANX_RETURN_IF_ERROR(CheckCall(table, {}, /*pushes=*/false));
   TableState& state = tables_[table];
   PHALANX_CHECK(!state.dense_begun, "Clock within a push");

@@ -69,10 +69,12 @@ WorkerCore::TableState::TableState(const TableSpec& spec, const Options& options
   view.pushes_objects = PushesObjects(spec, splitter, options.workers, options.object_part_bytes);
 }
 
-WorkerCore::WorkerCore(const Options& options)
-    : options_(options), servers_(static_cast<size_t>(options.servers)) {
+WorkerCore::WorkerCore(const Options& options) : options_(options) {
   PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
   PHALANX_CHECK(options.objects.size() <= kMaxObjectPrefix, "a prefix of names");
+  PHALANX_CHECK(options.batch_bytes <= kBatchBytes, "a batch and an entry fit into a message");
+  servers_.reserve(static_cast<size_t>(options.servers));
+  for (int server = 0; server < options.servers; ++server) servers_.emplace_back(options);
 }
 
 // ---- events
@@ -95,7 +97,20 @@ void WorkerCore::OnMessage(int server, uint64_t life, absl::string_view bytes) {
   // Of a life that has died, or an older one: what it says of its rows is not true any more.
   if (!channel.Hears(life)) return;
   absl::StatusOr<ServerMessage> message = DecodeServerMessage(bytes);
-  if (!message.ok()) return OnBroken(server, message.status());
+  if (!message.ok()) {
+    // Nothing that the server says can be trusted: what waits for it ends, and the tables with it.
+    const absl::Status broken = absl::InternalError(absl::StrCat(
+        "server ", server, " sent a message that is none: ", message.status().message()));
+    // In all tables: whether the others are right cannot be seen.
+    for (uint32_t table = 0; table < tables_.size(); ++table) FailTable(table, broken);
+    const std::map<uint64_t, WorkerChannel::Asked> asked = channel.asked();
+    for (const auto& [call, question] : asked) {
+      Operation* const operation = operations_.Open(server, question.ticket, question.piece);
+      // A pull of one of the tables has ended with it.
+      if (operation != nullptr) End(question.ticket, *operation, broken);
+    }
+    return;
+  }
   if (std::holds_alternative<Reset>(*message)) return channel.OnReset();
   if (auto* const welcome = std::get_if<Welcome>(&*message)) {
     return OnWelcome(server, std::move(*welcome));
@@ -107,20 +122,6 @@ void WorkerCore::OnMessage(int server, uint64_t life, absl::string_view bytes) {
     std::visit([this, server](const auto& one) { OnEntry(server, one); }, entry);
   }
   channel.FlushIfIdle();
-}
-
-// Nothing that the server says can be trusted: what waits for it ends, and the tables with it.
-void WorkerCore::OnBroken(int server, const absl::Status& why) {
-  const absl::Status broken = absl::InternalError(
-      absl::StrCat("server ", server, " sent a message that is none: ", why.message()));
-  // In all tables: whether the others are right cannot be seen.
-  for (uint32_t table = 0; table < tables_.size(); ++table) FailTable(table, broken);
-  const std::map<uint64_t, WorkerChannel::Asked> asked = servers_[server].channel.asked();
-  for (const auto& [call, question] : asked) {
-    Operation* const operation = operations_.Open(server, question.ticket, question.piece);
-    // A pull of one of the tables has ended with it.
-    if (operation != nullptr) End(question.ticket, *operation, broken);
-  }
 }
 
 // The server's tables must be those of before: numbers of tables are on the wire.
@@ -527,6 +528,7 @@ std::optional<WorkerCore::Answer> WorkerCore::AnswerOf(Ticket ticket) const {
 void WorkerCore::Cancel(Ticket ticket) {
   const auto found = operations_.all.find(ticket);
   if (found == operations_.all.end() || found->second.ended.has_value()) return;
+  if (cutting_.has_value() && cutting_->ticket == ticket) cutting_->cancelled = true;
   End(ticket, found->second, absl::CancelledError("the call was cancelled"));
 }
 

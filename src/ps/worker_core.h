@@ -34,7 +34,10 @@
 //    memory for the next ones, the servers are asked for snapshots. A server that lacks the object,
 //    because the worker has died, waits for the push of its next life. What is pulled is an object
 //    of the server, which the caller reads.
-// 6. Tables are those of the servers: numbers and specs are the same on all of them, else Open
+// 6. A call with many keys is made piece by piece, and its first pieces can be sent before the last
+//    ones are cut (Start and Cut). Another call completes it before it begins, so the pieces of two
+//    calls are never mixed.
+// 7. Tables are those of the servers: numbers and specs are the same on all of them, else Open
 //    fails and names two servers that differ.
 //
 // Pure: takes calls and events, returns effects. Belongs to a Worker, or a test. One thread at a
@@ -87,6 +90,9 @@ class WorkerCore {
     // other life of this one, has the same. At most kMaxObjectPrefix bytes.
     std::string objects = {};
     uint64_t object_part_bytes = kObjectPartBytes;
+    // Of a piece of a call, and of a message: the same in all lives of the worker, which cut the
+    // same push in the same way. At most kBatchBytes.
+    uint64_t batch_bytes = kBatchBytes;
   };
   // A message for a life of a server. Those to one life go in this order.
   struct Send {
@@ -152,7 +158,7 @@ class WorkerCore {
   bool ready() const { return ready_; }
   // Those that have not.
   std::vector<int> missing() const;
-  // REQUIRES: ready(). NotFound lists the tables that there are; InvalidArgument as rule 6 says.
+  // REQUIRES: ready(). NotFound lists the tables that there are; InvalidArgument as rule 7 says.
   absl::StatusOr<uint32_t> Open(absl::string_view name) const;
   // REQUIRES: of Open. Valid as long as the core.
   const Table& table(uint32_t table) const { return tables_[table].view; }
@@ -168,11 +174,25 @@ class WorkerCore {
                               absl::Span<const int32_t> servers = {});
   // `out` has room for keys.size() rows, and is there until the ticket has ended. Parts of it can
   // be written before that.
-  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out,
-                              absl::Span<const int32_t> servers = {});
-  // Both, in one batch: what is pulled is as after the push (with kBsp as of the clock's start).
+  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out);
+  // Both: what is pulled is as after the push (with kBsp as of the clock's start).
   absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
-                                  void* out, absl::Span<const int32_t> servers = {});
+                                  void* out);
+  // One of these in steps: it is begun, and is complete when Cut has returned false. Keys and
+  // values are there until then. Errors are those of Push or Pull.
+  struct Rows {
+    uint32_t table = 0;
+    absl::Span<const Key> keys = {};
+    bool pushes = false;
+    const void* values = nullptr;
+    bool pulls = false;
+    void* out = nullptr;
+  };
+  absl::StatusOr<Ticket> Start(const Rows& rows);
+  // Makes pieces of the call that was begun last, until there is a message to send. Returns false
+  // when all are made. A push that is cancelled gets all its pieces; one that a server has refused
+  // gets no more.
+  bool Cut();
   // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense neither
   // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
   // Push, and ResourceExhausted for more than MaxClockObjects in a clock.
@@ -255,15 +275,25 @@ class WorkerCore {
   struct Operation {
     std::optional<uint32_t> table;  // none: a request
     std::optional<absl::Status> ended = {};
-    uint64_t pushes = 0;  // kept entries that are not done
-    uint64_t pulls = 0;   // questions that are not answered
-    void* out = nullptr;  // of a pull
-    uint64_t clock = 0;   // of a pull
+    uint64_t pushes = 0;   // kept entries that are not done
+    uint64_t pulls = 0;    // questions that are not answered
+    void* out = nullptr;   // of a pull
+    uint64_t clock = 0;    // of a pull
+    bool cutting = false;  // it has not all its pieces
     std::vector<Question> questions = {};
     Answer request = {};  // of a request: what was asked
     Answer answer = {};
 
-    bool done() const { return pushes == 0 && pulls == 0; }
+    bool done() const { return !cutting && pushes == 0 && pulls == 0; }
+  };
+  // The call between Start and the last piece.
+  struct Cutting {
+    Ticket ticket;
+    Rows rows;  // `pushes` until these are made
+    Position at;
+    std::optional<Cutter> cutter;
+    std::vector<bool> touched;  // by server
+    bool cancelled = false;
   };
   struct Operations {
     // With the ticket `next`.
@@ -315,6 +345,8 @@ class WorkerCore {
     std::vector<TableAtServer> servers;
   };
   struct Server {
+    explicit Server(const Options& options) : channel(options.batch_bytes) {}
+
     WorkerChannel channel;
     bool welcomed = false;
     // Until ready(): what it has last said of the tables, and those that have failed.
@@ -331,7 +363,6 @@ class WorkerCore {
   void OnEntry(int server, const Durable& durable);
   void OnEntry(int server, const MinClock& min);
   void OnEntry(int server, const TableFailed& failed);
-  void OnBroken(int server, const absl::Status& why);
   // All servers have welcomed this worker for the first time.
   void Begin();
   // What the Welcome of an open channel says of a table.
@@ -340,12 +371,10 @@ class WorkerCore {
   void SendAgain(int server, std::optional<uint32_t> only = {}, uint64_t from = 0);
 
   // ---- calls
-  absl::StatusOr<Ticket> Start(uint32_t table, absl::Span<const Key> keys,
-                               absl::Span<const int32_t> servers, const void* values, void* out,
-                               bool pushes, bool pulls);
   absl::Status CheckCall(uint32_t table, absl::Span<const Key> keys, bool pushes) const;
-  void AddPush(Ticket ticket, const std::vector<Piece>& pieces, const void* values);
-  void AddPull(Ticket ticket, std::vector<Piece> pieces, bool by_object);
+  // Of the call that is cut; `operation` is null if it was cancelled.
+  void AddPush(const Piece& piece, Operation* operation);
+  void AddQuestion(Ticket ticket, Piece piece, bool by_object);
   void AddKept(int server, uint32_t table, KeptEntries::Kept kept);
   void AddMarks(uint32_t table);
   void SendKept(int server, uint32_t table, KeptEntries::Kept& kept);
@@ -372,6 +401,7 @@ class WorkerCore {
   bool leaving_ = false;
   uint64_t next_call_ = 1;
   Operations operations_;
+  std::optional<Cutting> cutting_;
   // Objects.
   uint64_t next_push_ = 1;  // of BeginPushDense, of all tables
   uint64_t next_fetch_ = 1;

@@ -390,7 +390,7 @@ WorkerState::Sliced WorkerState::Slice(const OpenTable& table, absl::Span<const 
 
 // Bad arguments are refused without a ticket: the future has ended when it is returned.
 Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table,
-                                        const Given& given,
+                                        const Given& given, bool awaited,
                                         absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
   absl::Status status = connection_->CheckProcess();
   if (!status.ok()) {
@@ -398,11 +398,19 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
                                                      std::move(status));
   }
   auto call = std::make_shared<TicketCall>(*this, verb, table.number);
+  // A short call is made at once, and the lock is taken once.
+  bool more = false;
   Enter(verb, table, given, [&](const absl::Status& why) {
     if (!why.ok()) return call->Set(why);
     call->clock = core_.table(table.number).clock;
     Begun(call, make());
+    more = Cut(awaited);
   });
+  // The node has room for a part of a long call alone, so what it answers is taken in between.
+  while (more) {
+    connection_->WaitInsideCall([] { return false; }, MonotonicNow());
+    connection_->Update([&] { more = Cut(awaited); });
+  }
   if (given.pushed.has_value()) DieIfDeclared(DeathPoint::Kind::kPush, call->clock);
   if (given.pulled.has_value()) DieIfDeclared(DeathPoint::Kind::kPull, call->clock);
   return Future<phalanx::Done>(std::move(call));
@@ -417,6 +425,15 @@ void WorkerState::Begun(const std::shared_ptr<TicketCall>& call,
     call->Set(ticket.status());
   }
   Drain();
+}
+
+// What has ended the worker has ended the call, and the program's memory is not used any more.
+bool WorkerState::Cut(bool awaited) {
+  if (!over_.ok()) return false;
+  const bool more = core_.Cut();
+  if (!more && awaited) core_.Flush();
+  Drain();
+  return more;
 }
 
 // The number is taken before the objects are put, and is that of the next push if they cannot be:
@@ -485,34 +502,29 @@ std::optional<absl::Status> WorkerState::PutParts(const OpenTable& table,
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
                                         const void* values, uint64_t bytes) {
-  const Sliced sliced = Slice(table, keys);
-  return Call("Push", table, {.rows = keys.size(), .pushed = bytes, .sliced = sliced.status},
-              [&] { return core_.Push(table.number, keys, values, sliced.servers); });
+  return Call("Push", table, {.rows = keys.size(), .pushed = bytes}, /*awaited=*/false, [&] {
+    return core_.Start({.table = table.number, .keys = keys, .pushes = true, .values = values});
+  });
 }
 
-// The servers are awaited: nothing is held back for a larger batch.
 Future<phalanx::Done> WorkerState::Pull(const OpenTable& table, absl::Span<const Key> keys,
                                         void* out, uint64_t bytes) {
-  const Sliced sliced = Slice(table, keys);
-  const Given given = {.rows = keys.size(), .pulled = bytes, .sliced = sliced.status};
-  return Call("Pull", table, given, [&] {
-    const absl::StatusOr<Ticket> ticket = core_.Pull(table.number, keys, out, sliced.servers);
-    core_.Flush();
-    return ticket;
+  return Call("Pull", table, {.rows = keys.size(), .pulled = bytes}, /*awaited=*/true, [&] {
+    return core_.Start({.table = table.number, .keys = keys, .pulls = true, .out = out});
   });
 }
 
 Future<phalanx::Done> WorkerState::PushPull(const OpenTable& table, absl::Span<const Key> keys,
                                             const void* values, uint64_t pushed, void* out,
                                             uint64_t bytes) {
-  const Sliced sliced = Slice(table, keys);
-  const Given given = {
-      .rows = keys.size(), .pushed = pushed, .pulled = bytes, .sliced = sliced.status};
-  return Call("PushPull", table, given, [&] {
-    const absl::StatusOr<Ticket> ticket =
-        core_.PushPull(table.number, keys, values, out, sliced.servers);
-    core_.Flush();
-    return ticket;
+  const Given given = {.rows = keys.size(), .pushed = pushed, .pulled = bytes};
+  return Call("PushPull", table, given, /*awaited=*/true, [&] {
+    return core_.Start({.table = table.number,
+                        .keys = keys,
+                        .pushes = true,
+                        .values = values,
+                        .pulls = true,
+                        .out = out});
   });
 }
 
@@ -529,8 +541,10 @@ absl::Span<const Key> WorkerState::AllKeys(OpenTable& table) const {
 Future<phalanx::Done> WorkerState::PushDense(OpenTable& table, const void* values, uint64_t bytes) {
   // Without a timeout there is a future in any case.
   if (table.pushes_objects) return *PushObjects(table, values, bytes, std::nullopt);
-  return Call("Push", table, {.rows = table.spec.keys, .pushed = bytes},
-              [&] { return core_.Push(table.number, AllKeys(table), values); });
+  return Call("Push", table, {.rows = table.spec.keys, .pushed = bytes}, /*awaited=*/false, [&] {
+    return core_.Start(
+        {.table = table.number, .keys = AllKeys(table), .pushes = true, .values = values});
+  });
 }
 
 absl::StatusOr<Future<phalanx::Done>> WorkerState::PushDenseWithin(OpenTable& table,
@@ -542,12 +556,9 @@ absl::StatusOr<Future<phalanx::Done>> WorkerState::PushDenseWithin(OpenTable& ta
 }
 
 Future<phalanx::Done> WorkerState::PullDense(OpenTable& table, void* out, uint64_t bytes) {
-  return Call("Pull", table, {.rows = table.spec.keys, .pulled = bytes}, [&] {
-    const absl::StatusOr<Ticket> ticket = table.pulls_objects
-                                              ? core_.PullDense(table.number, out)
-                                              : core_.Pull(table.number, AllKeys(table), out);
-    core_.Flush();
-    return ticket;
+  return Call("Pull", table, {.rows = table.spec.keys, .pulled = bytes}, /*awaited=*/true, [&] {
+    if (table.pulls_objects) return core_.PullDense(table.number, out);
+    return core_.Start({.table = table.number, .keys = AllKeys(table), .pulls = true, .out = out});
   });
 }
 

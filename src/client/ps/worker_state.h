@@ -114,15 +114,10 @@ class WorkerState final : public phalanx::internal::MemberSink {
     std::optional<uint64_t> pulled = {};
     absl::Status sliced = {};  // an error of the table's slicer
   };
-  // The server of each key; nothing without a slicer.
-  struct Sliced {
-    absl::Status status;
-    std::vector<int32_t> servers;
-  };
-  static Sliced Slice(const OpenTable& table, absl::Span<const Key> keys);
-  // Makes a call of the core under the lock.
+  // Makes a call of the core under the lock. With `awaited` all of it is sent, and nothing is held
+  // back for a larger batch.
   Future<phalanx::Done> Call(const char* verb, const OpenTable& table, const Given& given,
-                             absl::FunctionRef<absl::StatusOr<Ticket>()> make);
+                             bool awaited, absl::FunctionRef<absl::StatusOr<Ticket>()> make);
   // Calls `make` under the lock: with OK, when a push has room, or with the error of the call,
   // which the core knows, too, if it is a push.
   void Enter(const char* verb, const OpenTable& table, const Given& given,
@@ -138,6 +133,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // Lock held.
   // The core has made the call, or refused it.
   void Begun(const std::shared_ptr<TicketCall>& call, const absl::StatusOr<Ticket>& ticket);
+  // Sends further pieces of the call that was begun. Returns false when all are made.
+  bool Cut(bool awaited);
   void DrainObjects();
   void ReleaseObjects(absl::Span<const ObjectId> ids);
   // The error of a call, with the table, the worker and the clock.

@@ -27,6 +27,7 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/ps_table.h"
 #include "src/common/random.h"
+#include "src/ps/ps_wire.h"
 
 namespace phalanx::ps::testing {
 
@@ -71,6 +72,8 @@ struct PsPlan {
   std::vector<int32_t> ServersOf(uint32_t table, const std::vector<Key>& keys) const;
   // The least part of an object table.
   uint64_t object_bytes() const { return objects ? 1 : uint64_t{1} << 40; }
+  // Of the pieces of calls: one or two rows, or all of them.
+  uint64_t batch_bytes() const { return seed % 3 == 0 ? internal::kBatchBytes : seed % 3 * 40; }
   bool PushesObject(const Step& step) const;
   // The values of a push. `basis` is of what the clock's pulls have had; 0 unless the plan is
   // exact.

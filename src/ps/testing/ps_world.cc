@@ -130,7 +130,8 @@ void PsWorld::BeginWorker(int rank) {
                                     .servers = plan_.servers,
                                     .workers = plan_.workers,
                                     .objects = PrefixOf({false, rank}, life),
-                                    .object_part_bytes = plan_.object_bytes()});
+                                    .object_part_bytes = plan_.object_bytes(),
+                                    .batch_bytes = plan_.batch_bytes()});
   for (int server = 0; server < plan_.servers; ++server) News({false, rank}, {true, server});
   Announce({false, rank}, life, MemberState::kLive);
   Schedule(rank, 1);
@@ -409,7 +410,7 @@ void PsWorld::Begin(Worker& worker) {
 
 void PsWorld::Advance(int rank) {
   Worker& worker = workers_[rank];
-  if (!worker.core->ready() || worker.putting) return;
+  if (!worker.core->ready() || worker.putting || worker.cutting) return;
   if (worker.phase == Phase::kBegin) Begin(worker);
   if (!wrong_.empty()) return;
   if (worker.waiting && !worker.calls.empty()) return;
@@ -479,9 +480,12 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
   if (step.push > 0) oracle_.Made(step.table, rank, worker.clock, step.push);
   if (plan_.PushesObject(step)) return BeginPut(worker, rank, step);
   if (step.kind == Kind::kPush) {
-    const std::string values = ValuesOf(worker, rank, step);
-    const auto ticket = worker.core->Push(step.table, step.keys, values.data(),
-                                          plan_.ServersOf(step.table, step.keys));
+    call->values = ValuesOf(worker, rank, step);
+    call->read.keys = step.keys;
+    const auto ticket = worker.core->Start({.table = step.table,
+                                            .keys = call->read.keys,
+                                            .pushes = true,
+                                            .values = call->values.data()});
     if (!ticket.ok()) {
       Wrong(absl::StrCat("Push by worker ", rank, ": ", ticket.status().ToString()));
       return false;
@@ -489,6 +493,7 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
     call->read.table = step.table;
     call->read.clock = worker.clock;
     worker.calls[*ticket] = std::move(call);
+    Cut(rank, worker.life);
   } else {
     const Ticket ticket = StartPull(worker, rank, step, false);
     if (step.cancel && step.kind == Kind::kPull) {
@@ -524,22 +529,34 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
   }
   call->out.assign(step.keys.size() * plan_.RowBytes(step.table), '\x55');
   absl::StatusOr<Ticket> ticket = absl::InternalError("");
-  if (step.push > 0) {
-    const std::string values = ValuesOf(worker, rank, step);
-    ticket = worker.core->PushPull(step.table, step.keys, values.data(), call->out.data(),
-                                   plan_.ServersOf(step.table, step.keys));
-  } else if (step.dense && worker.core->table(step.table).pulls_objects) {
+  const bool by_object = step.dense && worker.core->table(step.table).pulls_objects;
+  if (step.push == 0 && by_object) {
     ticket = worker.core->PullDense(step.table, call->out.data());
   } else {
-    ticket = worker.core->Pull(step.table, step.keys, call->out.data(),
-                               plan_.ServersOf(step.table, step.keys));
+    if (step.push > 0) call->values = ValuesOf(worker, rank, step);
+    ticket = worker.core->Start({.table = step.table,
+                                 .keys = call->read.keys,
+                                 .pushes = step.push > 0,
+                                 .values = call->values.data(),
+                                 .pulls = true,
+                                 .out = call->out.data()});
   }
   if (!ticket.ok()) {
     Wrong(absl::StrCat("Pull by worker ", rank, ": ", ticket.status().ToString()));
     return 0;
   }
   worker.calls[*ticket] = std::move(call);
+  Cut(rank, worker.life);
   return *ticket;
+}
+
+// The thread of the program is in the call meanwhile, and others take in what arrives.
+void PsWorld::Cut(int rank, uint64_t life) {
+  if (!IsLive({false, rank}, life)) return;
+  Worker& worker = workers_[rank];
+  worker.cutting = worker.core->Cut();
+  Drain(worker, rank);
+  if (worker.cutting) After(random_.Below(400), [this, rank, life] { Cut(rank, life); });
 }
 
 void PsWorld::PullAll(Worker& worker, int rank) {

@@ -80,7 +80,8 @@ class PsWorld {
   struct Call {
     PsPlan::Kind kind = PsPlan::Kind::kPush;
     PsOracle::Read read = {};
-    std::string out = {};  // what is pulled
+    std::string out = {};     // what is pulled
+    std::string values = {};  // what is pushed
     bool cancelled = false;
     bool basis = false;
     bool dense = false;
@@ -96,6 +97,7 @@ class PsWorld {
     size_t step = 0;
     bool waiting = false;  // for all calls
     bool putting = false;  // objects of a push
+    bool cutting = false;  // a call into pieces
     bool scheduled = false;
     std::vector<uint64_t> begun = {};                    // by table, the clock of this life
     std::vector<uint64_t> basis = {};                    // by table, of this clock
@@ -179,6 +181,7 @@ class PsWorld {
   void PullAll(Worker& worker, int rank);
   std::string ValuesOf(const Worker& worker, int rank, const PsPlan::Step& step) const;
   Ticket StartPull(Worker& worker, int rank, const PsPlan::Step& step, bool last);
+  void Cut(int rank, uint64_t life);
   void Ended(Worker& worker, int rank, Ticket ticket);
   void Cancel(int rank, uint64_t life, Ticket ticket);
   void Probe(int rank, uint64_t life);

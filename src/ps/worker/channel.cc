@@ -74,10 +74,13 @@ void WorkerChannel::AddClock(uint32_t table, uint64_t clock) {
   Added(ClockEnd{.table = table, .clock = clock});
 }
 
-void WorkerChannel::AddPull(uint64_t call, const Pull& pull) {
+void WorkerChannel::AddPull(uint64_t call, const Pull& pull, uint64_t answer_bytes) {
   if (!open()) return;
   last_asked_ = call;
+  // Questions are small: by their own bytes alone those of millions of keys would be one batch.
+  batch_answers_ += answer_bytes;
   Added(pull);
+  if (batch_answers_ >= batch_bytes_) Flush();
 }
 
 void WorkerChannel::AddRequest(uint64_t call, const Request& request) {
@@ -113,7 +116,7 @@ void WorkerChannel::Added(const WorkerEntry& entry) {
   // Full before it is too large: kBatchBytes and one more entry fit into a message.
   batch_.Add(entry);
   // A batch goes out with the entry that fills it.
-  if (batch_.size() >= kBatchBytes) Flush();
+  if (batch_.size() >= batch_bytes_) Flush();
 }
 
 // An update is answered as soon as it has come, so what is held back behind one waits for a round
@@ -129,6 +132,7 @@ void WorkerChannel::Flush() {
   if (!open() || batch_.empty()) return;
   messages_.push_back({*life_, batch_.TakeWorkerBatch(channel_, batches_++)});
   batch_has_updates_ = false;
+  batch_answers_ = 0;
   flushed_ = done_ + sent_.size();
   flushed_ask_ = last_asked_;
 }
@@ -148,6 +152,7 @@ void WorkerChannel::Close() {
   batches_ = 0;
   batch_ = BatchWriter();
   batch_has_updates_ = false;
+  batch_answers_ = 0;
   sent_.clear();
   done_ = 0;
   flushed_ = 0;

@@ -42,6 +42,9 @@ class WorkerChannel {
     std::string bytes;
   };
 
+  // A batch is sent when it has so many bytes.
+  explicit WorkerChannel(uint64_t batch_bytes = kBatchBytes) : batch_bytes_(batch_bytes) {}
+
   // ---- events. What closes a channel drops the batch, and forgets what was sent.
   // Older news than known ones, and repeated ones, are ignored.
   void OnServer(bool live, uint64_t life);
@@ -66,8 +69,9 @@ class WorkerChannel {
   // ---- what is sent. Does nothing unless the channel is open. A batch that is full goes at once.
   void AddPush(const Push& push);
   void AddClock(uint32_t table, uint64_t clock);
-  // The number of the call, as in asked().
-  void AddPull(uint64_t call, const Pull& pull);
+  // The number of the call, as in asked(), and about how many bytes the answer has: pulls go as
+  // soon as their answers fill a batch, so that the server makes the first ones early.
+  void AddPull(uint64_t call, const Pull& pull, uint64_t answer_bytes);
   void AddRequest(uint64_t call, const Request& request);
   void AskSnapshot(uint32_t table);
   // REQUIRES: the pull was answered with an object, on this channel.
@@ -93,6 +97,7 @@ class WorkerChannel {
   void Answered(uint64_t call) { asked_.erase(call); }
   const std::map<uint64_t, Asked>& asked() const { return asked_; }
 
+  bool has_messages() const { return !messages_.empty(); }
   std::vector<Message> TakeMessages();
 
  private:
@@ -100,6 +105,7 @@ class WorkerChannel {
   void SayHello();
   void Added(const WorkerEntry& entry);
 
+  const uint64_t batch_bytes_;
   State state_ = State::kAway;
   std::optional<uint64_t> life_;
   uint64_t channel_ = 0;
@@ -107,11 +113,12 @@ class WorkerChannel {
   uint64_t batches_ = 0;  // that were sent
   BatchWriter batch_;
   bool batch_has_updates_ = false;
-  std::deque<Sent> sent_;     // not done; with what is in the batch
-  uint64_t done_ = 0;         // how many the server has taken
-  uint64_t flushed_ = 0;      // how many were sent
-  uint64_t last_asked_ = 0;   // the last pull or request that was added to a batch
-  uint64_t flushed_ask_ = 0;  // that was sent
+  uint64_t batch_answers_ = 0;  // bytes of the answers of its pulls
+  std::deque<Sent> sent_;       // not done; with what is in the batch
+  uint64_t done_ = 0;           // how many the server has taken
+  uint64_t flushed_ = 0;        // how many were sent
+  uint64_t last_asked_ = 0;     // the last pull or request that was added to a batch
+  uint64_t flushed_ask_ = 0;    // that was sent
   KeyLists lists_;
   std::map<std::pair<uint64_t, uint32_t>, Read> unwanted_;  // by ticket and piece
   // Of all channels.

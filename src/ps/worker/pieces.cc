@@ -14,61 +14,111 @@ namespace {
 // Strictly increasing keys are consecutive exactly if their ends are as far apart as that.
 bool IsRun(absl::Span<const Key> keys) { return keys.back() - keys.front() == keys.size() - 1; }
 
-// Appends pieces of these keys of one server, which are the given rows of the call, or those from
-// `first` on.
-void CutForServer(int server, uint64_t row_bytes, absl::Span<const Key> keys, uint64_t first,
-                  absl::Span<const uint32_t> rows, std::vector<Piece>& out) {
-  // Values go one way and keys the other, or both in one entry: in any case they fit together.
-  const uint64_t cost = row_bytes + (IsRun(keys) ? 0 : sizeof(Key));
-  // A row that is larger than a batch goes alone: kMaxWidth keeps it within a message.
-  const uint64_t most = std::max<uint64_t>(1, kBatchBytes / cost);
-  for (uint64_t at = 0; at < keys.size(); at += most) {
-    // A part of a list can be a run, though the list is none.
-    const absl::Span<const Key> part = keys.subspan(at, most);
-    Piece piece;
-    piece.server = server;
-    piece.keys.count = part.size();
-    piece.keys.begin = part.front();
-    if (!IsRun(part)) {
-      piece.keys.list = std::make_shared<const std::vector<Key>>(part.begin(), part.end());
-    }
-    piece.first = first + at;
-    const absl::Span<const uint32_t> part_rows = rows.empty() ? rows : rows.subspan(at, most);
-    piece.rows.assign(part_rows.begin(), part_rows.end());
-    out.push_back(std::move(piece));
+// A row that is larger than a batch goes alone: kMaxWidth keeps it within a message. Values go one
+// way and keys the other, or both in one entry: in any case they fit together.
+uint64_t MostKeys(uint64_t most, uint64_t row_bytes, bool run) {
+  return std::max<uint64_t>(1, most / (row_bytes + (run ? 0 : sizeof(Key))));
+}
+
+// The keys of a piece, from the caller's memory: a list is copied unless the channel has it.
+PieceKeys KeysOf(uint32_t table, absl::Span<const Key> keys, const KeyLists& lists) {
+  PieceKeys of{.count = keys.size(), .begin = keys.front(), .list = nullptr};
+  if (IsRun(keys)) return of;
+  // The same keys again cost a hash here, and no memory.
+  if (keys.size() >= kMinListedKeys) of.list = lists.Find(HashOf(table, keys));
+  if (of.list == nullptr) {
+    of.list = std::make_shared<const std::vector<Key>>(keys.begin(), keys.end());
   }
+  return of;
 }
 
 }  // namespace
 
 uint64_t WireRowBytes(const TableSpec& spec) { return spec.width * ElementSize(spec.wire); }
 
-std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-                       absl::Span<const int32_t> servers) {
-  std::vector<Piece> pieces;
-  if (keys.empty()) return pieces;
+Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
+               uint64_t most)
+    : splitter_(splitter),
+      keys_(keys),
+      ranges_(splitter.parts() == 1 || spec.split == Split::kRange),
+      servers_(static_cast<size_t>(splitter.parts())) {
   const uint64_t row_bytes = WireRowBytes(spec);
-  if (splitter.parts() == 1) {
-    CutForServer(0, row_bytes, keys, 0, {}, pieces);
-    return pieces;
+  if (!ranges_) {
+    // That the keys of a server are a run is not known before all of them were looked at.
+    for (OfServer& server : servers_) server.most = MostKeys(most, row_bytes, /*run=*/false);
+    return;
   }
-  const std::vector<std::vector<uint32_t>> parts =
-      spec.split == Split::kOwn ? splitter.SplitBy(servers) : splitter.Split(keys);
-  for (size_t server = 0; server < parts.size(); ++server) {
-    const std::vector<uint32_t>& rows = parts[server];
-    if (rows.empty()) continue;
-    // Ranges always come here: rows need no list, and values are one copy.
-    if (rows.back() - rows.front() == rows.size() - 1) {
-      CutForServer(static_cast<int>(server), row_bytes, keys.subspan(rows.front(), rows.size()),
-                   rows.front(), {}, pieces);
-      continue;
+  const std::vector<size_t> ends =
+      splitter.parts() == 1 ? std::vector<size_t>{keys.size()} : splitter.Ends(keys);
+  size_t at = 0;
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    OfServer& of = servers_[server];
+    of.keys = keys.subspan(at, ends[server] - at);
+    of.first = at;
+    of.most = MostKeys(most, row_bytes, of.keys.empty() || IsRun(of.keys));
+    at = ends[server];
+  }
+}
+
+// Ranges go round the servers, so that all have work from the beginning. Other keys are looked at
+// in their order, and what is left in the end is the last piece of each server.
+std::optional<Piece> Cutter::Next(uint32_t table, ListsOf lists) {
+  if (ranges_) {
+    for (size_t tried = 0; tried < servers_.size(); ++tried) {
+      const size_t server = next_;
+      next_ = (next_ + 1) % servers_.size();
+      if (servers_[server].keys.empty()) continue;
+      const int rank = static_cast<int>(server);
+      return FromRange(rank, table, lists(rank));
     }
-    std::vector<Key> of_server;
-    of_server.reserve(rows.size());
-    for (const uint32_t row : rows) of_server.push_back(keys[row]);
-    CutForServer(static_cast<int>(server), row_bytes, of_server, 0, rows, pieces);
+    return std::nullopt;
   }
-  return pieces;
+  while (next_ < keys_.size()) {
+    const int server = splitter_.PartOf(keys_[next_]);
+    OfServer& of = servers_[server];
+    of.gathered.push_back(keys_[next_]);
+    of.rows.push_back(static_cast<uint32_t>(next_++));
+    if (of.gathered.size() == of.most) return FromGathered(server, table, lists(server));
+  }
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    if (servers_[server].gathered.empty()) continue;
+    const int rank = static_cast<int>(server);
+    return FromGathered(rank, table, lists(rank));
+  }
+  return std::nullopt;
+}
+
+// A part of a list can be a run, though the list is none.
+Piece Cutter::FromRange(int server, uint32_t table, const KeyLists& lists) {
+  OfServer& of = servers_[server];
+  const absl::Span<const Key> keys = of.keys.subspan(0, of.most);
+  Piece piece;
+  piece.server = server;
+  piece.number = of.pieces++;
+  piece.keys = KeysOf(table, keys, lists);
+  piece.first = of.first;
+  // The next piece of this server begins here.
+  of.keys.remove_prefix(keys.size());
+  of.first += keys.size();
+  return piece;
+}
+
+// Rows that stand together need no list, and their values are one copy.
+Piece Cutter::FromGathered(int server, uint32_t table, const KeyLists& lists) {
+  OfServer& of = servers_[server];
+  Piece piece;
+  piece.server = server;
+  piece.number = of.pieces++;
+  piece.keys = KeysOf(table, of.gathered, lists);
+  if (of.rows.back() - of.rows.front() == of.rows.size() - 1) {
+    piece.first = of.rows.front();
+  } else {
+    piece.rows = of.rows;
+  }
+  // Their memory serves the next piece.
+  of.gathered.clear();
+  of.rows.clear();
+  return piece;
 }
 
 WireKeys ToWire(uint32_t table, PieceKeys& keys, KeyLists& lists) {

@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "phalanx/ps_table.h"
@@ -32,16 +34,49 @@ struct PieceKeys {
 // What one entry has of a call.
 struct Piece {
   int server = 0;
+  uint32_t number = 0;  // of the pieces of the server
   PieceKeys keys;
   // Which rows of the call these are: `rows`, or if it is empty, keys.count from `first` on.
   uint64_t first = 0;
   std::vector<uint32_t> rows;
 };
 
-// In the order of servers, and of keys for each. An entry with a piece is at most kMaxEntryBytes.
-// `servers`, with Split::kOwn: the server of each key; REQUIRES: there are these servers.
-std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-                       absl::Span<const int32_t> servers = {});
+// Cuts the keys of a call, piece by piece, so that the first ones are sent before the last ones are
+// cut. The pieces of each server have the order of keys, and are the same whenever the same keys
+// are cut; those of several servers come in turn. An entry with a piece is at most kMaxEntryBytes.
+class Cutter {
+ public:
+  // What a server's end of the channel has.
+  using ListsOf = absl::FunctionRef<const KeyLists&(int server)>;
+
+  // `keys` increase strictly, and are there as long as the cutter. Keys and values of a piece have
+  // at most `most` bytes together, or are one row.
+  Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
+         uint64_t most = kBatchBytes);
+  // Nothing: there are no more keys. A list that a channel has is shared, not copied.
+  std::optional<Piece> Next(uint32_t table, ListsOf lists);
+
+ private:
+  // What is left for a server: kRange, or one server: `keys`, from the row `first` of the call on.
+  // Else keys are gathered until they are a piece.
+  struct OfServer {
+    absl::Span<const Key> keys = {};
+    uint64_t first = 0;
+    uint64_t most = 0;  // keys of a piece
+    std::vector<Key> gathered = {};
+    std::vector<uint32_t> rows = {};
+    uint32_t pieces = 0;
+  };
+
+  Piece FromRange(int server, uint32_t table, const KeyLists& lists);
+  Piece FromGathered(int server, uint32_t table, const KeyLists& lists);
+
+  Splitter splitter_;
+  absl::Span<const Key> keys_;
+  bool ranges_;
+  std::vector<OfServer> servers_;
+  size_t next_ = 0;  // ranges: the server of the next piece; else the next key
+};
 
 // As ToWire of ps_wire.h. If the channel has the list already, `keys` shares it from now on.
 WireKeys ToWire(uint32_t table, PieceKeys& keys, KeyLists& lists);

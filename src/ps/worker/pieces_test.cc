@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -20,6 +22,15 @@ TableSpec SpecOf(Split split, DType dtype) {
   return spec;
 }
 
+std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
+                       const KeyLists& lists = {}) {
+  std::vector<Piece> pieces;
+  Cutter cutter(spec, splitter, keys);
+  const auto lists_of = [&](int) -> const KeyLists& { return lists; };
+  while (std::optional<Piece> piece = cutter.Next(0, lists_of)) pieces.push_back(*std::move(piece));
+  return pieces;
+}
+
 TEST(Pieces, HaveAllRowsOnce) {
   for (const Split split : {Split::kRange, Split::kHash, Split::kBlocks}) {
     const TableSpec spec = SpecOf(split, DType::kF64);
@@ -35,7 +46,10 @@ TEST(Pieces, HaveAllRowsOnce) {
     values.insert(values.end(), 3, 0.5);
     std::vector<double> out(values.size(), -1);
     uint64_t rows = 0;
+    std::vector<uint32_t> numbers(3, 0);
+    std::vector<Key> last(3, 0);
     for (const Piece& piece : Cut(spec, splitter, keys)) {
+      EXPECT_EQ(piece.number, numbers[piece.server]++);
       const std::string wire = GatherRows(spec, piece, values.data());
       EXPECT_EQ(wire.size(), piece.keys.count * WireRowBytes(spec));
       EXPECT_LE(wire.size() + piece.keys.bytes(), kBatchBytes);
@@ -43,22 +57,40 @@ TEST(Pieces, HaveAllRowsOnce) {
       rows += piece.keys.count;
       const Key first = piece.keys.list == nullptr ? piece.keys.begin : piece.keys.list->front();
       EXPECT_EQ(splitter.PartOf(first), piece.server);
+      EXPECT_TRUE(piece.number == 0 || first > last[piece.server]);
+      last[piece.server] =
+          piece.keys.list == nullptr ? first + piece.keys.count - 1 : piece.keys.list->back();
     }
     EXPECT_EQ(rows, keys.size());
     EXPECT_EQ(out, values);
   }
 }
 
-TEST(Pieces, FollowTheProgramsServers) {
-  const TableSpec spec = SpecOf(Split::kOwn, DType::kI64);
-  const std::vector<Key> keys = {1, 2, 3, 7, 8};
-  const std::vector<Piece> pieces = Cut(spec, Splitter(spec, 3), keys, {2, 2, 0, 2, 0});
-  ASSERT_EQ(pieces.size(), 2u);
-  EXPECT_EQ(pieces[0].server, 0);
-  EXPECT_EQ(*pieces[0].keys.list, (std::vector<Key>{3, 8}));
-  EXPECT_EQ(pieces[0].rows, (std::vector<uint32_t>{2, 4}));
-  EXPECT_EQ(pieces[1].server, 2);
-  EXPECT_EQ(*pieces[1].keys.list, (std::vector<Key>{1, 2, 7}));
+// Each server has work from the beginning, however many keys there are.
+TEST(Pieces, OfSeveralServersComeInTurn) {
+  for (const Split split : {Split::kRange, Split::kHash, Split::kBlocks}) {
+    TableSpec spec = SpecOf(split, DType::kF64);
+    spec.keys = split == Split::kHash ? 0 : 300'000;
+    std::vector<Key> keys;
+    for (uint64_t i = 0; i < 150'000; ++i) keys.push_back(i * 2);
+    const std::vector<Piece> pieces = Cut(spec, Splitter(spec, 3), keys);
+    ASSERT_GE(pieces.size(), 9u);
+    std::vector<uint32_t> counts(3, 0);
+    for (size_t i = 0; i < 6; ++i) ++counts[pieces[i].server];
+    for (const uint32_t count : counts) EXPECT_GE(count, 1u) << static_cast<int>(split);
+  }
+}
+
+TEST(Pieces, ShareAListThatTheChannelHas) {
+  const TableSpec spec = SpecOf(Split::kRange, DType::kF64);
+  std::vector<Key> keys;
+  for (uint64_t i = 0; i < 10'000; ++i) keys.push_back(i * 2);
+  KeyLists lists;
+  for (Piece& piece : Cut(spec, Splitter(spec, 1), keys)) ToWire(0, piece.keys, lists);
+  ASSERT_GT(lists.size(), 1u);
+  for (const Piece& piece : Cut(spec, Splitter(spec, 1), keys, lists)) {
+    EXPECT_EQ(piece.keys.list, lists.Find(HashOf(0, *piece.keys.list)));
+  }
 }
 
 TEST(Pieces, OneRowCanBeGreaterThanABatch) {

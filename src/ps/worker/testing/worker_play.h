@@ -66,13 +66,15 @@ inline std::string Describe(const WorkerEntry& entry) {
 class WorkerPlay {
  public:
   explicit WorkerPlay(int servers, std::vector<TableSpec> specs, uint64_t life = 0,
-                      uint64_t object_part_bytes = kObjectPartBytes, int workers = 1)
+                      uint64_t object_part_bytes = kObjectPartBytes, int workers = 1,
+                      uint64_t batch_bytes = kBatchBytes)
       : core({.rank = 0,
               .life = life,
               .servers = servers,
               .workers = workers,
               .objects = "job",
-              .object_part_bytes = object_part_bytes}),
+              .object_part_bytes = object_part_bytes,
+              .batch_bytes = batch_bytes}),
         specs_(std::move(specs)) {}
 
   // All servers begin their first life, and welcome the worker.
