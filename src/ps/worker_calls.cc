@@ -151,8 +151,8 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
 
 // Push before pull, so that with SSP and ASP a pull of the same call sees the push. The keys are
 // cut twice then: a list that was pushed is a hash in the pull.
-bool WorkerCore::Cut() {
-  if (!cutting_.has_value()) return false;
+bool WorkerCore::Cut(std::optional<Ticket> only) {
+  if (!cutting_.has_value() || only.value_or(cutting_->ticket) != cutting_->ticket) return false;
   Cutting& cut = *cutting_;
   const uint32_t table = cut.rows.table;
   TableState& state = tables_[table];

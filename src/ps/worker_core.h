@@ -189,10 +189,10 @@ class WorkerCore {
     void* out = nullptr;
   };
   absl::StatusOr<Ticket> Start(const Rows& rows);
-  // Makes pieces of the call that was begun last, until there is a message to send. Returns false
-  // when all are made. A push that is cancelled gets all its pieces; one that a server has refused
-  // gets no more.
-  bool Cut();
+  // Makes pieces of this call, or of any that has begun, until there is a message to send. Returns
+  // false when all are made, by whichever call. A push that is cancelled gets all its pieces; one
+  // that a server has refused gets no more.
+  bool Cut(std::optional<Ticket> only = {});
   // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense neither
   // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
   // Push, and ResourceExhausted for more than MaxClockObjects in a clock.

@@ -724,6 +724,11 @@ TEST(WorkerCore, AnotherCallCompletesTheOneBeforeIt) {
   const std::vector<std::string> got = play.Got(0);
   EXPECT_THAT(absl::StrJoin(got, "; "), HasSubstr("push 0 at 0.1.4 list of 10; clock 0 0"));
   EXPECT_FALSE(play.core.Cut());
+  // A thread does not make the pieces of another one's call.
+  const Ticket first = *play.core.Start(call.Pushed());
+  const Ticket second = *play.core.Start(call.Pushed());
+  EXPECT_FALSE(play.core.Cut(first));
+  EXPECT_TRUE(play.core.Cut(second));
 }
 
 // What has come counts, so the rest has to come, too.

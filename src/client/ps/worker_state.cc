@@ -404,12 +404,12 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
     if (!why.ok()) return call->Set(why);
     call->clock = core_.table(table.number).clock;
     Begun(call, make());
-    more = Cut(awaited);
+    more = Cut(call->ticket, awaited);
   });
   // The node has room for a part of a long call alone, so what it answers is taken in between.
   while (more) {
     connection_->WaitInsideCall([] { return false; }, MonotonicNow());
-    connection_->Update([&] { more = Cut(awaited); });
+    connection_->Update([&] { more = Cut(call->ticket, awaited); });
   }
   if (given.pushed.has_value()) DieIfDeclared(DeathPoint::Kind::kPush, call->clock);
   if (given.pulled.has_value()) DieIfDeclared(DeathPoint::Kind::kPull, call->clock);
@@ -428,9 +428,9 @@ void WorkerState::Begun(const std::shared_ptr<TicketCall>& call,
 }
 
 // What has ended the worker has ended the call, and the program's memory is not used any more.
-bool WorkerState::Cut(bool awaited) {
+bool WorkerState::Cut(Ticket ticket, bool awaited) {
   if (!over_.ok()) return false;
-  const bool more = core_.Cut();
+  const bool more = core_.Cut(ticket);
   if (!more && awaited) core_.Flush();
   Drain();
   return more;

@@ -133,8 +133,8 @@ class WorkerState final : public phalanx::internal::MemberSink {
   // Lock held.
   // The core has made the call, or refused it.
   void Begun(const std::shared_ptr<TicketCall>& call, const absl::StatusOr<Ticket>& ticket);
-  // Sends further pieces of the call that was begun. Returns false when all are made.
-  bool Cut(bool awaited);
+  // Sends further pieces of the call, if it was begun. Returns false when all are made.
+  bool Cut(Ticket ticket, bool awaited);
   void DrainObjects();
   void ReleaseObjects(absl::Span<const ObjectId> ids);
   // The error of a call, with the table, the worker and the clock.
