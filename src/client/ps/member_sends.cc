@@ -49,6 +49,7 @@ void MemberSends::OnAnswer(uint64_t request, const local::Answer& answer) {
   receiver.at_node -= sent.bytes;
   at_node_ -= sent.bytes;
   unsent_ -= sent.bytes;
+  left_[sent.rank] += sent.bytes;
   // Any other answer says why the message was not passed on.
   if (!Expect<local::Counted>(answer).ok()) lost_(sent.rank, sent.life);
   // The room of this message can be that of any queue.
@@ -66,6 +67,7 @@ void MemberSends::Stop() {
   lost_ = nullptr;
   receivers_.clear();
   unsent_ = 0;
+  left_.clear();
 }
 
 }  // namespace phalanx::ps::internal

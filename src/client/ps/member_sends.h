@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "phalanx/job.h"
@@ -42,6 +43,9 @@ class MemberSends final : public phalanx::internal::Call {
   void Stop();
   // Bytes that were added and have not left the node.
   uint64_t unsent() const { return unsent_; }
+  // By receiver, bytes that have left the node, or are lost, since the last call of TakeLeft.
+  bool has_left() const { return !left_.empty(); }
+  std::map<int, uint64_t> TakeLeft() { return std::exchange(left_, {}); }
 
   void OnAnswer(uint64_t request, const phalanx::internal::local::Answer& answer) override;
   void OnFailure(const absl::Status& why) override;
@@ -70,6 +74,7 @@ class MemberSends final : public phalanx::internal::Call {
   std::map<uint64_t, UnderWay> under_way_;  // by the number of the request
   uint64_t at_node_ = 0;
   uint64_t unsent_ = 0;
+  std::map<int, uint64_t> left_;
 };
 
 }  // namespace phalanx::ps::internal

@@ -314,10 +314,14 @@ std::vector<Member> ServerState::Workers() const {
 
 absl::Status ServerState::Turn() {
   std::deque<Event> events;
+  std::map<int, uint64_t> left_node;
   absl::Status status;
+  // Of the core, which other threads that look whether to wake this one must not use.
+  const bool waits_for_room = core_->waits_for_room();
   connection_->WaitInsideCall(
-      [this] {
+      [this, waits_for_room] {
         return !over_.ok() || !events_.empty() || objects_.ready() || door_.ready() ||
+               (waits_for_room && sends_->has_left()) ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -327,9 +331,11 @@ absl::Status ServerState::Turn() {
     // The events are handled without the lock, so that the thread that drives the connection is not
     // held up by updates of rows.
     events.swap(events_);
+    left_node = sends_->TakeLeft();
     status = over_;
   });
   PHALANX_RETURN_IF_ERROR(status);
+  for (const auto& [worker, bytes] : left_node) core_->OnSent(worker, bytes);
   for (const Event& event : events) {
     Handle(event);
     // Answers leave while further messages are handled.

@@ -13,9 +13,11 @@
 
 namespace phalanx::ps::internal {
 
-ServerCore::ServerCore(const Options& options) : options_(options), workers_(options.workers) {
+ServerCore::ServerCore(const Options& options)
+    : options_(options), workers_(options.workers), unsent_bytes_(workers_.size(), 0) {
   PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
   PHALANX_CHECK(options.rank >= 0 && options.rank < options.servers, "rank of a server");
+  PHALANX_CHECK(options.unsent_bytes > 0, "there is room for an answer");
   PHALANX_CHECK(options.workers >= 0 && options.workers <= kMaxWorld, "workers of a job");
   PHALANX_CHECK(options.objects.size() <= kMaxObjectsPrefix, "names of objects");
 }
@@ -134,7 +136,7 @@ void ServerCore::OnLost(int worker, uint64_t life) {
   WorkerPort& port = workers_[worker];
   if (port.life != life || port.gone()) return;
   Close(worker);
-  effects_.sends.push_back({worker, life, Encode(Reset{})});
+  SendTo(worker, Encode(Reset{}));
 }
 
 void ServerCore::OnMessage(int worker, uint64_t life, absl::string_view bytes) {
@@ -193,7 +195,7 @@ void ServerCore::TryWelcome(int worker) {
     port.shown.push_back(
         {.min_clock = table->min(), .room_clock = table->min(), .durable = durable});
   }
-  effects_.sends.push_back({worker, *port.life, Encode(welcome)});
+  SendTo(worker, Encode(welcome));
   for (uint32_t table = 0; table < tables_.size(); ++table) ShowFailure(worker, table);
 }
 
@@ -229,12 +231,12 @@ void ServerCore::OnBatch(int worker, WorkerBatch batch) {
   if (batch.channel != port.channel || port.state == WorkerPort::State::kHello) return;
   if (!port.open()) {
     // The Reset may be lost: a question is answered with it again.
-    if (batch.entries.empty()) effects_.sends.push_back({worker, *port.life, Encode(Reset{})});
+    if (batch.entries.empty()) SendTo(worker, Encode(Reset{}));
     return;
   }
   if (batch.number != port.batches && !DefectActive(Defect::kPsGapNotNoticed)) {
     Close(worker);
-    effects_.sends.push_back({worker, *port.life, Encode(Reset{})});
+    SendTo(worker, Encode(Reset{}));
     return;
   }
   // Entries count in their order, and one can close the channel: the rest comes again.
@@ -367,8 +369,13 @@ void ServerCore::Flush(int worker) {
     port.shown[table].min_clock = port.shown[table].room_clock = min;
     port.out.Add(MinClock{.table = table, .clock = min});
   }
-  effects_.sends.push_back({worker, *port.life, port.out.TakeServerBatch(*port.channel)});
-  effect_bytes_ += effects_.sends.back().bytes.size();
+  SendTo(worker, port.out.TakeServerBatch(*port.channel));
+}
+
+void ServerCore::SendTo(int worker, std::string bytes) {
+  effect_bytes_ += bytes.size();
+  unsent_bytes_[worker] += bytes.size();
+  effects_.sends.push_back({worker, *workers_[worker].life, std::move(bytes)});
 }
 
 // One batch for each worker and event, however many entries it has.
@@ -380,15 +387,8 @@ void ServerCore::EndEvent() {
 // Answers before the failure of the table: they were made before it.
 void ServerCore::TakeFrom(uint32_t number) {
   ServerTable& table = *tables_[number];
-  for (ServerTable::Answered& answer : table.TakeAnswers()) {
-    WorkerPort& port = workers_[answer.worker];
-    // The channel was closed by a later entry of the same batch: it asks again.
-    if (!port.open()) continue;
-    answer.values.values = answer.bytes;
-    answer.values.object = answer.object;
-    port.shown[number].min_clock = answer.values.min_clock;
-    Add(answer.worker, answer.values);
-  }
+  TakeAnswers(number);
+  for (const int worker : table.pulls().TakeReadied()) AnswerReady(worker);
   if (table.TakeFailed()) {
     for (int worker = 0; worker < options_.workers; ++worker) ShowFailure(worker, number);
   }
@@ -401,6 +401,44 @@ void ServerCore::TakeFrom(uint32_t number) {
   }
   ShowRoom(number);
   ShowDurable(number);
+}
+
+void ServerCore::TakeAnswers(uint32_t number) {
+  for (WaitingPulls::Answer& answer : tables_[number]->pulls().TakeAnswers()) {
+    WorkerPort& port = workers_[answer.worker];
+    // The channel was closed by a later entry of the same batch: it asks again.
+    if (!port.open()) continue;
+    answer.values.values = answer.bytes;
+    answer.values.object = answer.object;
+    port.shown[number].min_clock = answer.values.min_clock;
+    Add(answer.worker, answer.values);
+  }
+}
+
+// What is in the batch is not sent, either. A worker without room has bytes that are not sent, so
+// OnSent comes.
+void ServerCore::AnswerReady(int worker) {
+  for (uint32_t number = 0; number < tables_.size(); ++number) {
+    ServerTable& table = *tables_[number];
+    while (unsent_bytes_[worker] + workers_[worker].out.size() < options_.unsent_bytes &&
+           table.pulls().AnswerFirst(worker, table.min())) {
+      TakeAnswers(number);
+    }
+  }
+}
+
+void ServerCore::OnSent(int worker, uint64_t bytes) {
+  PHALANX_CHECK(worker >= 0 && worker < options_.workers, "a worker of the job");
+  PHALANX_CHECK(bytes <= unsent_bytes_[worker], "bytes that were to be sent");
+  unsent_bytes_[worker] -= bytes;
+  AnswerReady(worker);
+  Flush(worker);
+  unsent_.erase(worker);
+}
+
+bool ServerCore::waits_for_room() const {
+  return std::any_of(tables_.begin(), tables_.end(),
+                     [](const auto& table) { return table->pulls().has_ready(); });
 }
 
 // Before ShowDurable. A worker that is ahead can be waiting for the least clock alone; others see

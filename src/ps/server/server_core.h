@@ -23,7 +23,9 @@
 // 6. Of an object table (rows/object_parts.h) all rows of the part can travel as objects, which the
 //    owner makes, sums and frees: ServerTable has the rules. A worker's position, here and in rule
 //    4, is that before its first push by object that is not in the rows.
-// 7. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
+// 7. A worker gets the values of its pulls as the owner sends on what it has been given (OnSent):
+//    while so much is not sent, its pulls stay ready (WaitingPulls), and are no bytes.
+// 8. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
 //    behind what it has freed fails with DataLoss.
 //
 // Pure: takes events, returns effects. Belongs to a Server, or a test. One thread at a time.
@@ -53,6 +55,9 @@ namespace phalanx::ps::internal {
 
 // The rest of a name is the table's number and the version's.
 inline constexpr size_t kMaxObjectsPrefix = kMaxHandleBytes - 40;
+// Bytes for one worker that the owner has not sent: no more answers are made for it, but those that
+// cannot wait (WaitingPulls).
+inline constexpr uint64_t kMaxUnsentAnswers = uint64_t{4} << 20;
 
 class ServerCore {
  public:
@@ -66,6 +71,7 @@ class ServerCore {
     // The least part of an object table: the same for all workers and servers.
     uint64_t object_bytes = kObjectPartBytes;
     bool files = false;  // Effects::files are made
+    uint64_t unsent_bytes = kMaxUnsentAnswers;
   };
   // A message for a life of a worker. Those to one life go in this order.
   struct Send {
@@ -151,6 +157,10 @@ class ServerCore {
   void OnMember(int worker, MemberState state, uint64_t life);
   // Messages to this life of the worker were lost with a link between nodes: the next one is Reset.
   void OnLost(int worker, uint64_t life);
+  // So many bytes of Effects::sends to this worker, of whichever life, have left, or are lost.
+  void OnSent(int worker, uint64_t bytes);
+  // Some answers wait for OnSent.
+  bool waits_for_room() const;
   void OnStored(uint32_t table, uint64_t number);
   // The object could not be written. Workers go on keeping their pushes. It is tried again, with
   // the next number, when m has risen far enough, when a worker asks, and at Retry, which the owner
@@ -208,11 +218,15 @@ class ServerCore {
   // The life has ended so.
   void Lose(int worker, MemberState state);
 
+  void SendTo(int worker, std::string bytes);
   void Add(int worker, const ServerEntry& entry);
   void Flush(int worker);
   // What an event has led to in the tables, and sends all batches.
   void EndEvent();
   void TakeFrom(uint32_t table);
+  void TakeAnswers(uint32_t table);
+  // Of all tables, while there is room.
+  void AnswerReady(int worker);
   void ShowDurable(uint32_t table);
   void ShowRoom(uint32_t table);
   // Once in each channel.
@@ -225,6 +239,7 @@ class ServerCore {
   std::set<int> unsent_;  // workers that have a batch, or had one in this event
   Effects effects_;
   uint64_t effect_bytes_ = 0;
+  std::vector<uint64_t> unsent_bytes_;  // by worker, of all its lives
 };
 
 }  // namespace phalanx::ps::internal

@@ -50,6 +50,7 @@ ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdat
       objects_(options.workers),
       versions_(absl::StrCat(options.objects, "/", options.number, "/"), spec.sync == Sync::kBsp,
                 options.workers),
+      pulls_(spec_, part_, options.workers),
       of_worker_(options.workers),
       snapshots_(spec, options.workers) {}
 
@@ -191,7 +192,7 @@ absl::Status ServerTable::OnClock(int worker, uint64_t life, uint64_t clock) {
 
 absl::StatusOr<KeyList> ServerTable::KeysOfPull(int worker, Pull& pull, KeyLists& lists) const {
   // A worker that asks without waiting, or does not read, would take any memory here.
-  const uint32_t waiting = of_worker_[worker].parked + versions_.unread(worker);
+  const uint32_t waiting = pulls_.of(worker) + versions_.unread(worker);
   const absl::Status room = waiting < kMaxParkedPulls
                                 ? absl::OkStatus()
                                 : Error(absl::StatusCode::kResourceExhausted,
@@ -214,13 +215,24 @@ absl::StatusOr<KeyList> ServerTable::KeysOfPull(int worker, Pull& pull, KeyLists
 }
 
 absl::Status ServerTable::OnPull(int worker, Pull& pull, KeyLists& lists) {
+  // One that asks for more without taking its answers gets them made.
+  if (pulls_.of(worker) >= kMaxParkedPulls) pulls_.AnswerAllOf(worker, min());
+  const bool run = pull.keys.form == WireKeys::Form::kRun;
+  const uint64_t count = pull.keys.count;
+  const Key begin = pull.keys.begin;
   absl::StatusOr<KeyList> keys = KeysOfPull(worker, pull, lists);
   PHALANX_RETURN_IF_ERROR(failed_);
   if (!keys.ok()) return Placed(keys.status(), "a pull", pull.clock, worker);
   const Token token = ++last_token_;
   PHALANX_RETURN_IF_ERROR(sync_.Pull(worker, pull.clock, token));
-  pulls_.emplace(token, Parked{worker, pull.ticket, pull.piece, pull.clock, *std::move(keys)});
-  ++of_worker_[worker].parked;
+  pulls_.Add(token, {.worker = worker,
+                     .ticket = pull.ticket,
+                     .piece = pull.piece,
+                     .clock = pull.clock,
+                     .object = pull.object,
+                     .keys = run ? nullptr : *std::move(keys),
+                     .begin = begin,
+                     .count = count});
   RunEffects(nullptr);
   return absl::OkStatus();
 }
@@ -294,9 +306,8 @@ void ServerTable::Join(int worker) {
 }
 
 void ServerTable::DropPulls(int worker) {
-  absl::erase_if(pulls_, [worker](const auto& entry) { return entry.second.worker == worker; });
-  if (std::exchange(of_worker_[worker].parked, 0) == 0) return;
-  turns_.DropPulls([this](Token pull) { return !pulls_.contains(pull); });
+  if (!pulls_.Drop(worker)) return;
+  turns_.DropPulls([this](Token pull) { return pulls_.Find(pull) == nullptr; });
 }
 
 // ---- effects
@@ -313,7 +324,7 @@ void ServerTable::RunEffects(const Incoming* incoming) {
     } else if (auto* turn = std::get_if<SyncCore::Turn>(&effect)) {
       turns_.Add(std::move(*turn));
     } else if (const auto* answer = std::get_if<SyncCore::Answer>(&effect)) {
-      turns_.AddPull(pulls_.at(answer->pull).clock, answer->pull);
+      turns_.AddPull(pulls_.Find(answer->pull)->clock, answer->pull);
     } else {
       DropKept(std::get<SyncCore::Drop>(effect).push);
     }
@@ -390,6 +401,8 @@ const void* ServerTable::Elements(absl::string_view values) {
 
 void ServerTable::Apply(const Incoming& incoming) {
   const From& from = incoming.from;
+  // What the worker has asked for before is without this push.
+  pulls_.AnswerAllOf(from.worker, min());
   versions_.OnChange(rows(), 0);
   const absl::Status made = part_.Push(from, incoming.keys, Elements(incoming.values));
   if (!made.ok()) Fail(Placed(made, "with a push", from.clock, from.worker));
@@ -398,6 +411,8 @@ void ServerTable::Apply(const Incoming& incoming) {
 // The sum of all pushes of the clock first, then one update for each key. A program's function sees
 // the sum.
 void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum) {
+  // Those of a worker that has ended its clock without its answers are of the clock before.
+  pulls_.AnswerAll(min());
   versions_.OnChange(rows(), turn.clock);
   const absl::Status made = AddAndTurn(turn, sum);
   if (sum != nullptr) AskAgain();
@@ -421,39 +436,23 @@ absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum
   return part_.Turn(turn.clock);
 }
 
-// The worker's channel may have closed while the pull waited for a turn.
+// The worker's channel may have closed while the pull waited for a turn. A name needs no room.
 void ServerTable::AnswerPull(Token token) {
-  const auto found = pulls_.find(token);
-  if (found == pulls_.end()) return;
-  // The token is used once, so the entry goes before the answer is made.
-  const Parked pull = std::move(found->second);
-  pulls_.erase(found);
-  --of_worker_[pull.worker].parked;
-  if (pull.keys == nullptr) return AnswerWithVersion(pull);
-  const uint64_t elements = pull.keys->size() * spec_.width;
-  Answered answer{pull.worker,
-                  {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min(), .values = {}},
-                  std::string(elements * ElementSize(spec_.wire), '\0')};
-  if (spec_.wire == spec_.dtype) {
-    part_.Pull(*pull.keys, answer.bytes.data());
-  } else {
-    scratch_.resize(elements * ElementSize(spec_.dtype));
-    part_.Pull(*pull.keys, scratch_.data());
-    Convert(spec_.dtype, spec_.wire, scratch_.data(), answer.bytes.data(), elements);
-  }
-  answers_.push_back(std::move(answer));
+  const WaitingPulls::Pull* const pull = pulls_.Find(token);
+  if (pull == nullptr) return;
+  if (!pull->object) return pulls_.MakeReady(token);
+  AnswerWithVersion(pulls_.Take(token));
 }
 
 // A worker that is beyond the clock makes it again in its next life, for another server: with kBsp
 // it gets what the life before has had, or its pushes there would be others.
-void ServerTable::AnswerWithVersion(const Parked& pull) {
+void ServerTable::AnswerWithVersion(const WaitingPulls::Pull& pull) {
   const Versions::Reader reader{pull.worker, pull.ticket, pull.piece};
   const bool again =
       pull.clock < sync_.clocks().of(pull.worker) && versions_.has_previous(pull.clock);
-  answers_.push_back(
-      {.worker = pull.worker,
-       .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
-       .object = again ? versions_.AnswerPrevious(reader) : versions_.Answer(reader)});
+  pulls_.AddAnswer({.worker = pull.worker,
+                    .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
+                    .object = again ? versions_.AnswerPrevious(reader) : versions_.Answer(reader)});
 }
 
 void ServerTable::DropKept(Token token) {
@@ -471,12 +470,7 @@ void ServerTable::Fail(absl::Status why) {
   sums_.Void();
   turns_.Clear();
   versions_.Clear();
-  pulls_.clear();
-  for (OfWorker& worker : of_worker_) worker.parked = 0;
-}
-
-std::vector<ServerTable::Answered> ServerTable::TakeAnswers() {
-  return std::exchange(answers_, {});
+  pulls_.Clear();
 }
 
 // ---- snapshots
@@ -648,8 +642,11 @@ std::string ServerTable::Describe() const {
                     clocks.counted(worker) ? "" : ", not counted");
     const auto found = first.find(worker);
     if (found != first.end()) {
-      absl::StrAppend(&text, ", ", of_worker_[worker].parked, " pulls of clock ",
+      absl::StrAppend(&text, ", ", pulls_.of(worker) - pulls_.ready(worker), " pulls of clock ",
                       found->second.clock, " on wait for worker ", found->second.on);
+    }
+    if (pulls_.ready(worker) > 0) {
+      absl::StrAppend(&text, ", ", pulls_.ready(worker), " answers wait for room");
     }
     absl::StrAppend(&text, "\n");
   }

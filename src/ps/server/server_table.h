@@ -24,7 +24,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/ps_table.h"
@@ -37,11 +36,12 @@
 #include "src/ps/server/turn_queue.h"
 #include "src/ps/server/turn_sums.h"
 #include "src/ps/server/versions.h"
+#include "src/ps/server/waiting_pulls.h"
 #include "src/ps/sync_core.h"
 
 namespace phalanx::ps::internal {
 
-// Of one worker, in one table: further ones are refused.
+// Of one worker, in one table, that wait for their clock: further ones are refused.
 inline constexpr uint32_t kMaxParkedPulls = 1 << 16;
 // Workers of a table that Describe lists.
 inline constexpr int kDescribedWorkers = 64;
@@ -56,13 +56,6 @@ class ServerTable {
     std::string objects = {};   // versions have names that begin so
     uint64_t object_bytes = 0;  // the least part of an object table
     bool files = false;         // TakeFiles has some
-  };
-  // The answer of a pull.
-  struct Answered {
-    int worker;
-    Values values;           // values.values and values.object are empty
-    std::string bytes = {};  // of the table's wire type
-    std::string object = {};
   };
   struct Taken {
     uint64_t number;
@@ -148,8 +141,8 @@ class ServerTable {
   // Of a dense table; valid until the next event.
   absl::string_view rows() const { return part_.AllValues(); }
 
-  // Since the last call, in their order.
-  std::vector<Answered> TakeAnswers();
+  // Its answers, and the pulls of which these are to be made.
+  WaitingPulls& pulls() { return pulls_; }
   // The table has failed since the last call.
   bool TakeFailed() { return std::exchange(newly_failed_, false); }
 
@@ -158,13 +151,6 @@ class ServerTable {
   std::string Describe() const;
 
  private:
-  struct Parked {
-    int worker;
-    uint64_t ticket;
-    uint32_t piece;
-    uint64_t clock;
-    KeyList keys;  // null: all of the part, by object
-  };
   // A push that counts at once.
   struct Incoming {
     From from;
@@ -178,7 +164,6 @@ class ServerTable {
     Position at = {};
   };
   struct OfWorker {
-    uint32_t parked = 0;  // pulls
     Dropped dropped = {};
     // It has asked for a snapshot when it was at `asked`, and has had objects that no snapshot
     // could have. Another one is made when it is safe up to the beginning of its clock then, and
@@ -212,7 +197,7 @@ class ServerTable {
   void Replace(int worker, uint64_t life, const Push& push, const KeyList& keys);
   void ReplaceByObject(Token token, const Push& push, int worker, uint64_t life);
   void AnswerPull(Token token);
-  void AnswerWithVersion(const Parked& pull);
+  void AnswerWithVersion(const WaitingPulls::Pull& pull);
   void DropKept(Token token);
   void DropPulls(int worker);
   void Fail(absl::Status why);
@@ -236,9 +221,8 @@ class ServerTable {
   TurnQueue turns_;
   TurnSums sums_{turns_, objects_};
   Versions versions_;
-  absl::flat_hash_map<Token, Parked> pulls_;
+  WaitingPulls pulls_;
   std::vector<OfWorker> of_worker_;
-  std::vector<Answered> answers_;
   SnapshotSchedule snapshots_;
   struct {
     std::vector<File> made;
@@ -249,7 +233,7 @@ class ServerTable {
     uint64_t number = 0;
     uint64_t min = 0;
   } shown_;
-  std::string scratch_;  // of one push or pull
+  std::string scratch_;  // of one push
 };
 
 }  // namespace phalanx::ps::internal

@@ -59,6 +59,8 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   chances.worker_dies = random.Chance(0.3) ? 0 : 0.4 * random.Unit();
   chances.server_dies = random.Chance(0.2) ? 0 : 0.6 * random.Unit();
   chances.store_fails = random.Chance(0.5) ? 0 : 0.3;
+  // The end of a clock can have come to some servers alone.
+  if (chances.worker_dies > 0) chances.dies_at_clock = 0.1;
   if (exact) {
     const bool workers_die = random.Chance(0.8);
     chances.worker_dies = workers_die ? 0.1 + 0.4 * random.Unit() : 0;

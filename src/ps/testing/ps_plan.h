@@ -74,6 +74,10 @@ struct PsPlan {
   uint64_t object_bytes() const { return objects ? 1 : uint64_t{1} << 40; }
   // Of the pieces of calls: one or two rows, or all of them.
   uint64_t batch_bytes() const { return seed % 3 == 0 ? internal::kBatchBytes : seed % 3 * 40; }
+  // So slow that others come as far ahead of it as the table lets them.
+  bool IsSlow(int worker) const { return seed % 5 == 2 && worker + 1 == workers; }
+  // Of a server's answers for a worker that have not left: one, some, or all.
+  uint64_t unsent_bytes() const { return seed % 4 == 0 ? uint64_t{1} << 20 : seed % 4 * 60; }
   bool PushesObject(const Step& step) const;
   // The values of a push. `basis` is of what the clock's pulls have had; 0 unless the plan is
   // exact.

@@ -160,7 +160,8 @@ void PsWorld::BeginServer(int rank) {
                                     .servers = plan_.servers,
                                     .workers = plan_.workers,
                                     .objects = PrefixOf({true, rank}, server.life),
-                                    .object_bytes = plan_.object_bytes()});
+                                    .object_bytes = plan_.object_bytes(),
+                                    .unsent_bytes = plan_.unsent_bytes()});
   for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
     const auto added = server.core->AddTable(plan_.tables[table]);
     PHALANX_CHECK(added.ok(), "a table of the plan");
@@ -302,6 +303,12 @@ void PsWorld::Drain(Server& server, int rank) {
     After(kRetryMicros, [this, rank, life = server.life] { Retry(rank, life); });
   }
   for (internal::ServerCore::Send& send : effects.sends) {
+    After(SmallDelay(),
+          [this, rank, life = server.life, to = send.worker, bytes = send.bytes.size()] {
+            if (!IsLive({true, rank}, life)) return;
+            servers_[rank].core->OnSent(to, bytes);
+            Drain(servers_[rank], rank);
+          });
     Carry({true, rank}, {false, send.worker}, send.life, std::move(send.bytes));
   }
   for (internal::ServerCore::Store& store : effects.stores) Store(rank, std::move(store));
@@ -364,7 +371,7 @@ void PsWorld::Drain(Worker& worker, int rank) {
   }
   ActOnObjects(worker, rank);
   for (const Ticket ticket : worker.core->TakeEnded()) Ended(worker, rank, ticket);
-  Schedule(rank, random_.Below(300));
+  Schedule(rank, random_.Below(300) * (plan_.IsSlow(rank) ? 40 : 1));
 }
 
 void PsWorld::Schedule(int rank, Micros delay) {
@@ -554,9 +561,10 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
 void PsWorld::Cut(int rank, uint64_t life) {
   if (!IsLive({false, rank}, life)) return;
   Worker& worker = workers_[rank];
+  const bool before = worker.cutting;
   worker.cutting = worker.core->Cut();
-  Drain(worker, rank);
-  if (worker.cutting) After(random_.Below(400), [this, rank, life] { Cut(rank, life); });
+  if (before || worker.cutting) Drain(worker, rank);
+  if (worker.cutting) After(SmallDelay(), [this, rank, life] { Cut(rank, life); });
 }
 
 void PsWorld::PullAll(Worker& worker, int rank) {
@@ -646,6 +654,9 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
   const bool repeats = !exact && (read.begun > 0 || worker.life > 1);
   const uint64_t clock = worker.core->table(read.table).clock;
   read.latest_clock = std::max(clock, repeats ? reached_[rank][read.table] : 0);
+  // Nothing was asked twice so far, so a pull has the state of its clock though nothing awaits it.
+  const bool calm = counts_.worker_deaths + counts_.server_deaths + counts_.lost_links == 0;
+  if (calm) read.latest_clock = read.clock;
   // A worker that was dropped comes again at a clock that it has not reached.
   if (repeats && plan_.tables[read.table].on_loss == OnLoss::kDrop) {
     read.latest_clock = plan_.clocks;

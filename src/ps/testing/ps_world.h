@@ -140,6 +140,7 @@ class PsWorld {
 
   void After(Micros delay, std::function<void()> event);
   void RunEvent();
+  Micros SmallDelay() { return random_.Below(random_.Chance(0.1) ? 8'000 : 400); }
   Micros Delay() { return 30 + random_.Below(random_.Chance(0.1) ? 8'000 : 800); }
   void Wrong(const std::string& what);
   std::string DescribeAll() const;

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -99,19 +101,21 @@ class Inbox {
 class OneServer {
  public:
   OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr,
-            uint64_t object_bytes = kObjectPartBytes)
+            uint64_t object_bytes = kObjectPartBytes, uint64_t unsent_bytes = kMaxUnsentAnswers)
       : workers(workers),
         core({.rank = 0,
               .servers = 1,
               .workers = workers,
               .objects = "s",
               .object_bytes = object_bytes,
-              .files = true}) {
+              .files = true,
+              .unsent_bytes = unsent_bytes}) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
                   ::phalanx::testing::IsOk());
     }
     inbox.resize(workers);
+    held.resize(workers);
     channel.resize(workers);
     batches.resize(workers);
     life.resize(workers);
@@ -135,12 +139,32 @@ class OneServer {
                                     .number = batches[worker]++,
                                     .entries = std::move(entries)}));
   }
+  // What worker `worker` is sent stays at the server's node from now on, until Sent.
+  void Hold(int worker) { held[worker].emplace(); }
+  // The first messages that are held have left the node. Returns their bytes.
+  uint64_t Sent(int worker, size_t messages = 1) {
+    uint64_t bytes = 0;
+    for (; messages > 0; --messages) {
+      bytes += held[worker]->front().size();
+      inbox[worker].Take(held[worker]->front());
+      held[worker]->pop_front();
+    }
+    core.OnSent(worker, bytes);
+    Run();
+    return bytes;
+  }
   // Takes effects to where they belong.
   void Run() {
     ServerCore::Effects effects = core.TakeEffects();
-    for (const ServerCore::Send& send : effects.sends) {
+    std::vector<uint64_t> sent(workers, 0);
+    for (ServerCore::Send& send : effects.sends) {
       EXPECT_EQ(send.life, life[send.worker]);
       EXPECT_LE(send.bytes.size(), size_t{1} << 20);
+      if (held[send.worker].has_value()) {
+        held[send.worker]->push_back(std::move(send.bytes));
+        continue;
+      }
+      sent[send.worker] += send.bytes.size();
       inbox[send.worker].Take(send.bytes);
     }
     for (ServerCore::Store& store : effects.stores) stores.push_back(std::move(store));
@@ -154,6 +178,10 @@ class OneServer {
     for (const std::string& handle : effects.unpublishes) EXPECT_EQ(objects.erase(handle), 1);
     for (const uint32_t table : effects.cancels) cancels.push_back(table);
     for (ServerCore::Reduce& reduce : effects.reduces) reduces.push_back(std::move(reduce));
+    for (int worker = 0; worker < workers; ++worker) {
+      if (sent[worker] > 0) core.OnSent(worker, sent[worker]);
+    }
+    if (core.effect_bytes() > 0) Run();
   }
   void Store(uint64_t number) {
     core.OnStored(0, number);
@@ -238,6 +266,7 @@ class OneServer {
   const int workers;
   ServerCore core;
   std::vector<Inbox> inbox;
+  std::vector<std::optional<std::deque<std::string>>> held;  // messages that have not left
   std::vector<uint64_t> channel;
   std::vector<uint64_t> batches;  // of the channel, sent
   std::vector<uint64_t> life;
