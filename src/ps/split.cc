@@ -137,35 +137,4 @@ std::vector<size_t> Splitter::Ends(absl::Span<const Key> keys) const {
   return ends;
 }
 
-std::vector<std::vector<uint32_t>> Splitter::Split(absl::Span<const Key> keys) const {
-  PHALANX_CHECK(keys.size() < uint64_t{1} << 32, "positions in keys have 32 bits");
-  std::vector<std::vector<uint32_t>> positions(parts_);
-  if (split_ == Split::kRange) {
-    const std::vector<size_t> ends = Ends(keys);
-    uint32_t at = 0;
-    for (int part = 0; part < parts_; ++part) {
-      positions[part].resize(ends[part] - at);
-      for (uint32_t& position : positions[part]) position = at++;
-    }
-    return positions;
-  }
-  // Keys stay in their order within each part, as they have to increase there, too.
-  for (std::vector<uint32_t>& of_part : positions) of_part.reserve(keys.size() / parts_);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    positions[PartOf(keys[i])].push_back(static_cast<uint32_t>(i));
-  }
-  return positions;
-}
-
-// As above, in the order of keys within each part.
-std::vector<std::vector<uint32_t>> Splitter::SplitBy(absl::Span<const int32_t> parts) const {
-  std::vector<std::vector<uint32_t>> positions(parts_);
-  for (std::vector<uint32_t>& of_part : positions) of_part.reserve(parts.size() / parts_);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    PHALANX_CHECK(parts[i] >= 0 && parts[i] < parts_, "a part of the table");
-    positions[parts[i]].push_back(static_cast<uint32_t>(i));
-  }
-  return positions;
-}
-
 }  // namespace phalanx::ps::internal

@@ -51,11 +51,6 @@ class Splitter {
   // The key of a place. REQUIRES: the table is dense, and place < KeysOf(part).
   Key KeyAt(int part, uint64_t place) const;
 
-  // Which of the given keys each part gets: positions in `keys`, in their order. REQUIRES: fewer
-  // than 2^32 keys; kRange: they increase; not kOwn.
-  std::vector<std::vector<uint32_t>> Split(absl::Span<const Key> keys) const;
-  // The same for kOwn, by the part of each key. REQUIRES: all are parts, and fewer than 2^32.
-  std::vector<std::vector<uint32_t>> SplitBy(absl::Span<const int32_t> parts) const;
   // kRange: where the run of keys of each part ends, found by bisection: part p gets those from
   // Ends()[p - 1] to Ends()[p]. REQUIRES: kRange, and keys that increase.
   std::vector<size_t> Ends(absl::Span<const Key> keys) const;

@@ -66,25 +66,34 @@ absl::StatusOr<uint32_t> WorkerCore::Open(absl::string_view name) const {
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Push(uint32_t table, absl::Span<const Key> keys,
-                                                    const void* values) {
-  const auto ticket = Start({.table = table, .keys = keys, .pushes = true, .values = values});
+                                                    const void* values,
+                                                    absl::Span<const int32_t> servers) {
+  const auto ticket =
+      Start({.table = table, .keys = keys, .servers = servers, .pushes = true, .values = values});
   while (Cut()) {
   }
   return ticket;
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Pull(uint32_t table, absl::Span<const Key> keys,
-                                                    void* out) {
-  const auto ticket = Start({.table = table, .keys = keys, .pulls = true, .out = out});
+                                                    void* out, absl::Span<const int32_t> servers) {
+  const auto ticket =
+      Start({.table = table, .keys = keys, .servers = servers, .pulls = true, .out = out});
   while (Cut()) {
   }
   return ticket;
 }
 
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::PushPull(uint32_t table, absl::Span<const Key> keys,
-                                                        const void* values, void* out) {
-  const auto ticket = Start(
-      {.table = table, .keys = keys, .pushes = true, .values = values, .pulls = true, .out = out});
+                                                        const void* values, void* out,
+                                                        absl::Span<const int32_t> servers) {
+  const auto ticket = Start({.table = table,
+                             .keys = keys,
+                             .servers = servers,
+                             .pushes = true,
+                             .values = values,
+                             .pulls = true,
+                             .out = out});
   while (Cut()) {
   }
   return ticket;
@@ -125,7 +134,15 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
 absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
   while (Cut()) {
   }
-  const absl::Status checked = CheckCall(rows.table, rows.keys, rows.pushes);
+  absl::Status checked = CheckCall(rows.table, rows.keys, rows.pushes);
+  if (checked.ok()) {
+    const Table& view = tables_[rows.table].view;
+    const absl::Status sliced = CheckServers(view.spec, options_.servers, rows.keys, rows.servers);
+    if (!sliced.ok()) {
+      checked = absl::Status(sliced.code(),
+                             absl::StrCat(Where(rows.table, view.clock), ": ", sliced.message()));
+    }
+  }
   if (!checked.ok() && rows.pushes) OnPushRefused(rows.table, checked);
   PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[rows.table];
@@ -140,12 +157,12 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
   operation.clock = state.view.clock;
   operation.cutting = true;
   if (rows.pushes) ++state.pushes;
-  cutting_.emplace(
-      Cutting{.ticket = ticket,
-              .rows = rows,
-              .at = {.clock = state.view.clock, .push = state.pushes},
-              .cutter = Cutter(state.view.spec, state.splitter, rows.keys, options_.batch_bytes),
-              .touched = std::vector<bool>(servers_.size(), false)});
+  cutting_.emplace(Cutting{.ticket = ticket,
+                           .rows = rows,
+                           .at = {.clock = state.view.clock, .push = state.pushes},
+                           .cutter = Cutter(state.view.spec, state.splitter, rows.keys,
+                                            options_.batch_bytes, rows.servers),
+                           .touched = std::vector<bool>(servers_.size(), false)});
   return ticket;
 }
 
@@ -169,7 +186,8 @@ bool WorkerCore::Cut(std::optional<Ticket> only) {
     if (wanted) piece = cut.cutter->Next(table, lists);
     if (wanted && !piece.has_value() && cut.rows.pushes && cut.rows.pulls) {
       cut.rows.pushes = false;
-      cut.cutter.emplace(state.view.spec, state.splitter, cut.rows.keys, options_.batch_bytes);
+      cut.cutter.emplace(state.view.spec, state.splitter, cut.rows.keys, options_.batch_bytes,
+                         cut.rows.servers);
       continue;
     }
     if (!piece.has_value()) break;

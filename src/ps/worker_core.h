@@ -174,15 +174,17 @@ class WorkerCore {
                               absl::Span<const int32_t> servers = {});
   // `out` has room for keys.size() rows, and is there until the ticket has ended. Parts of it can
   // be written before that.
-  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out);
+  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out,
+                              absl::Span<const int32_t> servers = {});
   // Both: what is pulled is as after the push (with kBsp as of the clock's start).
   absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
-                                  void* out);
-  // One of these in steps: it is begun, and is complete when Cut has returned false. Keys and
-  // values are there until then. Errors are those of Push or Pull.
+                                  void* out, absl::Span<const int32_t> servers = {});
+  // One of these in steps: it is begun, and is complete when Cut has returned false. Keys,
+  // servers and values are there until then. Errors are those of Push or Pull.
   struct Rows {
     uint32_t table = 0;
     absl::Span<const Key> keys = {};
+    absl::Span<const int32_t> servers = {};
     bool pushes = false;
     const void* values = nullptr;
     bool pulls = false;

@@ -502,25 +502,40 @@ std::optional<absl::Status> WorkerState::PutParts(const OpenTable& table,
 
 Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
                                         const void* values, uint64_t bytes) {
-  return Call("Push", table, {.rows = keys.size(), .pushed = bytes}, /*awaited=*/false, [&] {
-    return core_.Start({.table = table.number, .keys = keys, .pushes = true, .values = values});
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {.rows = keys.size(), .pushed = bytes, .sliced = sliced.status};
+  return Call("Push", table, given, /*awaited=*/false, [&] {
+    return core_.Start({.table = table.number,
+                        .keys = keys,
+                        .servers = sliced.servers,
+                        .pushes = true,
+                        .values = values});
   });
 }
 
 Future<phalanx::Done> WorkerState::Pull(const OpenTable& table, absl::Span<const Key> keys,
                                         void* out, uint64_t bytes) {
-  return Call("Pull", table, {.rows = keys.size(), .pulled = bytes}, /*awaited=*/true, [&] {
-    return core_.Start({.table = table.number, .keys = keys, .pulls = true, .out = out});
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {.rows = keys.size(), .pulled = bytes, .sliced = sliced.status};
+  return Call("Pull", table, given, /*awaited=*/true, [&] {
+    return core_.Start({.table = table.number,
+                        .keys = keys,
+                        .servers = sliced.servers,
+                        .pulls = true,
+                        .out = out});
   });
 }
 
 Future<phalanx::Done> WorkerState::PushPull(const OpenTable& table, absl::Span<const Key> keys,
                                             const void* values, uint64_t pushed, void* out,
                                             uint64_t bytes) {
-  const Given given = {.rows = keys.size(), .pushed = pushed, .pulled = bytes};
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {
+      .rows = keys.size(), .pushed = pushed, .pulled = bytes, .sliced = sliced.status};
   return Call("PushPull", table, given, /*awaited=*/true, [&] {
     return core_.Start({.table = table.number,
                         .keys = keys,
+                        .servers = sliced.servers,
                         .pushes = true,
                         .values = values,
                         .pulls = true,

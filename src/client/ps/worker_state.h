@@ -114,6 +114,12 @@ class WorkerState final : public phalanx::internal::MemberSink {
     std::optional<uint64_t> pulled = {};
     absl::Status sliced = {};  // an error of the table's slicer
   };
+  // The server of each key; nothing without a slicer.
+  struct Sliced {
+    absl::Status status;
+    std::vector<int32_t> servers;
+  };
+  static Sliced Slice(const OpenTable& table, absl::Span<const Key> keys);
   // Makes a call of the core under the lock. With `awaited` all of it is sent, and nothing is held
   // back for a larger batch.
   Future<phalanx::Done> Call(const char* verb, const OpenTable& table, const Given& given,

@@ -489,8 +489,10 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
   if (step.kind == Kind::kPush) {
     call->values = ValuesOf(worker, rank, step);
     call->read.keys = step.keys;
+    call->servers = plan_.ServersOf(step.table, step.keys);
     const auto ticket = worker.core->Start({.table = step.table,
                                             .keys = call->read.keys,
+                                            .servers = call->servers,
                                             .pushes = true,
                                             .values = call->values.data()});
     if (!ticket.ok()) {
@@ -541,8 +543,10 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
     ticket = worker.core->PullDense(step.table, call->out.data());
   } else {
     if (step.push > 0) call->values = ValuesOf(worker, rank, step);
+    call->servers = plan_.ServersOf(step.table, step.keys);
     ticket = worker.core->Start({.table = step.table,
                                  .keys = call->read.keys,
+                                 .servers = call->servers,
                                  .pushes = step.push > 0,
                                  .values = call->values.data(),
                                  .pulls = true,

@@ -82,6 +82,7 @@ class PsWorld {
     PsOracle::Read read = {};
     std::string out = {};     // what is pulled
     std::string values = {};  // what is pushed
+    std::vector<int32_t> servers = {};
     bool cancelled = false;
     bool basis = false;
     bool dense = false;

@@ -37,9 +37,10 @@ PieceKeys KeysOf(uint32_t table, absl::Span<const Key> keys, const KeyLists& lis
 uint64_t WireRowBytes(const TableSpec& spec) { return spec.width * ElementSize(spec.wire); }
 
 Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-               uint64_t most)
+               uint64_t most, absl::Span<const int32_t> owners)
     : splitter_(splitter),
       keys_(keys),
+      owners_(owners),
       ranges_(splitter.parts() == 1 || spec.split == Split::kRange),
       servers_(static_cast<size_t>(splitter.parts())) {
   const uint64_t row_bytes = WireRowBytes(spec);
@@ -74,7 +75,7 @@ std::optional<Piece> Cutter::Next(uint32_t table, ListsOf lists) {
     return std::nullopt;
   }
   while (next_ < keys_.size()) {
-    const int server = splitter_.PartOf(keys_[next_]);
+    const int server = owners_.empty() ? splitter_.PartOf(keys_[next_]) : owners_[next_];
     OfServer& of = servers_[server];
     of.gathered.push_back(keys_[next_]);
     of.rows.push_back(static_cast<uint32_t>(next_++));

@@ -50,9 +50,10 @@ class Cutter {
   using ListsOf = absl::FunctionRef<const KeyLists&(int server)>;
 
   // `keys` increase strictly, and are there as long as the cutter. Keys and values of a piece have
-  // at most `most` bytes together, or are one row.
+  // at most `most` bytes together, or are one row. `owners`, with Split::kOwn: the server of each
+  // key, there as long; REQUIRES: there are these servers.
   Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-         uint64_t most = kBatchBytes);
+         uint64_t most = kBatchBytes, absl::Span<const int32_t> owners = {});
   // Nothing: there are no more keys. A list that a channel has is shared, not copied.
   std::optional<Piece> Next(uint32_t table, ListsOf lists);
 
@@ -73,6 +74,7 @@ class Cutter {
 
   Splitter splitter_;
   absl::Span<const Key> keys_;
+  absl::Span<const int32_t> owners_;
   bool ranges_;
   std::vector<OfServer> servers_;
   size_t next_ = 0;  // ranges: the server of the next piece; else the next key

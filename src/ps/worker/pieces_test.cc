@@ -23,9 +23,9 @@ TableSpec SpecOf(Split split, DType dtype) {
 }
 
 std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-                       const KeyLists& lists = {}) {
+                       const KeyLists& lists = {}, const std::vector<int32_t>& owners = {}) {
   std::vector<Piece> pieces;
-  Cutter cutter(spec, splitter, keys);
+  Cutter cutter(spec, splitter, keys, kBatchBytes, owners);
   const auto lists_of = [&](int) -> const KeyLists& { return lists; };
   while (std::optional<Piece> piece = cutter.Next(0, lists_of)) pieces.push_back(*std::move(piece));
   return pieces;
@@ -64,6 +64,18 @@ TEST(Pieces, HaveAllRowsOnce) {
     EXPECT_EQ(rows, keys.size());
     EXPECT_EQ(out, values);
   }
+}
+
+TEST(Pieces, FollowTheProgramsServers) {
+  const TableSpec spec = SpecOf(Split::kOwn, DType::kI64);
+  const std::vector<Key> keys = {1, 2, 3, 7, 8};
+  const std::vector<Piece> pieces = Cut(spec, Splitter(spec, 3), keys, {}, {2, 2, 0, 2, 0});
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(pieces[0].server, 0);
+  EXPECT_EQ(*pieces[0].keys.list, (std::vector<Key>{3, 8}));
+  EXPECT_EQ(pieces[0].rows, (std::vector<uint32_t>{2, 4}));
+  EXPECT_EQ(pieces[1].server, 2);
+  EXPECT_EQ(*pieces[1].keys.list, (std::vector<Key>{1, 2, 7}));
 }
 
 // Each server has work from the beginning, however many keys there are.
