@@ -588,7 +588,8 @@ void phx_session_free(phx_session* session);
 
 /* ---- parameter servers: docs/parameter-server.md, ps.h */
 
-/* A server: one part of each table. One thread at a time, but phx_ps_server_stop. */
+/* A server: one part of each table. One thread at a time, but phx_ps_server_stop and
+ * phx_ps_server_finish. */
 typedef struct phx_ps_server phx_ps_server;
 /* A worker, and its view of a table. Any thread. */
 typedef struct phx_ps_worker phx_ps_worker;
@@ -603,6 +604,7 @@ typedef struct {
   int64_t peer_timeout;    /* of each wait for the others; 0: five minutes */
   /* Of servers; NULL or "": PHALANX_CHECKPOINT_DIR, else none. */
   const char* checkpoint_dir;
+  int await_workers;       /* of a server: as in ps.h */
 } phx_ps_options;
 
 /* Sync, Split, Update, Init and OnLoss of ps_table.h. */
@@ -703,10 +705,8 @@ void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void*
  * peer_timeout, and not all have left. */
 int phx_ps_server_run(phx_ps_server* server);
 void phx_ps_server_stop(phx_ps_server* server);
-/* Of the groups PHX_PS_SERVERS and PHX_PS_ALL: before phx_ps_server_run in its thread, or while it
- * runs in another one. */
-phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,
-                                const phx_ps_barrier_options* options);
+/* phx_ps_server_run does not wait any more for workers that have not joined. Any thread. */
+void phx_ps_server_finish(phx_ps_server* server);
 /* Clocks of each table, and which pulls wait for whom. Copies at most `room` bytes of the text, the
  * last of which is zero, and returns its size without that. */
 size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t room);
@@ -747,6 +747,8 @@ int64_t phx_ps_worker_list(const phx_ps_worker* worker, const char* role, phx_me
                            size_t n);
 /* Waits until the servers have all pushes of this worker; it leaves its job. */
 int phx_ps_worker_leave(phx_ps_worker* worker);
+/* The same without waiting for snapshots. */
+int phx_ps_worker_quit(phx_ps_worker* worker);
 /* Ends the worker, as its death for the others. */
 int phx_ps_worker_fail(phx_ps_worker* worker);
 /* A worker that has not left dies with the last of it and its tables. */

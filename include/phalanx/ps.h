@@ -74,6 +74,11 @@ struct Options {
   // when all nodes have ended. All servers have one, or none; it exists. Empty:
   // PHALANX_CHECKPOINT_DIR, else none.
   std::string checkpoint_dir = {};
+  // Of a server. Its next life answers pulls of tables with kSsp and kAsp when all workers that
+  // live have sent it again what the life before had of them, so that none misses a push whose
+  // future has ended. Each worker has to drive its client then: by a call that waits, or
+  // ClientOptions::callback_thread.
+  bool await_workers = false;
 };
 
 // Whose push an own update is given. With kBsp a push is the sum of all workers' pushes of a clock,
@@ -116,7 +121,7 @@ struct Reply {
   std::string body;
 };
 
-// One thread at a time, but Stop, Members and barriers.
+// One thread at a time, but Stop and Finish.
 class Server {
  public:
   // Joins the job as a server. A spare (`phalanx launch --spares`) waits here for the part of a
@@ -156,13 +161,9 @@ class Server {
   absl::Status Run();
   // Ends Run. Any thread.
   void Stop();
-  // As those of Worker, of groups with servers: before Run in its thread, or while it runs in
-  // another one. Server 0 counts those that come, while any of its threads is in a call of its
-  // client: barriers wait for its Join, and for its next life.
-  absl::Status Barrier(BarrierGroup group, const BarrierOptions& options = {}) {
-    return BarrierAsync(group, options).Wait().status();
-  }
-  Future<Done> BarrierAsync(BarrierGroup group, const BarrierOptions& options = {});
+  // From now on Run does not wait for workers that have not joined: it ends when those that have
+  // joined have left, and at once if there are none. Any thread.
+  void Finish();
   // Clocks of each table, and which pulls wait for whom, as text.
   std::string Describe() const;
   // All members of a role of the job, in the order of ranks: which live, have left, or have died.
@@ -368,6 +369,9 @@ class Worker {
   // Waits until the servers have all pushes of this worker, in snapshots if the tables have these,
   // and leaves the job. Clocks do not wait for it any more.
   absl::Status Leave() const;
+  // The same without waiting for snapshots: for the case that what a server loses by a later death
+  // is not needed any more.
+  absl::Status Quit() const;
   // Ends the worker, as its death for the others. Calls under way end with an error.
   absl::Status Fail() const;
 

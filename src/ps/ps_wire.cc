@@ -426,6 +426,15 @@ Welcome ReadWelcome(ByteReader& in) {
   return welcome;
 }
 
+Hello ReadHello(ByteReader& in) {
+  Hello hello;
+  hello.channel = in.U64();
+  const uint32_t tables = in.U32();
+  if (tables > kMaxTables) in.Fail(absl::StrCat(tables, " tables are more than ", kMaxTables));
+  for (uint32_t i = 0; i < tables && in.ok(); ++i) hello.had.push_back(ReadPosition(in));
+  return hello;
+}
+
 // A kind that is none is refused by the caller, which knows which ones it takes.
 MessageKind ReadKind(ByteReader& in) {
   const uint8_t version = in.U8();
@@ -519,7 +528,11 @@ std::string Encode(const WorkerMessage& message) {
   }
   std::string bytes;
   ByteWriter out(bytes);
-  WriteHead(out, MessageKind::kHello, std::get<Hello>(message).channel);
+  const auto& hello = std::get<Hello>(message);
+  PHALANX_CHECK(hello.had.size() <= kMaxTables, "tables of a server");
+  WriteHead(out, MessageKind::kHello, hello.channel);
+  out.U32(static_cast<uint32_t>(hello.had.size()));
+  for (const Position& at : hello.had) WritePosition(out, at);
   return bytes;
 }
 
@@ -554,7 +567,7 @@ absl::StatusOr<WorkerMessage> DecodeWorkerMessage(absl::string_view bytes) {
   const MessageKind kind = ReadKind(in);
   WorkerMessage message;
   if (kind == MessageKind::kHello) {
-    message = Hello{.channel = in.U64()};
+    message = ReadHello(in);
   } else if (kind == MessageKind::kWorkerBatch) {
     message = ReadBatch<WorkerBatch>(in);
   } else {

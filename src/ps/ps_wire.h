@@ -116,6 +116,9 @@ using WorkerEntry = std::variant<Push, ClockEnd, Pull, Request, AskSnapshot, Rea
 
 struct Hello {
   uint64_t channel = 0;
+  // By table: the last push that the worker keeps and that this server, or an earlier life of it,
+  // has had; {} if there is none. Empty: of all.
+  std::vector<Position> had = {};
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 struct WorkerBatch {

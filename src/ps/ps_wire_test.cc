@@ -85,7 +85,8 @@ Welcome AWelcome() {
 }
 
 std::vector<WorkerMessage> WorkerMessages() {
-  return {Hello{.channel = 3}, WorkerBatch{.channel = 1}, AllWorkerEntries()};
+  return {Hello{.channel = 3}, Hello{.channel = 4, .had = {{}, {5, 6, 7}}},
+          WorkerBatch{.channel = 1}, AllWorkerEntries()};
 }
 std::vector<ServerMessage> ServerMessages() {
   return {AWelcome(), Welcome{.channel = 1}, Reset{}, ServerBatch{.channel = 1},

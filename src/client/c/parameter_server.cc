@@ -68,6 +68,7 @@ ps::Options OptionsOf(const phx_ps_options* given) {
   to.world = given->world;
   if (!Text(given->server_role).empty()) to.server_role = given->server_role;
   if (!Text(given->worker_role).empty()) to.worker_role = given->worker_role;
+  to.await_workers = given->await_workers != 0;
   if (given->peer_timeout != 0) to.peer_timeout = DurationOf(given->peer_timeout);
   to.checkpoint_dir = Text(given->checkpoint_dir);
   return to;
@@ -230,6 +231,7 @@ void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void*
 
 int phx_ps_server_run(phx_ps_server* server) { return Report(server->server.Run()); }
 void phx_ps_server_stop(phx_ps_server* server) { server->server.Stop(); }
+void phx_ps_server_finish(phx_ps_server* server) { server->server.Finish(); }
 
 phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,
                                 const phx_ps_barrier_options* options) {
@@ -299,6 +301,7 @@ int64_t phx_ps_worker_list(const phx_ps_worker* worker, const char* role, phx_me
 }
 
 int phx_ps_worker_leave(phx_ps_worker* worker) { return Report(worker->worker.Leave()); }
+int phx_ps_worker_quit(phx_ps_worker* worker) { return Report(worker->worker.Quit()); }
 int phx_ps_worker_fail(phx_ps_worker* worker) { return Report(worker->worker.Fail()); }
 void phx_ps_worker_free(phx_ps_worker* worker) { delete worker; }
 

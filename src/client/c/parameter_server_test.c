@@ -520,6 +520,51 @@ static void Forked(phx_client* client) {
   phx_ps_server_free(server);
 }
 
+/* ---- workers that do not come */
+
+static void* Runs(void* argument) {
+  static int code;
+  code = phx_ps_server_run(argument);
+  return &code;
+}
+
+/* Two workers can join. `joins`: one does, pushes, and quits. */
+static void Finishes(phx_client* client, const char* job, int joins) {
+  phx_ps_options options;
+  memset(&options, 0, sizeof(options));
+  options.job = job;
+  options.task = "server0";
+  options.world = 1;
+  options.peer_timeout = -1;
+  phx_ps_server* const server = phx_ps_server_join(client, &options);
+  CHECK(server != NULL);
+  phx_ps_table_spec spec = SpecOf("w", PHX_I64);
+  spec.sync = PHX_PS_ASP;
+  CHECK(phx_ps_server_add_table(server, &spec, NULL, NULL) == 0);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, Runs, server) == 0);
+  if (joins) {
+    options.task = "worker0";
+    options.world = 2;
+    phx_ps_worker* const worker = phx_ps_worker_join(client, &options);
+    CHECK(worker != NULL);
+    phx_ps_table* const table = phx_ps_worker_open(worker, "w");
+    const uint64_t key = 5;
+    const int64_t value = 7;
+    phx_call* const call = phx_ps_push_rows(table, &key, 1, &value, sizeof(value));
+    CHECK(phx_wait(call, -1) == 0);
+    phx_call_free(call);
+    CHECK(phx_ps_worker_quit(worker) == 0);
+    phx_ps_table_free(table);
+    phx_ps_worker_free(worker);
+  }
+  phx_ps_server_finish(server);
+  void* code = NULL;
+  CHECK(pthread_join(thread, &code) == 0);
+  CHECK(*(int*)code == 0);
+  phx_ps_server_free(server);
+}
+
 int main(void) {
   phx_client* client = Connect(NULL);
   const char* const address = phx_client_address(client);
@@ -529,6 +574,8 @@ int main(void) {
   RunJob(address, "sliced", ServesSliced, WorksSliced);
   WrongOptions(client);
   Forked(client);
+  Finishes(client, "finishes-early", 0);
+  Finishes(client, "finishes", 1);
   phx_client_free(client);
   return 0;
 }

@@ -83,9 +83,7 @@ void Server::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> 
 
 absl::Status Server::Run() { return state_->Run(); }
 void Server::Stop() { state_->Stop(); }
-Future<Done> Server::BarrierAsync(BarrierGroup group, const BarrierOptions& options) {
-  return state_->Barrier(group, options);
-}
+void Server::Finish() { state_->Finish(); }
 std::string Server::Describe() const { return state_->Describe(); }
 std::vector<Member> Server::Members(absl::string_view role) const {
   const Membership& member = state_->member();

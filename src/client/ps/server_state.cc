@@ -44,6 +44,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       member_(std::move(member)),
       worker_role_(options.worker_role),
       patience_(options.peer_timeout),
+      await_workers_(options.await_workers),
       objects_(client_),
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
@@ -126,46 +127,12 @@ void ServerState::Stop() {
   });
 }
 
-// A barrier before Run can wait for a task that has left before this life: it has to be known that
-// the task has not left an earlier run of the job.
-Future<phalanx::Done> ServerState::Barrier(BarrierGroup group, const BarrierOptions& options) {
-  bool asks = false;
-  if (!connection_->forked()) {
-    connection_->Update(
-        [&] { asks = barriers_.keeper() != nullptr && !barriers_.keeper()->resolved(); });
-  }
-  if (asks) {
-    const absl::StatusOr<bool> other_run = mark_.Begin(patience_);
-    if (!other_run.ok()) {
-      return phalanx::internal::Refused<phalanx::Done>(connection_, "Barrier", ObjectId(),
-                                                       other_run.status());
-    }
-    ShowToBarriers(std::nullopt, *other_run);
-  }
-  return barriers_.Begin(group, options, patience_);
+void ServerState::Finish() {
+  if (connection_->forked()) return;
+  connection_->Update([this] { finishing_ = true; });
 }
 
-void ServerState::ShowToBarriers(std::optional<int> workers, bool other_run) {
-  connection_->Update([&] {
-    BarrierKeeper* const keeper = barriers_.keeper();
-    if (keeper == nullptr) return;
-    keeper->Resolve(other_run);
-    if (workers.has_value()) {
-      keeper->SetWorkers(*workers);
-      keeper->SetOnLoss(LossOf(tables_));
-    }
-    barriers_.Drain();
-  });
-}
-
-std::string ServerState::Describe() const {
-  if (!core_.has_value()) return "";
-  std::string text = core_->Describe();
-  connection_->Update([&] {
-    if (barriers_.keeper() != nullptr) absl::StrAppend(&text, barriers_.keeper()->Describe());
-  });
-  return text;
-}
+std::string ServerState::Describe() const { return core_.has_value() ? core_->Describe() : ""; }
 
 // The first worker that joins shows how many there are.
 absl::StatusOr<int> ServerState::AwaitWorkers() {
@@ -173,11 +140,16 @@ absl::StatusOr<int> ServerState::AwaitWorkers() {
   while (true) {
     const size_t workers = member_.Members(worker_role_).size();
     if (workers > 0) return static_cast<int>(workers);
-    const bool changed =
-        connection_->WaitInsideCall([this] { return !over_.ok() || !events_.empty(); }, until);
+    const bool changed = connection_->WaitInsideCall(
+        [this] { return !over_.ok() || finishing_ || !events_.empty(); }, until);
     absl::Status status;
-    connection_->Update([&] { status = over_; });
+    bool finishing = false;
+    connection_->Update([&] {
+      status = over_;
+      finishing = finishing_ && events_.empty();
+    });
     PHALANX_RETURN_IF_ERROR(status);
+    if (finishing && member_.Members(worker_role_).empty()) return 0;
     if (changed) continue;
     return absl::DeadlineExceededError(absl::StrCat("Run: server ", member_.rank(), " of job ",
                                                     member_.job(), ": no task of role ",
@@ -187,12 +159,18 @@ absl::StatusOr<int> ServerState::AwaitWorkers() {
 
 // Tables are restored before any worker is welcomed: what a worker is shown of its pushes must not
 // get less.
-absl::Status ServerState::BeginCore(int workers) {
-  core_.emplace(ServerCore::Options{.rank = member_.rank(),
-                                    .servers = member_.world(),
-                                    .workers = workers,
-                                    .objects = objects_.prefix(),
-                                    .files = disks_ != nullptr});
+absl::Status ServerState::BeginCore(int workers, bool anew) {
+  core_.emplace(
+      ServerCore::Options{.rank = member_.rank(),
+                          .servers = member_.world(),
+                          .workers = workers,
+                          .objects = objects_.prefix(),
+                          .files = disks_ != nullptr,
+                          .awaits_workers = await_workers_ && member_.life() > 0 && !anew});
+  // The workers that it waits for. Their states come as events, too.
+  if (await_workers_) {
+    for (const Member& worker : Workers()) core_->OnMember(worker.rank, worker.state, worker.life);
+  }
   for (AddedTable& table : tables_) {
     // The program's function is given its own names for what the core has.
     OwnUpdate own;
@@ -259,9 +237,24 @@ absl::Status ServerState::Run() {
   if (before == RunMark::Before::kSpare) return End();
   const bool anew = before == RunMark::Before::kEnded;
   if (anew) ForgetEnded();
-  ShowToBarriers(workers, anew);
-  door_.Begin();
-  PHALANX_RETURN_IF_ERROR(BeginCore(workers));
+  if (workers > 0) PHALANX_RETURN_IF_ERROR(Serve(workers, anew));
+  for (const AddedTable& table : tables_) {
+    if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
+  }
+  objects_.End();
+  // Workers that have died can come back from there, when their hosts do.
+  absl::Status removed;
+  if (disks_ != nullptr && core_.has_value() && core_->done()) removed = disks_->RemoveAll();
+  // Its destructor does not count as a death any more, whatever Leave returns.
+  left_ = true;
+  PHALANX_RETURN_IF_ERROR(member_.Leave());
+  // Not before: a server that dies between the two ends at once in its next life.
+  PHALANX_RETURN_IF_ERROR(mark_.End(patience_));
+  return removed;
+}
+
+absl::Status ServerState::Serve(int workers, bool anew) {
+  PHALANX_RETURN_IF_ERROR(BeginCore(workers, anew));
   NoteAlone();
   PHALANX_RETURN_IF_ERROR(Act());
   while (!core_->done()) {
@@ -272,23 +265,7 @@ absl::Status ServerState::Run() {
         absl::StrCat("Run: server ", member_.rank(), " of job ", member_.job(), ": for ",
                      absl::FormatDuration(patience_), " no worker has lived, and ", Missing()));
   }
-  for (const AddedTable& table : tables_) {
-    if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
-  }
-  objects_.End();
-  door_.End();
-  // Workers that have died can come back from there, when their hosts do. The next life after an
-  // error ends at once as well, for there is no mark yet, and tries again.
-  if (disks_ != nullptr && core_->done()) PHALANX_RETURN_IF_ERROR(disks_->RemoveAll());
-  return End();
-}
-
-absl::Status ServerState::End() {
-  // Its destructor does not count as a death any more, whatever Leave returns.
-  left_ = true;
-  PHALANX_RETURN_IF_ERROR(member_.Leave());
-  // Not before: a server that dies between the two ends at once in its next life.
-  return mark_.End(patience_);
+  return absl::OkStatus();
 }
 
 void ServerState::ForgetEnded() {
@@ -316,12 +293,11 @@ absl::Status ServerState::Turn() {
   std::deque<Event> events;
   std::map<int, uint64_t> left_node;
   absl::Status status;
-  // Of the core, which other threads that look whether to wake this one must not use.
-  const bool waits_for_room = core_->waits_for_room();
+  bool finishing = false;
   connection_->WaitInsideCall(
-      [this, waits_for_room] {
-        return !over_.ok() || !events_.empty() || objects_.ready() || door_.ready() ||
-               (waits_for_room && sends_->has_left()) ||
+      [this] {
+        return !over_.ok() || !events_.empty() || (finishing_ && !finished_) || objects_.ready() ||
+               door_.ready() ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -333,14 +309,12 @@ absl::Status ServerState::Turn() {
     events.swap(events_);
     left_node = sends_->TakeLeft();
     status = over_;
+    finishing = finishing_;
   });
   PHALANX_RETURN_IF_ERROR(status);
-  for (const auto& [worker, bytes] : left_node) core_->OnSent(worker, bytes);
-  for (const Event& event : events) {
-    Handle(event);
-    // Answers leave while further messages are handled.
-    if (core_->effect_bytes() >= kBatchBytes) PHALANX_RETURN_IF_ERROR(Act());
-  }
+  for (const Event& event : events) Handle(event);
+  // Behind those that have joined meanwhile.
+  if (finishing && !std::exchange(finished_, true)) core_->DropAbsent();
   TakeWritten();
   TakeObjects();
   door_.Step([this] { return Describe(); });

@@ -55,7 +55,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer);
   absl::Status Run();
   void Stop();
-  Future<phalanx::Done> Barrier(BarrierGroup group, const BarrierOptions& options);
+  void Finish();
   std::string Describe() const;
 
   const Membership& member() const { return member_; }
@@ -80,14 +80,15 @@ class ServerState final : public phalanx::internal::MemberSink {
   // In the order in which it has arrived.
   using Event = std::variant<Message, Member, Lost>;
 
-  // How many there are. DeadlineExceeded: none has joined.
+  // How many there are. 0: none has joined, and Finish was called. DeadlineExceeded: none has
+  // joined.
   absl::StatusOr<int> AwaitWorkers();
-  absl::Status BeginCore(int workers);
+  // Until all have left.
+  absl::Status Serve(int workers, bool anew);
+  absl::Status BeginCore(int workers, bool anew);
   // From the directory of checkpoints, if there is one.
   absl::Status BeginDisks();
-  // Run has ended well: the others see that this server has left.
-  absl::Status End();
-  // Waits for an event, a snapshot, a sum, Stop or a time, and handles all that there is.
+  // Waits for an event, a snapshot, a sum, Stop, Finish or a time, and handles all that there is.
   absl::Status Turn();
   void Handle(const Event& event);
   // The workers that have ended so far are those of an earlier run.
@@ -113,6 +114,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   const Membership member_;
   const std::string worker_role_;
   const absl::Duration patience_;
+  const bool await_workers_;
 
   // Of the thread of Run.
   std::vector<AddedTable> tables_;
@@ -120,6 +122,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   ServerObjects objects_;
   std::optional<ServerCore> core_;
   bool left_ = false;
+  bool finished_ = false;  // absent workers are not waited for
   RunMark mark_;
   ServerDeath death_;
   DescribeDoor door_;
@@ -136,6 +139,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   Barriers barriers_;
   std::shared_ptr<MemberSends> sends_;
   absl::Status over_;  // with what Run ends, also after Stop
+  bool finishing_ = false;
 };
 
 }  // namespace phalanx::ps::internal

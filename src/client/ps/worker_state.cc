@@ -639,12 +639,13 @@ Future<Reply> WorkerState::Request(int server, int32_t head, absl::string_view b
   return Future<Reply>(std::move(call));
 }
 
-// Two waits in one: that the servers have, in snapshots, what was pushed; and that the node has
-// sent on what it was given.
-absl::Status WorkerState::Leave() {
+// Two waits in one: that the servers have what was pushed, perhaps in snapshots; and that the node
+// has sent on what it was given.
+absl::Status WorkerState::Leave(bool durable) {
   PHALANX_RETURN_IF_ERROR(connection_->CheckProcess());
-  connection_->Update([this] {
-    core_.BeginLeave();
+  connection_->Update([this, durable] {
+    if (durable) core_.BeginLeave();
+    core_.Flush();
     Drain();
   });
   const bool idle = connection_->WaitInsideCall(

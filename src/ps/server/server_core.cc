@@ -77,6 +77,13 @@ std::string ServerCore::Save(uint32_t table, uint64_t number) const {
 void ServerCore::Begin() {
   PHALANX_CHECK(!begun_, "a server begins once");
   begun_ = true;
+  for (const auto& table : tables_) {
+    const bool holds = options_.awaits_workers && table->spec().sync != Sync::kBsp &&
+                       table->spec().snapshot_every > 0;
+    if (!holds) continue;
+    table->Hold();
+    holds_ = true;
+  }
   for (int worker = 0; worker < options_.workers; ++worker) {
     // What was reported before counts in the state that was restored, too.
     if (workers_[worker].gone()) Lose(worker, workers_[worker].member);
@@ -161,6 +168,7 @@ void ServerCore::OnHello(int worker, const Hello& hello) {
   if (port.channel.has_value() && hello.channel < *port.channel) return;
   Close(worker);
   port.channel = hello.channel;
+  port.had = hello.had;
   port.state = WorkerPort::State::kHello;
   TryWelcome(worker);
 }
@@ -378,8 +386,27 @@ void ServerCore::SendTo(int worker, std::string bytes) {
   effects_.sends.push_back({worker, *workers_[worker].life, std::move(bytes)});
 }
 
+bool ServerCore::HasAll(const WorkerPort& port, int worker, uint32_t table) const {
+  if (port.member != MemberState::kLive) return true;
+  if (!port.open()) return false;
+  return table >= port.had.size() || port.had[table] <= tables_[table]->sync().PositionOf(worker);
+}
+
+void ServerCore::ReleasePulls() {
+  holds_ = false;
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!tables_[table]->holds()) continue;
+    bool all = true;
+    for (int worker = 0; worker < options_.workers && all; ++worker)
+      all = HasAll(workers_[worker], worker, table);
+    if (all) tables_[table]->Release();
+    holds_ = holds_ || !all;
+  }
+}
+
 // One batch for each worker and event, however many entries it has.
 void ServerCore::EndEvent() {
+  if (holds_) ReleasePulls();
   for (uint32_t table = 0; table < tables_.size(); ++table) TakeFrom(table);
   for (const int worker : std::exchange(unsent_, {})) Flush(worker);
 }
@@ -532,6 +559,13 @@ void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
 }
 
 // ---- queries
+
+void ServerCore::DropAbsent() {
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    if (workers_[worker].member == MemberState::kAbsent) Lose(worker, MemberState::kLeft);
+  }
+  EndEvent();
+}
 
 bool ServerCore::done() const {
   return std::all_of(workers_.begin(), workers_.end(),

@@ -27,6 +27,8 @@
 //    while so much is not sent, its pulls stay ready (WaitingPulls), and are no bytes.
 // 8. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
 //    behind what it has freed fails with DataLoss.
+// 8. With Options::awaits_workers a next life holds pulls of kSsp and kAsp until each worker that
+//    lives has sent again what an earlier life had of it: no pull misses a push that was done.
 //
 // Pure: takes events, returns effects. Belongs to a Server, or a test. One thread at a time.
 #ifndef PHALANX_PS_SERVER_SERVER_CORE_H_
@@ -71,7 +73,9 @@ class ServerCore {
     // The least part of an object table: the same for all workers and servers.
     uint64_t object_bytes = kObjectPartBytes;
     bool files = false;  // Effects::files are made
-    uint64_t unsent_bytes = kMaxUnsentAnswers;
+    // Rule 8. REQUIRES: the server is in a next life, and all workers that live are known before
+    // anything that they send.
+    bool awaits_workers = false;
   };
   // A message for a life of a worker. Those to one life go in this order.
   struct Send {
@@ -184,6 +188,9 @@ class ServerCore {
   void Respond(const Asked& asked, int32_t head, absl::string_view body);
   void Refuse(const Asked& asked, const absl::Status& why);
 
+  // Those that have not joined count as workers that have left.
+  void DropAbsent();
+
   // All workers have left.
   bool done() const;
   // For describe: a text of lines: clocks of each table, what waits, and on whom.
@@ -223,6 +230,9 @@ class ServerCore {
   void Flush(int worker);
   // What an event has led to in the tables, and sends all batches.
   void EndEvent();
+  // Rule 8: nothing of the worker is missing.
+  bool HasAll(const WorkerPort& port, int worker, uint32_t table) const;
+  void ReleasePulls();
   void TakeFrom(uint32_t table);
   void TakeAnswers(uint32_t table);
   // Of all tables, while there is room.
@@ -236,6 +246,7 @@ class ServerCore {
   std::vector<std::unique_ptr<ServerTable>> tables_;
   std::vector<WorkerPort> workers_;
   bool begun_ = false;
+  bool holds_ = false;    // pulls of some table
   std::set<int> unsent_;  // workers that have a batch, or had one in this event
   Effects effects_;
   uint64_t effect_bytes_ = 0;

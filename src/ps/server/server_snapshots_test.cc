@@ -182,6 +182,57 @@ TEST(ServerCore, DeathsBeforeBeginCountInTheRestoredState) {
   EXPECT_THAT(second.Got(0, 1), ElementsAre(0));
 }
 
+TEST(ServerCore, PullsOfANextLifeWaitForWhatEachWorkerSendsAgain) {
+  TableSpec spec = Saved();
+  spec.sync = Sync::kAsp;
+  OneServer server(3, {spec}, nullptr, kObjectPartBytes, /*awaits_workers=*/true);
+  for (const int worker : {0, 1, 2}) server.Member(worker, MemberState::kLive);
+  server.core.Begin();
+  server.SayHello(0);
+  server.Pull(0, 1, 0, {1});
+  server.SayHello(1, {{.clock = 0, .push = 2, .piece = 0}});
+  server.Push(1, 0, 1, 1, 5);
+  server.Push(1, 0, 2, 1, 6);
+  // Worker 2 can have pushed as well.
+  EXPECT_THAT(server.inbox[0].values, IsEmpty());
+  // Of worker 2 the channel closes: its pull is not asked any more.
+  server.SayHello(2, {{.clock = 0, .push = 1, .piece = 0}});
+  server.Pull(2, 7, 0, {1});
+  server.SayHello(2, {{.clock = 0, .push = 1, .piece = 0}});
+  EXPECT_THAT(server.inbox[0].values, IsEmpty());
+  server.Push(2, 0, 1, 1, 7);
+  EXPECT_THAT(server.Got(0, 1), ElementsAre(18));
+  EXPECT_THAT(server.inbox[2].values, IsEmpty());
+  server.Pull(2, 8, 0, {1});
+  EXPECT_THAT(server.Got(2, 8), ElementsAre(18));
+}
+
+TEST(ServerCore, PullsOfANextLifeWaitForNoWorkerThatIsGone) {
+  TableSpec spec = Saved();
+  spec.sync = Sync::kAsp;
+  OneServer server(3, {spec}, nullptr, kObjectPartBytes, /*awaits_workers=*/true);
+  server.Member(1, MemberState::kLeft);
+  for (const int worker : {0, 2}) server.Member(worker, MemberState::kLive);
+  server.core.Begin();
+  server.SayHello(0);
+  server.Pull(0, 1, 0, {1});
+  EXPECT_THAT(server.inbox[0].values, IsEmpty());
+  server.Member(2, MemberState::kDied);
+  EXPECT_THAT(server.Got(0, 1), ElementsAre(0));
+}
+
+TEST(ServerCore, WorkersThatHaveNotJoinedAreNotWaitedForBehindDropAbsent) {
+  OneServer server(3, {Saved()});
+  server.core.Begin();
+  server.SayHello(0);
+  server.SayHello(1);
+  server.Member(0, MemberState::kLeft);
+  server.core.DropAbsent();
+  EXPECT_FALSE(server.core.done());
+  server.Member(1, MemberState::kLeft);
+  EXPECT_TRUE(server.core.done());
+}
+
 TEST(ServerCore, SnapshotsOfOthersAreRefused) {
   OneServer first(2, {Saved()});
   first.Begin();

@@ -436,12 +436,33 @@ absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum
   return part_.Turn(turn.clock);
 }
 
-// The worker's channel may have closed while the pull waited for a turn. A name needs no room.
+void ServerTable::Release() {
+  holds_ = false;
+  for (const Token token : std::exchange(held_, {})) AnswerPull(token);
+}
+
+// The worker's channel may have closed while the pull waited for a turn, or was held.
 void ServerTable::AnswerPull(Token token) {
-  const WaitingPulls::Pull* const pull = pulls_.Find(token);
-  if (pull == nullptr) return;
-  if (!pull->object) return pulls_.MakeReady(token);
-  AnswerWithVersion(pulls_.Take(token));
+  if (holds_) return held_.push_back(token);
+  const auto found = pulls_.find(token);
+  if (found == pulls_.end()) return;
+  // The token is used once, so the entry goes before the answer is made.
+  const Parked pull = std::move(found->second);
+  pulls_.erase(found);
+  --of_worker_[pull.worker].parked;
+  if (pull.keys == nullptr) return AnswerWithVersion(pull);
+  const uint64_t elements = pull.keys->size() * spec_.width;
+  Answered answer{pull.worker,
+                  {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min(), .values = {}},
+                  std::string(elements * ElementSize(spec_.wire), '\0')};
+  if (spec_.wire == spec_.dtype) {
+    part_.Pull(*pull.keys, answer.bytes.data());
+  } else {
+    scratch_.resize(elements * ElementSize(spec_.dtype));
+    part_.Pull(*pull.keys, scratch_.data());
+    Convert(spec_.dtype, spec_.wire, scratch_.data(), answer.bytes.data(), elements);
+  }
+  answers_.push_back(std::move(answer));
 }
 
 // A worker that is beyond the clock makes it again in its next life, for another server: with kBsp

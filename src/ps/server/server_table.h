@@ -80,6 +80,10 @@ class ServerTable {
   absl::Status OnClock(int worker, uint64_t life, uint64_t clock);
   absl::Status OnPull(int worker, Pull& pull, KeyLists& lists);
   void OnAskSnapshot(int worker);
+  // Pulls are not answered until Release.
+  void Hold() { holds_ = true; }
+  void Release();
+  bool holds() const { return holds_; }
 
   // ---- workers. The channel has closed: pulls that wait are dropped.
   void Forget(int worker);
@@ -223,6 +227,9 @@ class ServerTable {
   Versions versions_;
   WaitingPulls pulls_;
   std::vector<OfWorker> of_worker_;
+  std::vector<Answered> answers_;
+  bool holds_ = false;
+  std::vector<Token> held_;  // pulls that can be answered then
   SnapshotSchedule snapshots_;
   struct {
     std::vector<File> made;

@@ -36,6 +36,7 @@ struct WorkerPort {
   std::optional<uint64_t> life;
   bool welcomed = false;            // once at least
   std::optional<uint64_t> channel;  // of the last Hello
+  std::vector<Position> had;        // as it says
 
   // ---- of the channel
   State state = State::kClosed;

@@ -141,7 +141,7 @@ void WorkerChannel::Flush() {
 // were lost.
 void WorkerChannel::Probe() {
   if (state_ == State::kHello) {
-    messages_.push_back({*life_, Encode(WorkerMessage(Hello{.channel = channel_}))});
+    SendHello();
   } else if (open()) {
     Flush();
     messages_.push_back({*life_, batch_.TakeWorkerBatch(channel_, batches_++)});
@@ -170,7 +170,13 @@ void WorkerChannel::SayHello() {
   Close();
   ++channel_;
   state_ = State::kHello;
-  messages_.push_back({*life_, Encode(WorkerMessage(Hello{.channel = channel_}))});
+  SendHello();
+}
+
+void WorkerChannel::SendHello() {
+  Hello hello{.channel = channel_};
+  if (had_ != nullptr) hello.had = had_();
+  messages_.push_back({*life_, Encode(WorkerMessage(std::move(hello)))});
 }
 
 std::vector<WorkerChannel::Message> WorkerChannel::TakeMessages() {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -42,8 +43,9 @@ class WorkerChannel {
     std::string bytes;
   };
 
-  // A batch is sent when it has so many bytes.
-  explicit WorkerChannel(uint64_t batch_bytes = kBatchBytes) : batch_bytes_(batch_bytes) {}
+  WorkerChannel() = default;
+  WorkerChannel(const WorkerChannel&) = delete;
+  WorkerChannel& operator=(const WorkerChannel&) = delete;
 
   // ---- events. What closes a channel drops the batch, and forgets what was sent.
   // Older news than known ones, and repeated ones, are ignored.
@@ -59,6 +61,8 @@ class WorkerChannel {
   bool open() const { return state_ == State::kOpen; }
   // A message of this life is for this channel's present life.
   bool Hears(uint64_t life) const { return state_ != State::kAway && life_ == life; }
+  // What a Hello says. Without it: nothing.
+  void SetHad(std::function<std::vector<Position>()> had) { had_ = std::move(had); }
   // Greater than that of any life that was named.
   bool IsNewer(uint64_t life) const { return !life_.has_value() || life > *life_; }
   uint64_t channel() const { return channel_; }
@@ -103,6 +107,7 @@ class WorkerChannel {
  private:
   void Close();
   void SayHello();
+  void SendHello();
   void Added(const WorkerEntry& entry);
 
   const uint64_t batch_bytes_;
@@ -122,6 +127,7 @@ class WorkerChannel {
   KeyLists lists_;
   std::map<std::pair<uint64_t, uint32_t>, Read> unwanted_;  // by ticket and piece
   // Of all channels.
+  std::function<std::vector<Position>()> had_;
   std::map<uint64_t, Asked> asked_;  // by call
   std::vector<Message> messages_;
 };

@@ -79,6 +79,14 @@ bool KeptEntries::IsDone(const Position& at) const {
   return found != entries_.end() && found->at == at && found->done;
 }
 
+// What is not done is at the end.
+Position KeptEntries::Had() const {
+  const auto last = std::find_if(entries_.rbegin(), entries_.rend(), [](const Kept& kept) {
+    return !kept.is_clock && (kept.done || kept.ticket == 0);
+  });
+  return last == entries_.rend() ? Position() : last->at;
+}
+
 // The call has ended for the program, and what it has pushed must still reach the server.
 void KeptEntries::MarkLost(const Position& behind) {
   for (auto kept = entries_.rbegin(); kept != entries_.rend() && behind < kept->at; ++kept) {

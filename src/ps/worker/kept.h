@@ -73,6 +73,8 @@ class KeptEntries {
 
   std::deque<Kept>& entries() { return entries_; }
   const std::deque<Kept>& entries() const { return entries_; }
+  // The last push that this or an earlier life of the server has had; {} if none is kept.
+  Position Had() const;
   // What was freed, up to which position.
   const Position& freed() const { return freed_; }
   uint64_t bytes() const { return bytes_; }

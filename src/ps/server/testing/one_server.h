@@ -101,7 +101,7 @@ class Inbox {
 class OneServer {
  public:
   OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr,
-            uint64_t object_bytes = kObjectPartBytes, uint64_t unsent_bytes = kMaxUnsentAnswers)
+            uint64_t object_bytes = kObjectPartBytes, bool awaits_workers = false)
       : workers(workers),
         core({.rank = 0,
               .servers = 1,
@@ -109,7 +109,7 @@ class OneServer {
               .objects = "s",
               .object_bytes = object_bytes,
               .files = true,
-              .unsent_bytes = unsent_bytes}) {
+              .awaits_workers = awaits_workers}) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
                   ::phalanx::testing::IsOk());
@@ -126,9 +126,9 @@ class OneServer {
     for (int worker = 0; worker < workers; ++worker) SayHello(worker);
     return *this;
   }
-  void SayHello(int worker) {
+  void SayHello(int worker, std::vector<Position> had = {}) {
     batches[worker] = 0;
-    Pass(worker, Encode(Hello{.channel = ++channel[worker]}));
+    Pass(worker, Encode(Hello{.channel = ++channel[worker], .had = std::move(had)}));
   }
   void Pass(int worker, const std::string& bytes) {
     core.OnMessage(worker, life[worker], bytes);
