@@ -194,7 +194,12 @@ struct KVMeta {
   int option = 0;
 };
 
-// Requests are handled in a thread of its own, one after the other.
+template <typename Val>
+struct KVServerDefaultHandle;
+
+// Requests are handled in a thread of its own, one after the other. With a KVServerDefaultHandle at
+// all servers they are handled by the library instead, whose values outlive a server that dies, if
+// these are of int32_t, int64_t, float or double.
 template <typename Val>
 class KVServer : public SimpleApp {
  public:
@@ -214,9 +219,12 @@ class KVServer : public SimpleApp {
   // Requests that come before are kept for a minute.
   void set_request_handle(const ReqHandle& request_handle) {
     CHECK(request_handle) << "invalid request handle";
-    std::lock_guard<std::mutex> lock(mu_);
-    request_handle_ = request_handle;
-    cond_.notify_all();
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      request_handle_ = request_handle;
+      cond_.notify_all();
+    }
+    obj_->SetTable(TableOf(request_handle));
   }
   // Any thread. The arrays can be changed afterwards.
   void Response(const KVMeta& req, const KVPairs<Val>& res = KVPairs<Val>());
@@ -226,6 +234,16 @@ class KVServer : public SimpleApp {
   void Process(const Message& msg) override;
 
  private:
+  // The type of values that a table can have instead of the handle; OTHER: it cannot.
+  static DataType TableOf(const ReqHandle& handle) {
+    const DataType type = GetDataType<Val>();
+    const bool known = type == INT32 || type == INT64 || type == FLOAT || type == DOUBLE;
+    if (!known || GetDataType<Key>() != UINT64) return OTHER;
+    const auto* const added = handle.template target<KVServerDefaultHandle<Val>>();
+    // It can have values from elsewhere.
+    return added != nullptr && added->store.empty() ? type : OTHER;
+  }
+
   std::mutex mu_;
   std::condition_variable cond_;
   ReqHandle request_handle_;

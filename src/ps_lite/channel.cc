@@ -15,9 +15,6 @@ constexpr int64_t kSecondNanos = 1'000'000'000;
 constexpr std::chrono::seconds kReasonPatience{2};
 // absl::StatusCode.
 constexpr int kDeadlineExceeded = 4;
-// Memory of a private cluster for objects, of which this library makes none. PHALANX_CAPACITY
-// counts before it.
-constexpr uint64_t kPrivateCapacityBytes = uint64_t{64} << 20;
 
 bool RoleNamed(const std::string& name, Role* role) {
   for (const Role each : kRoles) {
@@ -39,7 +36,6 @@ std::unique_ptr<Channel> Channel::Join(const Settings& settings, const Place& pl
   phx_connect_options options = {};
   options.address = place.address.c_str();
   options.connect_timeout = settings.timeout_seconds * kSecondNanos;
-  if (std::getenv("PHALANX_CAPACITY") == nullptr) options.embedded_capacity = kPrivateCapacityBytes;
   channel->connection_ = client->connect(&options);
   if (channel->connection_ == nullptr) {
     *wrong = client->error();
@@ -89,12 +85,12 @@ void Channel::Leave() {
 // ---------------------------------------------------------------------------- receiving
 
 void Channel::Receive() {
-  std::map<Peer, Assembly> assemblies;
+  std::map<Peer, Incoming> incoming;
   while (true) {
     phx_message* const message = client_.member_receive(member_, kForever);
     // The watching thread reports the end: it may have to take in the death that has caused it.
     if (message == nullptr) return;
-    const std::string wrong = TakeMessage(message, &assemblies);
+    const std::string wrong = TakeMessage(message, &incoming);
     if (!wrong.empty()) {
       if (!leaving_) events_.on_failure(wrong, /*of_other=*/false);
       return;
@@ -102,16 +98,21 @@ void Channel::Receive() {
   }
 }
 
-std::string Channel::TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies) {
+std::string Channel::TakeMessage(phx_message* message, std::map<Peer, Incoming>* incoming) {
   // Arrays can outlive this channel, but not the library's functions.
   const std::shared_ptr<const void> owner(message, client_.message_free);
   Peer from{Role::kScheduler, client_.message_rank(message)};
   if (!RoleNamed(client_.message_role(message), &from.role)) return "";
-  Assembly& assembly = (*assemblies)[from];
+  const uint64_t life = client_.message_life(message);
+  Incoming& of_peer = (*incoming)[from];
+  if (life < of_peer.life) return "";
+  // A life that has died can have sent a part of a message.
+  if (life > of_peer.life) of_peer = {life};
+  Assembly& assembly = of_peer.assembly;
   const char* const bytes = static_cast<const char*>(client_.message_data(message));
   const std::string wrong = assembly.Take(bytes, client_.message_size(message), owner);
   if (!wrong.empty()) return TextOf(from) + " has sent " + wrong;
-  if (assembly.complete()) events_.on_message(assembly.Release());
+  if (assembly.complete()) events_.on_message(assembly.Release(), life);
   return "";
 }
 
@@ -143,16 +144,54 @@ void Channel::Watch() {
 }
 
 bool Channel::Scan() {
-  uint64_t first_death = UINT64_MAX;
-  std::string why;
-  std::vector<Peer> left;
-  for (const Role role : kRoles) ScanRole(role, &first_death, &why, &left);
+  Changes changes;
+  for (const Role role : kRoles) ScanRole(role, &changes);
   // Before those that have left because of it, and so end no barrier.
-  if (!why.empty() && !leaving_) events_.on_failure(why, /*of_other=*/true);
-  for (const Peer peer : left) events_.on_left(peer);
+  const bool failed = ReportDeath();
+  for (const auto& [peer, life] : changes.died) events_.on_died(peer, life);
+  for (const Peer peer : changes.left) events_.on_left(peer);
   std::lock_guard<std::mutex> lock(states_mu_);
   states_cond_.notify_all();
-  return !why.empty();
+  return failed;
+}
+
+bool Channel::ReportDeath() {
+  std::map<Peer, Death> deaths;
+  {
+    std::lock_guard<std::mutex> lock(states_mu_);
+    deaths = deaths_;
+  }
+  const std::chrono::seconds patience(settings_.restart_seconds);
+  const auto now = std::chrono::steady_clock::now();
+  bool failed = false, of_other = false, overdue = false;
+  const std::pair<const Peer, Death>* first = nullptr;
+  std::vector<Peer> returned;
+  for (const auto& death : deaths) {
+    const Loss loss = events_.loss_of(death.first);
+    const Seen seen = SeenOf(death.first);
+    if (loss == Loss::kNothing && seen.state == PHX_LIVE && seen.life > death.second.life) {
+      returned.push_back(death.first);
+      continue;
+    }
+    if (first == nullptr || death.second.change < first->second.change) first = &death;
+    const bool late = loss == Loss::kNothing && now - death.second.since >= patience;
+    failed = failed || late || loss != Loss::kNothing;
+    // Others may still wait for it.
+    of_other = of_other || loss == Loss::kState;
+    overdue = overdue || late;
+  }
+  {
+    std::lock_guard<std::mutex> lock(states_mu_);
+    for (const Peer peer : returned) deaths_.erase(peer);
+  }
+  if (!failed || leaving_) return failed;
+  std::string why = TextOf(first->first) + " has died (on " + first->second.host + ")";
+  if (overdue && !of_other) {
+    why += ", and no process has taken its place within " + std::to_string(patience.count()) +
+           " s (PHALANX_PS_RESTART_TIMEOUT)";
+  }
+  events_.on_failure(why, of_other);
+  return true;
 }
 
 std::vector<phx_member_info> Channel::MembersOf(Role role) const {
@@ -171,34 +210,39 @@ void Channel::ForgetEarlierRun() {
   }
 }
 
-void Channel::ScanRole(Role role, uint64_t* first_death, std::string* why,
-                       std::vector<Peer>* left) {
+void Channel::ScanRole(Role role, Changes* changes) {
   const std::vector<phx_member_info> members = MembersOf(role);
   std::lock_guard<std::mutex> lock(states_mu_);
   for (const phx_member_info& member : members) {
     const Peer peer{role, member.rank};
     const auto past = past_lives_.find(peer);
     if (past != past_lives_.end() && past->second == member.life) continue;
-    const int before = std::exchange(states_[peer], member.state);
-    if (before == member.state) continue;
-    if (member.state == PHX_LEFT) left->push_back(peer);
-    if (member.state != PHX_DIED || member.change >= *first_death) continue;
-    *first_death = member.change;
-    *why = TextOf(peer) + " has died (on " + member.host + ")";
+    const Seen before = std::exchange(states_[peer], Seen{member.state, member.life});
+    if (before.state == member.state && before.life == member.life) continue;
+    if (member.state == PHX_LEFT) changes->left.push_back(peer);
+    // Between two looks there can be a death and a next life.
+    const bool replaced = before.state == PHX_LIVE && member.life > before.life;
+    if (member.state != PHX_DIED && !replaced) continue;
+    const uint64_t life = member.state == PHX_DIED ? member.life : before.life;
+    changes->died.emplace_back(peer, life);
+    // The first of several lives that have died one after another is the one to name.
+    deaths_.try_emplace(peer, Death{life, member.change, member.host, {}});
+    deaths_[peer].life = life;
+    deaths_[peer].since = std::chrono::steady_clock::now();
   }
 }
 
-int Channel::StateOf(Peer peer) const {
+Channel::Seen Channel::SeenOf(Peer peer) const {
   std::lock_guard<std::mutex> lock(states_mu_);
   const auto found = states_.find(peer);
-  return found == states_.end() ? static_cast<int>(PHX_ABSENT) : found->second;
+  return found == states_.end() ? Seen() : found->second;
 }
 
 std::vector<Peer> Channel::Dead() const {
   std::lock_guard<std::mutex> lock(states_mu_);
   std::vector<Peer> dead;
-  for (const auto& [peer, state] : states_) {
-    if (state == PHX_DIED) dead.push_back(peer);
+  for (const auto& [peer, seen] : states_) {
+    if (seen.state == PHX_DIED) dead.push_back(peer);
   }
   return dead;
 }
@@ -208,7 +252,7 @@ std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
   const auto absent = [&] {
     return std::find_if(peers.begin(), peers.end(), [this](Peer each) {
       const auto found = states_.find(each);
-      return found == states_.end() || found->second == PHX_ABSENT;
+      return found == states_.end() || found->second.state == PHX_ABSENT;
     });
   };
   const std::chrono::seconds limit(settings_.timeout_seconds);
@@ -222,15 +266,17 @@ std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
 void Channel::WaitForOthers() {
   std::unique_lock<std::mutex> lock(states_mu_);
   states_cond_.wait(lock, [this] {
-    return over_ || std::none_of(states_.begin(), states_.end(), [this](const auto& each) {
-             return each.first != own_ && each.second == PHX_LIVE;
+    if (over_) return true;
+    return deaths_.empty() &&
+           std::none_of(states_.begin(), states_.end(), [this](const auto& each) {
+             return each.first != own_ && each.second.state == PHX_LIVE;
            });
   });
 }
 
 // ---------------------------------------------------------------------------- sending
 
-void Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
+void Channel::Send(Peer to, const ::ps::Message& message, bool urgent, int64_t life) {
   const Encoded encoded = Encode(message);
   Line* line = nullptr;
   {
@@ -238,30 +284,32 @@ void Channel::Send(Peer to, const ::ps::Message& message, bool urgent) {
     line = &lines_[to];
   }
   std::lock_guard<std::mutex> lock(line->mu);
-  const bool response = !message.meta.request;
+  const Receiver receiver{to, life < 0 ? SeenOf(to).life : static_cast<uint64_t>(life), life < 0,
+                          !message.meta.request};
   if (!urgent) WaitForWindow(to);
-  SendBytes(to, encoded.header, response, urgent);
+  SendBytes(receiver, encoded.header, urgent);
   for (const std::string_view array : encoded.in_pieces) {
     for (size_t at = 0; at < array.size(); at += kPieceBytes) {
-      SendBytes(to, array.substr(at, kPieceBytes), response, urgent);
+      SendBytes(receiver, array.substr(at, kPieceBytes), urgent);
     }
   }
 }
 
-void Channel::SendBytes(Peer to, std::string_view bytes, bool response, bool urgent) {
+void Channel::SendBytes(const Receiver& to, std::string_view bytes, bool urgent) {
   const uint64_t cost = bytes.size() + kSendCostBytes;
-  Reserve(to, cost, urgent);
-  phx_call* const call = client_.member_send(member_, NameOf(to.role), to.rank, -1, bytes.data(),
-                                             bytes.size(), kForever);
+  Reserve(to.peer, cost, urgent);
+  const int64_t life = to.any ? -1 : static_cast<int64_t>(to.life);
+  phx_call* const call = client_.member_send(member_, NameOf(to.peer.role), to.peer.rank, life,
+                                             bytes.data(), bytes.size(), kForever);
   if (call == nullptr) {
-    KeepError(to, response, client_.error());
+    KeepError(to.peer, to.life, to.response, client_.error());
     std::lock_guard<std::mutex> lock(sends_.mu);
-    return GiveBack(to, cost);
+    return GiveBack(to.peer, cost);
   }
   std::deque<Sending> ended;
   {
     std::lock_guard<std::mutex> lock(sends_.mu);
-    sends_.calls.push_back({call, to, response, cost});
+    sends_.calls.push_back({call, to.peer, to.life, to.response, cost});
     // Another thread that needs room can wait for this call.
     sends_.cond.notify_all();
     while (!sends_.calls.empty() && client_.call_ended(sends_.calls.front().call) != 0) {
@@ -332,29 +380,32 @@ void Channel::End(const Sending& sending) {
   const std::string why = code == 0 ? "" : client_.error();
   client_.call_free(sending.call);
   if (code == 0) return;
-  KeepError(sending.to, sending.response, why);
+  KeepError(sending.to, sending.life, sending.response, why);
 }
 
-void Channel::KeepError(Peer to, bool response, const std::string& why) {
+void Channel::KeepError(Peer to, uint64_t life, bool response, const std::string& why) {
   std::lock_guard<std::mutex> lock(sends_.mu);
   for (const Unsent& each : sends_.unsent) {
-    if (each.to == to && each.response == response) return;
+    if (each.to == to && each.life == life && each.response == response) return;
   }
-  sends_.unsent.push_back({to, response, why, std::chrono::steady_clock::now()});
+  sends_.unsent.push_back({to, life, response, why, std::chrono::steady_clock::now()});
 }
 
 std::string Channel::TakeError() {
   std::lock_guard<std::mutex> lock(sends_.mu);
-  // A process that has left waits for no response.
+  // A process that has left waits for no response. A death is an error of its own, or none.
   const auto none_waits = [this](const Unsent& each) {
-    return each.response && StateOf(each.to) == PHX_LEFT;
+    const Seen seen = SeenOf(each.to);
+    return each.to != own_ && ((each.response && seen.state == PHX_LEFT) ||
+                               seen.state == PHX_DIED || seen.life > each.life);
   };
   sends_.unsent.erase(std::remove_if(sends_.unsent.begin(), sends_.unsent.end(), none_waits),
                       sends_.unsent.end());
   const auto now = std::chrono::steady_clock::now();
   for (const Unsent& each : sends_.unsent) {
-    if (now - each.since >= kReasonPatience)
-      return "a message to " + TextOf(each.to) + " was not sent: " + each.why;
+    if (now - each.since < kReasonPatience) continue;
+    return each.to == own_ ? each.why
+                           : "a message to " + TextOf(each.to) + " was not sent: " + each.why;
   }
   return "";
 }

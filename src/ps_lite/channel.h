@@ -3,9 +3,12 @@
 //
 //   Office ── Send ──► window of calls ── phx_member_send ──► node
 //   Office ◄── on_message ── receiving thread ◄── phx_member_receive
-//   Office ◄── on_left, on_failure, on_second ── watching thread ◄── phx_member_wait_change
+//   Office ◄── on_left, on_died, on_second ── watching thread ◄── phx_member_wait_change
 //
 // Any thread sends. Messages to one peer keep the order of the calls.
+//
+// The death of a peer is a failure, unless a next life can take its place, which is then awaited
+// for some time (Settings::restart_seconds).
 #ifndef PHALANX_PS_LITE_CHANNEL_H_
 #define PHALANX_PS_LITE_CHANNEL_H_
 
@@ -43,15 +46,28 @@ inline constexpr uint64_t kSendCostBytes = 64;
 inline constexpr uint64_t kSendWindowOfPeer = uint64_t{1} << 20;
 inline constexpr uint64_t kSendWindowCalls = 16384;
 
+// What a peer that has died leaves behind.
+enum class Loss {
+  kNothing,  // a next life can take its place
+  kState,    // what only it had, as all processes know
+  kAnswers,  // what this process has asked it
+};
+
 class Channel {
  public:
   struct Events {
-    std::function<void(::ps::Message message)> on_message;  // the receiving thread
-    // The watching thread. A peer has left; about a second has passed.
+    // The receiving thread. The life is that of the sender.
+    std::function<void(::ps::Message message, uint64_t life)> on_message;
+    // The watching thread. A peer has left; a life of a peer has died, and a next one is awaited,
+    // or there; about a second has passed.
     std::function<void(Peer peer)> on_left;
+    std::function<void(Peer peer, uint64_t life)> on_died;
     std::function<void()> on_second;
-    // A peer has died (`of_other`); or this process is no member any more, or has received or could
-    // not send something. Can come several times: the first one counts.
+    // Any thread.
+    std::function<Loss(Peer peer)> loss_of;
+    // A peer has died for all (`of_other`), or has died for this process; or this process is no
+    // member any more, or has received or could not send something. Can come several times: the
+    // first one counts.
     std::function<void(const std::string& why, bool of_other)> on_failure;
   };
 
@@ -68,19 +84,27 @@ class Channel {
   // Of the node. Valid as long as this.
   std::string address() const { return client_.client_address(connection_); }
   Peer own() const { return own_; }
+  uint64_t life() const { return client_.member_life(member_); }
+  const ClientFunctions& client() const { return client_; }
+  // Of this process with its node. Valid as long as this.
+  phx_client* connection() const { return connection_; }
 
   // Begins to receive.
   void Run(Events events);
   // Sends a message; its arrays can be changed when this returns. An urgent one does not wait for
-  // messages before it to leave the node. What is wrong comes by on_failure.
-  void Send(Peer to, const ::ps::Message& message, bool urgent);
+  // messages before it to leave the node. With a life that is not negative it is for that life
+  // alone. What is wrong comes by on_failure, but not if the receiver has died, which is one of its
+  // own or none.
+  void Send(Peer to, const ::ps::Message& message, bool urgent, int64_t life = -1);
   // Waits until all of these are seen as live, at most for the timeout of the settings. Also
   // returns what is wrong when this process is no member any more: on_failure has had the reason
   // before.
   std::string WaitForLive(const std::vector<Peer>& peers);
-  // Waits until no other process is live.
+  // Waits until no other process is live, and no next life is awaited.
   void WaitForOthers();
   std::vector<Peer> Dead() const;
+  // A call for a table has failed. That is a failure if no other reason is seen for it in time.
+  void Suspect(const std::string& why) { KeepError(own_, 0, /*response=*/false, why); }
   // Ends the membership because of a failure. The others see a death; if it is one of another
   // process they have seen that, and this is no second one.
   void GiveUp(bool of_other);
@@ -96,15 +120,37 @@ class Channel {
   struct Sending {
     phx_call* call;
     Peer to;
+    uint64_t life;  // of the receiver
     bool response;
     uint64_t cost;
   };
   // A message that was not sent. The watching thread reports it if it finds no other reason.
   struct Unsent {
     Peer to;
+    uint64_t life;
     bool response;
     std::string why;
     std::chrono::steady_clock::time_point since;
+  };
+  struct Seen {
+    int state = PHX_ABSENT;
+    uint64_t life = 0;
+  };
+  struct Death {
+    uint64_t life;
+    uint64_t change;  // numbers all deaths in their order
+    std::string host;
+    std::chrono::steady_clock::time_point since;
+  };
+  // What one look at the members has found.
+  struct Changes {
+    std::vector<Peer> left;
+    std::vector<std::pair<Peer, uint64_t>> died;  // and the life
+  };
+  // Of the messages of one sender.
+  struct Incoming {
+    uint64_t life = 0;
+    Assembly assembly = {};
   };
   struct Sends {
     std::mutex mu;
@@ -127,14 +173,23 @@ class Channel {
   void ForgetEarlierRun();
   std::vector<phx_member_info> MembersOf(Role role) const;
   void Receive();
-  std::string TakeMessage(phx_message* message, std::map<Peer, Assembly>* assemblies);
+  std::string TakeMessage(phx_message* message, std::map<Peer, Incoming>* incoming);
   void Watch();
-  // Reads the states of all members; reports changes.
-  // Returns whether a peer has died.
+  // Reads the states of all members; reports changes. Returns whether that was a failure.
   bool Scan();
-  void ScanRole(Role role, uint64_t* first_death, std::string* why, std::vector<Peer>* left);
+  void ScanRole(Role role, Changes* changes);
+  // Reports the first death as a failure if a peer that has died does not come back. Returns
+  // whether it does not.
+  bool ReportDeath();
 
-  void SendBytes(Peer to, std::string_view bytes, bool response, bool urgent);
+  // What is sent to a life of a peer; `any`: to the one that is there.
+  struct Receiver {
+    Peer peer;
+    uint64_t life;
+    bool any;
+    bool response;
+  };
+  void SendBytes(const Receiver& to, std::string_view bytes, bool urgent);
   // Waits until another message to the receiver fits into its window.
   void WaitForWindow(Peer to);
   // Waits until bytes of this cost fit into the window of all, and counts them.
@@ -147,10 +202,10 @@ class Channel {
   void EndEnded();
   // Waits for a call; keeps its error.
   void End(const Sending& sending);
-  void KeepError(Peer to, bool response, const std::string& why);
+  void KeepError(Peer to, uint64_t life, bool response, const std::string& why);
   // An error for which no other reason was seen in time; empty if there is none.
   std::string TakeError();
-  int StateOf(Peer peer) const;
+  Seen SeenOf(Peer peer) const;
 
   const ClientFunctions& client_;
   const Settings settings_;
@@ -170,7 +225,8 @@ class Channel {
 
   mutable std::mutex states_mu_;
   std::condition_variable states_cond_;
-  std::map<Peer, int> states_;           // PHX_LIVE, ...
+  std::map<Peer, Seen> states_;
+  std::map<Peer, Death> deaths_;         // for which no next life has come
   std::map<Peer, uint64_t> past_lives_;  // of an earlier run; constant after Join
   bool over_ = false;                    // no more states come
 };

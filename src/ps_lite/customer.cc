@@ -234,6 +234,8 @@ void Customer::AddResponse(int timestamp, int num) {
   state_->Count(timestamp, num);
 }
 
+void Customer::SetTable(DataType values) { Office::Get().SetHandle(app_id_, values); }
+
 bool Customer::Busy() const {
   if (std::this_thread::get_id() == state_->thread.get_id()) return false;
   std::lock_guard<std::mutex> lock(state_->mu);

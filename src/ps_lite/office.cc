@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,12 +15,21 @@ namespace phalanx::ps_lite {
 namespace {
 
 constexpr int kAllGroups = 7;
+// What a server reports of an app to the keeper, and what the keeper decides.
+constexpr ::ps::Control::Command kHandles = ::ps::Control::ACK;
 
 // Of a run: a job of an earlier one at the same port is another one.
 std::string NewJobName(const Settings& settings) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   return "ps-lite:" + std::to_string(settings.root_port) + ":" + std::to_string(getpid()) + ":" +
          std::to_string(now);
+}
+
+::ps::Message Control(::ps::Control::Command command, bool request) {
+  ::ps::Message message;
+  message.meta.control.cmd = command;
+  message.meta.request = request;
+  return message;
 }
 
 // In one line, of the scheduler alone.
@@ -46,6 +56,20 @@ void WarnOfUnused(const Settings& settings) {
 }
 
 }  // namespace
+
+Office::Office()
+    : tables_({[this](int app, Kind kind) {
+                 ::ps::Message report = Control(kHandles, /*request=*/true);
+                 report.meta.app_id = app;
+                 report.meta.head = kind;
+                 SendControl(std::move(report));
+               },
+               [this](const ::ps::Message& message) { SendNow(message); },
+               [this](::ps::Message response) { registry_.Deliver(std::move(response)); },
+               [this](const std::string& why) {
+                 const std::shared_ptr<Channel> channel = Current();
+                 if (channel != nullptr) channel->Suspect(why);
+               }}) {}
 
 Office& Office::Get() {
   static Office* const office = new Office;
@@ -97,16 +121,34 @@ void Office::Start(int customer) {
   const Settings& own = settings();
   // The keeper has waited in AnswerStart.
   Await(keeps() ? 1 : own.timeout_seconds, "Start", [&](int call) {
-    SendControl(::ps::Control::ADD_NODE, kAllGroups, customer, call);
+    ::ps::Message message = Control(::ps::Control::ADD_NODE, /*request=*/true);
+    message.meta.customer_id = customer;
+    message.meta.timestamp = call;
+    SendControl(std::move(message));
     if (keeps()) AnswerStart();
   });
-  // Messages of peers that are not seen as live here could not be answered.
   std::lock_guard<std::mutex> lock(start_mu_);
   if (ready_) return;
-  CheckEmpty(channel_->WaitForLive(Processes()));
+  // Messages of peers that are not seen as live here could not be answered. A next life comes when
+  // some can have left.
+  if (!node_.is_recovery) CheckEmpty(channel_->WaitForLive(Processes()));
   finalized_ = false;
+  BeginTables();
   ready_ = true;
   registry_.Open(own.role == Role::kWorker);
+}
+
+void Office::BeginTables() {
+  const Settings& own = settings();
+  Tables::Place place;
+  place.client = &channel_->client();
+  place.connection = channel_->connection();
+  place.own = channel_->own();
+  place.servers = own.servers;
+  place.nodes = NodeIds(kAllGroups);
+  std::sort(place.nodes.begin(), place.nodes.end());
+  place.timeout_seconds = own.timeout_seconds;
+  tables_.Begin(place);
 }
 
 void Office::Begin() {
@@ -127,6 +169,7 @@ void Office::Begin() {
     std::lock_guard<std::mutex> lock(mu_);
     failure_.clear();
     failed_ = false;
+    tables_.Renew();
     node_ids_.clear();
     key_ranges_.clear();
     calls_.clear();
@@ -137,8 +180,14 @@ void Office::Begin() {
     node_.id = channel->own().id();
     node_.hostname = own.root_host;
     node_.port = own.root_port;
-    if (channel->own() == own.keeper())
-      barriers_ = std::make_unique<Barriers>(own.count(Role::kScheduler), own.servers, own.workers);
+    node_.is_recovery = own.launched ? own.restarted : channel->life() > 0;
+    if (channel->own() == own.keeper()) {
+      keeping_ =
+          std::make_unique<Keeping>(Keeping{{own.count(Role::kScheduler), own.servers, own.workers},
+                                            Kinds(own.servers),
+                                            NewJobName(own),
+                                            {}});
+    }
     channel_ = std::move(channel);
   }
   channel_->Run(EventsOfChannel());
@@ -183,22 +232,40 @@ std::string Office::FindPlace(Place* place, Hold* hold) {
 }
 
 Channel::Events Office::EventsOfChannel() {
-  return {[this](::ps::Message message) { OnMessage(std::move(message)); },
+  return {[this](::ps::Message message, uint64_t life) { OnMessage(std::move(message), life); },
           [this](Peer peer) { OnLeft(peer); },
-          [this] {
-            const std::string overdue = registry_.Overdue();
-            if (!overdue.empty()) Fail(overdue, /*of_other=*/false);
-          },
+          [this](Peer peer, uint64_t life) { OnDied(peer, life); },
+          [this] { OnSecond(); },
+          [this](Peer peer) { return tables_.LossOf(peer); },
           [this](const std::string& why, bool of_other) { Fail(why, of_other); }};
 }
 
+void Office::OnSecond() {
+  for (const std::string& overdue : {registry_.Overdue(), tables_.Overdue()}) {
+    if (!overdue.empty()) Fail(overdue, /*of_other=*/false);
+  }
+  if (!keeps()) return;
+  std::vector<int> late;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    late = keeping_->kinds.GiveUp(std::chrono::steady_clock::now());
+  }
+  for (const int app : late) SendDecision(app);
+}
+
 void Office::Finalize(int customer, bool do_barrier) {
-  if (do_barrier) Barrier(customer, kAllGroups);
+  // Before a barrier behind which no process joins a table.
+  tables_.Flush();
+  if (do_barrier) Barrier(customer, kAllGroups, /*last=*/true);
   if (customer != 0) return;
   std::unique_lock<std::mutex> lock(start_mu_);
   if (channel_ == nullptr) Throw("Finalize without Start");
-  // They need it for their barriers, and for its private cluster.
-  if (keeps()) channel_->WaitForOthers();
+  tables_.End(/*last=*/do_barrier);
+  // They need it for their barriers, and for its private cluster, but wait for it no more.
+  if (keeps()) {
+    OnLeft(channel_->own());
+    channel_->WaitForOthers();
+  }
   // What has come is still handled, and answered.
   registry_.Drain(failed_);
   finalized_ = true;
@@ -210,7 +277,7 @@ void Office::Finalize(int customer, bool do_barrier) {
   {
     std::lock_guard<std::mutex> state(mu_);
     channel_.reset();
-    barriers_.reset();
+    keeping_.reset();
     callback = std::exchange(exit_callback_, nullptr);
   }
   lock.unlock();
@@ -224,7 +291,7 @@ void Office::SetExitCallback(std::function<void()> callback) {
 
 // ---------------------------------------------------------------------------- barriers
 
-void Office::Barrier(int customer, int group) {
+void Office::Barrier(int customer, int group, bool last) {
   const Settings& own = settings();
   const Peer peer{own.role, 0};
   if (group < 1 || group > kAllGroups || (peer.group() & group) == 0) {
@@ -239,8 +306,14 @@ void Office::Barrier(int customer, int group) {
   for (const Role role : kRoles)
     count += (Peer{role, 0}.group() & group) != 0 ? own.count(role) : 0;
   if (count <= 1) return;
-  Await(0, "Barrier",
-        [&](int call) { SendControl(::ps::Control::BARRIER, group, customer, call); });
+  Await(0, "Barrier", [&](int call) {
+    ::ps::Message message = Control(::ps::Control::BARRIER, /*request=*/true);
+    message.meta.control.barrier_group = group;
+    message.meta.customer_id = customer;
+    message.meta.timestamp = call;
+    message.meta.option = last ? 1 : 0;
+    SendControl(std::move(message));
+  });
 }
 
 void Office::Await(int seconds, const std::string& what,
@@ -269,56 +342,110 @@ void Office::Await(int seconds, const std::string& what,
     if (!in_time) {
       missing = what + ": not all processes of the job have come within " +
                 std::to_string(settings_->timeout_seconds) + " s (PHALANX_PS_TIMEOUT)";
-      if (barriers_ != nullptr) missing += "; missing: " + barriers_->Missing();
+      if (keeping_ != nullptr) missing += "; missing: " + keeping_->barriers.Missing();
     }
   }
   if (!missing.empty()) Throw(missing);
   Check();
 }
 
-void Office::SendControl(::ps::Control::Command command, int group, int customer, int call) {
-  ::ps::Message message;
-  message.meta.control.cmd = command;
-  message.meta.control.barrier_group = group;
-  message.meta.customer_id = customer;
-  message.meta.timestamp = call;
-  message.meta.request = true;
+void Office::SendControl(::ps::Message message) {
   message.meta.sender = node_.id;
-  if (keeps()) return OnControl(message);
-  Current()->Send(settings().keeper(), message, /*urgent=*/true);
+  const std::shared_ptr<Channel> channel = Current();
+  if (keeps()) return OnControl(message, channel->life());
+  channel->Send(settings().keeper(), message, /*urgent=*/true);
 }
 
-void Office::OnMessage(::ps::Message message) {
+void Office::OnMessage(::ps::Message message, uint64_t life) {
   if (settings().verbose > 1)
     std::fprintf(stderr, "ps: received %s\n", message.DebugString().c_str());
-  if (!message.meta.control.empty()) return OnControl(message);
+  if (!message.meta.control.empty()) return OnControl(message, life);
   registry_.Deliver(std::move(message));
 }
 
-void Office::OnControl(const ::ps::Message& message) {
-  if (!message.meta.request) return OnReleased(message);
-  if (keeps()) OnRequest(message.meta);
+void Office::OnControl(const ::ps::Message& message, uint64_t life) {
+  const ::ps::Meta& meta = message.meta;
+  if (meta.request) {
+    if (keeps()) OnRequest(meta, life);
+  } else if (meta.control.cmd == kHandles) {
+    tables_.Decide(meta.app_id, static_cast<Kind>(meta.head), meta.body);
+  } else {
+    OnReleased(message);
+  }
 }
 
-void Office::OnRequest(const ::ps::Meta& meta) {
+void Office::OnRequest(const ::ps::Meta& meta, uint64_t life) {
   const Peer from = PeerOf(meta.sender);
   const ::ps::Control::Command command = meta.control.cmd;
   std::vector<Release> releases;
   std::string wrong;
+  bool restarts = false;
   {
     std::lock_guard<std::mutex> lock(mu_);
+    Barriers& barriers = keeping_->barriers;
+    if (!barriers.Hear(from, life)) return;
     if (command == ::ps::Control::BARRIER) {
-      releases = barriers_->Arrive(from, meta.timestamp, meta.control.barrier_group);
+      releases =
+          barriers.Arrive(from, meta.timestamp, meta.control.barrier_group, meta.option != 0);
     } else if (command == ::ps::Control::ADD_NODE) {
-      std::vector<Release> starts = barriers_->Start(from, meta.timestamp, &wrong);
-      // The thread in Start answers.
-      if (!starts.empty()) starts_ = std::move(starts);
-      cond_.notify_all();
-      if (wrong.empty()) return;
-      releases = {{from, {meta.timestamp}}};
+      restarts = barriers.started();
+      releases = barriers.Start(from, meta.timestamp, &wrong);
+      if (!wrong.empty()) releases = {{from, life, {meta.timestamp}}};
+      if (!restarts && wrong.empty()) {
+        // The thread in Start answers.
+        if (!releases.empty()) keeping_->starts = std::exchange(releases, {});
+        cond_.notify_all();
+      }
     }
   }
-  SendReleases(releases, command, wrong);
+  if (command == kHandles) return OnReport(from, meta.app_id, static_cast<Kind>(meta.head));
+  if (!releases.empty()) SendReleases(releases, command, wrong);
+  if (restarts) SendDecisions(from);
+}
+
+void Office::OnReport(Peer server, int app, Kind kind) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (!keeping_->kinds.Report(server, app, kind, std::chrono::steady_clock::now())) return;
+  }
+  SendDecision(app);
+}
+
+void Office::SendDecision(int app) {
+  std::vector<Peer> all;
+  Kind kind = kFunctions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    kind = keeping_->kinds.decided().at(app);
+    for (const Role role : kRoles) {
+      for (const int rank : keeping_->barriers.Ranks(role)) all.push_back({role, rank});
+    }
+  }
+  SendDecision(all, app, kind);
+}
+
+void Office::SendDecisions(Peer to) {
+  std::map<int, Kind> decided;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    decided = keeping_->kinds.decided();
+  }
+  for (const auto& [app, kind] : decided) SendDecision({to}, app, kind);
+}
+
+void Office::SendDecision(const std::vector<Peer>& to, int app, Kind kind) {
+  ::ps::Message message = Control(kHandles, /*request=*/false);
+  message.meta.sender = node_.id;
+  message.meta.app_id = app;
+  message.meta.head = kind;
+  message.meta.body = keeping_->run + ":app" + std::to_string(app);
+  for (const Peer peer : to) {
+    if (peer.id() == node_.id) {
+      OnControl(message, 0);
+    } else {
+      channel_->Send(peer, message, /*urgent=*/true);
+    }
+  }
 }
 
 void Office::AnswerStart() {
@@ -327,8 +454,8 @@ void Office::AnswerStart() {
   {
     std::unique_lock<std::mutex> lock(mu_);
     cond_.wait_for(lock, std::chrono::seconds(own.timeout_seconds),
-                   [this] { return barriers_->started() || failed_; });
-    starts = std::exchange(starts_, {});
+                   [this] { return keeping_->barriers.started() || failed_; });
+    starts = std::exchange(keeping_->starts, {});
   }
   if (starts.empty()) return;
   std::vector<Peer> peers;
@@ -344,23 +471,30 @@ void Office::OnLeft(Peer peer) {
   std::vector<Release> releases;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    releases = barriers_->Leave(peer);
+    releases = keeping_->barriers.Leave(peer);
   }
   SendReleases(releases, ::ps::Control::BARRIER, "");
 }
 
+void Office::OnDied(Peer peer, uint64_t life) {
+  if (peer.role != Role::kServer) return;
+  if (root_ != nullptr) root_->Free(peer);
+  if (!keeps()) return;
+  std::lock_guard<std::mutex> lock(mu_);
+  keeping_->barriers.Die(peer, life);
+}
+
 void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
                           const std::string& wrong) {
-  ::ps::Message message;
-  message.meta.control.cmd = command;
-  message.meta.request = false;
+  ::ps::Message message = Control(command, /*request=*/false);
   message.meta.sender = node_.id;
   message.meta.body = wrong;
   message.meta.data_type.assign(3, ::ps::OTHER);
   {
     std::lock_guard<std::mutex> lock(mu_);
+    const Barriers& barriers = keeping_->barriers;
     message.data = {
-        {}, BytesOf(barriers_->Ranks(Role::kServer)), BytesOf(barriers_->Ranks(Role::kWorker))};
+        {}, BytesOf(barriers.Ranks(Role::kServer)), BytesOf(barriers.Ranks(Role::kWorker))};
   }
   std::vector<int> own;
   for (const Release& release : releases) {
@@ -369,7 +503,7 @@ void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::C
       continue;
     }
     message.data[0] = BytesOf(release.calls);
-    channel_->Send(release.to, message, /*urgent=*/true);
+    channel_->Send(release.to, message, /*urgent=*/true, static_cast<int64_t>(release.life));
   }
   // Behind the others: this process can go on at once, and end.
   if (own.empty()) return;
@@ -417,6 +551,7 @@ void Office::Fail(const std::string& why, bool of_other) {
     cond_.notify_all();
   }
   registry_.WakeAll();
+  tables_.Fail();
   channel->GiveUp(of_other);
 }
 
@@ -488,15 +623,20 @@ int Office::Send(::ps::Message* message) {
   for (const auto& array : message->data) bytes += array.size();
   if (settings().verbose > 1)
     std::fprintf(stderr, "ps: sends %s\n", message->DebugString().c_str());
-  if (meta.recver == node_.id) {
-    registry_.Deliver(CopyOf(*message));
-  } else {
-    const std::shared_ptr<Channel> channel = Current();
-    // Finalize has overtaken this.
-    if (channel == nullptr) return Send(message);
-    channel->Send(PeerOf(meta.recver), *message, /*urgent=*/false);
-  }
+  std::string refused;
+  const bool request = meta.request && PeerOf(meta.recver).role == Role::kServer;
+  if (!request || !tables_.Take(*message, &refused)) SendNow(*message);
+  CheckEmpty(refused);
   return static_cast<int>(bytes);
+}
+
+void Office::SendNow(const ::ps::Message& message) {
+  Check();
+  if (message.meta.recver == node_.id) return registry_.Deliver(CopyOf(message));
+  const std::shared_ptr<Channel> channel = Current();
+  // Finalize can have overtaken this.
+  if (channel != nullptr) return channel->Send(PeerOf(message.meta.recver), message, false);
+  if (message.meta.request) Throw("Send after Finalize");
 }
 
 }  // namespace phalanx::ps_lite

@@ -4,11 +4,12 @@
 //                │
 //              Office ──── Registry       customers, and messages for them
 //                ├──────── Root           the scheduler's port
-//                ├──────── Barriers       the lists of the job's keeper: the scheduler
+//                ├──────── Barriers, Kinds    the lists of the job's keeper: the scheduler
+//                ├──────── Tables         requests that are no messages
 //                └──────── Channel        this process as a member of the job
 //
 // Any thread. Errors are thrown as dmlc::Error, and printed before. From a failure on (a process of
-// the job has died) all calls fail with it.
+// the job has died, and has no next life) all calls fail with it.
 #ifndef PHALANX_PS_LITE_OFFICE_H_
 #define PHALANX_PS_LITE_OFFICE_H_
 
@@ -24,11 +25,13 @@
 
 #include "ps/internal/message.h"
 #include "ps/range.h"
-#include "src/ps_lite/barriers.h"
 #include "src/ps_lite/channel.h"
+#include "src/ps_lite/keeper/barriers.h"
+#include "src/ps_lite/keeper/kinds.h"
 #include "src/ps_lite/registry.h"
 #include "src/ps_lite/root.h"
 #include "src/ps_lite/settings.h"
+#include "src/ps_lite/tables.h"
 
 namespace phalanx::ps_lite {
 
@@ -43,7 +46,9 @@ class Office {
   void Start(int customer);
   void Finalize(int customer, bool do_barrier);
   void SetExitCallback(std::function<void()> callback);
-  void Barrier(int customer, int group);
+  void Barrier(int customer, int group) { Barrier(customer, group, /*last=*/false); }
+  // A KVServer of this app has got what handles its requests.
+  void SetHandle(int app, Kind kind) { CheckEmpty(tables_.Handle(app, kind)); }
 
   Registry& registry() { return registry_; }
   const std::vector<int>& NodeIds(int node_or_group);
@@ -61,47 +66,67 @@ class Office {
   void CheckEmpty(const std::string& wrong);
 
  private:
-  Office() = default;
+  Office();
 
   // A call of Start or Barrier that waits, by its number.
   struct Call {
     bool ended = false;
   };
 
+  // The lists of the keeper.
+  struct Keeping {
+    Barriers barriers;
+    Kinds kinds;
+    std::string run;              // names the tables
+    std::vector<Release> starts;  // to be answered
+  };
+
   // Joins the job.
   void Begin();
+  // All have come.
+  void BeginTables();
   std::string FindPlace(Place* place, Hold* hold);
-  bool keeps() const { return barriers_ != nullptr; }
+  bool keeps() const { return keeping_ != nullptr; }
+  void Barrier(int customer, int group, bool last);
   Channel::Events EventsOfChannel();
   // Waits for the end of a call that `send` begins; 0: without a limit.
   void Await(int seconds, const std::string& what, const std::function<void(int call)>& send);
-  void SendControl(::ps::Control::Command command, int group, int customer, int call);
+  void SendControl(::ps::Message message);
   // The keeper's: all have come, so that they can be answered.
   void AnswerStart();
   std::vector<Peer> Processes();
   std::shared_ptr<Channel> Current();
 
-  void OnMessage(::ps::Message message);
-  void OnControl(const ::ps::Message& message);
+  void OnMessage(::ps::Message message, uint64_t life);
+  void OnControl(const ::ps::Message& message, uint64_t life);
   // The keeper's.
-  void OnRequest(const ::ps::Meta& meta);
+  void OnRequest(const ::ps::Meta& meta, uint64_t life);
   void OnLeft(Peer peer);
+  void OnDied(Peer peer, uint64_t life);
+  void OnReport(Peer server, int app, Kind kind);
+  void OnSecond();
+  // What is decided of an app, to all; of all apps, to a next life.
+  void SendDecision(int app);
+  void SendDecisions(Peer to);
+  void SendDecision(const std::vector<Peer>& to, int app, Kind kind);
   void SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
                     const std::string& wrong);
   void OnReleased(const ::ps::Message& message);
+  // As a message, whatever its app is.
+  void SendNow(const ::ps::Message& message);
   // `of_other`: the others know.
   void Fail(const std::string& why, bool of_other);
 
   Registry registry_;
+  Tables tables_;
   // One thread starts or finalizes. No call of a handler takes it: Finalize waits for handlers.
   std::mutex start_mu_;
   std::mutex mu_;  // for what follows
   std::condition_variable cond_;
   std::optional<Settings> settings_;
   std::unique_ptr<Root> root_;
-  std::shared_ptr<Channel> channel_;    // from Start until Finalize
-  std::unique_ptr<Barriers> barriers_;  // the keeper's
-  std::vector<Release> starts_;         // to be answered by the keeper
+  std::shared_ptr<Channel> channel_;  // from Start until Finalize
+  std::unique_ptr<Keeping> keeping_;  // the keeper's
   std::map<int, Call> calls_;
   int last_call_ = 0;
   std::map<int, std::vector<int>> node_ids_;

@@ -185,7 +185,10 @@ void Root::Serve(const Settings& settings, const Place& place,
   settings_ = settings;
   place_ = place;
   failed_ = std::move(failed);
-  ranks_ = std::make_unique<RankBook>(settings.workers, settings.servers);
+  {
+    std::lock_guard<std::mutex> lock(ranks_mu_);
+    ranks_ = std::make_unique<RankBook>(settings.workers, settings.servers);
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -256,7 +259,12 @@ bool Root::Read(Asking* asking) {
 
 void Root::Close(const Asking& asking) {
   close(asking.fd);
-  if (asking.given && !asking.joined) ranks_->Free(*asking.given);
+  if (asking.given && !asking.joined) Free(*asking.given);
+}
+
+void Root::Free(Peer peer) {
+  std::lock_guard<std::mutex> lock(ranks_mu_);
+  if (ranks_ != nullptr) ranks_->Free(peer);
 }
 
 std::string Root::AnswerTo(const std::string& line, std::optional<Peer>* given) {
@@ -275,7 +283,11 @@ std::string Root::AnswerTo(const std::string& line, std::optional<Peer>* given) 
            std::to_string(workers) + " and " + std::to_string(servers);
   }
   int rank = 0;
-  const std::string wrong = ranks_->Assign(role, wanted, &rank);
+  std::string wrong;
+  {
+    std::lock_guard<std::mutex> lock(ranks_mu_);
+    wrong = ranks_->Assign(role, wanted, &rank);
+  }
   if (!wrong.empty()) return "full " + wrong;
   *given = Peer{role, rank};
   return "ok " + std::to_string(rank) + (place_.private_cluster ? " 1 " : " 0 ") + place_.job +

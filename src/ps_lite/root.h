@@ -5,8 +5,8 @@
 //   worker ◄── "ok RANK PRIVATE JOB ADDRESS", or "error TEXT" ── root     behind an error it closes
 //   worker ── "joined" ──► root                                           and closes
 //
-// The rank of a connection that ends without "joined" is free again. The port trusts its network:
-// what asks there gets a rank and the job's name.
+// The rank of a connection that ends without "joined" is free again, as is that of a server that
+// has died. The port trusts its network: what asks there gets a rank and the job's name.
 //
 // Where the ranks are given already the answer is "full TEXT". It can be that of a job that ends,
 // whose processes begin the next one: so a process asks again for some seconds.
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -53,7 +54,7 @@ struct Place {
   bool private_cluster = false;
 };
 
-// The scheduler's side. One thread uses it; it has a thread of its own.
+// The scheduler's side. One thread uses it, and any thread calls Free; it has a thread of its own.
 class Root {
  public:
   // Returns null and what is wrong: the port is in use, or the host is another one.
@@ -67,6 +68,8 @@ class Root {
   // root's thread.
   void Serve(const Settings& settings, const Place& place,
              std::function<void(const std::string& why)> failed);
+  // The process has died: another one can have its rank.
+  void Free(Peer peer);
 
  private:
   Root(int listening, const int (&stop)[2]) : listening_(listening), stop_{stop[0], stop[1]} {}
@@ -95,7 +98,8 @@ class Root {
   std::function<void(const std::string& why)> failed_;
   // The thread's.
   int64_t accepts_from_ = 0;  // milliseconds
-  std::unique_ptr<RankBook> ranks_;
+  std::mutex ranks_mu_;
+  std::unique_ptr<RankBook> ranks_;  // under ranks_mu_
   std::thread thread_;
 };
 

@@ -93,14 +93,16 @@ std::string ReadSettings(const Variables& variables, Settings* to) {
   }
   number("PS_VERBOSE", 0, 2, false, &to->verbose);
   number("PHALANX_PS_TIMEOUT", 1, kMostTimeoutSeconds, false, &to->timeout_seconds);
+  number("PHALANX_PS_RESTART_TIMEOUT", 0, kMostTimeoutSeconds, false, &to->restart_seconds);
   if (!wrong.empty()) return wrong;
   if (host == nullptr && !to->launched) {
     return "DMLC_PS_ROOT_URI is not set: it is the host of the scheduler";
   }
-  if (life > 0) {
+  to->restarted = life > 0;
+  if (to->restarted && to->role == Role::kWorker) {
     return "PHALANX_LIFE=" + std::to_string(life) +
-           ": this process was started again, but what it was before is lost: start the launch "
-           "again, without restarts";
+           ": this worker was started again, but what it was before is lost: start the launch "
+           "again";
   }
   if (host != nullptr) to->root_host = host;
   for (const char* const name : kUnused) {

@@ -12,6 +12,9 @@ namespace phalanx::ps_lite {
 
 // How many seconds a process waits for the others in Start, unless PHALANX_PS_TIMEOUT is set.
 inline constexpr int kDefaultTimeoutSeconds = 300;
+// How many seconds the others wait for the next life of a server that has died, unless
+// PHALANX_PS_RESTART_TIMEOUT is set.
+inline constexpr int kDefaultRestartSeconds = 60;
 // Of a role: as many as a role of a job can have.
 inline constexpr int kMostProcesses = 65536;
 
@@ -25,8 +28,11 @@ struct Settings {
   // `phalanx launch` has started the servers and workers, and there is no scheduler.
   bool launched = false;
   std::string job;  // of the launch
+  // The launch has started this process again.
+  bool restarted = false;
   int verbose = 0;
   int timeout_seconds = kDefaultTimeoutSeconds;
+  int restart_seconds = kDefaultRestartSeconds;
   // Variables that are set and have no effect here.
   std::vector<std::string> unused;
 
@@ -34,11 +40,9 @@ struct Settings {
   int count(Role of) const {
     return of == Role::kScheduler ? (launched ? 0 : 1) : of == Role::kServer ? servers : workers;
   }
-  // The process that keeps the lists of the job: the scheduler.
-  Peer keeper() const {
-    if (!launched) return {};
-    return {servers > 0 ? Role::kServer : Role::kWorker, 0};
-  }
+  // The process that keeps the lists of the job: the scheduler, or a worker, since these have no
+  // next lives.
+  Peer keeper() const { return launched ? Peer{Role::kWorker, 0} : Peer{}; }
 };
 
 // Returns the value of a variable, nullptr if it is not set.

@@ -75,9 +75,14 @@ TEST(Settings, OfALaunchNeedNoRoot) {
   EXPECT_EQ(settings.job, "a-job");
   EXPECT_EQ(settings.rank, 1);
   EXPECT_EQ(settings.count(Role::kScheduler), 0);
-  EXPECT_EQ(settings.keeper(), (Peer{Role::kServer, 0}));
+  EXPECT_EQ(settings.keeper(), (Peer{Role::kWorker, 0}));
+  EXPECT_FALSE(settings.restarted);
   values["PHALANX_LIFE"] = "1";
-  EXPECT_THAT(ErrorOf(values), HasSubstr("PHALANX_LIFE=1: this process was started again"));
+  values["DMLC_ROLE"] = "worker";
+  EXPECT_THAT(ErrorOf(values), HasSubstr("PHALANX_LIFE=1: this worker was started again"));
+  values["DMLC_ROLE"] = "server";
+  EXPECT_EQ(Read(values, &settings), "");
+  EXPECT_TRUE(settings.restarted);
   values["DMLC_ROLE"] = "scheduler";
   EXPECT_THAT(ErrorOf(values), HasSubstr("DMLC_PS_ROOT_PORT is not set"));
 }

@@ -9,13 +9,8 @@ import subprocess
 import time
 import unittest
 
-from tests.process.harness import BINARY, DEADLINE_S, OK, ClusterTest, environment, tied, wait_for_end
-
-PROGRAMS = os.path.abspath("src/ps_lite/testing")
-CASES = f"{PROGRAMS}/cases"
-LIBRARY = os.environ.get("PHALANX_LIBRARY", os.path.abspath("src/client/sdk/libphalanx.so"))
-# An exception that nothing catches: dmlc::Error.
-ABORTED = -signal.SIGABRT
+from tests.process.harness import DEADLINE_S, OK, wait_for_end
+from tests.process.ps_lite_jobs import ABORTED, CASES, PROGRAMS, PsLiteJobs
 
 # As ps-lite's own, with a process that waits for all.
 LOCAL_SH = """#!/bin/bash
@@ -31,12 +26,6 @@ export DMLC_ROLE='worker'
 for ((i=0; i<DMLC_NUM_WORKER; ++i)); do "$@" & pids="$pids $!"; done
 for pid in $pids; do wait $pid || exit 1; done
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def processor_time(pid):
@@ -59,60 +48,7 @@ def processes_with(runtime):
     return found
 
 
-class PsLiteTest(ClusterTest):
-    def setUp(self):
-        super().setUp()
-        self.port = free_port()
-
-    def variables(self, role, servers=2, workers=2, **more):
-        return {
-            **environment(),
-            "DMLC_ROLE": role,
-            "DMLC_NUM_SERVER": str(servers),
-            "DMLC_NUM_WORKER": str(workers),
-            "DMLC_PS_ROOT_URI": "127.0.0.1",
-            "DMLC_PS_ROOT_PORT": str(self.port),
-            "PHALANX_BINARY": BINARY,
-            "PHALANX_LIBRARY": LIBRARY,
-            "PHALANX_PS_TIMEOUT": str(DEADLINE_S),
-            # Of private clusters, some of which are killed.
-            "XDG_RUNTIME_DIR": self.cluster.folder,
-            **more,
-        }
-
-    def begin(self, variables, *command):
-        process = subprocess.Popen(
-            tied(*command), env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.addCleanup(self.cluster.discard, process)
-        return process
-
-    def job(self, *command, servers=2, workers=2, processes=None, addresses=None, **more):
-        """Start a job, and return its processes by role and rank."""
-        places = [("scheduler", 0), *(("server", rank) for rank in range(servers))]
-        places += [("worker", rank) for rank in range(processes or workers)]
-        job = {}
-        for index, (role, rank) in enumerate(places):
-            own = self.variables(role, servers, workers, DMLC_RANK=str(rank), **more)
-            if addresses is not None:
-                own["PHALANX_ADDRESS"] = addresses[index % len(addresses)]
-            job[role, rank] = self.begin(own, *command)
-        return job
-
-    def end(self, process, expect=OK):
-        try:
-            out, err = process.communicate(timeout=DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise AssertionError(f"it hangs: {process.communicate()}") from None
-        self.assertEqual(process.returncode, expect, (out, err))
-        return out, err
-
-    def check(self, *command, **settings):
-        """Run a job to its end, and return the errors of its processes."""
-        return {place: self.end(process)[1] for place, process in self.job(*command, **settings).items()}
-
+class PsLiteTest(PsLiteJobs):
     # ---- ps-lite's own tests
 
     def test_the_script_of_ps_lite(self):
@@ -205,11 +141,6 @@ class PsLiteTest(ClusterTest):
         self.check(CASES, "values", addresses=addresses)
         self.check(CASES, "barriers", addresses=addresses)
 
-    def launch(self, *command, flags=()):
-        variables = {**environment(), "PHALANX_LIBRARY": LIBRARY, "PHALANX_CAPACITY": "64MiB",
-                     "XDG_RUNTIME_DIR": self.cluster.folder}
-        return self.begin(variables, BINARY, "launch", "--servers=2", "--workers=2", *flags, "--", *command)
-
     def test_a_launch_without_a_scheduler(self):
         for command in ((f"{PROGRAMS}/kv_app",), (CASES, "barriers"), (CASES, "callbacks")):
             with self.subTest(command):
@@ -224,7 +155,7 @@ class PsLiteTest(ClusterTest):
                 _, err = self.end(self.launch(CASES, name, flags=flags), status)
                 self.assertEqual("the slicer has dropped keys" in err, name == "drops", err)
         _, err = self.end(self.launch(CASES, "drops", flags=[*flags, "--restarts=8"]), 128 + signal.SIGABRT)
-        self.assertIn("this process was started again", err)
+        self.assertIn("this worker was started again", err)
 
     def test_variables_without_an_effect_are_listed_by_the_scheduler(self):
         errors = self.check(f"{PROGRAMS}/connection", servers=1, workers=1, PS_RESEND="1", DMLC_INTERFACE="eth0")

@@ -43,6 +43,9 @@ class Customer {
   int NumResponse(int timestamp);
   // Counts nodes that are not to respond.
   void AddResponse(int timestamp, int num = 1);
+  // KVServer's: a table of these values can handle its requests, or with OTHER only functions of
+  // this process.
+  void SetTable(DataType values);
   // Takes a message.
   void Accept(const Message& recved);
   // Whether it handles a message, or has one that it can handle, in another thread than this.

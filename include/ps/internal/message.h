@@ -65,7 +65,7 @@ struct Node {
   int customer_id;
   std::string hostname;
   int port;
-  // Always false: no process takes the place of another one here.
+  // It has taken the place of a server that has died.
   bool is_recovery = false;
   int aux_id = -1;
 };

@@ -15,7 +15,8 @@
 namespace ps {
 
 // Errors are thrown as dmlc::Error, after they were printed. From the death of a process of the job
-// on, all calls fail, those that wait included.
+// on, all calls fail, those that wait included. The death of a server is none if all have
+// KVServerDefaultHandle: its next life is waited for.
 class Postoffice {
  public:
   using Callback = std::function<void()>;
@@ -57,7 +58,8 @@ class Postoffice {
   bool is_server() const;
   bool is_scheduler() const;
   int verbose() const;
-  bool is_recovery() const { return false; }
+  // This process has taken the place of a server that has died.
+  bool is_recovery() const;
 
  private:
   Postoffice() = default;

@@ -341,6 +341,11 @@ void Groups(KVWorker<float>&) {
   message.meta.recver = kWorkerGroup;
   Postoffice::Get()->van()->Send(message);
 }
+void TableWidths(KVWorker<float>& kv) { kv.Wait(kv.Push({1, 2}, {1, 2, 3, 4})); }
+void TableTypes(KVWorker<float>&) {
+  KVWorker<double> kv(0, 1);
+  kv.Wait(kv.Push({1}, {1}));
+}
 void Customers(KVWorker<float>&) { KVWorker<float> second(0, 0); }
 
 // ---------------------------------------------------------------------------- deaths
@@ -435,6 +440,9 @@ int main(int, char** argv) {
       {"drops", [] { Run(Drops); }},
       {"groups", [] { Run(Groups); }},
       {"customers", [] { Run(Customers); }},
+      {"table_widths", [] { Run(TableWidths, KVServerDefaultHandle<float>()); }},
+      {"table_types", [] { Run(TableTypes, KVServerDefaultHandle<float>()); }},
+      {"table_endless", [] { Run(Endless, KVServerDefaultHandle<float>()); }},
       {"endless", [] { Run(Endless); }},
       {"wait", [] { Run(Wait); }},
       {"throws", [] { Run(ThrowAt, Thrower); }},

@@ -1,4 +1,4 @@
-#include "src/ps_lite/barriers.h"
+#include "src/ps_lite/keeper/barriers.h"
 
 #include <string>
 #include <vector>
@@ -94,6 +94,62 @@ TEST(Barriers, WaitsForNoneThatHasLeft) {
   EXPECT_THAT(Texts(barriers.Leave(kWorker1)), ElementsAre("1:2", "8:2", "9:2"));
   EXPECT_THAT(barriers.Leave(kWorker1), IsEmpty());
   EXPECT_THAT(Texts(barriers.Arrive(kWorker0, 3, kWorkers)), ElementsAre("9:3"));
+}
+
+// ---- next lives
+
+TEST(Barriers, ANextLifeStartsInPlaceOfTheOneBefore) {
+  Barriers barriers(1, 1, 1);
+  std::string wrong;
+  EXPECT_TRUE(barriers.Hear(kServer0, 4));
+  barriers.Start(kServer0, 1, &wrong);
+  EXPECT_EQ(barriers.Missing(), "1 scheduler, 1 worker");
+  barriers.Die(kServer0, 3);
+  EXPECT_EQ(barriers.Missing(), "1 scheduler, 1 worker");
+  barriers.Die(kServer0, 4);
+  EXPECT_EQ(barriers.Missing(), "1 scheduler, 1 server, 1 worker");
+  barriers.Start(kRoot, 1, &wrong);
+  barriers.Start(kWorker0, 1, &wrong);
+  EXPECT_FALSE(barriers.started());
+  // Its message can come before the news of the death.
+  EXPECT_TRUE(barriers.Hear(kServer0, 5));
+  EXPECT_FALSE(barriers.Hear(kServer0, 4));
+  EXPECT_THAT(Texts(barriers.Start(kServer0, 1, &wrong)), ElementsAre("1:1", "9:1", "8:1"));
+  // Behind the start of all it starts at once.
+  EXPECT_TRUE(barriers.Hear(kServer0, 6));
+  const std::vector<Release> released = barriers.Start(kServer0, 2, &wrong);
+  EXPECT_THAT(Texts(released), ElementsAre("8:2"));
+  EXPECT_EQ(released[0].life, 6u);
+  EXPECT_EQ(wrong, "");
+  // No other one can.
+  barriers.Start(kServer0, 3, &wrong);
+  EXPECT_NE(wrong, "");
+}
+
+TEST(Barriers, ANextLifeMakesItsBarriersAgain) {
+  Barriers barriers = Started();
+  std::string wrong;
+  const auto all = [&](int call, bool last) {
+    for (const Peer peer : {kRoot, kWorker0, kWorker1}) barriers.Arrive(peer, call, kAll, last);
+    return Texts(barriers.Arrive(kServer0, call, kAll, last));
+  };
+  EXPECT_THAT(all(2, false), ElementsAre("1:2", "8:2", "9:2", "11:2"));
+  // It dies in the second one, which waits for its next life.
+  EXPECT_THAT(barriers.Arrive(kServer0, 3, kAll), IsEmpty());
+  barriers.Die(kServer0, 0);
+  for (const Peer peer : {kRoot, kWorker0, kWorker1})
+    EXPECT_THAT(barriers.Arrive(peer, 3, kAll), IsEmpty());
+  EXPECT_TRUE(barriers.Hear(kServer0, 1));
+  EXPECT_THAT(Texts(barriers.Start(kServer0, 1, &wrong)), ElementsAre("8:1"));
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 2, kAll)), ElementsAre("8:2"));
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 3, kAll)), ElementsAre("1:3", "8:3", "9:3", "11:3"));
+  // The end's barrier is none of these: a program can leave the others out in its next life.
+  EXPECT_TRUE(barriers.Hear(kServer0, 2));
+  barriers.Start(kServer0, 1, &wrong);
+  EXPECT_THAT(all(4, true), ElementsAre("1:4", "8:4", "9:4", "11:4"));
+  EXPECT_TRUE(barriers.Hear(kServer0, 3));
+  barriers.Start(kServer0, 1, &wrong);
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 2, kAll, true)), ElementsAre("8:2"));
 }
 
 }  // namespace

@@ -1,0 +1,174 @@
+"""Programs for ps-lite with KVServerDefaultHandle, as whole jobs: servers are killed at many points and started again, and the
+sums are exact; without a next life, the death is an error of all others, which names it."""
+
+import os
+import re
+import signal
+import unittest
+
+from tests.process.harness import OK
+from tests.process.ps_lite_jobs import ABORTED, CASES, PROGRAMS, PsLiteJobs
+
+TABLES = f"{PROGRAMS}/tables"
+ROUNDS = 60
+
+
+class PsLiteTablesTest(PsLiteJobs):
+    def read_until(self, process, *lines):
+        """Read the standard output of a process up to one of these lines, and return that one."""
+        for line in process.stdout:
+            if line.strip() in lines:
+                return line.strip()
+        self.fail(f"it has ended before {lines}: {process.communicate()}")
+
+    def restart(self, job, rank, *command, **more):
+        """Kill a server, and start its next life."""
+        job["server", rank].kill()
+        job["server", rank].communicate()
+        job["server", rank] = self.begin(self.variables("server", DMLC_RANK=str(rank), **more), *command)
+
+    def end_all(self, job, **expect):
+        return {place: self.end(process, **expect) for place, process in job.items()}
+
+    def run_with_deaths(self, deaths, *words, addresses=None):
+        """Run a job; `deaths` are servers, by the line of worker 0 at which they are killed."""
+        job = self.job(TABLES, str(ROUNDS), *words, addresses=addresses)
+        left = dict(deaths)
+        while left:
+            line = self.read_until(job["worker", 0], *left)
+            for rank in left.pop(line):
+                more = {} if addresses is None else {"PHALANX_ADDRESS": addresses[rank % len(addresses)]}
+                self.restart(job, rank, TABLES, str(ROUNDS), *words, **more)
+        return self.end_all(job)
+
+    # ---- without deaths
+
+    def test_sums(self):
+        for words, settings in (
+            ((), {"servers": 3}),
+            (("before",), {"servers": 1, "workers": 3}),
+            (("two",), {"workers": 4, "processes": 2}),
+        ):
+            with self.subTest(words):
+                self.check(TABLES, str(ROUNDS), *words, **settings)
+
+    def test_wrong_values_are_an_error_of_the_caller(self):
+        for name, text in (
+            ("table_widths", r"app 0: \(2 keys with 4 values\): KVServerDefaultHandle has one for each"),
+            ("table_types", "app 0: keys and values of the types UINT64 and DOUBLE, but the server has UINT64 and FLOAT"),
+        ):
+            with self.subTest(name):
+                job = self.job(CASES, name, servers=1, workers=1)
+                self.assertRegex(self.end(job["worker", 0], ABORTED)[1], text)
+                for place in (("scheduler", 0), ("server", 0)):
+                    self.assertIn("worker 9 (rank 0) has died", self.end(job[place], ABORTED)[1])
+
+    # ---- servers that are started again
+
+    def test_servers_that_die_while_workers_push_and_pull(self):
+        for deaths in (
+            {"round 0": [0], "round 3": [1], "round 5": [1], "round 20": [0], "round 59": [1]},
+            {"round 10": [0, 1], "round 11": [1, 0], "end": [0]},
+            {"pushed": [0, 1], "end": [1, 0]},
+        ):
+            for words in ((), ("before",)):
+                with self.subTest(deaths=deaths, words=words):
+                    self.run_with_deaths(deaths, *words)
+
+    def test_servers_that_die_on_several_nodes(self):
+        self.cluster.start_shards()
+        addresses = [node.client_address for node in self.cluster.start_nodes(2)]
+        self.run_with_deaths({"round 4": [0], "round 30": [1], "pushed": [0]}, addresses=addresses)
+
+    def test_a_next_life_knows_that_it_is_one(self):
+        ends = self.run_with_deaths({"round 7": [1]})
+        self.assertNotIn("again", ends["server", 0][0])
+        self.assertIn("again", ends["server", 1][0])
+
+    def test_a_next_life_without_a_rank_takes_that_of_the_dead_one(self):
+        job = self.job(TABLES, str(ROUNDS))
+        self.read_until(job["worker", 0], "round 9")
+        job["server", 0].kill()
+        job["server", 0].communicate()
+        job["server", 0] = self.begin(self.variables("server"), TABLES, str(ROUNDS))
+        self.end_all(job)
+
+    def test_a_server_that_dies_in_start(self):
+        job = {("scheduler", 0): self.begin(self.variables("scheduler"), TABLES)}
+        for rank in range(2):
+            job["server", rank] = self.begin(self.variables("server", DMLC_RANK=str(rank), PS_VERBOSE="1"), TABLES)
+        self.assertIn("is in job", job["server", 1].stderr.readline())
+        self.restart(job, 1, TABLES)
+        for rank in range(2):
+            job["worker", rank] = self.begin(self.variables("worker", DMLC_RANK=str(rank)), TABLES)
+        self.end_all(job)
+
+    def test_a_pull_waits_for_what_each_worker_has_pushed_before(self):
+        # What worker 1 has pushed, and was answered, is in no snapshot: only this process has it.
+        job = self.job(TABLES, "8", "death")
+        self.read_until(job["worker", 0], "pushed")
+        job["server", 0].kill()
+        self.read_until(job["worker", 0], "dead")
+        job["worker", 1].send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, job["worker", 1].pid, os.WSTOPPED | os.WNOWAIT)
+        job["server", 0].communicate()
+        job["server", 0] = self.begin(self.variables("server", DMLC_RANK="0"), TABLES)
+        self.assertRegex(job["server", 0].stdout.readline(), "server")
+        self.assertRegex(job["server", 0].stdout.readline(), "again")
+        job["worker", 1].send_signal(signal.SIGCONT)
+        self.end_all(job)
+
+    def launch_with_deaths(self, lines, *words, flags=()):
+        """Launch a job; server 1 is killed at these lines of worker 0. Return its code and what it has printed."""
+        launch = self.launch(TABLES, str(ROUNDS), *words, flags=flags)
+        server, printed = None, []
+        left = list(lines)
+        for line in launch.stdout:
+            printed.append(line)
+            started = re.fullmatch(r"\[server1\] server (\d+)\n", line)
+            if started:
+                server = int(started[1])
+            if left and line == f"[worker0] {left[0]}\n":
+                left.pop(0)
+                os.kill(server, signal.SIGKILL)
+        _, err = launch.communicate()
+        self.assertEqual(left, [])
+        return launch.returncode, "".join(printed), err
+
+    def test_a_launch_with_restarts(self):
+        for lines in (["round 2"], ["round 1", "round 40"], ["pushed"], ["end"]):
+            with self.subTest(lines):
+                code, out, err = self.launch_with_deaths(lines, flags=["--restarts=9"])
+                self.assertEqual(code, OK, (out, err))
+
+    def test_a_launch_without_restarts_ends(self):
+        code, _, err = self.launch_with_deaths(["round 2"])
+        self.assertEqual(code, 128 + signal.SIGKILL, err)
+
+    # ---- deaths that are errors
+
+    def test_a_server_whose_place_is_not_taken(self):
+        for program, line in ((TABLES, "round 5"), (TABLES, "pushed")):
+            with self.subTest(line):
+                job = self.job(program, "2000" if line != "pushed" else "9", "death", PHALANX_PS_RESTART_TIMEOUT="1")
+                self.read_until(job["worker", 0], line)
+                job["server", 1].kill()
+                errors = [self.end(job[place], ABORTED)[1] for place in job if place != ("server", 1)]
+                for err in errors:
+                    self.assertIn("server 10 (rank 1) has died", err)
+                self.assertIn(
+                    "no process has taken its place within 1 s (PHALANX_PS_RESTART_TIMEOUT)", "".join(errors)
+                )
+
+    def test_the_death_of_a_worker_is_an_error_of_all(self):
+        job = self.job(CASES, "table_endless")
+        for rank in range(2):
+            self.assertEqual(job["worker", rank].stdout.readline(), "running\n")
+        job["worker", 1].kill()
+        for place, process in job.items():
+            if place != ("worker", 1):
+                self.assertIn("worker 11 (rank 1) has died", self.end(process, ABORTED)[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
