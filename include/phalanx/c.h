@@ -604,7 +604,7 @@ typedef struct {
   int64_t peer_timeout;    /* of each wait for the others; 0: five minutes */
   /* Of servers; NULL or "": PHALANX_CHECKPOINT_DIR, else none. */
   const char* checkpoint_dir;
-  int await_workers;       /* of a server: as in ps.h */
+  int await_workers; /* of a server: as in ps.h */
 } phx_ps_options;
 
 /* Sync, Split, Update, Init and OnLoss of ps_table.h. */
@@ -700,12 +700,18 @@ uint64_t phx_ps_server_life(const phx_ps_server* server);
 int phx_ps_server_add_table(phx_ps_server* server, const phx_ps_table_spec* spec,
                             phx_ps_update update, void* argument);
 void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void* argument);
+/* As Server::OnUnsaved. The texts are valid during the call. */
+typedef void (*phx_ps_unsaved)(void* argument, const char* table, const char* why);
+void phx_ps_server_on_unsaved(phx_ps_server* server, phx_ps_unsaved unsaved, void* argument);
 /* Serves until all workers have left; or until phx_ps_server_stop, with Cancelled (1). Aborted
  * (10): a next life of this server has joined. DeadlineExceeded (4): no worker has lived for
  * peer_timeout, and not all have left. */
 int phx_ps_server_run(phx_ps_server* server);
 void phx_ps_server_stop(phx_ps_server* server);
-/* phx_ps_server_run does not wait any more for workers that have not joined. Any thread. */
+/* The same, and frees the snapshots before it. Any thread. */
+void phx_ps_server_drop(phx_ps_server* server);
+/* phx_ps_server_run does not wait any more for workers that have not joined, or have died. Any
+ * thread. */
 void phx_ps_server_finish(phx_ps_server* server);
 /* Clocks of each table, and which pulls wait for whom. Copies at most `room` bytes of the text, the
  * last of which is zero, and returns its size without that. */

@@ -121,7 +121,7 @@ struct Reply {
   std::string body;
 };
 
-// One thread at a time, but Stop and Finish.
+// One thread at a time, but Stop, Drop and Finish.
 class Server {
  public:
   // Joins the job as a server. A spare (`phalanx launch --spares`) waits here for the part of a
@@ -161,9 +161,15 @@ class Server {
   absl::Status Run();
   // Ends Run. Any thread.
   void Stop();
-  // From now on Run does not wait for workers that have not joined: it ends when those that have
-  // joined have left, and at once if there are none. Any thread.
+  // The same, and frees the snapshots before it: no next life goes on from them. Any thread.
+  void Drop();
+  // From now on Run does not wait for workers that have not joined, or have died: it ends when no
+  // worker lives. Any thread.
   void Finish();
+  // Before Run: a table whose snapshots do not fit into the store, or could not be written for two
+  // minutes, goes on without them, after `unsaved` was called in the thread of Run. Without this,
+  // pushes wait when their workers keep too much.
+  void OnUnsaved(std::function<void(absl::string_view table, const absl::Status& why)> unsaved);
   // Clocks of each table, and which pulls wait for whom, as text.
   std::string Describe() const;
   // All members of a role of the job, in the order of ranks: which live, have left, or have died.

@@ -70,6 +70,9 @@ enum class OnLoss : uint8_t {
   kFail = 2,  // all calls for the table fail
 };
 
+// The least limit with TableSpec::snapshot_bytes 0.
+inline constexpr uint64_t kLeastSnapshotBytes = uint64_t{256} << 20;
+
 struct TableSpec {
   std::string name;    // 1 to 255 bytes of UTF-8
   uint64_t keys = 0;   // a dense table: its keys are 0 to keys - 1; 0: sparse, with any keys, whose
@@ -101,7 +104,9 @@ struct TableSpec {
   // A worker keeps what it has pushed since the last snapshot: in its memory, or what travels as
   // objects (AnyTable::PushDense) in that of its node. When that is more bytes than this, the
   // servers make a snapshot out of turn, and pushes wait for it. But for what is pushed in a clock
-  // from its first object on, until the worker has ended it.
+  // from its first object on, until the worker has ended it. 0, with kAsp: 256 MiB, or as much as
+  // the parts have if that is more: each server makes a snapshot after so many bytes of pushes of
+  // all workers, and a worker keeps its share of them.
   uint64_t snapshot_bytes = uint64_t{256} << 20;
 
   friend bool operator==(const TableSpec&, const TableSpec&) = default;

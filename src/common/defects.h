@@ -214,7 +214,8 @@ namespace phalanx {
   X(kPsVersionFreedEarly, "ps-version-freed-early")                 \
   X(kPsLostPushSaved, "ps-lost-push-saved")                         \
   X(kPsTurnNotAwaited, "ps-turn-not-awaited")                       \
-  X(kPsHandleNotReplaced, "ps-handle-not-replaced")
+  X(kPsHandleNotReplaced, "ps-handle-not-replaced")                 \
+  X(kPsHeldPullEarly, "ps-held-pull-early")
 
 enum class Defect {
   kNone,

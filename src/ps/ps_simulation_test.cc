@@ -93,7 +93,7 @@ uint64_t SeedThatDetects(Defect defect) {
 }
 
 TEST(PsSimulation, EverySeededDefectIsDetected) {
-  for (Defect defect = Defect::kPsPushSeenEarly; defect <= Defect::kPsHandleNotReplaced;
+  for (Defect defect = Defect::kPsPushSeenEarly; defect <= Defect::kPsHeldPullEarly;
        defect = static_cast<Defect>(static_cast<int>(defect) + 1)) {
     const uint64_t seed = SeedThatDetects(defect);
     std::cout << DefectName(defect) << ": seed " << seed << "\n";

@@ -292,10 +292,12 @@ EntryKind KindOf(const Durable&) { return EntryKind::kDurable; }
 void Write(ByteWriter& out, const Durable& durable) {
   out.U32(durable.table);
   WritePosition(out, durable.upto);
+  out.U64(durable.keep);
 }
 void Fill(ByteReader& in, Durable& durable) {
   durable.table = in.U32();
   durable.upto = ReadPosition(in);
+  durable.keep = in.U64();
 }
 
 EntryKind KindOf(const MinClock&) { return EntryKind::kMinClock; }

@@ -117,7 +117,8 @@ using WorkerEntry = std::variant<Push, ClockEnd, Pull, Request, AskSnapshot, Rea
 struct Hello {
   uint64_t channel = 0;
   // By table: the last push that the worker keeps and that this server, or an earlier life of it,
-  // has had; {} if there is none. Empty: of all.
+  // has had; {} if there is none, or the worker sends nothing of the table again. Tables behind the
+  // last one have none.
   std::vector<Position> had = {};
   friend bool operator==(const Hello&, const Hello&) = default;
 };
@@ -168,6 +169,8 @@ struct Response {
 struct Durable {
   uint32_t table = 0;
   Position upto = {};
+  // With snapshot_bytes 0: how many bytes of pushes the worker may keep for this server.
+  uint64_t keep = 0;
   friend bool operator==(const Durable&, const Durable&) = default;
 };
 struct MinClock {

@@ -58,7 +58,7 @@ ServerBatch AllServerEntries() {
               Values{.ticket = 4, .piece = 2, .min_clock = 6, .object = "job/server/0/0/3/8"},
               Refused{.ticket = 4, .why = absl::NotFoundError("no such table")},
               Response{.ticket = 5, .head = -1, .body = "answer"},
-              Durable{.table = 2, .upto = {.clock = 1, .push = 2, .piece = 3}},
+              Durable{.table = 2, .upto = {.clock = 1, .push = 2, .piece = 3}, .keep = 7},
               MinClock{.table = 6, .clock = 8},
               TableFailed{.table = 1, .why = absl::InternalError("own update threw")},
           }};

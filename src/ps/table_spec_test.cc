@@ -119,6 +119,11 @@ TEST(TableSpec, NumbersThatAreNoEnumerators) {
   ExpectWrong("init is 3", [](TableSpec& spec) { spec.init = static_cast<Init>(3); });
   ExpectWrong("on_loss is 3", [](TableSpec& spec) { spec.on_loss = static_cast<OnLoss>(3); });
   ExpectWrong("snapshot_bytes is 0", [](TableSpec& spec) { spec.snapshot_bytes = 0; });
+  TableSpec asp;
+  asp.name = "w";
+  asp.sync = Sync::kAsp;
+  asp.snapshot_bytes = 0;
+  EXPECT_THAT(Check(asp), IsOk());
   ExpectWrong("copies is 4097", [](TableSpec& spec) { spec.copies = 4097; });
 }
 

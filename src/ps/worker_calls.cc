@@ -14,10 +14,9 @@
 namespace phalanx::ps::internal {
 namespace {
 
-absl::Status NoRoom(absl::string_view where, const TableSpec& spec) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(where, ": more than ", spec.snapshot_bytes,
-                   " bytes of pushes are kept that the servers could lose"));
+absl::Status NoRoom(absl::string_view where, uint64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      where, ": more than ", bytes, " bytes of pushes are kept that the servers could lose"));
 }
 
 // What a program's slicer has said of keys. A key that it gives to no server would be lost in
@@ -130,9 +129,28 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
   return absl::OkStatus();
 }
 
-// Pieces of the call before have lower numbers, and go first.
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
-  while (Cut()) {
+// Push before pull, so that with SSP and ASP a pull of the same call sees the push.
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<const Key> keys,
+                                                     const void* values, void* out, bool pushes,
+                                                     bool pulls) {
+  const absl::Status checked = CheckCall(table, keys, pushes);
+  if (!checked.ok() && pushes) OnPushRefused(table, checked);
+  PHALANX_RETURN_IF_ERROR(checked);
+  TableState& state = tables_[table];
+  PHALANX_CHECK(!pushes || !state.dense_begun, "a push within another one");
+  // Not refused: the caller is to call again.
+  if (pushes && state.must_wait()) return NoRoom(Where(table, state.view.clock), state.may_keep());
+  std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
+  const Ticket ticket = operations_.next;
+  Operation& operation = operations_.New(table);
+  operation.out = out;
+  operation.clock = state.view.clock;
+  // Only those: another server's batch may be waiting for its answers.
+  std::vector<bool> touched(servers_.size(), false);
+  for (const Piece& piece : pieces) touched[piece.server] = true;
+  if (pushes) {
+    ++state.pushes;
+    AddPush(ticket, pieces, values);
   }
   absl::Status checked = CheckCall(rows.table, rows.keys, rows.pushes);
   if (checked.ok()) {
@@ -232,7 +250,7 @@ absl::StatusOr<WorkerCore::DensePush> WorkerCore::BeginPushDense(uint32_t table)
   PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[table];
   PHALANX_CHECK(state.view.pushes_objects && !state.dense_begun, "one push of objects at a time");
-  if (state.must_wait()) return NoRoom(Where(table, state.view.clock), state.view.spec);
+  if (state.must_wait()) return NoRoom(Where(table, state.view.clock), state.may_keep());
   state.dense_begun = true;
   ++state.dense;
   DensePush push{.at = {.clock = state.view.clock, .push = ++state.pushes}, .parts = {}};
@@ -546,12 +564,20 @@ bool WorkerCore::must_wait(uint32_t table) const {
 // All servers together: it is the worker's memory, or its node's, that is bounded. But for an
 // object of the worker's own clock, and all behind it: the servers can lose these until the clock
 // turns, so waiting for them would be waiting for itself.
-bool WorkerCore::TableState::must_wait() const {
+uint64_t WorkerCore::TableState::kept_bytes() const {
   uint64_t bytes = 0;
   for (const TableAtServer& at : servers) {
     bytes += at.kept.bytes() - at.kept.BytesFromObject(view.clock);
   }
-  return bytes > view.spec.snapshot_bytes;
+  return bytes;
+}
+
+// What a large part costs to write is worth more pushes: the servers know how large they are.
+uint64_t WorkerCore::TableState::may_keep() const {
+  if (view.spec.snapshot_bytes > 0) return view.spec.snapshot_bytes;
+  uint64_t bytes = 0;
+  for (const TableAtServer& at : servers) bytes += at.keep;
+  return std::max(bytes, kLeastSnapshotBytes);
 }
 
 // A server may not answer, since a newer snapshot shows no more: Probe asks again. What is kept

@@ -75,9 +75,11 @@ WorkerCore::WorkerCore(const Options& options) : options_(options) {
   for (int server = 0; server < options.servers; ++server) {
     servers_[server].channel.SetHad([this, server] {
       std::vector<Position> had;
-      for (const TableState& table : tables_) {
-        // The calls of a table that has failed are not made again.
-        had.push_back(table.failed.ok() ? table.servers[server].kept.Had() : Position());
+      for (TableState& table : tables_) {
+        // Of a table that has failed nothing is sent again, and nothing is kept.
+        TableAtServer& here = table.servers[server];
+        had.push_back(here.kept.Had());
+        here.named = had.back() > Position();
       }
       return had;
     });
@@ -398,6 +400,7 @@ void WorkerCore::OnEntry(int server, const Durable& durable) {
   if (durable.table >= tables_.size()) return;
   TableAtServer& here = tables_[durable.table].servers[server];
   OnPushesDone(here.kept.Free(durable.upto));
+  here.keep = durable.keep;
   here.snapshot_asked = false;
   Release(durable.table);
   AskIfNeeded(durable.table);
@@ -500,8 +503,12 @@ void WorkerCore::FailTable(uint32_t table, const absl::Status& why) {
   if (!state.failed.ok()) return;
   state.failed = why;
   state.held.clear();
-  // No server is sent anything more of the table, so nothing is kept, and Leave does not wait.
-  for (TableAtServer& at : state.servers) at.kept.Clear();
+  // No server is sent anything more of the table, so nothing is kept, and Leave does not wait. One
+  // that waits for what it has lost is not to hold up others for it.
+  for (int server = 0; server < options_.servers; ++server) {
+    state.servers[server].kept.Clear();
+    servers_[server].anew = servers_[server].anew || state.servers[server].named;
+  }
   std::vector<Ticket> tickets;
   for (const auto& [ticket, operation] : operations_.all) {
     if (operation.table == table && !operation.ended.has_value()) tickets.push_back(ticket);
@@ -578,6 +585,8 @@ std::string WorkerCore::WaitsFor(Ticket ticket) const {
 std::vector<WorkerCore::Send> WorkerCore::TakeSends() {
   std::vector<Send> sends;
   for (int server = 0; server < options_.servers; ++server) {
+    // Not where the table has failed, which can be in the middle of a message.
+    if (std::exchange(servers_[server].anew, false)) servers_[server].channel.OnReset();
     for (WorkerChannel::Message& message : servers_[server].channel.TakeMessages()) {
       sends.push_back({server, message.life, std::move(message.bytes)});
     }

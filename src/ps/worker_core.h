@@ -313,6 +313,8 @@ class WorkerCore {
     Position had;  // as the last Welcome said
     uint64_t min_clock = 0;
     bool snapshot_asked = false;
+    uint64_t keep = 0;   // as Durable says
+    bool named = false;  // Hello has said of a push that the server has had it
   };
   struct TableState {
     TableState(const TableSpec& spec, const Options& options);
@@ -325,7 +327,9 @@ class WorkerCore {
     uint64_t HeldFrom() const;
     // Servers that have not taken the mark of the first clock that is held back.
     std::vector<int> Unmarked() const;
-    bool must_wait() const;
+    bool must_wait() const { return kept_bytes() > may_keep(); }
+    uint64_t kept_bytes() const;
+    uint64_t may_keep() const;
     // idle() waits for the server.
     bool Awaits(const TableAtServer& at, bool leaving) const;
     // A worker that leaves may not yet: something is kept that is to count.
@@ -351,6 +355,7 @@ class WorkerCore {
 
     WorkerChannel channel;
     bool welcomed = false;
+    bool anew = false;  // a Hello is to take back what the last one has said
     // Until ready(): what it has last said of the tables, and those that have failed.
     std::vector<Welcome::Table> tables;
     std::vector<TableFailed> failed;

@@ -389,6 +389,58 @@ TEST(WorkerCore, PushesThatWereFreedAndAreLostEndTheTable) {
   EXPECT_THAT(play.core.Push(1, {1}, kOne), IsOk());
 }
 
+TEST(WorkerCore, AHelloSaysWhatALifeBeforeHasHad) {
+  Play play(2, {SpecOf("a"), SpecOf("b")});
+  play.Begin(2);
+  EXPECT_THAT(play.Had(0), IsEmpty());
+  for (int i = 0; i < 3; ++i) ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  ASSERT_THAT(play.core.Push(1, {1}, kOne), IsOk());
+  play.Answer(0, 1, Done{.count = 2});
+  // The third one is none that its call has ended for, and server 1 has had nothing.
+  play.core.OnServer(0, true, 2);
+  EXPECT_THAT(play.Had(0), ElementsAre(Position{.push = 2}, Position()));
+  // Nor has a life that dies before it has all again made less of it.
+  play.Welcome(0, 2);
+  play.core.OnServer(0, true, 3);
+  EXPECT_THAT(play.Had(0), ElementsAre(Position{.push = 2}, Position()));
+  play.core.OnServer(1, true, 2);
+  EXPECT_THAT(play.Had(1), ElementsAre(Position(), Position()));
+  // What is durable is there.
+  play.Welcome(0, 3, {{.push = 2}}, {{.push = 2}});
+  play.core.OnServer(0, true, 4);
+  EXPECT_THAT(play.Had(0), ElementsAre(Position(), Position()));
+}
+
+// Others wait at the next life for what it has said.
+TEST(WorkerCore, AWorkerWhoseTableFailsTakesBackWhatServersHaveHad) {
+  Play play(2, {SpecOf("a"), SpecOf("b")});
+  play.Begin(2);
+  for (int i = 0; i < 2; ++i) ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  ASSERT_THAT(play.core.Push(1, {1}, kOne), IsOk());
+  play.core.Flush();
+  play.Answer(0, 1, Done{.count = 1});
+  play.Answer(0, 1, Done{.count = 3});
+  play.Answer(0, 1, Durable{.table = 0, .upto = {.push = 1}});
+  play.core.OnServer(0, true, 2);
+  EXPECT_THAT(play.Had(0), ElementsAre(Position{.push = 2}, Position{.push = 1}));
+  play.Got(0);
+  play.Welcome(0, 2);
+  EXPECT_THAT(play.core.Push(0, {1}, kOne), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(play.Had(0), ElementsAre(Position(), Position{.push = 1}));
+  // The other table goes on.
+  play.Got(0);
+  play.Welcome(0, 2);
+  EXPECT_THAT(play.Got(0), ElementsAre("push 1 at 0.1.0 1+1"));
+  EXPECT_THAT(play.Got(1), IsEmpty());
+  // A failure that another server has caused.
+  play.core.OnServer(0, true, 3);
+  play.Welcome(0, 3);
+  play.Got(0);
+  play.Answer(1, 1, TableFailed{1, absl::AbortedError("gone")});
+  EXPECT_THAT(play.Had(0), ElementsAre(Position(), Position()));
+  EXPECT_THAT(play.Got(1), IsEmpty());
+}
+
 TEST(WorkerCore, AServerThatRefusesAPushEndsItAlone) {
   Play play(1, {SpecOf("a")});
   play.Begin(1);
@@ -418,6 +470,27 @@ TEST(WorkerCore, APushWaitsForASnapshotWhenTooMuchIsKept) {
   play.Answer(0, 1, Durable{.table = 0, .upto = {.clock = 0, .push = 3}});
   EXPECT_FALSE(play.core.must_wait(0));
   EXPECT_TRUE(play.core.idle());
+}
+
+// The greatest limit is the least one, unless the parts have more.
+TEST(WorkerCore, InProportionTheServersSayHowMuchIsKept) {
+  TableSpec spec = SpecOf("a");
+  spec.sync = Sync::kAsp;
+  spec.snapshot_bytes = 0;
+  spec.width = 1 << 14;
+  std::vector<Key> keys(100);
+  std::iota(keys.begin(), keys.end(), 0);
+  const std::vector<int64_t> values(keys.size() * spec.width, 1);
+  Play play(2, {spec});
+  play.Begin(2);
+  const auto push = [&] { return play.core.Push(0, keys, values.data()).ok(); };
+  int pushes = 0;
+  for (; push(); ++pushes) play.Got(0);
+  EXPECT_EQ(pushes, static_cast<int>(kLeastSnapshotBytes / (values.size() * sizeof(int64_t)) + 1));
+  play.Answer(0, 1, Durable{.table = 0, .upto = {}, .keep = kLeastSnapshotBytes});
+  EXPECT_TRUE(play.core.must_wait(0));
+  play.Answer(1, 1, Durable{.table = 0, .upto = {}, .keep = uint64_t{65} << 20});
+  EXPECT_FALSE(play.core.must_wait(0));
 }
 
 // Pushes that are two clocks ahead wait at the server for other workers, so they count here, though

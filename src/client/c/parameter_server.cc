@@ -229,8 +229,15 @@ void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void*
       });
 }
 
+void phx_ps_server_on_unsaved(phx_ps_server* server, phx_ps_unsaved unsaved, void* argument) {
+  server->server.OnUnsaved([unsaved, argument](absl::string_view table, const absl::Status& why) {
+    unsaved(argument, std::string(table).c_str(), std::string(why.message()).c_str());
+  });
+}
+
 int phx_ps_server_run(phx_ps_server* server) { return Report(server->server.Run()); }
 void phx_ps_server_stop(phx_ps_server* server) { server->server.Stop(); }
+void phx_ps_server_drop(phx_ps_server* server) { server->server.Drop(); }
 void phx_ps_server_finish(phx_ps_server* server) { server->server.Finish(); }
 
 phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,

@@ -83,7 +83,12 @@ void Server::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> 
 
 absl::Status Server::Run() { return state_->Run(); }
 void Server::Stop() { state_->Stop(); }
+void Server::Drop() { state_->Drop(); }
 void Server::Finish() { state_->Finish(); }
+void Server::OnUnsaved(
+    std::function<void(absl::string_view table, const absl::Status& why)> unsaved) {
+  state_->OnUnsaved(std::move(unsaved));
+}
 std::string Server::Describe() const { return state_->Describe(); }
 std::vector<Member> Server::Members(absl::string_view role) const {
   const Membership& member = state_->member();

@@ -18,6 +18,10 @@ namespace {
 using phalanx::internal::Access;
 using phalanx::internal::MemberCall;
 
+// How long snapshots may fail before a table goes on without them (Server::OnUnsaved).
+constexpr absl::Duration kSavePatience = absl::Minutes(2);
+// For the end of the snapshots of a job that has failed.
+constexpr absl::Duration kDropPatience = absl::Seconds(5);
 // After a snapshot could not be written, or pushes could not be summed.
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(500);
 
@@ -42,9 +46,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
     : client_(std::move(client)),
       connection_(Access::ConnectionOf(*client_)),
       member_(std::move(member)),
-      worker_role_(options.worker_role),
-      patience_(options.peer_timeout),
-      await_workers_(options.await_workers),
+      options_(options),
       objects_(client_),
       mark_(client_, absl::StrCat(member_.job(), "/", member_.role(), "/", member_.rank()),
             member_.life()),
@@ -54,8 +56,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       disks_(options.checkpoint_dir.empty()
                  ? nullptr
                  : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
-      barriers_(member_, {member_.role(), worker_role_}),
-      sends_(std::make_shared<MemberSends>(CallOf(member_), worker_role_,
+      sends_(std::make_shared<MemberSends>(CallOf(member_), options_.worker_role,
                                            [this](int worker, uint64_t life) {
                                              events_.push_back(Lost{worker, life});
                                            })) {
@@ -80,20 +81,17 @@ ServerState::~ServerState() {
 
 // Members of other roles can have messages of their own, which are not for a parameter server.
 void ServerState::OnMessage(const Message& message) {
-  if (barriers_.OnMessage(message)) return;
-  if (message.role == worker_role_) events_.push_back(message);
+  if (message.role == options_.worker_role) events_.push_back(message);
   if (disks_ != nullptr && message.role == member_.role()) disks_->OnMessage(message);
 }
 
 void ServerState::OnMember(const Member& member) {
-  barriers_.OnMember(member);
-  if (member.role == worker_role_) events_.push_back(member);
+  if (member.role == options_.worker_role) events_.push_back(member);
   if (disks_ != nullptr && member.role == member_.role()) disks_->OnMember(member);
 }
 
 void ServerState::OnEnd(const absl::Status& why) {
-  if (over_.ok()) over_ = why;
-  barriers_.OnEnd(why);
+  if (end_.over.ok()) end_.over = why;
 }
 
 // ---------------------------------------------------------------------------- the thread of Run
@@ -117,43 +115,56 @@ absl::Status ServerState::AddTable(const TableSpec& spec, Server::OwnUpdate upda
 }
 
 void ServerState::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer) {
-  answer_ = std::move(answer);
+  program_.answer = std::move(answer);
 }
 
 void ServerState::Stop() {
   if (connection_->forked()) return;
   connection_->Update([this] {
-    if (over_.ok()) over_ = absl::CancelledError("Run: stopped");
+    if (end_.over.ok()) end_.over = absl::CancelledError("Run: stopped");
+  });
+}
+
+// The snapshots are ended in the thread of Run, which may be writing one.
+void ServerState::Drop() {
+  if (connection_->forked()) return;
+  connection_->Update([this] {
+    end_.dropped = true;
+    if (end_.over.ok()) end_.over = absl::CancelledError("Run: dropped");
   });
 }
 
 void ServerState::Finish() {
   if (connection_->forked()) return;
-  connection_->Update([this] { finishing_ = true; });
+  connection_->Update([this] {
+    end_.finishing = true;
+    // What Run waits for has changed.
+    events_.push_back(Finished());
+  });
 }
 
 std::string ServerState::Describe() const { return core_.has_value() ? core_->Describe() : ""; }
 
 // The first worker that joins shows how many there are.
 absl::StatusOr<int> ServerState::AwaitWorkers() {
-  const Instant until = MonotonicNow() + patience_;
+  const Instant until = MonotonicNow() + options_.peer_timeout;
   while (true) {
-    const size_t workers = member_.Members(worker_role_).size();
+    const size_t workers = member_.Members(options_.worker_role).size();
     if (workers > 0) return static_cast<int>(workers);
     const bool changed = connection_->WaitInsideCall(
-        [this] { return !over_.ok() || finishing_ || !events_.empty(); }, until);
+        [this] { return !end_.over.ok() || end_.finishing || !events_.empty(); }, until);
     absl::Status status;
     bool finishing = false;
     connection_->Update([&] {
-      status = over_;
-      finishing = finishing_ && events_.empty();
+      status = end_.over;
+      finishing = end_.finishing;
     });
     PHALANX_RETURN_IF_ERROR(status);
-    if (finishing && member_.Members(worker_role_).empty()) return 0;
+    if (finishing && member_.Members(options_.worker_role).empty()) return 0;
     if (changed) continue;
     return absl::DeadlineExceededError(absl::StrCat("Run: server ", member_.rank(), " of job ",
                                                     member_.job(), ": no task of role ",
-                                                    worker_role_, " has joined"));
+                                                    options_.worker_role, " has joined"));
   }
 }
 
@@ -166,9 +177,9 @@ absl::Status ServerState::BeginCore(int workers, bool anew) {
                           .workers = workers,
                           .objects = objects_.prefix(),
                           .files = disks_ != nullptr,
-                          .awaits_workers = await_workers_ && member_.life() > 0 && !anew});
+                          .awaits_workers = options_.await_workers && member_.life() > 0 && !anew});
   // The workers that it waits for. Their states come as events, too.
-  if (await_workers_) {
+  if (options_.await_workers) {
     for (const Member& worker : Workers()) core_->OnMember(worker.rank, worker.state, worker.life);
   }
   for (AddedTable& table : tables_) {
@@ -188,7 +199,7 @@ absl::Status ServerState::BeginCore(int workers, bool anew) {
         absl::StrCat(member_.job(), "/", member_.role(), "/", table.spec.name, "/", member_.rank()),
         member_.life(), table.spec.copies);
     PHALANX_ASSIGN_OR_RETURN(const std::optional<SnapshotStore::Found> found,
-                             table.snapshots->Find(patience_));
+                             table.snapshots->Find(options_.peer_timeout));
     if (!found.has_value()) continue;
     PHALANX_RETURN_IF_ERROR(core_->Restore(number, found->attempt, found->bytes.view()));
     table.restored = found->attempt;
@@ -208,13 +219,7 @@ absl::Status ServerState::BeginDisks() {
     tables.push_back({number, table.spec, table.snapshots.get(), table.restored});
   }
   return disks_->Begin(
-      *core_, std::move(tables), patience_, [this]() -> std::optional<absl::Status> {
-        // In a thread that waits, so that describe shows it. It is called often enough for that.
-        const std::string waits =
-            absl::StrCat("server ", member_.rank(), " of ", member_.world(),
-                         ": agrees with the others with which files to begin, or stores that; all "
-                         "servers have a directory of checkpoints, or none has\n");
-        door_.Step([&waits] { return waits; });
+      *core_, std::move(tables), options_.peer_timeout, [this]() -> std::optional<absl::Status> {
         // Nothing is to be served any more, and other servers may have ended.
         const std::vector<Member> workers = Workers();
         if (std::all_of(workers.begin(), workers.end(),
@@ -222,7 +227,7 @@ absl::Status ServerState::BeginDisks() {
           return absl::OkStatus();
         }
         absl::Status status;
-        connection_->Update([&] { status = over_; });
+        connection_->Update([&] { status = end_.over; });
         return status.ok() ? std::nullopt : std::optional(status);
       });
 }
@@ -233,13 +238,17 @@ absl::Status ServerState::Run() {
   // All workers have left can be the first thing that a next life sees: the loop below ends at once
   // then.
   PHALANX_ASSIGN_OR_RETURN(const int workers, AwaitWorkers());
-  PHALANX_ASSIGN_OR_RETURN(const RunMark::Before before, mark_.Begin(patience_));
-  if (before == RunMark::Before::kSpare) return End();
-  const bool anew = before == RunMark::Before::kEnded;
+  PHALANX_ASSIGN_OR_RETURN(const bool anew, mark_.Begin(options_.peer_timeout));
   if (anew) ForgetEnded();
-  if (workers > 0) PHALANX_RETURN_IF_ERROR(Serve(workers, anew));
+  if (workers > 0) {
+    const absl::Status served = Serve(workers, anew);
+    if (!served.ok()) {
+      EndDropped();
+      return served;
+    }
+  }
   for (const AddedTable& table : tables_) {
-    if (table.snapshots != nullptr) table.snapshots->End(patience_).IgnoreError();
+    if (table.snapshots != nullptr) table.snapshots->End(options_.peer_timeout).IgnoreError();
   }
   objects_.End();
   // Workers that have died can come back from there, when their hosts do.
@@ -249,8 +258,17 @@ absl::Status ServerState::Run() {
   left_ = true;
   PHALANX_RETURN_IF_ERROR(member_.Leave());
   // Not before: a server that dies between the two ends at once in its next life.
-  PHALANX_RETURN_IF_ERROR(mark_.End(patience_));
+  PHALANX_RETURN_IF_ERROR(mark_.End(options_.peer_timeout));
   return removed;
+}
+
+// What cannot be freed in time stays as long as its nodes: the job has failed already.
+void ServerState::EndDropped() {
+  bool dropped = false;
+  connection_->Update([&] { dropped = end_.dropped; });
+  for (const AddedTable& table : tables_) {
+    if (dropped && table.snapshots != nullptr) table.snapshots->End(kDropPatience).IgnoreError();
+  }
 }
 
 absl::Status ServerState::Serve(int workers, bool anew) {
@@ -261,9 +279,9 @@ absl::Status ServerState::Serve(int workers, bool anew) {
     PHALANX_RETURN_IF_ERROR(Turn());
     if (core_->done() || MonotonicNow() < times_.alone) continue;
     if (Abandoned()) break;
-    return absl::DeadlineExceededError(
-        absl::StrCat("Run: server ", member_.rank(), " of job ", member_.job(), ": for ",
-                     absl::FormatDuration(patience_), " no worker has lived, and ", Missing()));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "Run: server ", member_.rank(), " of job ", member_.job(), ": for ",
+        absl::FormatDuration(options_.peer_timeout), " no worker has lived, and ", Missing()));
   }
   return absl::OkStatus();
 }
@@ -280,7 +298,7 @@ void ServerState::ForgetEnded() {
 }
 
 std::vector<Member> ServerState::Workers() const {
-  std::vector<Member> workers = member_.Members(worker_role_);
+  std::vector<Member> workers = member_.Members(options_.worker_role);
   for (Member& worker : workers) {
     const auto before = ended_before_.find(worker.rank);
     if (before == ended_before_.end() || worker.life > before->second) continue;
@@ -296,8 +314,7 @@ absl::Status ServerState::Turn() {
   bool finishing = false;
   connection_->WaitInsideCall(
       [this] {
-        return !over_.ok() || !events_.empty() || (finishing_ && !finished_) || objects_.ready() ||
-               door_.ready() ||
+        return !end_.over.ok() || !events_.empty() || objects_.ready() || door_.ready() ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -307,14 +324,13 @@ absl::Status ServerState::Turn() {
     // The events are handled without the lock, so that the thread that drives the connection is not
     // held up by updates of rows.
     events.swap(events_);
-    left_node = sends_->TakeLeft();
-    status = over_;
-    finishing = finishing_;
+    status = end_.over;
+    finishing = end_.finishing;
   });
   PHALANX_RETURN_IF_ERROR(status);
   for (const Event& event : events) Handle(event);
   // Behind those that have joined meanwhile.
-  if (finishing && !std::exchange(finished_, true)) core_->DropAbsent();
+  if (finishing && !events.empty()) core_->DropGone();
   TakeWritten();
   TakeObjects();
   door_.Step([this] { return Describe(); });
@@ -330,9 +346,9 @@ void ServerState::NoteAlone() {
   const std::vector<Member> workers = Workers();
   if (std::any_of(workers.begin(), workers.end(),
                   [](const Member& worker) { return worker.live(); })) {
-    times_.alone = Instant::Infinite();
-  } else if (times_.alone == Instant::Infinite()) {
-    times_.alone = MonotonicNow() + patience_;
+    alone_until_ = Instant::Infinite();
+  } else if (alone_until_ == Instant::Infinite()) {
+    alone_until_ = MonotonicNow() + options_.peer_timeout;
   }
 }
 
@@ -378,13 +394,29 @@ void ServerState::TakeWritten() {
     const std::optional<absl::Status> written = snapshots->TakeWritten();
     if (!written.has_value()) continue;
     if (written->ok()) {
+      tables_[number].failing.reset();
       core_->OnStored(number, tables_[number].storing);
       snapshots->FreeOlder();
     } else {
       core_->OnStoreFailed(number, tables_[number].storing);
-      times_.retry = std::min(times_.retry, MonotonicNow() + kRetryAfter);
+      NotStored(number, *written);
     }
   }
+}
+
+// A directory that is away for a while is no reason to go on without snapshots; a store that has no
+// memory, in the time of a Put, is one.
+void ServerState::NotStored(uint32_t number, const absl::Status& why) {
+  AddedTable& table = tables_[number];
+  const Instant now = MonotonicNow();
+  if (!table.failing.has_value()) table.failing = now;
+  const bool for_good = absl::IsResourceExhausted(why) || now - *table.failing >= kSavePatience;
+  if (program_.unsaved == nullptr || !for_good) {
+    retry_at_ = std::min(retry_at_, now + kRetryAfter);
+    return;
+  }
+  program_.unsaved(table.spec.name, why);
+  core_->GiveUpSnapshots(number);
 }
 
 void ServerState::TakeObjects() {
@@ -442,13 +474,13 @@ absl::Status ServerState::Act() {
 // The program's function is none of ours: what it throws is the answer of this request, and the
 // server goes on.
 void ServerState::Answer(const ServerCore::Asked& asked) {
-  if (answer_ == nullptr) {
+  if (program_.answer == nullptr) {
     return core_->Refuse(asked, absl::UnimplementedError(absl::StrCat("server ", member_.rank(),
                                                                       " answers no requests")));
   }
   absl::StatusOr<Reply> reply = absl::InternalError("no reply");
   try {
-    reply = answer_({asked.worker, asked.head, asked.body});
+    reply = program_.answer({asked.worker, asked.head, asked.body});
   } catch (const std::exception& error) {
     reply = absl::InternalError(absl::StrCat("OnRequest has thrown: ", error.what()));
   } catch (...) {

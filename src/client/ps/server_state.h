@@ -55,7 +55,11 @@ class ServerState final : public phalanx::internal::MemberSink {
   void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer);
   absl::Status Run();
   void Stop();
+  void Drop();
   void Finish();
+  void OnUnsaved(std::function<void(absl::string_view table, const absl::Status& why)> unsaved) {
+    program_.unsaved = std::move(unsaved);
+  }
   std::string Describe() const;
 
   const Membership& member() const { return member_; }
@@ -72,19 +76,24 @@ class ServerState final : public phalanx::internal::MemberSink {
     std::unique_ptr<SnapshotStore> snapshots;  // null: it has none
     uint64_t storing = 0;                      // the core's number of the one under way
     std::optional<uint64_t> restored = {};     // the number of that with which this life begins
+    std::optional<Instant> failing = {};       // since when none could be stored
   };
   struct Lost {
     int worker;
     uint64_t life;
   };
+  // Finish was called.
+  struct Finished {};
   // In the order in which it has arrived.
-  using Event = std::variant<Message, Member, Lost>;
+  using Event = std::variant<Message, Member, Lost, Finished>;
 
   // How many there are. 0: none has joined, and Finish was called. DeadlineExceeded: none has
   // joined.
   absl::StatusOr<int> AwaitWorkers();
   // Until all have left.
   absl::Status Serve(int workers, bool anew);
+  // Run ends with an error: what Drop says.
+  void EndDropped();
   absl::Status BeginCore(int workers, bool anew);
   // From the directory of checkpoints, if there is one.
   absl::Status BeginDisks();
@@ -104,6 +113,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   // All of them have died, and all tables drop such workers.
   bool Abandoned() const;
   void TakeWritten();
+  void NotStored(uint32_t table, const absl::Status& why);
   void TakeObjects();
   absl::Status Act();
   void ActOnObjects(const ServerCore::Effects& effects);
@@ -112,17 +122,17 @@ class ServerState final : public phalanx::internal::MemberSink {
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<phalanx::internal::Connection> connection_;
   const Membership member_;
-  const std::string worker_role_;
-  const absl::Duration patience_;
-  const bool await_workers_;
+  const Options options_;
 
   // Of the thread of Run.
   std::vector<AddedTable> tables_;
-  std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer_;
+  struct {
+    std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer;
+    std::function<void(absl::string_view table, const absl::Status& why)> unsaved;
+  } program_;
   ServerObjects objects_;
   std::optional<ServerCore> core_;
   bool left_ = false;
-  bool finished_ = false;  // absent workers are not waited for
   RunMark mark_;
   ServerDeath death_;
   DescribeDoor door_;
@@ -138,8 +148,11 @@ class ServerState final : public phalanx::internal::MemberSink {
   std::deque<Event> events_;
   Barriers barriers_;
   std::shared_ptr<MemberSends> sends_;
-  absl::Status over_;  // with what Run ends, also after Stop
-  bool finishing_ = false;
+  struct {
+    absl::Status over;       // with what Run ends, also after Stop
+    bool finishing = false;  // workers that are absent or have died are not waited for
+    bool dropped = false;    // snapshots are freed whatever ends Run
+  } end_;
 };
 
 }  // namespace phalanx::ps::internal

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
 #include "src/common/ids/job_ids.h"
@@ -81,7 +82,7 @@ void ServerCore::Begin() {
     const bool holds = options_.awaits_workers && table->spec().sync != Sync::kBsp &&
                        table->spec().snapshot_every > 0;
     if (!holds) continue;
-    table->Hold();
+    table->turns().Hold(true);
     holds_ = true;
   }
   for (int worker = 0; worker < options_.workers; ++worker) {
@@ -386,20 +387,22 @@ void ServerCore::SendTo(int worker, std::string bytes) {
   effects_.sends.push_back({worker, *workers_[worker].life, std::move(bytes)});
 }
 
-bool ServerCore::HasAll(const WorkerPort& port, int worker, uint32_t table) const {
+bool ServerCore::HasAll(int worker, uint32_t table) const {
+  const WorkerPort& port = workers_[worker];
   if (port.member != MemberState::kLive) return true;
   if (!port.open()) return false;
+  if (DefectActive(Defect::kPsHeldPullEarly)) return true;
   return table >= port.had.size() || port.had[table] <= tables_[table]->sync().PositionOf(worker);
 }
 
+// Looks at all workers in each event, but only until the last one has sent again what it keeps.
 void ServerCore::ReleasePulls() {
   holds_ = false;
   for (uint32_t table = 0; table < tables_.size(); ++table) {
-    if (!tables_[table]->holds()) continue;
+    if (!tables_[table]->turns().holds()) continue;
     bool all = true;
-    for (int worker = 0; worker < options_.workers && all; ++worker)
-      all = HasAll(workers_[worker], worker, table);
-    if (all) tables_[table]->Release();
+    for (int worker = 0; worker < options_.workers && all; ++worker) all = HasAll(worker, table);
+    tables_[table]->turns().Hold(!all);
     holds_ = holds_ || !all;
   }
 }
@@ -488,13 +491,17 @@ void ServerCore::ShowDurable(uint32_t number) {
   ServerTable& table = *tables_[number];
   // Looks at all workers, so only when something can have changed for one.
   if (!table.TakeDurableRisen()) return;
+  // By those that have pushed: in some jobs few of many workers do.
+  uint64_t pushers = 0;
+  for (int worker = 0; worker < options_.workers; ++worker)
+    pushers += table.sync().PositionOf(worker) > Position() ? 1 : 0;
   for (int worker = 0; worker < options_.workers; ++worker) {
     WorkerPort& port = workers_[worker];
     if (!port.open()) continue;
     const Position durable = table.DurableOf(worker);
     if (durable <= port.shown[number].durable) continue;
     port.shown[number].durable = durable;
-    Add(worker, Durable{.table = number, .upto = durable});
+    Add(worker, Durable{.table = number, .upto = durable, .keep = table.snapshots().keep(pushers)});
   }
 }
 
@@ -513,6 +520,15 @@ void ServerCore::OnStored(uint32_t table, uint64_t number) {
 void ServerCore::OnStoreFailed(uint32_t table, uint64_t number) {
   PHALANX_CHECK(table < tables_.size(), "a table that was added");
   tables_[table]->snapshots().Failed(number);
+}
+
+// Next lives of workers wait for a snapshot that shows them: none will.
+void ServerCore::GiveUpSnapshots(uint32_t table) {
+  PHALANX_CHECK(table < tables_.size(), "a table that was added");
+  PHALANX_CHECK(!tables_[table]->snapshots().under_way(), "no snapshot is under way");
+  tables_[table]->snapshots().GiveUp();
+  for (int worker = 0; worker < options_.workers; ++worker) TryWelcome(worker);
+  EndEvent();
 }
 
 void ServerCore::Retry() {
@@ -560,9 +576,12 @@ void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
 
 // ---- queries
 
-void ServerCore::DropAbsent() {
+// One that comes all the same is counted again, as any next life of a worker that has left.
+void ServerCore::DropGone() {
   for (int worker = 0; worker < options_.workers; ++worker) {
-    if (workers_[worker].member == MemberState::kAbsent) Lose(worker, MemberState::kLeft);
+    const MemberState state = workers_[worker].member;
+    if (state == MemberState::kAbsent || state == MemberState::kDied)
+      Lose(worker, MemberState::kLeft);
   }
   EndEvent();
 }
@@ -575,8 +594,28 @@ bool ServerCore::done() const {
 std::string ServerCore::Describe() const {
   std::string text = absl::StrCat("server ", options_.rank, " of ", options_.servers, ", ",
                                   options_.workers, " workers\n");
-  for (const auto& table : tables_) text += table->Describe();
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    text += tables_[table]->Describe();
+    text += DescribeHeld(table);
+  }
   return text;
+}
+
+// The workers are named: one that is stopped holds up the pulls of all.
+std::string ServerCore::DescribeHeld(uint32_t table) const {
+  if (!tables_[table]->turns().holds()) return "";
+  std::vector<std::string> missing;
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    if (!HasAll(worker, table)) missing.push_back(absl::StrCat(worker));
+  }
+  if (missing.size() > kDescribedWorkers) {
+    const size_t more = missing.size() - kDescribedWorkers;
+    missing.resize(kDescribedWorkers);
+    missing.push_back(absl::StrCat(more, " more"));
+  }
+  return absl::StrCat("  ", tables_[table]->turns().held(),
+                      " pulls wait until what the life before has had was sent again by worker ",
+                      absl::StrJoin(missing, ", "), "\n");
 }
 
 size_t ServerCore::waiting() const {

@@ -170,6 +170,9 @@ class ServerCore {
   // the next number, when m has risen far enough, when a worker asks, and at Retry, which the owner
   // calls a while later.
   void OnStoreFailed(uint32_t table, uint64_t number);
+  // The table goes on without snapshots: workers keep what they push no longer, and what dies with
+  // this server is lost. REQUIRES: none is under way.
+  void GiveUpSnapshots(uint32_t table);
   // The sum, which is used during the call. Other attempts for the same clock are needed no more.
   // Ignored if the attempt is void.
   void OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum);
@@ -188,8 +191,8 @@ class ServerCore {
   void Respond(const Asked& asked, int32_t head, absl::string_view body);
   void Refuse(const Asked& asked, const absl::Status& why);
 
-  // Those that have not joined count as workers that have left.
-  void DropAbsent();
+  // Those that have not joined, or have died, count as workers that have left.
+  void DropGone();
 
   // All workers have left.
   bool done() const;
@@ -231,7 +234,9 @@ class ServerCore {
   // What an event has led to in the tables, and sends all batches.
   void EndEvent();
   // Rule 8: nothing of the worker is missing.
-  bool HasAll(const WorkerPort& port, int worker, uint32_t table) const;
+  bool HasAll(int worker, uint32_t table) const;
+  // Empty: no pulls of the table are held.
+  std::string DescribeHeld(uint32_t table) const;
   void ReleasePulls();
   void TakeFrom(uint32_t table);
   void TakeAnswers(uint32_t table);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/random.h"
@@ -18,6 +19,7 @@ using ::phalanx::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::OneServer;
 using testing::Saved;
 using ::testing::SizeIs;
@@ -78,6 +80,45 @@ TEST(ServerCore, AspWithoutClocksIsSavedBySize) {
   EXPECT_THAT(server.stores, IsEmpty());
   server.Push(0, 0, 10, 0, 1);
   EXPECT_THAT(server.stores, SizeIs(1));
+}
+
+TEST(ServerCore, InProportionALargePartIsSavedLessOften) {
+  TableSpec spec = Saved(Sync::kAsp);
+  spec.snapshot_bytes = 0;
+  SnapshotSchedule schedule(spec, 1);
+  schedule.OnPushed(kLeastSnapshotBytes - 1, 100);
+  EXPECT_FALSE(schedule.due());
+  schedule.OnPushed(1, 100);
+  EXPECT_TRUE(schedule.due());
+  schedule.Begin(0, {{}});
+  schedule.Stored(1);
+  schedule.OnPushed(2 * kLeastSnapshotBytes, 2 * kLeastSnapshotBytes + 1);
+  EXPECT_FALSE(schedule.due());
+  schedule.OnPushed(1, 2 * kLeastSnapshotBytes + 1);
+  EXPECT_TRUE(schedule.due());
+}
+
+TEST(ServerCore, ATableGoesOnWithoutSnapshots) {
+  OneServer server(2, {Saved(Sync::kAsp)});
+  server.Begin();
+  server.Push(0, 0, 1, 0, 1);
+  server.Batch(0, {AskSnapshot{.table = 0}});
+  ASSERT_THAT(server.stores, SizeIs(1));
+  // A next life waits for the snapshot.
+  server.NextLife(1);
+  server.Push(0, 0, 2, 0, 1);
+  server.core.OnStoreFailed(0, 1);
+  server.Run();
+  server.Take(0);
+  server.core.GiveUpSnapshots(0);
+  server.Run();
+  EXPECT_THAT(server.Take(0), ElementsAre("durable 0.2"));
+  EXPECT_THAT(server.inbox[1].welcomes, SizeIs(1));
+  server.Push(0, 0, 3, 0, 1);
+  server.Batch(0, {AskSnapshot{.table = 0}});
+  EXPECT_THAT(server.Take(0), ElementsAre("done 3", "durable 0.3"));
+  EXPECT_THAT(server.stores, SizeIs(1));
+  EXPECT_THAT(server.core.Describe(), HasSubstr("and no further ones"));
 }
 
 TEST(ServerCore, AStoreThatFailsIsTriedAgain) {
@@ -207,6 +248,26 @@ TEST(ServerCore, PullsOfANextLifeWaitForWhatEachWorkerSendsAgain) {
   EXPECT_THAT(server.Got(2, 8), ElementsAre(18));
 }
 
+TEST(ServerCore, PullsOfANextLifeWaitForNothingThatIsNotSentAgain) {
+  TableSpec spec = Saved();
+  spec.sync = Sync::kAsp;
+  OneServer server(2, {spec}, nullptr, kObjectPartBytes, /*awaits_workers=*/true);
+  for (const int worker : {0, 1}) server.Member(worker, MemberState::kLive);
+  server.core.Begin();
+  server.SayHello(0);
+  server.Pull(0, 1, 0, {1});
+  const char* const waits = "  1 pulls wait until what the life before has had was sent again by ";
+  EXPECT_THAT(server.core.Describe(), HasSubstr(absl::StrCat(waits, "worker 1\n")));
+  server.SayHello(1, {{.clock = 0, .push = 2, .piece = 0}});
+  server.Push(1, 0, 1, 1, 5);
+  EXPECT_THAT(server.core.Describe(), HasSubstr(absl::StrCat(waits, "worker 1\n")));
+  EXPECT_THAT(server.inbox[0].values, IsEmpty());
+  // Its table has failed.
+  server.SayHello(1, {{}});
+  EXPECT_THAT(server.Got(0, 1), ElementsAre(5));
+  EXPECT_THAT(server.core.Describe(), Not(HasSubstr("sent again")));
+}
+
 TEST(ServerCore, PullsOfANextLifeWaitForNoWorkerThatIsGone) {
   TableSpec spec = Saved();
   spec.sync = Sync::kAsp;
@@ -221,15 +282,17 @@ TEST(ServerCore, PullsOfANextLifeWaitForNoWorkerThatIsGone) {
   EXPECT_THAT(server.Got(0, 1), ElementsAre(0));
 }
 
-TEST(ServerCore, WorkersThatHaveNotJoinedAreNotWaitedForBehindDropAbsent) {
+TEST(ServerCore, WorkersThatHaveNotJoinedAreNotWaitedForBehindDropGone) {
   OneServer server(3, {Saved()});
   server.core.Begin();
   server.SayHello(0);
   server.SayHello(1);
   server.Member(0, MemberState::kLeft);
-  server.core.DropAbsent();
+  server.core.DropGone();
   EXPECT_FALSE(server.core.done());
-  server.Member(1, MemberState::kLeft);
+  server.Member(1, MemberState::kDied);
+  EXPECT_FALSE(server.core.done());
+  server.core.DropGone();
   EXPECT_TRUE(server.core.done());
 }
 

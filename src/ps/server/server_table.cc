@@ -118,7 +118,7 @@ absl::Status ServerTable::OnObjectPush(int worker, uint64_t life, const Push& pu
   TakeOut(objects_.Older(worker, life, push.at));
   if (counts) {
     objects_.Add(token, {worker, push.at, before, life, std::string(push.object)});
-    snapshots_.OnPushed(object_bytes());
+    snapshots_.OnPushed(object_bytes(), part_.bytes());
   } else {
     Replace(worker, life, push, nullptr);
   }
@@ -172,7 +172,7 @@ absl::Status ServerTable::OnPush(int worker, uint64_t life, Push& push, KeyLists
     RunEffects(nullptr);
     return absl::OkStatus();
   }
-  snapshots_.OnPushed(push.values.size());
+  snapshots_.OnPushed(push.values.size(), part_.bytes());
   // Views end with the message; a push of BSP waits for its clock to turn.
   if (spec_.sync == Sync::kBsp) {
     kept_.Add(token, {worker, push.at, life, *keys, std::string(push.values)});
@@ -326,7 +326,9 @@ void ServerTable::RunEffects(const Incoming* incoming) {
     } else if (const auto* answer = std::get_if<SyncCore::Answer>(&effect)) {
       turns_.AddPull(pulls_.Find(answer->pull)->clock, answer->pull);
     } else {
-      DropKept(std::get<SyncCore::Drop>(effect).push);
+      const Token dropped = std::get<SyncCore::Drop>(effect).push;
+      kept_.Erase(dropped);
+      objects_.Erase(dropped);
     }
   }
   Proceed();
@@ -436,14 +438,8 @@ absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum
   return part_.Turn(turn.clock);
 }
 
-void ServerTable::Release() {
-  holds_ = false;
-  for (const Token token : std::exchange(held_, {})) AnswerPull(token);
-}
-
-// The worker's channel may have closed while the pull waited for a turn, or was held.
+// The worker's channel may have closed while the pull waited for a turn.
 void ServerTable::AnswerPull(Token token) {
-  if (holds_) return held_.push_back(token);
   const auto found = pulls_.find(token);
   if (found == pulls_.end()) return;
   // The token is used once, so the entry goes before the answer is made.
@@ -476,11 +472,6 @@ void ServerTable::AnswerWithVersion(const WaitingPulls::Pull& pull) {
                     .object = again ? versions_.AnswerPrevious(reader) : versions_.Answer(reader)});
 }
 
-void ServerTable::DropKept(Token token) {
-  kept_.Erase(token);
-  objects_.Erase(token);
-}
-
 // The first reason stays. What waits is answered with it by the owner, which knows the channels.
 void ServerTable::Fail(absl::Status why) {
   if (!failed_.ok()) return;
@@ -491,7 +482,14 @@ void ServerTable::Fail(absl::Status why) {
   sums_.Void();
   turns_.Clear();
   versions_.Clear();
-  pulls_.Clear();
+  pulls_.clear();
+  for (OfWorker& worker : of_worker_) worker.parked = 0;
+}
+
+// Pulls are in the queue behind an event only if they were held until now.
+std::vector<ServerTable::Answered> ServerTable::TakeAnswers() {
+  while (const std::optional<Token> pull = turns_.TakePull()) AnswerPull(*pull);
+  return std::exchange(answers_, {});
 }
 
 // ---- snapshots
@@ -503,6 +501,11 @@ std::optional<ServerTable::Taken> ServerTable::TakeSnapshot() {
   if (!snapshots_.due() || !failed_.ok()) return std::nullopt;
   const SyncCore::Saved saved = SafeState();
   const uint64_t number = snapshots_.Begin(saved.min, saved.positions);
+  // Nothing is written, and workers keep what they push no longer.
+  if (snapshots_.given_up()) {
+    snapshots_.Stored(number);
+    return std::nullopt;
+  }
   return Taken{number, Save(number)};
 }
 
@@ -569,7 +572,8 @@ Position ServerTable::DurableOf(int worker) const {
 }
 
 bool ServerTable::Shows(int worker) const {
-  return !snapshots_.enabled() || !failed_.ok() || snapshots_.stored(worker) == PositionOf(worker);
+  return !snapshots_.enabled() || snapshots_.given_up() || !failed_.ok() ||
+         snapshots_.stored(worker) == PositionOf(worker);
 }
 
 bool ServerTable::MakesRoom() const {
@@ -643,9 +647,10 @@ std::string ServerTable::Describe() const {
                                   min(), ", ", part_.rows(), " rows, ", part_.bytes(), " bytes");
   if (snapshots_.enabled()) {
     absl::StrAppend(&text, ", snapshot ", snapshots_.stored_number(),
-                    snapshots_.under_way() ? ", the next one under way"
-                    : snapshots_.failed()  ? ", the next one could not be stored"
-                                           : "");
+                    snapshots_.given_up()    ? ", and no further ones"
+                    : snapshots_.under_way() ? ", the next one under way"
+                    : snapshots_.failed()    ? ", the next one could not be stored"
+                                             : "");
   }
   absl::StrAppend(&text, "\n");
   if (!failed_.ok()) absl::StrAppend(&text, "  failed: ", failed_.ToString(), "\n");

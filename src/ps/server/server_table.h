@@ -80,10 +80,8 @@ class ServerTable {
   absl::Status OnClock(int worker, uint64_t life, uint64_t clock);
   absl::Status OnPull(int worker, Pull& pull, KeyLists& lists);
   void OnAskSnapshot(int worker);
-  // Pulls are not answered until Release.
-  void Hold() { holds_ = true; }
-  void Release();
-  bool holds() const { return holds_; }
+  // Pulls that are held there are answered by TakeAnswers, after Hold(false).
+  TurnQueue& turns() { return turns_; }
 
   // ---- workers. The channel has closed: pulls that wait are dropped.
   void Forget(int worker);
@@ -201,8 +199,7 @@ class ServerTable {
   void Replace(int worker, uint64_t life, const Push& push, const KeyList& keys);
   void ReplaceByObject(Token token, const Push& push, int worker, uint64_t life);
   void AnswerPull(Token token);
-  void AnswerWithVersion(const WaitingPulls::Pull& pull);
-  void DropKept(Token token);
+  void AnswerWithVersion(const Parked& pull);
   void DropPulls(int worker);
   void Fail(absl::Status why);
   SyncCore::Saved SafeState() const;
@@ -228,8 +225,6 @@ class ServerTable {
   WaitingPulls pulls_;
   std::vector<OfWorker> of_worker_;
   std::vector<Answered> answers_;
-  bool holds_ = false;
-  std::vector<Token> held_;  // pulls that can be answered then
   SnapshotSchedule snapshots_;
   struct {
     std::vector<File> made;

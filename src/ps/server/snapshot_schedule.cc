@@ -1,5 +1,6 @@
 #include "src/ps/server/snapshot_schedule.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/common/check.h"
@@ -8,7 +9,11 @@ namespace phalanx::ps::internal {
 
 // Only ASP can go without clocks: bytes make a snapshot due there.
 SnapshotSchedule::SnapshotSchedule(const TableSpec& spec, int workers)
-    : every_(spec.snapshot_every), bytes_(spec.sync == Sync::kAsp ? spec.snapshot_bytes : 0) {
+    : every_(spec.snapshot_every),
+      bytes_(spec.sync != Sync::kAsp   ? 0
+             : spec.snapshot_bytes > 0 ? spec.snapshot_bytes
+                                       : kLeastSnapshotBytes),
+      in_proportion_(spec.snapshot_bytes == 0) {
   stored_.positions.resize(workers);
 }
 
@@ -19,9 +24,11 @@ void SnapshotSchedule::OnMin(uint64_t min) {
   failed_ = false;
 }
 
-void SnapshotSchedule::OnPushed(uint64_t bytes) {
+// A snapshot costs as much as the part has, so with a large one fewer are made.
+void SnapshotSchedule::OnPushed(uint64_t bytes, uint64_t part) {
   pushed_ += bytes;
-  if (bytes_ > 0 && pushed_ >= bytes_) wanted_ = true;
+  part_ = part;
+  if (bytes_ > 0 && pushed_ >= (in_proportion_ ? std::max(bytes_, part) : bytes_)) wanted_ = true;
 }
 
 // The one under way may fail, and the worker asks again then: it is never left without an answer by

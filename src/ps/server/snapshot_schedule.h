@@ -22,17 +22,25 @@ class SnapshotSchedule {
   SnapshotSchedule(const TableSpec& spec, int workers);
 
   bool enabled() const { return every_ > 0; }
+  // With TableSpec::snapshot_bytes 0: how many bytes each of so many workers may keep; else 0.
+  uint64_t keep(uint64_t workers) const { return in_proportion_ && workers ? part_ / workers : 0; }
 
   // ---- what makes one due
   // m is `min` now.
   void OnMin(uint64_t min);
-  // A push of so many bytes has come.
-  void OnPushed(uint64_t bytes);
+  // A push of so many bytes has come to a part of so many.
+  void OnPushed(uint64_t bytes, uint64_t part);
   // A worker waits for a snapshot with this number or a later one that shows it at this position.
   // Nothing, if the one under way, or else the newest one, does.
   void Ask(int worker, const Position& at, uint64_t first);
   // After a failure: another attempt.
   void Retry() { failed_ = false; }
+  // None is written from now on: what is due counts as stored.
+  void GiveUp() {
+    given_up_ = true;
+    failed_ = false;
+  }
+  bool given_up() const { return given_up_; }
 
   bool due() const { return enabled() && wanted_ && !failed_ && !under_way_.has_value(); }
   // A snapshot of this state is under way. Returns its number. REQUIRES: due().
@@ -60,11 +68,14 @@ class SnapshotSchedule {
 
   const uint32_t every_;
   const uint64_t bytes_;  // 0: pushes alone make none due
+  const bool in_proportion_;
   bool wanted_ = false;
   bool failed_ = false;
   uint64_t last_number_ = 0;
   uint64_t last_min_ = 0;  // of the last one that was begun
   uint64_t pushed_ = 0;    // bytes since then
+  uint64_t part_ = 0;      // bytes, at the last push
+  bool given_up_ = false;
   std::optional<Shown> under_way_;
   Shown stored_;
 };

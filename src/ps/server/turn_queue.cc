@@ -23,7 +23,7 @@ void TurnQueue::AddPull(uint64_t clock, Token pull) {
 }
 
 std::optional<TurnQueue::Token> TurnQueue::TakePull() {
-  if (pulls_.empty()) return std::nullopt;
+  if (pulls_.empty() || holds_) return std::nullopt;
   const Token pull = pulls_.front();
   pulls_.pop_front();
   return pull;

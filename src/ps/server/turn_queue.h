@@ -35,8 +35,13 @@ class TurnQueue {
     std::erase_if(pulls_, gone);
     for (Waiting& waiting : turns_) std::erase_if(waiting.pulls, gone);
   }
-  // A pull before the first turn.
+  // A pull before the first turn. Nothing: there is none, or they are held.
   std::optional<Token> TakePull();
+  // Pulls are held until Hold(false). REQUIRES: there are no turns.
+  void Hold(bool holds) { holds_ = holds; }
+  bool holds() const { return holds_; }
+  // That can be answered but for Hold.
+  size_t held() const { return holds_ ? pulls_.size() : 0; }
   // The first turn; null: none.
   const SyncCore::Turn* first() const { return turns_.empty() ? nullptr : &turns_.front().turn; }
   // Ends its reduction, too. REQUIRES: there is one.
@@ -72,6 +77,7 @@ class TurnQueue {
   };
 
   std::deque<Token> pulls_;  // before the first turn
+  bool holds_ = false;
   std::deque<Waiting> turns_;
   uint64_t last_attempt_ = 0;  // of all turns
   uint64_t valid_from_ = 0;    // of the first turn; 0: there is no attempt

@@ -43,6 +43,7 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   clocks = 2 + random.Below(5);
   // Plans without objects are what they would be if there were none.
   objects = Random(seed * 31 + 13).Chance(0.4);
+  awaits = Random(seed * 23 + 7).Chance(0.5);
   const uint64_t count = 1 + random.Below(3);
   for (uint64_t i = 0; i < count; ++i) DrawTable(random);
   const bool leaves = random.Chance(0.4);
@@ -241,6 +242,18 @@ void PsOracle::Made(uint32_t table, int worker, uint64_t clock, uint32_t push) {
   made_.insert({table, worker, clock, push});
 }
 
+void PsOracle::Done(uint32_t table, int worker, uint64_t clock, uint32_t push) {
+  done_.emplace(std::make_tuple(table, worker, clock, push), done_.size() + 1);
+}
+
+// A push of a worker that dies can be lost with a server that dies as well, until its next life has
+// made it again.
+bool PsOracle::MustHave(const Read& read, int worker, uint64_t clock, uint32_t push) const {
+  if (!plan_.awaits || plan_.tables[read.table].snapshot_every == 0) return false;
+  const auto done = done_.find({read.table, worker, clock, push});
+  return done != done_.end() && done->second <= read.done && !died_.contains(worker);
+}
+
 bool PsOracle::Drops(uint32_t table, int worker) const {
   return plan_.tables[table].on_loss == OnLoss::kDrop && died_.contains(worker);
 }
@@ -299,6 +312,9 @@ std::string PsOracle::CheckCounts(const Read& read, Key key, const char* row) co
         if (Drops(read.table, worker)) continue;
         if (own && spec.sync != Sync::kBsp && count == 0) {
           return absl::StrCat("is without its own ", name());
+        }
+        if (spec.sync != Sync::kBsp && count == 0 && MustHave(read, worker, clock, push)) {
+          return absl::StrCat("is without ", name(), ", whose call had ended");
         }
         if (read.last && count == 0) return absl::StrCat("is without ", name(), " at the end");
         if (spec.sync == Sync::kSsp && count == 0 && clock + spec.staleness < read.clock) {

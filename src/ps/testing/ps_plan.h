@@ -58,6 +58,7 @@ struct PsPlan {
   uint64_t seed;
   bool exact = false;
   bool objects = false;
+  bool awaits = false;  // servers have ServerCore::Options::awaits_workers
   int servers = 0;
   int workers = 0;
   uint64_t clocks = 0;              // the most of a worker; worker 0 makes so many
@@ -101,6 +102,11 @@ class PsOracle {
 
   // A life makes this push.
   void Made(uint32_t table, int worker, uint64_t clock, uint32_t push);
+  // The call of this push has ended with OK: with PsPlan::awaits no pull that begins now is without
+  // it, as long as its worker lives.
+  void Done(uint32_t table, int worker, uint64_t clock, uint32_t push);
+  // Of pushes that are done, to be kept in Read::done.
+  uint64_t done() const { return done_.size(); }
   // The worker has died once: tables with kDrop can be without some of its pushes.
   void Died(int worker) { died_.insert(worker); }
 
@@ -112,6 +118,7 @@ class PsOracle {
     uint32_t own = 0;           // pushes of this life in the clock before the pull
     uint64_t latest_clock = 0;  // with kBsp the state can be that of a clock up to this
     bool last = false;          // all workers have ended all their clocks
+    uint64_t done = 0;          // PsOracle::done() when it began
     std::vector<Key> keys = {};
   };
   // Returns what is wrong with what was pulled, or an empty text.
@@ -123,10 +130,13 @@ class PsOracle {
   // Makes the clock that is after all in floats_.
   void Replay(uint64_t clock);
   bool Drops(uint32_t table, int worker) const;
+  bool MustHave(const Read& read, int worker, uint64_t clock, uint32_t push) const;
 
   const PsPlan& plan_;
   std::set<int> died_;
   std::set<std::tuple<uint32_t, int, uint64_t, uint32_t>> made_;
+  // As made_: the number in the order in which they were done, from 1.
+  std::map<std::tuple<uint32_t, int, uint64_t, uint32_t>, uint64_t> done_;
   // Pushes of a key: (table, key), then worker, clock, number.
   std::map<std::pair<uint32_t, Key>, std::set<std::tuple<int, uint64_t, uint32_t>>> pushes_;
   // Those that are objects: table, worker, clock, number.

@@ -161,7 +161,13 @@ void PsWorld::BeginServer(int rank) {
                                     .workers = plan_.workers,
                                     .objects = PrefixOf({true, rank}, server.life),
                                     .object_bytes = plan_.object_bytes(),
-                                    .unsent_bytes = plan_.unsent_bytes()});
+                                    .awaits_workers = plan_.awaits && server.life > 1});
+  // Before anything that they send.
+  for (int worker = 0; worker < plan_.workers && plan_.awaits; ++worker) {
+    const auto found = states_.find({false, worker});
+    if (found == states_.end()) continue;
+    server.core->OnMember(worker, found->second, workers_[worker].life);
+  }
   for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
     const auto added = server.core->AddTable(plan_.tables[table]);
     PHALANX_CHECK(added.ok(), "a table of the plan");
@@ -501,6 +507,7 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
     }
     call->read.table = step.table;
     call->read.clock = worker.clock;
+    call->push = step.push;
     worker.calls[*ticket] = std::move(call);
     Cut(rank, worker.life);
   } else {
@@ -523,11 +530,13 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
   call->kind = step.kind;
   call->basis = step.basis;
   call->dense = step.dense;
+  call->push = step.push;
   call->read = {.table = step.table,
                 .worker = rank,
                 .clock = worker.core->table(step.table).clock,
                 .begun = worker.begun[step.table],
                 .last = last,
+                .done = oracle_.done(),
                 .keys = step.keys};
   // Its own pushes before it.
   if (!last) {
@@ -648,6 +657,7 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
     }
     return;
   }
+  if (call->push > 0) oracle_.Done(call->read.table, rank, call->read.clock, call->push);
   if (call->kind == PsPlan::Kind::kPush) return;
   ++counts_.pulls;
   PsOracle::Read& read = call->read;

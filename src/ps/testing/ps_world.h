@@ -86,6 +86,7 @@ class PsWorld {
     bool cancelled = false;
     bool basis = false;
     bool dense = false;
+    uint32_t push = 0;  // its number, if it pushes
   };
   // What a program does next.
   enum class Phase { kBegin, kSteps, kIdle, kSettling, kLeaving, kLeft };

@@ -53,6 +53,28 @@ TEST(Kept, FreesUpToAPosition) {
   EXPECT_EQ(kept.freed(), (Position{.clock = 3}));
 }
 
+TEST(Kept, KnowsTheLastPushThatALifeOfTheServerHasHad) {
+  KeptEntries kept;
+  EXPECT_EQ(kept.Had(), Position());
+  kept.Add(PushAt(0, 1, 1), true);
+  kept.Add(PushAt(0, 2, 2), true);
+  kept.Add(EndOf(0), true);
+  kept.Add(PushAt(1, 1, 3), true);
+  EXPECT_EQ(kept.Had(), Position());
+  kept.MarkDone({.clock = 1});
+  EXPECT_EQ(kept.Had(), (Position{.clock = 0, .push = 2}));
+  // The next life has none of them, and its calls have ended all the same.
+  kept.MarkLost({});
+  EXPECT_EQ(kept.undone(), 4u);
+  EXPECT_EQ(kept.Had(), (Position{.clock = 0, .push = 2}));
+  kept.Free({.clock = 0, .push = 2});
+  EXPECT_EQ(kept.Had(), Position());
+  kept.MarkOneDone({.clock = 1, .push = 1});
+  EXPECT_EQ(kept.Had(), (Position{.clock = 1, .push = 1}));
+  kept.Clear();
+  EXPECT_EQ(kept.Had(), Position());
+}
+
 TEST(Kept, CountsWhatIsBehindAnObjectOfAClock) {
   const auto object_at = [](uint64_t clock, uint32_t push, uint64_t ticket) {
     KeptEntries::Kept kept = PushAt(clock, push, ticket);

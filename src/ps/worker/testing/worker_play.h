@@ -115,6 +115,11 @@ class WorkerPlay {
   absl::Status Taken(WorkerCore::Ticket ticket) {
     return core.Take(ticket).value_or(absl::UnavailableError("it has not ended"));
   }
+  // What the last Hello to the server has said.
+  std::vector<Position> Had(int server) {
+    Drain();
+    return had_[server];
+  }
   std::map<int, Pull> last_pull;  // by server
 
   WorkerCore core;
@@ -126,6 +131,7 @@ class WorkerPlay {
       ASSERT_THAT(message, ::phalanx::testing::IsOk());
       if (const auto* hello = std::get_if<internal::Hello>(&*message)) {
         channel_[send.server] = hello->channel;
+        had_[send.server] = hello->had;
         got_[send.server].push_back(absl::StrCat("hello to ", send.life));
         continue;
       }
@@ -142,6 +148,7 @@ class WorkerPlay {
 
   std::vector<TableSpec> specs_;
   std::map<int, uint64_t> channel_;
+  std::map<int, std::vector<Position>> had_;
   std::map<int, std::vector<std::string>> got_;
 };
 
