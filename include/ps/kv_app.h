@@ -239,9 +239,14 @@ class KVServer : public SimpleApp {
     const DataType type = GetDataType<Val>();
     const bool known = type == INT32 || type == INT64 || type == FLOAT || type == DOUBLE;
     if (!known || GetDataType<Key>() != UINT64) return OTHER;
+#ifdef __GXX_RTTI
     const auto* const added = handle.template target<KVServerDefaultHandle<Val>>();
     // It can have values from elsewhere.
     return added != nullptr && added->store.empty() ? type : OTHER;
+#else
+    // What is in a function cannot be seen.
+    return OTHER;
+#endif
   }
 
   std::mutex mu_;

@@ -92,7 +92,7 @@ void Channel::Receive() {
     if (message == nullptr) return;
     const std::string wrong = TakeMessage(message, &incoming);
     if (!wrong.empty()) {
-      if (!leaving_) events_.on_failure(wrong, /*of_other=*/false);
+      if (!leaving_) events_.on_failure(wrong, Failure::kOwn);
       return;
     }
   }
@@ -130,12 +130,12 @@ void Channel::Watch() {
     if (ended && !died && !leaving_) {
       const char* const what = private_cluster_ ? "scheduler 1, or its private cluster, has died: "
                                                 : "this process is no member of its job any more: ";
-      events_.on_failure(what + why, private_cluster_);
+      events_.on_failure(what + why, private_cluster_ ? Failure::kOther : Failure::kOwn);
     }
     if (ended) break;
     EndEnded();
     const std::string error = TakeError();
-    if (!error.empty() && !leaving_) events_.on_failure(error, /*of_other=*/false);
+    if (!error.empty() && !leaving_) events_.on_failure(error, Failure::kOwn);
     events_.on_second();
   }
   std::lock_guard<std::mutex> lock(states_mu_);
@@ -147,7 +147,7 @@ bool Channel::Scan() {
   Changes changes;
   for (const Role role : kRoles) ScanRole(role, &changes);
   // Before those that have left because of it, and so end no barrier.
-  const bool failed = ReportDeath();
+  const bool failed = ReportDeath() || ReportEnd(changes.left);
   for (const auto& [peer, life] : changes.died) events_.on_died(peer, life);
   for (const Peer peer : changes.left) events_.on_left(peer);
   std::lock_guard<std::mutex> lock(states_mu_);
@@ -169,7 +169,8 @@ bool Channel::ReportDeath() {
   for (const auto& death : deaths) {
     const Loss loss = events_.loss_of(death.first);
     const Seen seen = SeenOf(death.first);
-    if (loss == Loss::kNothing && seen.state == PHX_LIVE && seen.life > death.second.life) {
+    // It can have left already.
+    if (loss == Loss::kNothing && seen.state != PHX_DIED && seen.life > death.second.life) {
       returned.push_back(death.first);
       continue;
     }
@@ -190,7 +191,27 @@ bool Channel::ReportDeath() {
     why += ", and no process has taken its place within " + std::to_string(patience.count()) +
            " s (PHALANX_PS_RESTART_TIMEOUT)";
   }
-  events_.on_failure(why, of_other);
+  events_.on_failure(why, of_other ? Failure::kOther : overdue ? Failure::kLate : Failure::kOwn);
+  return true;
+}
+
+// A process that has not heard in time what is lost with a death waits for a next life, while the
+// others have given the job up.
+bool Channel::ReportEnd(const std::vector<Peer>& left) {
+  const Peer keeper = settings_.keeper();
+  if (leaving_ || own_ == keeper || std::find(left.begin(), left.end(), keeper) == left.end())
+    return false;
+  std::string why = TextOf(keeper) + " has ended the job";
+  {
+    std::lock_guard<std::mutex> lock(states_mu_);
+    const auto first = std::min_element(
+        deaths_.begin(), deaths_.end(),
+        [](const auto& a, const auto& b) { return a.second.change < b.second.change; });
+    if (first != deaths_.end()) {
+      why = TextOf(first->first) + " has died (on " + first->second.host + "), and " + why;
+    }
+  }
+  events_.on_failure(why, Failure::kOther);
   return true;
 }
 
@@ -201,6 +222,8 @@ std::vector<phx_member_info> Channel::MembersOf(Role role) const {
   return members;
 }
 
+// A launch can have run under this name before, and the members that it had are still known. A next
+// life of this run forgets those that have left before it, too: it waits for none of them.
 void Channel::ForgetEarlierRun() {
   for (const Role role : kRoles) {
     for (const phx_member_info& member : MembersOf(role)) {
@@ -217,7 +240,8 @@ void Channel::ScanRole(Role role, Changes* changes) {
     const Peer peer{role, member.rank};
     const auto past = past_lives_.find(peer);
     if (past != past_lives_.end() && past->second == member.life) continue;
-    const Seen before = std::exchange(states_[peer], Seen{member.state, member.life});
+    const Seen before =
+        std::exchange(states_[peer], Seen{member.state, member.life, member.change, member.host});
     if (before.state == member.state && before.life == member.life) continue;
     if (member.state == PHX_LEFT) changes->left.push_back(peer);
     // Between two looks there can be a death and a next life.
@@ -225,8 +249,12 @@ void Channel::ScanRole(Role role, Changes* changes) {
     if (member.state != PHX_DIED && !replaced) continue;
     const uint64_t life = member.state == PHX_DIED ? member.life : before.life;
     changes->died.emplace_back(peer, life);
-    // The first of several lives that have died one after another is the one to name.
-    deaths_.try_emplace(peer, Death{life, member.change, member.host, {}});
+    // The first of several lives that have died one after another is the one to name. If its death
+    // was not seen, it was between two changes that were.
+    const bool seen = member.state == PHX_DIED;
+    deaths_.try_emplace(
+        peer,
+        Death{life, seen ? member.change : before.change, seen ? member.host : before.host, {}});
     deaths_[peer].life = life;
     deaths_[peer].since = std::chrono::steady_clock::now();
   }
@@ -238,6 +266,7 @@ Channel::Seen Channel::SeenOf(Peer peer) const {
   return found == states_.end() ? Seen() : found->second;
 }
 
+// Without those that a next life has replaced.
 std::vector<Peer> Channel::Dead() const {
   std::lock_guard<std::mutex> lock(states_mu_);
   std::vector<Peer> dead;
@@ -410,9 +439,9 @@ std::string Channel::TakeError() {
   return "";
 }
 
-void Channel::GiveUp(bool of_other) {
+void Channel::GiveUp(Failure failure) {
   if (leaving_.exchange(true)) return;
-  client_.member_leave(member_, of_other ? 0 : 1);
+  client_.member_leave(member_, failure == Failure::kOther ? 0 : 1);
 }
 
 }  // namespace phalanx::ps_lite

@@ -53,6 +53,13 @@ enum class Loss {
   kAnswers,  // what this process has asked it
 };
 
+// Whose failure it is.
+enum class Failure {
+  kOwn,    // this process's alone: for the others it dies
+  kOther,  // that of another process, or of the job, and all know
+  kLate,   // no process has taken the place of another one, which others see about now
+};
+
 class Channel {
  public:
   struct Events {
@@ -65,10 +72,9 @@ class Channel {
     std::function<void()> on_second;
     // Any thread.
     std::function<Loss(Peer peer)> loss_of;
-    // A peer has died for all (`of_other`), or has died for this process; or this process is no
-    // member any more, or has received or could not send something. Can come several times: the
-    // first one counts.
-    std::function<void(const std::string& why, bool of_other)> on_failure;
+    // A peer has died, or the keeper has ended the job; or this process is no member any more, or
+    // has received or could not send something. Can come several times: the first one counts.
+    std::function<void(const std::string& why, Failure failure)> on_failure;
   };
 
   // Connects to the node and joins the job. Returns null and what is wrong. In `place` the address
@@ -105,9 +111,9 @@ class Channel {
   std::vector<Peer> Dead() const;
   // A call for a table has failed. That is a failure if no other reason is seen for it in time.
   void Suspect(const std::string& why) { KeepError(own_, 0, /*response=*/false, why); }
-  // Ends the membership because of a failure. The others see a death; if it is one of another
-  // process they have seen that, and this is no second one.
-  void GiveUp(bool of_other);
+  // Ends the membership because of a failure. The others see a death, unless it is one that they
+  // know of.
+  void GiveUp(Failure failure);
   // Waits until all messages have left the node, and leaves the job. No more events come then.
   void Leave();
 
@@ -135,10 +141,12 @@ class Channel {
   struct Seen {
     int state = PHX_ABSENT;
     uint64_t life = 0;
+    uint64_t change = 0;
+    std::string host;
   };
   struct Death {
     uint64_t life;
-    uint64_t change;  // numbers all deaths in their order
+    uint64_t change;  // numbers all deaths in their order, about
     std::string host;
     std::chrono::steady_clock::time_point since;
   };
@@ -181,6 +189,8 @@ class Channel {
   // Reports the first death as a failure if a peer that has died does not come back. Returns
   // whether it does not.
   bool ReportDeath();
+  // Reports that the keeper has left: it does so as the last one, unless it has failed.
+  bool ReportEnd(const std::vector<Peer>& left);
 
   // What is sent to a life of a peer; `any`: to the one that is there.
   struct Receiver {

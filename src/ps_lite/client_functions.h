@@ -19,9 +19,10 @@ namespace phalanx::ps_lite {
   function(member_free) function(wait) function(call_ended) function(call_free) \
   function(call_notify) function(queue_new) function(queue_take) function(queue_free) \
   function(ps_table_defaults) function(ps_server_join) function(ps_server_add_table) \
-  function(ps_server_run) function(ps_server_stop) function(ps_server_finish) \
-  function(ps_server_free) function(ps_worker_join) function(ps_worker_open) \
-  function(ps_worker_leave) function(ps_worker_quit) function(ps_worker_fail) function(ps_worker_free) \
+  function(ps_server_on_unsaved) function(ps_server_run) function(ps_server_stop) \
+  function(ps_server_drop) function(ps_server_finish) function(ps_server_free) \
+  function(ps_worker_join) function(ps_worker_open) function(ps_worker_leave) \
+  function(ps_worker_quit) function(ps_worker_fail) function(ps_worker_free) \
   function(ps_push_rows) function(ps_pull_rows) function(ps_push_pull_rows) \
   function(ps_table_free)
 // clang-format on

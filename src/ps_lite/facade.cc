@@ -99,7 +99,6 @@ int Postoffice::num_servers() const { return Office::Get().settings().servers; }
 bool Postoffice::is_worker() const { return OwnRole() == Role::kWorker; }
 bool Postoffice::is_server() const { return OwnRole() == Role::kServer; }
 bool Postoffice::is_scheduler() const { return OwnRole() == Role::kScheduler; }
-bool Postoffice::is_recovery() const { return Office::Get().node().is_recovery; }
 int Postoffice::verbose() const { return Office::Get().settings().verbose; }
 
 // ---------------------------------------------------------------------------- texts

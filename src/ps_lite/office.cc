@@ -15,14 +15,15 @@ namespace phalanx::ps_lite {
 namespace {
 
 constexpr int kAllGroups = 7;
-// What a server reports of an app to the keeper, and what the keeper decides.
+// How long the reason for an error of a table is awaited: longer than that of a message.
+constexpr std::chrono::seconds kReasonPatience{5};
+// What a process tells the keeper of an app (Word), and what the keeper decides.
 constexpr ::ps::Control::Command kHandles = ::ps::Control::ACK;
 
 // Of a run: a job of an earlier one at the same port is another one.
-std::string NewJobName(const Settings& settings) {
+std::string NewRun() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return "ps-lite:" + std::to_string(settings.root_port) + ":" + std::to_string(getpid()) + ":" +
-         std::to_string(now);
+  return std::to_string(getpid()) + ":" + std::to_string(now);
 }
 
 ::ps::Message Control(::ps::Control::Command command, bool request) {
@@ -39,16 +40,6 @@ void WarnOfUnused(const Settings& settings) {
   if (!names.empty()) std::fprintf(stderr, "ps: without effect here: %s\n", names.c_str());
 }
 
-// The message with memory of its own.
-::ps::Message CopyOf(const ::ps::Message& message) {
-  ::ps::Message copy = message;
-  for (auto& array : copy.data) {
-    const ::ps::SArray<char> view = array;
-    array.CopyFrom(view.data(), view.size());
-  }
-  return copy;
-}
-
 ::ps::SArray<char> BytesOf(const std::vector<int>& numbers) {
   ::ps::SArray<char> bytes;
   bytes.CopyFrom(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int));
@@ -58,10 +49,11 @@ void WarnOfUnused(const Settings& settings) {
 }  // namespace
 
 Office::Office()
-    : tables_({[this](int app, Kind kind) {
+    : tables_({[this](int app, Word word, Kind kind) {
                  ::ps::Message report = Control(kHandles, /*request=*/true);
                  report.meta.app_id = app;
                  report.meta.head = kind;
+                 report.meta.option = static_cast<int>(word);
                  SendControl(std::move(report));
                },
                [this](const ::ps::Message& message) { SendNow(message); },
@@ -131,13 +123,15 @@ void Office::Start(int customer) {
   if (ready_) return;
   // Messages of peers that are not seen as live here could not be answered. A next life comes when
   // some can have left.
-  if (!node_.is_recovery) CheckEmpty(channel_->WaitForLive(Processes()));
+  if (!restarts_) CheckEmpty(channel_->WaitForLive(Processes()));
   finalized_ = false;
   BeginTables();
   ready_ = true;
   registry_.Open(own.role == Role::kWorker);
 }
 
+// The tables number their workers by the order of these ids, which is the same in all processes and
+// lives.
 void Office::BeginTables() {
   const Settings& own = settings();
   Tables::Place place;
@@ -147,8 +141,7 @@ void Office::BeginTables() {
   place.servers = own.servers;
   place.nodes = NodeIds(kAllGroups);
   std::sort(place.nodes.begin(), place.nodes.end());
-  place.timeout_seconds = own.timeout_seconds;
-  tables_.Begin(place);
+  tables_.Begin(place, own.tables);
 }
 
 void Office::Begin() {
@@ -164,7 +157,7 @@ void Office::Begin() {
   std::shared_ptr<Channel> channel;
   if (wrong.empty()) channel = Channel::Join(own, place, &wrong);
   if (channel == nullptr) Throw(wrong);
-  hold.Confirm();
+  hold.Confirm(channel->life());
   {
     std::lock_guard<std::mutex> lock(mu_);
     failure_.clear();
@@ -180,12 +173,14 @@ void Office::Begin() {
     node_.id = channel->own().id();
     node_.hostname = own.root_host;
     node_.port = own.root_port;
-    node_.is_recovery = own.launched ? own.restarted : channel->life() > 0;
+    restarts_ = false;
     if (channel->own() == own.keeper()) {
+      // A launch can run again under its name.
       keeping_ =
           std::make_unique<Keeping>(Keeping{{own.count(Role::kScheduler), own.servers, own.workers},
                                             Kinds(own.servers),
-                                            NewJobName(own),
+                                            own.launched ? place.job + ":" + NewRun() : place.job,
+                                            {},
                                             {}});
     }
     channel_ = std::move(channel);
@@ -199,7 +194,7 @@ void Office::Begin() {
   WarnOfUnused(own);
   if (root_ == nullptr) return;
   place.address = channel_->address();
-  root_->Serve(own, place, [this](const std::string& why) { Fail(why, /*of_other=*/false); });
+  root_->Serve(own, place, [this](const std::string& why) { Fail(why, Failure::kOwn); });
 }
 
 std::string Office::FindPlace(Place* place, Hold* hold) {
@@ -216,7 +211,7 @@ std::string Office::FindPlace(Place* place, Hold* hold) {
   if (own.role == Role::kScheduler) {
     // Before the cluster is started, which takes longer.
     root_ = Root::Listen(own.root_host, own.root_port, &wrong);
-    place->job = NewJobName(own);
+    place->job = "ps-lite:" + std::to_string(own.root_port) + ":" + NewRun();
     place->private_cluster = !given;
     return wrong;
   }
@@ -237,30 +232,43 @@ Channel::Events Office::EventsOfChannel() {
           [this](Peer peer, uint64_t life) { OnDied(peer, life); },
           [this] { OnSecond(); },
           [this](Peer peer) { return tables_.LossOf(peer); },
-          [this](const std::string& why, bool of_other) { Fail(why, of_other); }};
+          [this](const std::string& why, Failure failure) { Fail(why, failure); }};
 }
 
+// While a server is away its report cannot come, so the time does not count.
 void Office::OnSecond() {
   for (const std::string& overdue : {registry_.Overdue(), tables_.Overdue()}) {
-    if (!overdue.empty()) Fail(overdue, /*of_other=*/false);
+    if (!overdue.empty()) Fail(overdue, Failure::kOwn);
   }
   if (!keeps()) return;
   std::vector<int> late;
   {
+    const auto now = std::chrono::steady_clock::now();
+    const bool away = !DeadNodes().empty();
     std::lock_guard<std::mutex> lock(mu_);
-    late = keeping_->kinds.GiveUp(std::chrono::steady_clock::now());
+    if (away) keeping_->kinds.Prolong(now);
+    late = keeping_->kinds.GiveUp(now);
   }
   for (const int app : late) SendDecision(app);
 }
 
+void Office::Settle() {
+  uint64_t calls = 0;
+  for (uint64_t now = tables_.Settle(); now > calls; now = tables_.Settle()) {
+    calls = now;
+    registry_.AwaitIdle(failed_);
+  }
+}
+
 void Office::Finalize(int customer, bool do_barrier) {
-  // Before a barrier behind which no process joins a table.
-  tables_.Flush();
+  // Behind the barrier no process joins a table, or calls for one, and a server that dies need not
+  // have all that was pushed.
+  if (do_barrier || customer == 0) Settle();
   if (do_barrier) Barrier(customer, kAllGroups, /*last=*/true);
   if (customer != 0) return;
   std::unique_lock<std::mutex> lock(start_mu_);
   if (channel_ == nullptr) Throw("Finalize without Start");
-  tables_.End(/*last=*/do_barrier);
+  EndTables(/*last=*/do_barrier);
   // They need it for their barriers, and for its private cluster, but wait for it no more.
   if (keeps()) {
     OnLeft(channel_->own());
@@ -282,6 +290,19 @@ void Office::Finalize(int customer, bool do_barrier) {
   }
   lock.unlock();
   if (callback) callback();
+}
+
+// The others must not see that this process has left, if what it has pushed is lost.
+void Office::EndTables(bool last) {
+  const std::string wrong = tables_.End(last);
+  if (wrong.empty()) return;
+  {
+    // It can be that of another one, of which the news come by another way.
+    std::unique_lock<std::mutex> lock(mu_);
+    cond_.wait_for(lock, kReasonPatience, [this] { return failed_.load(); });
+  }
+  Fail(wrong, Failure::kOwn);
+  Check();
 }
 
 void Office::SetExitCallback(std::function<void()> callback) {
@@ -359,7 +380,10 @@ void Office::SendControl(::ps::Message message) {
 void Office::OnMessage(::ps::Message message, uint64_t life) {
   if (settings().verbose > 1)
     std::fprintf(stderr, "ps: received %s\n", message.DebugString().c_str());
-  if (!message.meta.control.empty()) return OnControl(message, life);
+  const ::ps::Meta& meta = message.meta;
+  if (!meta.control.empty()) return OnControl(message, life);
+  if (meta.request && PeerOf(meta.sender).role == Role::kServer)
+    tables_.OnAsked(PeerOf(meta.sender));
   registry_.Deliver(std::move(message));
 }
 
@@ -368,7 +392,9 @@ void Office::OnControl(const ::ps::Message& message, uint64_t life) {
   if (meta.request) {
     if (keeps()) OnRequest(meta, life);
   } else if (meta.control.cmd == kHandles) {
-    tables_.Decide(meta.app_id, static_cast<Kind>(meta.head), meta.body);
+    const std::string wrong =
+        tables_.Decide(meta.app_id, {static_cast<Kind>(meta.head), meta.body, meta.option != 0});
+    if (!wrong.empty()) Fail(wrong, Failure::kOwn);
   } else {
     OnReleased(message);
   }
@@ -398,30 +424,44 @@ void Office::OnRequest(const ::ps::Meta& meta, uint64_t life) {
       }
     }
   }
-  if (command == kHandles) return OnReport(from, meta.app_id, static_cast<Kind>(meta.head));
-  if (!releases.empty()) SendReleases(releases, command, wrong);
+  if (command == kHandles) return OnReport(from, meta);
+  // Before its Start returns: what it serves is known then.
   if (restarts) SendDecisions(from);
+  if (!releases.empty()) SendReleases(releases, command, wrong, restarts);
 }
 
-void Office::OnReport(Peer server, int app, Kind kind) {
+// A process can ask for an app that is decided meanwhile: the answer is on its way to it.
+void Office::OnReport(Peer from, const ::ps::Meta& meta) {
+  const int app = meta.app_id;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    if (!keeping_->kinds.Report(server, app, kind, std::chrono::steady_clock::now())) return;
+    Kinds& kinds = keeping_->kinds;
+    bool decided = false;
+    switch (static_cast<Word>(meta.option)) {
+      case Word::kHandle:
+        decided = kinds.Report(from, app, static_cast<Kind>(meta.head));
+        break;
+      case Word::kAsk:
+        decided = kinds.Ask(app, std::chrono::steady_clock::now());
+        break;
+      case Word::kUnsaved:
+        decided = kinds.decided().count(app) > 0 && keeping_->unsaved.insert(app).second;
+        break;
+    }
+    if (!decided) return;
   }
   SendDecision(app);
 }
 
 void Office::SendDecision(int app) {
   std::vector<Peer> all;
-  Kind kind = kFunctions;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    kind = keeping_->kinds.decided().at(app);
     for (const Role role : kRoles) {
       for (const int rank : keeping_->barriers.Ranks(role)) all.push_back({role, rank});
     }
   }
-  SendDecision(all, app, kind);
+  SendDecision(all, app);
 }
 
 void Office::SendDecisions(Peer to) {
@@ -430,15 +470,19 @@ void Office::SendDecisions(Peer to) {
     std::lock_guard<std::mutex> lock(mu_);
     decided = keeping_->kinds.decided();
   }
-  for (const auto& [app, kind] : decided) SendDecision({to}, app, kind);
+  for (const auto& [app, kind] : decided) SendDecision({to}, app);
 }
 
-void Office::SendDecision(const std::vector<Peer>& to, int app, Kind kind) {
+void Office::SendDecision(const std::vector<Peer>& to, int app) {
   ::ps::Message message = Control(kHandles, /*request=*/false);
   message.meta.sender = node_.id;
   message.meta.app_id = app;
-  message.meta.head = kind;
-  message.meta.body = keeping_->run + ":app" + std::to_string(app);
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    message.meta.head = keeping_->kinds.decided().at(app);
+    message.meta.body = keeping_->run + ":app" + std::to_string(app);
+    message.meta.option = keeping_->unsaved.count(app) > 0 ? 1 : 0;
+  }
   for (const Peer peer : to) {
     if (peer.id() == node_.id) {
       OnControl(message, 0);
@@ -462,11 +506,15 @@ void Office::AnswerStart() {
   peers.reserve(starts.size());
   for (const Release& each : starts) peers.push_back(each.to);
   const std::string wrong = channel_->WaitForLive(peers);
-  if (!wrong.empty()) return Fail(wrong, /*of_other=*/false);
+  if (!wrong.empty()) return Fail(wrong, Failure::kOwn);
   SendReleases(starts, ::ps::Control::ADD_NODE, "");
 }
 
 void Office::OnLeft(Peer peer) {
+  // One of which tables wait has not served them: the next life of one that had.
+  if (peer.role == Role::kServer && tables_.waits()) {
+    return Fail(TextOf(peer) + " has left, and requests for its values wait", Failure::kOwn);
+  }
   if (!keeps() || failed_) return;
   std::vector<Release> releases;
   {
@@ -478,15 +526,16 @@ void Office::OnLeft(Peer peer) {
 
 void Office::OnDied(Peer peer, uint64_t life) {
   if (peer.role != Role::kServer) return;
-  if (root_ != nullptr) root_->Free(peer);
+  if (root_ != nullptr) root_->Died(peer, life);
   if (!keeps()) return;
   std::lock_guard<std::mutex> lock(mu_);
   keeping_->barriers.Die(peer, life);
 }
 
 void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
-                          const std::string& wrong) {
+                          const std::string& wrong, bool restarts) {
   ::ps::Message message = Control(command, /*request=*/false);
+  message.meta.option = restarts ? 1 : 0;
   message.meta.sender = node_.id;
   message.meta.body = wrong;
   message.meta.data_type.assign(3, ::ps::OTHER);
@@ -512,11 +561,12 @@ void Office::SendReleases(const std::vector<Release>& releases, ::ps::Control::C
 }
 
 void Office::OnReleased(const ::ps::Message& message) {
-  if (!message.meta.body.empty()) return Fail(message.meta.body, /*of_other=*/false);
+  if (!message.meta.body.empty()) return Fail(message.meta.body, Failure::kOwn);
   if (message.data.size() != 3)
-    return Fail("the scheduler has sent a message of another kind", /*of_other=*/false);
+    return Fail("the scheduler has sent a message of another kind", Failure::kOwn);
   std::lock_guard<std::mutex> lock(mu_);
   if (message.meta.control.cmd == ::ps::Control::ADD_NODE && node_ids_.empty()) {
+    restarts_ = message.meta.option != 0;
     std::vector<Peer> peers;
     if (!settings_->launched) peers.emplace_back();
     for (const Role role : {Role::kServer, Role::kWorker}) {
@@ -540,7 +590,9 @@ void Office::OnReleased(const ::ps::Message& message) {
   cond_.notify_all();
 }
 
-void Office::Fail(const std::string& why, bool of_other) {
+void Office::Fail(const std::string& why, Failure failure) {
+  // Before the program hears of it, with which it ends.
+  if (!failed_ && failure != Failure::kOwn) tables_.Drop();
   std::shared_ptr<Channel> channel;
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -552,7 +604,7 @@ void Office::Fail(const std::string& why, bool of_other) {
   }
   registry_.WakeAll();
   tables_.Fail();
-  channel->GiveUp(of_other);
+  channel->GiveUp(failure);
 }
 
 // ---------------------------------------------------------------------------- nodes
@@ -603,6 +655,7 @@ std::vector<int> Office::DeadNodes() {
   return ids;
 }
 
+// Responses never go to tables: those of tables are made here.
 int Office::Send(::ps::Message* message) {
   ::ps::Meta& meta = message->meta;
   if (finalized_) {

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,7 +78,8 @@ class Office {
   struct Keeping {
     Barriers barriers;
     Kinds kinds;
-    std::string run;              // names the tables
+    std::string run;              // names the tables: the job, or a run of it
+    std::set<int> unsaved;        // tables of which some server has no snapshots
     std::vector<Release> starts;  // to be answered
   };
 
@@ -88,6 +90,9 @@ class Office {
   std::string FindPlace(Place* place, Hold* hold);
   bool keeps() const { return keeping_ != nullptr; }
   void Barrier(int customer, int group, bool last);
+  // Waits until the tables' calls have ended, and what their callbacks have called.
+  void Settle();
+  void EndTables(bool last);
   Channel::Events EventsOfChannel();
   // Waits for the end of a call that `send` begins; 0: without a limit.
   void Await(int seconds, const std::string& what, const std::function<void(int call)>& send);
@@ -103,19 +108,19 @@ class Office {
   void OnRequest(const ::ps::Meta& meta, uint64_t life);
   void OnLeft(Peer peer);
   void OnDied(Peer peer, uint64_t life);
-  void OnReport(Peer server, int app, Kind kind);
+  void OnReport(Peer from, const ::ps::Meta& meta);
   void OnSecond();
   // What is decided of an app, to all; of all apps, to a next life.
   void SendDecision(int app);
   void SendDecisions(Peer to);
-  void SendDecision(const std::vector<Peer>& to, int app, Kind kind);
+  void SendDecision(const std::vector<Peer>& to, int app);
+  // `restarts`: of a next life, behind the start of all.
   void SendReleases(const std::vector<Release>& releases, ::ps::Control::Command command,
-                    const std::string& wrong);
+                    const std::string& wrong, bool restarts = false);
   void OnReleased(const ::ps::Message& message);
   // As a message, whatever its app is.
   void SendNow(const ::ps::Message& message);
-  // `of_other`: the others know.
-  void Fail(const std::string& why, bool of_other);
+  void Fail(const std::string& why, Failure failure);
 
   Registry registry_;
   Tables tables_;
@@ -133,7 +138,8 @@ class Office {
   std::map<uint64_t, std::vector<::ps::Range>> key_ranges_;
   std::string failure_;
   std::function<void()> exit_callback_;
-  ::ps::Node node_;  // constant while ready_
+  bool restarts_ = false;  // this life has started behind the start of all
+  ::ps::Node node_;        // constant while ready_
   std::atomic<bool> ready_{false};
   std::atomic<bool> finalized_{false};  // after a job, and before the next one
   std::atomic<bool> failed_{false};

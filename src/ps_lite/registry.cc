@@ -79,15 +79,26 @@ bool Registry::Drops(const ::ps::Message& message) const {
   return closed_ == Closed::kAll || (closed_ == Closed::kRequests && message.meta.request);
 }
 
+void Registry::AwaitIdle(const std::atomic<bool>& failed) const {
+  std::unique_lock<std::mutex> lock(mu_);
+  AwaitIdle(lock, failed);
+}
+
+void Registry::AwaitIdle(std::unique_lock<std::mutex>& lock,
+                         const std::atomic<bool>& failed) const {
+  const auto busy = [](const auto& each) { return each.second->Busy(); };
+  // Customers cannot wake this: their locks are taken within this one.
+  while (!failed && std::any_of(customers_.begin(), customers_.end(), busy)) {
+    cond_.wait_for(lock, kDrainInterval);
+  }
+}
+
+// Requests first, since customers answer what they have got before responses are dropped.
 void Registry::Drain(const std::atomic<bool>& failed) {
   std::unique_lock<std::mutex> lock(mu_);
-  const auto busy = [](const auto& each) { return each.second->Busy(); };
   for (const Closed closed : {Closed::kRequests, Closed::kAll}) {
     closed_ = closed;
-    // Customers cannot wake this: their locks are taken within this one.
-    while (!failed && std::any_of(customers_.begin(), customers_.end(), busy)) {
-      cond_.wait_for(lock, kDrainInterval);
-    }
+    AwaitIdle(lock, failed);
   }
 }
 

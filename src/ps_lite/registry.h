@@ -42,7 +42,9 @@ class Registry {
   void Deliver(::ps::Message message);
   // Names the message that has waited longer for its customer; empty if there is none.
   std::string Overdue(std::chrono::seconds patience = kCustomerPatience) const;
-  // Waits until customers have handled what they have got. From now on requests are dropped, and in
+  // Waits until customers have handled what they have got, with the exceptions of Drain.
+  void AwaitIdle(const std::atomic<bool>& failed) const;
+  // The same. From now on requests are dropped, and in
   // the end responses. A handler that waits for a response is not waited for, nor is the one that
   // calls this. Returns early if `failed` is set.
   void Drain(const std::atomic<bool>& failed);
@@ -59,6 +61,7 @@ class Registry {
   // Null: there is none.
   ::ps::Customer* ReceiverOf(const ::ps::Message& message) const;
   void DeliverWaiting();
+  void AwaitIdle(std::unique_lock<std::mutex>& lock, const std::atomic<bool>& failed) const;
 
   mutable std::mutex mu_;
   mutable std::condition_variable cond_;

@@ -18,7 +18,7 @@ namespace phalanx::ps_lite {
 namespace {
 
 constexpr char kGreeting[] = "phalanx-ps";
-constexpr char kJoined[] = "joined\n";
+constexpr char kJoined[] = "joined ";
 // Of a question and an answer.
 constexpr size_t kMostLineBytes = 1024;
 // How long a process can take to ask, and how many can do so at once.
@@ -127,21 +127,39 @@ bool RoleNamed(const std::string& name, Role* role) {
 // ---------------------------------------------------------------------------- ranks
 
 std::string RankBook::Assign(Role role, int wanted, int* rank) {
-  std::vector<bool>& given = given_[static_cast<int>(role)];
+  std::vector<Given>& given = given_[static_cast<int>(role)];
   const std::string name = NameOf(role);
   if (wanted >= static_cast<int>(given.size())) {
     return "DMLC_RANK=" + std::to_string(wanted) + ": the job has " + std::to_string(given.size()) +
            " processes of role " + name;
   }
+  const auto is_free = [](const Given& each) { return !each.given; };
   const auto free =
-      wanted < 0 ? std::find(given.begin(), given.end(), false) : given.begin() + wanted;
+      wanted < 0 ? std::find_if(given.begin(), given.end(), is_free) : given.begin() + wanted;
   if (free == given.end()) {
     return "the job has all its " + std::to_string(given.size()) + " processes of role " + name;
   }
   *rank = static_cast<int>(free - given.begin());
-  if (*free) return "another " + name + " has the rank " + std::to_string(wanted);
-  *free = true;
+  if (free->given) return "another " + name + " has the rank " + std::to_string(wanted);
+  free->given = true;
+  free->life.reset();
   return "";
+}
+
+// The news of the death come from the job, and "joined" by a connection: each can be the first.
+void RankBook::Joined(Peer peer, uint64_t life) {
+  Given& given = At(peer);
+  given.given = !given.died.has_value() || life > *given.died;
+  given.life = life;
+}
+
+void RankBook::Died(Peer peer, uint64_t life) {
+  Given& given = At(peer);
+  given.died = life;
+  if (given.life.has_value() && *given.life <= life) {
+    given.given = false;
+    given.life.reset();
+  }
 }
 
 // ---------------------------------------------------------------------------- the scheduler
@@ -242,11 +260,15 @@ bool Root::Read(Asking* asking) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) return true;
   asking->text.append(bytes, static_cast<size_t>(got));
-  if (asking->given) {
-    asking->joined = asking->text == kJoined;
-    return asking->joined || asking->text.size() >= sizeof(kJoined);
-  }
   const size_t end = asking->text.find('\n');
+  if (asking->given) {
+    uint64_t life = 0;
+    std::istringstream words(asking->text);
+    std::string word;
+    if (end != std::string::npos && words >> word >> life && word + " " == kJoined)
+      asking->joined = life;
+    return end != std::string::npos || asking->text.size() > kMostLineBytes;
+  }
   if (end == std::string::npos) return asking->text.size() > kMostLineBytes;
   const std::string answer = AnswerTo(asking->text.substr(0, end), &asking->given) + "\n";
   asking->text.clear();
@@ -257,14 +279,21 @@ bool Root::Read(Asking* asking) {
   return sent != static_cast<ssize_t>(answer.size()) || !asking->given;
 }
 
+// A process that ends before it has joined leaves its rank to the next one.
 void Root::Close(const Asking& asking) {
   close(asking.fd);
-  if (asking.given && !asking.joined) Free(*asking.given);
+  if (!asking.given) return;
+  std::lock_guard<std::mutex> lock(ranks_mu_);
+  if (asking.joined) {
+    ranks_->Joined(*asking.given, *asking.joined);
+  } else {
+    ranks_->GiveBack(*asking.given);
+  }
 }
 
-void Root::Free(Peer peer) {
+void Root::Died(Peer peer, uint64_t life) {
   std::lock_guard<std::mutex> lock(ranks_mu_);
-  if (ranks_ != nullptr) ranks_->Free(peer);
+  if (ranks_ != nullptr) ranks_->Died(peer, life);
 }
 
 std::string Root::AnswerTo(const std::string& line, std::optional<Peer>* given) {
@@ -344,17 +373,22 @@ Hold::~Hold() {
   if (fd_ >= 0) close(fd_);
 }
 
-void Hold::Confirm() {
+void Hold::Confirm(uint64_t life) {
   if (fd_ < 0) return;
+  const std::string line = kJoined + std::to_string(life) + "\n";
   // A scheduler that has gone is a death, which the job sees.
-  static_cast<void>(!send(fd_, kJoined, sizeof(kJoined) - 1, MSG_NOSIGNAL));
+  static_cast<void>(!send(fd_, line.data(), line.size(), MSG_NOSIGNAL));
   close(std::exchange(fd_, -1));
 }
 
 std::string AskRoot(const Settings& settings, Place* place, Hold* hold) {
   const std::string root = RootText(settings.root_host, settings.root_port);
   int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
-  const int64_t until_if_full = std::min(until, NowMillis() + kFullMillis);
+  // The death of a host is known when its node's lease has ended.
+  const int64_t if_full = settings.role == Role::kServer
+                              ? std::max(kFullMillis, int64_t{1000} * settings.restart_seconds)
+                              : kFullMillis;
+  const int64_t until_if_full = std::min(until, NowMillis() + if_full);
   std::string wrong;
   do {
     Addresses addresses;

@@ -3,13 +3,14 @@
 //
 //   worker ── "phalanx-ps worker RANK WORKERS SERVERS" ──► root     RANK -1: any
 //   worker ◄── "ok RANK PRIVATE JOB ADDRESS", or "error TEXT" ── root     behind an error it closes
-//   worker ── "joined" ──► root                                           and closes
+//   worker ── "joined LIFE" ──► root                                      and closes
 //
-// The rank of a connection that ends without "joined" is free again, as is that of a server that
-// has died. The port trusts its network: what asks there gets a rank and the job's name.
+// The rank of a connection that ends without "joined" is free again, as is that of a server whose
+// life has died. The port trusts its network: what asks there gets a rank and the job's name.
 //
 // Where the ranks are given already the answer is "full TEXT". It can be that of a job that ends,
-// whose processes begin the next one: so a process asks again for some seconds.
+// whose processes begin the next one, or that of a server whose death is not known yet: so a
+// process asks again for some seconds.
 #ifndef PHALANX_PS_LITE_ROOT_H_
 #define PHALANX_PS_LITE_ROOT_H_
 
@@ -32,17 +33,28 @@ namespace phalanx::ps_lite {
 class RankBook {
  public:
   RankBook(int workers, int servers)
-      : given_{std::vector<bool>(1, true), std::vector<bool>(servers), std::vector<bool>(workers)} {
-  }
+      : given_{std::vector<Given>(1, Given{true}), std::vector<Given>(servers),
+               std::vector<Given>(workers)} {}
 
   // Returns what is wrong, or sets the rank: the wanted one, or with -1 the least free one.
   std::string Assign(Role role, int wanted, int* rank);
-  void Free(Peer peer) {
-    given_[static_cast<int>(peer.role)][static_cast<size_t>(peer.rank)] = false;
-  }
+  // The process that has been given the rank has joined the job, with this life; or it will not.
+  void Joined(Peer peer, uint64_t life);
+  void GiveBack(Peer peer) { At(peer).given = false; }
+  // This life has died. That can be known before Joined, or when another process has the rank.
+  void Died(Peer peer, uint64_t life);
 
  private:
-  std::vector<bool> given_[3];  // by role
+  struct Given {
+    bool given = false;
+    std::optional<uint64_t> life = {};  // of the process that has joined
+    std::optional<uint64_t> died = {};  // the last life that has
+  };
+  Given& At(Peer peer) {
+    return given_[static_cast<int>(peer.role)][static_cast<size_t>(peer.rank)];
+  }
+
+  std::vector<Given> given_[3];  // by role
 };
 
 // Where a process joins its job.
@@ -54,7 +66,7 @@ struct Place {
   bool private_cluster = false;
 };
 
-// The scheduler's side. One thread uses it, and any thread calls Free; it has a thread of its own.
+// The scheduler's side. One thread uses it, and any thread calls Died; it has a thread of its own.
 class Root {
  public:
   // Returns null and what is wrong: the port is in use, or the host is another one.
@@ -68,8 +80,8 @@ class Root {
   // root's thread.
   void Serve(const Settings& settings, const Place& place,
              std::function<void(const std::string& why)> failed);
-  // The process has died: another one can have its rank.
-  void Free(Peer peer);
+  // This life of the process has died: another one can have its rank.
+  void Died(Peer peer, uint64_t life);
 
  private:
   Root(int listening, const int (&stop)[2]) : listening_(listening), stop_{stop[0], stop[1]} {}
@@ -79,9 +91,9 @@ class Root {
     int fd;
     std::string text;
     int64_t until;  // milliseconds
-    // What it has been given, and whether it has joined the job.
+    // What it has been given, and with which life it has joined the job.
     std::optional<Peer> given = std::nullopt;
-    bool joined = false;
+    std::optional<uint64_t> joined = std::nullopt;
   };
   void Run();
   void Accept(std::vector<Asking>* asking);
@@ -119,13 +131,14 @@ class Hold {
 
   static Hold Of(int fd);
   // This process has joined the job.
-  void Confirm();
+  void Confirm(uint64_t life);
 
  private:
   int fd_ = -1;
 };
 
-// Asks the root, again and again until it answers, at most for the timeout of the settings. Returns
+// Asks the root, again and again until it answers, at most for the timeout of the settings; while
+// all ranks are given, for five seconds, or a server for as long as the others wait for it. Returns
 // what is wrong.
 std::string AskRoot(const Settings& settings, Place* place, Hold* hold);
 

@@ -53,7 +53,7 @@ void Unexpected(const std::string& why) { ADD_FAILURE() << why; }
 std::string AskAndJoin(const Settings& settings, Place* place) {
   Hold hold;
   const std::string wrong = AskRoot(settings, place, &hold);
-  hold.Confirm();
+  hold.Confirm(0);
   return wrong;
 }
 
@@ -63,6 +63,33 @@ std::unique_ptr<Root> Serve(int port) {
   EXPECT_EQ(wrong, "");
   root->Serve(SettingsOf(Role::kScheduler, port), ServedPlace(), Unexpected);
   return root;
+}
+
+TEST(RankBook, FreesARankWhenTheLifeThatHasItDies) {
+  const Peer server{Role::kServer, 0};
+  const std::string full = "the job has all its 1 processes of role server";
+  RankBook book(1, 1);
+  int rank = -1;
+  const auto ask = [&] { return book.Assign(Role::kServer, -1, &rank); };
+  EXPECT_EQ(ask(), "");
+  book.Joined(server, 4);
+  EXPECT_EQ(ask(), full);
+  book.Died(server, 4);
+  EXPECT_EQ(ask(), "");
+  // That the life before has died is known late: its successor has asked, or joined.
+  book.Died(server, 4);
+  EXPECT_EQ(ask(), full);
+  book.Joined(server, 5);
+  book.Died(server, 4);
+  EXPECT_EQ(ask(), full);
+  // It dies before the root knows that it has joined.
+  book.Died(server, 5);
+  EXPECT_EQ(ask(), "");
+  book.Died(server, 6);
+  book.Joined(server, 6);
+  EXPECT_EQ(ask(), "");
+  book.GiveBack(server);
+  EXPECT_EQ(ask(), "");
 }
 
 TEST(RankBook, GivesEachRankOnce) {

@@ -94,12 +94,14 @@ std::string ReadSettings(const Variables& variables, Settings* to) {
   number("PS_VERBOSE", 0, 2, false, &to->verbose);
   number("PHALANX_PS_TIMEOUT", 1, kMostTimeoutSeconds, false, &to->timeout_seconds);
   number("PHALANX_PS_RESTART_TIMEOUT", 0, kMostTimeoutSeconds, false, &to->restart_seconds);
+  int tables = 1;
+  number("PHALANX_PS_TABLES", 0, 1, false, &tables);
+  to->tables = tables != 0;
   if (!wrong.empty()) return wrong;
   if (host == nullptr && !to->launched) {
     return "DMLC_PS_ROOT_URI is not set: it is the host of the scheduler";
   }
-  to->restarted = life > 0;
-  if (to->restarted && to->role == Role::kWorker) {
+  if (life > 0 && to->role == Role::kWorker) {
     return "PHALANX_LIFE=" + std::to_string(life) +
            ": this worker was started again, but what it was before is lost: start the launch "
            "again";

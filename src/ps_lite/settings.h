@@ -28,11 +28,11 @@ struct Settings {
   // `phalanx launch` has started the servers and workers, and there is no scheduler.
   bool launched = false;
   std::string job;  // of the launch
-  // The launch has started this process again.
-  bool restarted = false;
   int verbose = 0;
   int timeout_seconds = kDefaultTimeoutSeconds;
   int restart_seconds = kDefaultRestartSeconds;
+  // Values of KVServerDefaultHandle are in tables.
+  bool tables = true;
   // Variables that are set and have no effect here.
   std::vector<std::string> unused;
 

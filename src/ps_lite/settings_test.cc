@@ -76,15 +76,22 @@ TEST(Settings, OfALaunchNeedNoRoot) {
   EXPECT_EQ(settings.rank, 1);
   EXPECT_EQ(settings.count(Role::kScheduler), 0);
   EXPECT_EQ(settings.keeper(), (Peer{Role::kWorker, 0}));
-  EXPECT_FALSE(settings.restarted);
   values["PHALANX_LIFE"] = "1";
   values["DMLC_ROLE"] = "worker";
   EXPECT_THAT(ErrorOf(values), HasSubstr("PHALANX_LIFE=1: this worker was started again"));
   values["DMLC_ROLE"] = "server";
   EXPECT_EQ(Read(values, &settings), "");
-  EXPECT_TRUE(settings.restarted);
   values["DMLC_ROLE"] = "scheduler";
   EXPECT_THAT(ErrorOf(values), HasSubstr("DMLC_PS_ROOT_PORT is not set"));
+}
+
+TEST(Settings, TablesAreThereUnlessTurnedOff) {
+  Settings settings;
+  EXPECT_EQ(Read(With({}), &settings), "");
+  EXPECT_TRUE(settings.tables);
+  EXPECT_EQ(Read(With({{"PHALANX_PS_TABLES", "0"}}), &settings), "");
+  EXPECT_FALSE(settings.tables);
+  EXPECT_THAT(ErrorOf(With({{"PHALANX_PS_TABLES", "no"}})), HasSubstr("PHALANX_PS_TABLES=no"));
 }
 
 TEST(Settings, ThatAreMissingAreNamed) {

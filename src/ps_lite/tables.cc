@@ -1,9 +1,11 @@
 #include "src/ps_lite/tables.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "dmlc/logging.h"
+#include "src/ps_lite/wire.h"
 
 namespace phalanx::ps_lite {
 namespace {
@@ -12,6 +14,10 @@ constexpr int64_t kSecondNanos = 1'000'000'000;
 constexpr int64_t kForever = -1;
 constexpr char kTable[] = "values";
 constexpr size_t kAtOnce = 256;  // answers
+// How long a next life of a server can take to set its handle: as KVServer waits for one.
+constexpr std::chrono::seconds kHandlePatience{60};
+// How long a failure waits until snapshots are freed.
+constexpr std::chrono::seconds kDropPatience{6};
 
 // Elements of a table. 0: there are none of this type.
 struct Elements {
@@ -33,16 +39,6 @@ Elements ElementsOf(Kind kind) {
   }
 }
 
-// The message with memory of its own.
-::ps::Message CopyOf(const ::ps::Message& message) {
-  ::ps::Message copy = message;
-  for (auto& array : copy.data) {
-    const ::ps::SArray<char> view = array;
-    array.CopyFrom(view.data(), view.size());
-  }
-  return copy;
-}
-
 // As KVServer's, without arrays.
 ::ps::Message ResponseTo(const ::ps::Message& request) {
   ::ps::Message response;
@@ -58,21 +54,40 @@ Elements ElementsOf(Kind kind) {
 
 std::string NameOf(int app) { return "app " + std::to_string(app); }
 
-// What is wrong with a request for a table of this kind.
+std::string TypesOf(const ::ps::Message& request) {
+  return std::string(::ps::DataTypeName[request.meta.data_type[0]]) + " and " +
+         ::ps::DataTypeName[request.meta.data_type[1]];
+}
+
+// What is wrong with a request for a table of this kind. A program can make one by hand.
 std::string WrongWith(const ::ps::Message& request, Kind kind) {
   const Elements elements = ElementsOf(kind);
-  if (request.data.size() < 2) return "a request without arrays of keys and values";
+  if (request.data.size() < 2 || request.meta.data_type.size() < 2)
+    return "a request without arrays of keys and values";
   if (request.meta.data_type[0] != ::ps::UINT64 || request.meta.data_type[1] != kind) {
-    return std::string("keys and values of the types ") +
-           ::ps::DataTypeName[request.meta.data_type[0]] + " and " +
-           ::ps::DataTypeName[request.meta.data_type[1]] + ", but the server has " +
+    return "keys and values of the types " + TypesOf(request) + ", but the server has " +
            ::ps::DataTypeName[::ps::UINT64] + " and " + ::ps::DataTypeName[kind];
   }
   const size_t keys = request.data[0].size() / sizeof(uint64_t);
   const size_t values = request.data[1].size() / elements.bytes;
+  if (request.data[0].size() % sizeof(uint64_t) != 0 ||
+      request.data[1].size() % elements.bytes != 0) {
+    return "keys or values that are not whole";
+  }
   if (!request.meta.push || keys == values) return "";
   return "(" + std::to_string(keys) + " keys with " + std::to_string(values) +
          " values): KVServerDefaultHandle has one for each";
+}
+
+// A KVWorker's. What else a program sends is a message to whatever it has made at the server.
+bool IsOfWorker(const ::ps::Message& request) {
+  return !request.meta.simple_app && (request.meta.push || request.meta.pull);
+}
+
+uint64_t BytesOf(const ::ps::Message& request) {
+  uint64_t bytes = kSendCostBytes + request.meta.body.size();
+  for (const auto& array : request.data) bytes += array.size();
+  return bytes;
 }
 
 }  // namespace
@@ -83,6 +98,7 @@ Tables::App& Tables::AppOf(int app) {
   std::unique_ptr<App>& of = apps_[app];
   if (of == nullptr) {
     of = std::make_unique<App>();
+    of->owner = this;
     of->id = app;
   }
   return *of;
@@ -90,116 +106,186 @@ Tables::App& Tables::AppOf(int app) {
 
 void Tables::Renew() {
   std::lock_guard<std::mutex> lock(mu_);
-  failed_ = false;
+  failed_ = state_ = false;
+  asked_.clear();
+  wrong_.clear();
   // A decision can have come behind the end of the job before.
   for (const auto& [id, app] : apps_) {
     app->kind.reset();
-    app->open = false;
+    app->open = app->asked = false;
   }
 }
 
+// The program's handle is kept in any case: KVServer runs it if the app turns out to have
+// functions. The report goes without the lock: the keeper can be this process, and decides within
+// the call.
 std::string Tables::Handle(int app, Kind kind) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (finishing_) return "";
     App& of = AppOf(app);
-    if (of.kind.has_value() && *of.kind != kFunctions && *of.kind != kind) {
+    if (of.is_table() && *of.kind != kind) {
       return NameOf(app) +
-             " has KVServerDefaultHandle, and values in a table: it can get no other "
-             "handle";
+             " has KVServerDefaultHandle, and values in a table: it can get no other handle";
     }
     of.handle = kind;
     if (!begun_ || place_.own.role != Role::kServer) return "";
+    if (!tables_) kind = kFunctions;
     ServeIfNeeded(of);
   }
-  events_.report(app, kind);
+  events_.report(app, Word::kHandle, kind);
   return "";
 }
 
-void Tables::Decide(int app, Kind kind, const std::string& job) {
+// It comes again when a table has become unsaved. Then only what is lost with a server has changed,
+// which counts until the next job, also while this process is in Finalize.
+std::string Tables::Decide(int app, const Decision& decision) {
   std::lock_guard<std::mutex> lock(mu_);
-  if (finishing_) return;
+  state_ = state_ || decision.kind == kFunctions || decision.unsaved;
+  if (finishing_) return "";
   App& of = AppOf(app);
-  if (of.kind.has_value()) return;
-  of.kind = kind;
-  of.job = job;
-  if (kind == kFunctions && of.waiting.empty()) of.open = true;
-  if (!begun_) return;
+  if (of.kind.has_value()) return "";
+  of.kind = decision.kind;
+  of.job = decision.job;
+  of.decided = Clock::now();
+  if (decision.kind == kFunctions && of.waiting.empty()) of.open = true;
+  cond_.notify_all();
+  if (!begun_) return "";
   ServeIfNeeded(of);
   if (!of.waiting.empty()) OpenIfNeeded(of);
+  if (!of.is_table() || of.handle.value_or(decision.kind) == decision.kind) return "";
+  return NameOf(app) + " has got another handle than KVServerDefaultHandle when a request had come";
 }
 
-void Tables::Begin(const Place& place) {
+// What was set before Start is reported now, since the keeper is known.
+void Tables::Begin(const Place& place, bool tables) {
   std::map<int, Kind> handles;
   {
     std::lock_guard<std::mutex> lock(mu_);
     place_ = place;
+    tables_ = tables;
     queue_ = place_.client->queue_new();
     begun_ = true;
     for (const auto& [id, app] : apps_) {
       if (place_.own.role != Role::kServer || !app->handle.has_value()) continue;
-      handles[id] = *app->handle;
+      handles[id] = tables_ ? *app->handle : kFunctions;
       ServeIfNeeded(*app);
     }
     answers_ = std::thread([this] { TakeAnswers(); });
   }
-  for (const auto& [app, kind] : handles) events_.report(app, kind);
+  for (const auto& [app, kind] : handles) events_.report(app, Word::kHandle, kind);
 }
 
+void Tables::OnAsked(Peer server) {
+  std::lock_guard<std::mutex> lock(mu_);
+  asked_.insert(server);
+}
+
+// An app that is undecided has had no requests, so nothing of it is lost.
 Loss Tables::LossOf(Peer peer) {
   if (peer.role != Role::kServer) return Loss::kState;
   std::lock_guard<std::mutex> lock(mu_);
-  const bool functions = std::any_of(
-      apps_.begin(), apps_.end(), [](const auto& each) { return each.second->kind == kFunctions; });
-  if (functions) return Loss::kState;
+  if (state_ || !tables_) return Loss::kState;
   return asked_.count(peer) > 0 ? Loss::kAnswers : Loss::kNothing;
 }
 
 std::string Tables::Overdue() {
   std::lock_guard<std::mutex> lock(mu_);
+  if (!begun_ || finishing_ || place_.own.role != Role::kServer) return "";
   for (const auto& [id, app] : apps_) {
-    if (app->kind.has_value() || app->waiting.empty() ||
-        Clock::now() - app->waiting.front().since < kHandlePatience) {
-      continue;
-    }
-    return "the servers have set no request handle of KVServer " + std::to_string(id) + " within " +
-           std::to_string(kHandlePatience.count()) + " s of a request";
+    if (!app->is_table() || app->handle.has_value()) continue;
+    if (Clock::now() - app->decided < kHandlePatience) continue;
+    return NameOf(id) + " has values in a table, but this server has set no handle of KVServer " +
+           std::to_string(id) + " within " + std::to_string(kHandlePatience.count()) + " s";
   }
   return "";
+}
+
+bool Tables::waits() {
+  std::lock_guard<std::mutex> lock(mu_);
+  return count_.under_way > 0 || std::any_of(apps_.begin(), apps_.end(), [](const auto& each) {
+           return each.second->is_table() && !each.second->waiting.empty();
+         });
 }
 
 // ---------------------------------------------------------------------------- requests
 
 bool Tables::Take(const ::ps::Message& request, std::string* wrong) {
   App* app = nullptr;
+  bool asks = false;
   {
-    std::lock_guard<std::mutex> lock(mu_);
-    if (finishing_) return false;
+    std::unique_lock<std::mutex> lock(mu_);
+    const bool of_worker = IsOfWorker(request);
+    // Those of tables have ended; messages go on until the channel is closed.
+    if (finishing_) {
+      const auto found = apps_.find(request.meta.app_id);
+      const bool functions = found != apps_.end() && found->second->kind == kFunctions;
+      if (of_worker && !functions) *wrong = "Send after Finalize";
+      return !wrong->empty();
+    }
     app = &AppOf(request.meta.app_id);
-    const bool message = request.meta.simple_app || app->kind == kFunctions;
-    if (message && app->waiting.empty() && (app->open || request.meta.simple_app)) {
+    const bool message = !of_worker || (app->open && !app->is_table());
+    if (message && app->waiting.empty()) {
       asked_.insert(PeerOf(request.meta.recver));
       return false;
     }
+    // End waits for this.
+    ++count_.asking;
+    cond_.wait(lock,
+               [&] { return count_.waiting_bytes <= kSendWindowBytes || app->open || failed_; });
+    --count_.asking;
+    cond_.notify_all();
+    // The caller throws the failure.
+    if (failed_) return false;
     if (!app->open) {
-      app->waiting.push_back({CopyOf(request), Clock::now()});
+      app->waiting.push_back(CopyOf(request));
+      count_.waiting_bytes += BytesOf(request);
+      asks = !std::exchange(app->asked, true) && !app->kind.has_value();
       OpenIfNeeded(*app);
-      return true;
+      if (!asks) return true;
+    } else if (!app->is_table()) {
+      asked_.insert(PeerOf(request.meta.recver));
+      return false;
+    } else {
+      ++count_.asking;
     }
   }
+  if (asks) {
+    events_.report(request.meta.app_id, Word::kAsk, kFunctions);
+    return true;
+  }
   *wrong = Ask(*app, request);
+  std::lock_guard<std::mutex> lock(mu_);
+  --count_.asking;
+  cond_.notify_all();
   return true;
 }
 
-void Tables::OpenIfNeeded(App& app) {
-  if (!app.kind.has_value() || app.open || app.opening.joinable() || failed_) return;
-  app.opening = std::thread([this, &app] { Open(app); });
+// The lock is held. The last thing that the thread does is to be counted out: End joins it then
+// without waiting for anything else.
+void Tables::BeginThread(std::thread* thread, std::function<void()> run) {
+  ++count_.running;
+  *thread = std::thread([this, run = std::move(run)] {
+    run();
+    std::lock_guard<std::mutex> lock(mu_);
+    --count_.running;
+    cond_.notify_all();
+  });
 }
 
+// Joining a table waits for its servers, and sending can wait for room: neither is for the thread
+// that receives the decision.
+void Tables::OpenIfNeeded(App& app) {
+  if (!app.kind.has_value() || app.open || app.opening.joinable() || failed_) return;
+  BeginThread(&app.opening, [this, &app] { Open(app); });
+}
+
+// Sends what has waited, in its order. From then on requests are not queued.
 void Tables::Open(App& app) {
-  std::string wrong = *app.kind == kFunctions ? "" : JoinTable(app);
+  std::string wrong = app.is_table() ? JoinTable(app) : "";
   while (wrong.empty()) {
     ::ps::Message request;
+    bool message = false;
     {
       std::lock_guard<std::mutex> lock(mu_);
       if (app.waiting.empty()) {
@@ -208,12 +294,13 @@ void Tables::Open(App& app) {
         return;
       }
       // It stays at its place until it is sent: others come behind it.
-      request = app.waiting.front().request;
-      if (*app.kind == kFunctions || request.meta.simple_app)
-        asked_.insert(PeerOf(request.meta.recver));
+      request = app.waiting.front();
+      message = !app.is_table() || !IsOfWorker(request);
+      if (message) asked_.insert(PeerOf(request.meta.recver));
     }
+    const uint64_t bytes = BytesOf(request);
     try {
-      if (*app.kind == kFunctions || request.meta.simple_app) {
+      if (message) {
         events_.send(std::move(request));
       } else {
         wrong = Ask(app, request);
@@ -224,28 +311,32 @@ void Tables::Open(App& app) {
     }
     std::lock_guard<std::mutex> lock(mu_);
     app.waiting.pop_front();
+    count_.waiting_bytes -= bytes;
+    cond_.notify_all();
   }
-  events_.on_error(wrong);
+  OnError(wrong);
 }
 
-phx_ps_options Tables::OptionsOf(const App& app, const std::string& task, int world,
-                                 int64_t timeout) const {
+// No call waits for a time: one for a server that does not come back ends with the failure of the
+// process.
+phx_ps_options Tables::OptionsOf(const App& app, const std::string& task, int world) const {
   phx_ps_options options = {};
   options.job = app.job.c_str();
   options.task = task.c_str();
   options.world = world;
-  options.peer_timeout = timeout;
+  options.peer_timeout = kForever;
   return options;
 }
 
+// A server that has a next life is a worker of the table as well if it makes requests: its position
+// there is that of its earlier life.
 std::string Tables::JoinTable(App& app) {
   const ClientFunctions& client = *place_.client;
   // All processes can be workers of the table, by their place among them.
   const auto& nodes = place_.nodes;
   const auto own = std::find(nodes.begin(), nodes.end(), place_.own.id()) - nodes.begin();
   const std::string task = "worker" + std::to_string(own);
-  const phx_ps_options options =
-      OptionsOf(app, task, static_cast<int>(nodes.size()), place_.timeout_seconds * kSecondNanos);
+  const phx_ps_options options = OptionsOf(app, task, static_cast<int>(nodes.size()));
   phx_ps_worker* const worker = client.ps_worker_join(place_.connection, &options);
   phx_ps_table* const table = worker == nullptr ? nullptr : client.ps_worker_open(worker, kTable);
   const std::string wrong =
@@ -287,20 +378,23 @@ std::string Tables::Ask(const App& app, const ::ps::Message& request) {
   if (asked->call == nullptr) return "the table of " + NameOf(app.id) + ": " + client.error();
   {
     std::lock_guard<std::mutex> lock(mu_);
-    if (++under_way_ == 1) cond_.notify_all();
+    ++count_.calls;
+    if (++count_.under_way == 1) cond_.notify_all();
   }
   phx_call* const call = asked->call;
   client.call_notify(call, queue_, reinterpret_cast<uint64_t>(asked.release()));
   return "";
 }
 
+// An idle process does not poll. After a failure calls that are under way are given up, as nothing
+// may end them.
 void Tables::TakeAnswers() {
   const ClientFunctions& client = *place_.client;
   while (true) {
     {
       std::unique_lock<std::mutex> lock(mu_);
-      cond_.wait(lock, [this] { return under_way_ > 0 || ending_; });
-      if (ending_ && (under_way_ == 0 || failed_)) return;
+      cond_.wait(lock, [this] { return count_.under_way > 0 || ending_; });
+      if (ending_ && (count_.under_way == 0 || failed_)) return;
     }
     client.poll(place_.connection, kSecondNanos);
     uint64_t tags[kAtOnce];
@@ -322,10 +416,10 @@ void Tables::Answer(Asked* asked) {
   if (code == 0) {
     events_.answer(std::move(asked->response));
   } else {
-    events_.on_error(why);
+    OnError(why);
   }
   std::lock_guard<std::mutex> lock(mu_);
-  --under_way_;
+  --count_.under_way;
   cond_.notify_all();
 }
 
@@ -333,15 +427,23 @@ void Tables::Answer(Asked* asked) {
 
 void Tables::ServeIfNeeded(App& app) {
   if (place_.own.role != Role::kServer || failed_ || app.serving.joinable()) return;
-  if (!app.handle.has_value() || !app.kind.has_value() || *app.kind == kFunctions) return;
-  app.serving = std::thread([this, &app] { Serve(app); });
+  if (!app.is_table() || app.handle != app.kind) return;
+  BeginThread(&app.serving, [this, &app] { Serve(app); });
 }
 
+void Tables::OnUnsaved(const App& app, const char* why) {
+  const std::string text = "ps: " + NameOf(app.id) +
+                           ": no snapshot of its values fits into the store (" + why +
+                           "): from now on the death of a server is an error of all\n";
+  std::fputs(text.c_str(), stderr);
+  events_.report(app.id, Word::kUnsaved, *app.kind);
+}
+
+// Until all workers have left. What this life begins with is a snapshot, if there is one.
 void Tables::Serve(App& app) {
   const ClientFunctions& client = *place_.client;
   const std::string task = "server" + std::to_string(place_.own.rank);
-  // Workers can come late.
-  phx_ps_options options = OptionsOf(app, task, place_.servers, kForever);
+  phx_ps_options options = OptionsOf(app, task, place_.servers);
   // As the server of the original, which has what it has answered.
   options.await_workers = 1;
   phx_ps_server* const server = client.ps_server_join(place_.connection, &options);
@@ -352,6 +454,13 @@ void Tables::Serve(App& app) {
     spec.name = kTable;
     spec.dtype = spec.wire = ElementsOf(*app.kind).dtype;
     spec.sync = PHX_PS_ASP;
+    // In proportion to the part.
+    spec.snapshot_bytes = 0;
+    const auto unsaved = [](void* argument, const char* /*table*/, const char* why) {
+      const auto* const of = static_cast<const App*>(argument);
+      of->owner->OnUnsaved(*of, why);
+    };
+    client.ps_server_on_unsaved(server, unsaved, &app);
     code = client.ps_server_add_table(server, &spec, nullptr, nullptr);
   }
   if (code == 0) {
@@ -359,7 +468,7 @@ void Tables::Serve(App& app) {
       std::lock_guard<std::mutex> lock(mu_);
       app.server = server;
       if (finishing_) client.ps_server_finish(server);
-      if (failed_) client.ps_server_stop(server);
+      if (failed_ || dropping_) client.ps_server_stop(server);
     }
     code = client.ps_server_run(server);
   }
@@ -367,20 +476,47 @@ void Tables::Serve(App& app) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     app.server = nullptr;
-    if (failed_) code = 0;
+    cond_.notify_all();
+    if (failed_ || dropping_) code = 0;
   }
   if (server != nullptr) client.ps_server_free(server);
-  if (code != 0) events_.on_error(why);
+  if (code != 0) OnError(why);
 }
 
 // ---------------------------------------------------------------------------- the end
 
-void Tables::Flush() {
+void Tables::OnError(const std::string& why) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (failed_ || dropping_) return;
+    if (wrong_.empty()) wrong_ = why;
+    cond_.notify_all();
+  }
+  events_.on_error(why);
+}
+
+uint64_t Tables::Settle() {
   std::unique_lock<std::mutex> lock(mu_);
   cond_.wait(lock, [this] {
-    return failed_ || std::all_of(apps_.begin(), apps_.end(), [](const auto& each) {
-             return each.second->waiting.empty() || each.second->open;
+    if (failed_) return true;
+    return count_.under_way == 0 && std::all_of(apps_.begin(), apps_.end(), [](const auto& each) {
+             return each.second->waiting.empty();
            });
+  });
+  return count_.calls;
+}
+
+// Those of servers that are killed at this moment stay as long as the nodes.
+void Tables::Drop() {
+  std::unique_lock<std::mutex> lock(mu_);
+  if (!begun_ || failed_) return;
+  dropping_ = true;
+  for (const auto& [id, app] : apps_) {
+    if (app->server != nullptr) place_.client->ps_server_drop(app->server);
+  }
+  cond_.wait_for(lock, kDropPatience, [this] {
+    return std::all_of(apps_.begin(), apps_.end(),
+                       [](const auto& each) { return each.second->server == nullptr; });
   });
 }
 
@@ -395,6 +531,8 @@ void Tables::Fail() {
   }
 }
 
+// Quit is enough behind the barrier of all: what a server that dies now has lost is pulled by no
+// process any more.
 void Tables::LeaveTables(bool last) {
   std::vector<std::pair<int, phx_ps_worker*>> workers;
   {
@@ -405,30 +543,29 @@ void Tables::LeaveTables(bool last) {
   }
   for (const auto& [id, worker] : workers) {
     const auto leave = last ? place_.client->ps_worker_quit : place_.client->ps_worker_leave;
-    if (leave(worker) == 0) continue;
-    const std::string why = "the table of " + NameOf(id) + ": " + place_.client->error();
-    std::unique_lock<std::mutex> lock(mu_);
-    const bool failed = failed_;
-    lock.unlock();
-    if (!failed) events_.on_error(why);
+    if (leave(worker) != 0) OnError("the table of " + NameOf(id) + ": " + place_.client->error());
   }
 }
 
-void Tables::End(bool last) {
-  Flush();
+std::string Tables::End(bool last) {
+  Settle();
   {
     std::lock_guard<std::mutex> lock(mu_);
-    if (!begun_) return;
+    if (!begun_) return "";
   }
   LeaveTables(last);
   bool failed = false;
   {
-    std::lock_guard<std::mutex> lock(mu_);
+    std::unique_lock<std::mutex> lock(mu_);
     finishing_ = true;
-    failed = failed_;
     for (const auto& [id, app] : apps_) {
       if (app->server != nullptr) place_.client->ps_server_finish(app->server);
     }
+    cond_.notify_all();
+    cond_.wait(lock, [this] {
+      return failed_ || (count_.running == 0 && count_.asking == 0 && !dropping_);
+    });
+    failed = failed_;
   }
   // A thread can wait in a call that nothing else ends.
   if (failed) place_.client->close(place_.connection);
@@ -437,24 +574,30 @@ void Tables::End(bool last) {
     if (app->serving.joinable()) app->serving.join();
   }
   {
-    std::lock_guard<std::mutex> lock(mu_);
+    std::unique_lock<std::mutex> lock(mu_);
+    cond_.wait(lock, [this] { return count_.asking == 0; });
     ending_ = true;
     cond_.notify_all();
   }
   answers_.join();
-  std::map<int, std::unique_ptr<App>> apps;
-  {
-    // Fail uses them until now.
-    std::lock_guard<std::mutex> lock(mu_);
-    apps.swap(apps_);
-    asked_.clear();
-    begun_ = finishing_ = ending_ = false;
-  }
-  for (const auto& [id, app] : apps) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const bool had = std::any_of(apps_.begin(), apps_.end(),
+                               [](const auto& each) { return each.second->is_table(); });
+  FreeApps();
+  // What was pushed can be lost.
+  return failed && had ? "the job has failed" : wrong_;
+}
+
+// The lock is held. The table first: it is a part of its worker.
+void Tables::FreeApps() {
+  for (const auto& [id, app] : apps_) {
     if (app->table != nullptr) place_.client->ps_table_free(app->table);
     if (app->worker != nullptr) place_.client->ps_worker_free(app->worker);
   }
+  apps_.clear();
   place_.client->queue_free(queue_);
+  count_.waiting_bytes = count_.calls = 0;
+  begun_ = finishing_ = ending_ = dropping_ = false;
 }
 
 }  // namespace phalanx::ps_lite

@@ -3,17 +3,18 @@
 //
 //   server:  Handle ── report ──► keeper (Kinds) ── Decide ──► all processes
 //            a thread for each app, in phx_ps_server_run
-//   others:  Take(request) ── phx_ps_push_rows, ... ──► the servers' tables
+//   others:  Take(request) ── ask ──► keeper, once
+//                          ── phx_ps_push_rows, ... ──► the servers' tables
 //            Registry ◄── response ── thread of answers ◄── phx_poll
 //
-// Requests for an app wait here until it is decided, in their order. Each app has a job of its own,
-// in which every process of the program can be a worker: it joins with its first request.
+// Pushes and pulls for an app wait here until it is decided, in their order, and what comes behind
+// them. Each app has a job of its own, in which every process of the program can be a worker: it
+// joins with its first request.
 //
 // The tables wait for the next life of a server that has died. Any thread.
 #ifndef PHALANX_PS_LITE_TABLES_H_
 #define PHALANX_PS_LITE_TABLES_H_
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -36,14 +37,21 @@
 
 namespace phalanx::ps_lite {
 
-// How long a request waits until it is decided what handles it.
-inline constexpr std::chrono::seconds kHandlePatience{60};
+// What a process tells the keeper of an app.
+enum class Word { kHandle, kAsk, kUnsaved };
+// What the keeper has decided of an app.
+struct Decision {
+  Kind kind = kFunctions;
+  std::string job;       // of the table
+  bool unsaved = false;  // some server has no snapshots of it
+};
 
 class Tables {
  public:
   struct Events {
-    // To the keeper.
-    std::function<void(int app, Kind kind)> report;
+    // To the keeper: a server has this handle; a process has a request; the part of a server has no
+    // snapshots any more.
+    std::function<void(int app, Word word, Kind kind)> report;
     // A request that has waited is a message after all. Throws dmlc::Error.
     std::function<void(::ps::Message message)> send;
     std::function<void(::ps::Message response)> answer;
@@ -57,7 +65,6 @@ class Tables {
     Peer own = {};
     int servers = 0;
     std::vector<int> nodes = {};  // the ids of all processes
-    int timeout_seconds = 0;
   };
 
   explicit Tables(Events events) : events_(std::move(events)) {}
@@ -69,38 +76,51 @@ class Tables {
   // A program has set what handles the requests of an app here, before Begin or after it. Returns
   // what is wrong with it.
   std::string Handle(int app, Kind kind);
-  // The keeper has decided; perhaps before Begin. `job` is that of the table.
-  void Decide(int app, Kind kind, const std::string& job);
-  void Begin(const Place& place);
+  // The keeper has decided; perhaps before Begin, and again if a table has become unsaved. Returns
+  // what is wrong with the handle of this server.
+  std::string Decide(int app, const Decision& decision);
+  // Without `tables` the apps of this process have functions, and no death of a server is survived.
+  void Begin(const Place& place, bool tables);
   // Takes a request to a server unless it is to be sent as a message. Waits while more pushes are
-  // in no snapshot than the table allows. Sets what is wrong with it.
+  // in no snapshot than the table allows, or more bytes wait here than a window of messages has.
+  // Sets what is wrong with it.
   bool Take(const ::ps::Message& request, std::string* wrong);
-  // What is lost with a process that dies.
+  // This server has sent a request to this process as a message: its next life would take the
+  // answer for that to a request of its own.
+  void OnAsked(Peer server);
+  // What is lost with a process that dies. Also behind End, until Renew.
   Loss LossOf(Peer peer);
-  // Names a request that has waited for its decision too long; empty if there is none.
+  // Names an app for which this life of a server has made no handle in time, though it is a table;
+  // empty if there is none.
   std::string Overdue();
+  // Something waits for tables: no server of them can have left.
+  bool waits();
 
-  // Waits until nothing waits here for a decision, or a failure.
-  void Flush();
+  // Waits until no request is under way, or a failure. Returns how many calls for tables there have
+  // been.
+  uint64_t Settle();
   // Waits for the answers, leaves the tables, serves until all have left those of this process, and
   // forgets all. `last`: all processes have made their last request, so that nothing has to outlive
-  // a server any more. After a failure it only forgets.
-  void End(bool last);
+  // a server any more. After a failure it only forgets. Returns what was wrong with a table.
+  std::string End(bool last);
+  // No next life of a server will go on from the tables: frees their snapshots, in some seconds.
+  // Fail follows.
+  void Drop();
   // Ends all waits.
   void Fail();
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Waiting {
-    ::ps::Message request;
-    Clock::time_point since;
-  };
   struct App {
+    Tables* owner = nullptr;
     int id = 0;
     std::optional<Kind> handle;  // of this server
     std::optional<Kind> kind;    // decided
+    bool is_table() const { return kind.has_value() && *kind != kFunctions; }
     std::string job;
-    std::deque<Waiting> waiting;
+    Clock::time_point decided = {};
+    std::deque<::ps::Message> waiting;
+    bool asked = false;
     // Requests need not wait.
     bool open = false;
     std::thread opening;
@@ -129,20 +149,35 @@ class Tables {
   // Makes the call. Returns what is wrong.
   std::string Ask(const App& app, const ::ps::Message& request);
   void Answer(Asked* asked);
-  phx_ps_options OptionsOf(const App& app, const std::string& task, int world,
-                           int64_t timeout) const;
+  phx_ps_options OptionsOf(const App& app, const std::string& task, int world) const;
+  void OnUnsaved(const App& app, const char* why);
   void LeaveTables(bool last);
+  // A table has failed: End returns the first such error.
+  void OnError(const std::string& why);
+  void BeginThread(std::thread* thread, std::function<void()> run);
+  // Of apps of tables that nothing uses any more.
+  void FreeApps();
 
   const Events events_;
   std::mutex mu_;  // for what follows
   std::condition_variable cond_;
   std::map<int, std::unique_ptr<App>> apps_;
-  std::set<Peer> asked_;  // servers that have had messages of this process
+  std::set<Peer> asked_;  // servers that have had messages of this process, or have sent some
+  bool tables_ = true;    // Begin
+  bool state_ = false;    // something is in the memory of servers alone
   bool begun_ = false;
   bool finishing_ = false;
+  bool dropping_ = false;
   bool failed_ = false;
   bool ending_ = false;
-  uint64_t under_way_ = 0;  // calls
+  std::string wrong_;  // the first error of a table
+  struct {
+    uint64_t waiting_bytes = 0;  // of all apps
+    uint64_t calls = 0;          // that were made
+    uint64_t under_way = 0;      // of them
+    uint64_t asking = 0;         // threads in Take
+    uint64_t running = 0;        // threads of apps
+  } count_;
   // Constant from Begin to End.
   Place place_;
   phx_queue* queue_ = nullptr;  // of calls that have ended

@@ -200,4 +200,13 @@ void Assembly::SkipComplete() {
   return std::move(message_);
 }
 
+::ps::Message CopyOf(const ::ps::Message& message) {
+  ::ps::Message copy = message;
+  for (auto& array : copy.data) {
+    const ::ps::SArray<char> view = array;
+    array.CopyFrom(view.data(), view.size());
+  }
+  return copy;
+}
+
 }  // namespace phalanx::ps_lite

@@ -65,6 +65,9 @@ class Assembly {
   size_t next_ = 0;  // the array whose pieces come next
 };
 
+// The message with memory of its own.
+::ps::Message CopyOf(const ::ps::Message& message);
+
 }  // namespace phalanx::ps_lite
 
 #endif  // PHALANX_PS_LITE_WIRE_H_

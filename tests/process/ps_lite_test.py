@@ -90,6 +90,9 @@ class PsLiteTest(PsLiteJobs):
     def test_a_job_after_another_one(self):
         self.check(CASES, "twice")
 
+    def test_messages_between_customers_of_a_program(self):
+        self.check(CASES, "messages", servers=2)
+
     def test_many_requests(self):
         self.check(CASES, "many", servers=1, workers=1)
 
@@ -247,7 +250,7 @@ class PsLiteTest(PsLiteJobs):
             with asking:
                 asking.recv(1024)
                 asking.sendall(f"ok 0 0 a-job {node.client_address}\n".encode())
-                self.assertEqual(asking.recv(1024), b"joined\n")
+                self.assertEqual(asking.recv(1024), b"joined 0\n")
             self.assertIn("is in job a-job", worker.stderr.readline())
             node.kill()
             begin = time.monotonic()

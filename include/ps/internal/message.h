@@ -65,7 +65,7 @@ struct Node {
   int customer_id;
   std::string hostname;
   int port;
-  // It has taken the place of a server that has died.
+  // Always false, as Postoffice::is_recovery.
   bool is_recovery = false;
   int aux_id = -1;
 };

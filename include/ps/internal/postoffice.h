@@ -58,8 +58,8 @@ class Postoffice {
   bool is_server() const;
   bool is_scheduler() const;
   int verbose() const;
-  // This process has taken the place of a server that has died.
-  bool is_recovery() const;
+  // Always false: a server that takes the place of one that has died does what that one has done.
+  bool is_recovery() const { return false; }
 
  private:
   Postoffice() = default;

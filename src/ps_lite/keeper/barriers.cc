@@ -12,7 +12,7 @@ bool Barriers::Hear(Peer peer, uint64_t life) {
   if (life == process.life) return true;
   Forget(peer, process);
   process.life = life;
-  process.restarts = process.starts > 0;
+  process.restarts = process.starts;
   process.passed.clear();
   return true;
 }
@@ -36,8 +36,8 @@ void Barriers::Forget(Peer peer, Process& process) {
 std::vector<Release> Barriers::Start(Peer from, int call, std::string* wrong) {
   Process& process = processes_[from];
   const Release release{from, process.life, {call}};
-  if (process.restarts) {
-    process.restarts = false;
+  if (process.restarts > 0) {
+    --process.restarts;
     return {release};
   }
   int& missing = missing_[static_cast<int>(from.role)];
@@ -71,10 +71,11 @@ std::string Barriers::Missing() const {
   return text;
 }
 
+// A next life does again what the one before has done: what had ended for that one ends at once.
 std::vector<Release> Barriers::Arrive(Peer from, int call, int group, bool last) {
   Process& process = processes_[from];
   int& passed = process.passed[{group, last}];
-  if (passed < process.ended[{group, last}]) {
+  if (passed < process.ended[{group, last}] * process.starts) {
     ++passed;
     return {{from, process.life, {call}}};
   }
@@ -112,7 +113,8 @@ std::vector<Release> Barriers::ReleaseIfComplete(int group) {
   released.reserve(calls.size());
   for (const auto& [peer, waiting] : calls) {
     Process& process = processes_[peer];
-    process.passed[{group, waiting.last}] = ++process.ended[{group, waiting.last}];
+    const Call call{group, waiting.last};
+    process.passed[call] = ++process.ended[call] * process.starts;
     released.push_back({peer, process.life, {waiting.calls.begin(), waiting.calls.end()}});
   }
   waiting_.erase(group);

@@ -5,8 +5,9 @@
 // A process that has left is waited for no more.
 //
 // A server can have a next life. What the one before waited for is forgotten. The next life starts
-// at once if all had started, and makes the same barriers again: those that have ended for a life
-// before end at once.
+// at once if all had started. It has to make the same barriers again, from the first one on: as
+// many calls for a group as have ended for a life before end at once, whatever the program means by
+// them.
 #ifndef PHALANX_PS_LITE_KEEPER_BARRIERS_H_
 #define PHALANX_PS_LITE_KEEPER_BARRIERS_H_
 
@@ -63,9 +64,9 @@ class Barriers {
   struct Process {
     uint64_t life = 0;
     int starts = 0;
-    bool restarts = false;  // a next life has not called Start yet
+    int restarts = 0;  // how many calls of Start of a next life end at once
     bool left = false;
-    // How many barriers have ended for it, and for its newest life.
+    // How many barriers have ended for it; how many calls have, for its newest life.
     std::map<Call, int> ended;
     std::map<Call, int> passed;
   };

@@ -143,13 +143,50 @@ TEST(Barriers, ANextLifeMakesItsBarriersAgain) {
   EXPECT_THAT(Texts(barriers.Start(kServer0, 1, &wrong)), ElementsAre("8:1"));
   EXPECT_THAT(Texts(barriers.Arrive(kServer0, 2, kAll)), ElementsAre("8:2"));
   EXPECT_THAT(Texts(barriers.Arrive(kServer0, 3, kAll)), ElementsAre("1:3", "8:3", "9:3", "11:3"));
-  // The end's barrier is none of these: a program can leave the others out in its next life.
+  // In the end's barrier it waits for the others, and after that for none.
   EXPECT_TRUE(barriers.Hear(kServer0, 2));
   barriers.Start(kServer0, 1, &wrong);
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 2, kAll)), ElementsAre("8:2"));
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 3, kAll)), ElementsAre("8:3"));
   EXPECT_THAT(all(4, true), ElementsAre("1:4", "8:4", "9:4", "11:4"));
   EXPECT_TRUE(barriers.Hear(kServer0, 3));
   barriers.Start(kServer0, 1, &wrong);
   EXPECT_THAT(Texts(barriers.Arrive(kServer0, 2, kAll, true)), ElementsAre("8:2"));
+}
+
+// Which call is which barrier is not known: they are counted.
+TEST(Barriers, ANextLifeCannotLeaveOutABarrier) {
+  Barriers barriers = Started();
+  std::string wrong;
+  for (const Peer peer : {kRoot, kServer0, kWorker0, kWorker1}) barriers.Arrive(peer, 2, kAll);
+  EXPECT_TRUE(barriers.Hear(kServer0, 1));
+  barriers.Start(kServer0, 1, &wrong);
+  // What the program means as its second one ends as the first one.
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 2, kAll)), ElementsAre("8:2"));
+  for (const Peer peer : {kRoot, kWorker0, kWorker1})
+    EXPECT_THAT(barriers.Arrive(peer, 3, kAll), IsEmpty());
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 3, kAll)), ElementsAre("1:3", "8:3", "9:3", "11:3"));
+}
+
+TEST(Barriers, ANextLifeMakesTheCallsOfAllItsCustomersAgain) {
+  Barriers barriers(0, 2, 1);
+  std::string wrong;
+  barriers.Start(kServer0, 1, &wrong);
+  barriers.Start(kServer0, 2, &wrong);
+  barriers.Start(kWorker0, 1, &wrong);
+  EXPECT_TRUE(barriers.started());
+  barriers.Arrive(kServer0, 3, kAll);
+  barriers.Arrive(kServer0, 4, kAll);
+  EXPECT_THAT(Texts(barriers.Arrive(kWorker0, 2, kAll)), ElementsAre("8:3,4", "9:2"));
+  EXPECT_TRUE(barriers.Hear(kServer0, 1));
+  EXPECT_THAT(Texts(barriers.Start(kServer0, 1, &wrong)), ElementsAre("8:1"));
+  EXPECT_THAT(Texts(barriers.Start(kServer0, 2, &wrong)), ElementsAre("8:2"));
+  EXPECT_EQ(wrong, "");
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 3, kAll)), ElementsAre("8:3"));
+  EXPECT_THAT(Texts(barriers.Arrive(kServer0, 4, kAll)), ElementsAre("8:4"));
+  EXPECT_THAT(barriers.Arrive(kServer0, 5, kAll), IsEmpty());
+  barriers.Arrive(kServer0, 6, kAll);
+  EXPECT_THAT(Texts(barriers.Arrive(kWorker0, 3, kAll)), ElementsAre("8:5,6", "9:3"));
 }
 
 }  // namespace

@@ -291,6 +291,94 @@ void Flood(KVWorker<float>& kv) {
   for (int i = 0; i <= last; ++i) kv.Wait(i);
 }
 
+// Customers and messages of the program, without KVServer: they go at once.
+void Messages() {
+  Start(0);
+  std::promise<void> answered;
+  Customer customer(5, 5, [&](const Message& received) {
+    Message answer = received;
+    if (!received.meta.request) return answered.set_value();
+    answer.meta.request = false;
+    answer.meta.recver = received.meta.sender;
+    Postoffice::Get()->van()->Send(answer);
+  });
+  if (IsWorker()) {
+    const auto begin = std::chrono::steady_clock::now();
+    Message message;
+    message.meta.app_id = message.meta.customer_id = 5;
+    message.meta.recver = Postoffice::Get()->ServerRankToID(0);
+    message.meta.timestamp = customer.NewRequest(message.meta.recver);
+    message.meta.request = true;
+    message.AddData(SArray<float>(3, 1.5f));
+    Postoffice::Get()->van()->Send(message);
+    customer.WaitRequest(message.meta.timestamp);
+    answered.get_future().wait();
+    // Less than what a request waits for reports of KVServers.
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(25));
+    std::printf("answered\n");
+    std::fflush(stdout);
+    // A server that has been asked, and dies, cannot be replaced.
+    Postoffice::Get()->Barrier(0, kWorkerGroup);
+  }
+  Finalize(0, true);
+}
+
+// A second handle before the first request counts.
+void TwoHandles() {
+  Start(0);
+  if (IsServer()) {
+    auto* const server = new KVServer<float>(0);
+    server->set_request_handle(KVServerDefaultHandle<float>());
+    server->set_request_handle(KeepLast());
+    RegisterExitCallback([server] { delete server; });
+  }
+  Postoffice::Get()->Barrier(0, kScheduler + kServerGroup + kWorkerGroup);
+  if (IsWorker()) {
+    KVWorker<float> kv(0, 0);
+    std::vector<float> pulled;
+    kv.Wait(kv.Push({1}, {3}));
+    kv.Wait(kv.Push({1}, {4}));
+    kv.Wait(kv.Pull({1}, &pulled));
+    CHECK(pulled == std::vector<float>({4}));
+  }
+  Finalize(0, true);
+}
+
+// One after it is refused.
+void LateHandle() {
+  Start(0);
+  KVServer<float> server(0);
+  if (IsServer()) server.set_request_handle(KVServerDefaultHandle<float>());
+  if (IsWorker()) {
+    KVWorker<float> kv(0, 1);
+    kv.Wait(kv.Push({1}, {3}));
+  }
+  Postoffice::Get()->Barrier(0, kScheduler + kServerGroup + kWorkerGroup);
+  if (IsServer()) {
+    CHECK(
+        Throws([&server] { server.set_request_handle(KeepLast()); }, "it can get no other handle"));
+  }
+  Finalize(0, true);
+}
+
+// Pushes whose callbacks push, while the process is in Finalize.
+void Chained() {
+  int called = 0;
+  Run(
+      [&called](KVWorker<float>& kv) {
+        auto* const own = new KVWorker<float>(0, 1);
+        RegisterExitCallback([own] { delete own; });
+        auto* const push = new std::function<void()>;
+        *push = [&called, own, push] {
+          if (++called < 20) own->Push({1}, {1}, {}, 0, *push);
+        };
+        own->Push({1}, {1}, {}, 0, *push);
+        static_cast<void>(kv);
+      },
+      KVServerDefaultHandle<float>());
+  if (IsWorker()) CHECK_EQ(called, 20);
+}
+
 // Worker 1 leaves while it gets answers: those that come later are for no process, and no error.
 void Leaves() {
   Start(0);
@@ -345,6 +433,16 @@ void TableWidths(KVWorker<float>& kv) { kv.Wait(kv.Push({1, 2}, {1, 2, 3, 4})); 
 void TableTypes(KVWorker<float>&) {
   KVWorker<double> kv(0, 1);
   kv.Wait(kv.Push({1}, {1}));
+}
+// A message that no KVWorker has made.
+void TableArrays(KVWorker<float>& kv) {
+  Message message;
+  message.meta.recver = 8;
+  message.meta.request = message.meta.push = true;
+  message.meta.timestamp = kv.get_customer()->NewRequest(8);
+  message.AddData(SArray<Key>({1, 2, 3}));
+  Postoffice::Get()->van()->Send(message);
+  kv.Wait(message.meta.timestamp);
 }
 void Customers(KVWorker<float>&) { KVWorker<float> second(0, 0); }
 
@@ -442,7 +540,12 @@ int main(int, char** argv) {
       {"customers", [] { Run(Customers); }},
       {"table_widths", [] { Run(TableWidths, KVServerDefaultHandle<float>()); }},
       {"table_types", [] { Run(TableTypes, KVServerDefaultHandle<float>()); }},
+      {"table_arrays", [] { Run(TableArrays, KVServerDefaultHandle<float>()); }},
       {"table_endless", [] { Run(Endless, KVServerDefaultHandle<float>()); }},
+      {"table_two_handles", TwoHandles},
+      {"table_late_handle", LateHandle},
+      {"table_chained", Chained},
+      {"messages", Messages},
       {"endless", [] { Run(Endless); }},
       {"wait", [] { Run(Wait); }},
       {"throws", [] { Run(ThrowAt, Thrower); }},

@@ -1,13 +1,17 @@
 // Workers push to KVServerDefaultHandle of several apps and pull, and check the sums at the end:
 // each push counts once, also if servers die meanwhile and are started again.
 //
-//   tables [ROUNDS] [before] [two] [death]
+//   tables [ROUNDS] [before] [two] [death] [leaves] [large] [function] [asks] [gone]
 //
 // `before`: the servers make their KVServers before Start; `two`: worker processes have two
-// customers, in a thread each; `death`: workers pull the sums when a server has died. Worker 0
-// prints "round N" before each round, "pushed" before it pulls the sums, with `death` "dead" then,
-// and "end" before Finalize; servers print "server PID", and "again PID" if they have taken the
-// place of one that has died.
+// customers, in a thread each; `death`: workers pull the sums when a server has died; `leaves`:
+// worker 1 waits for no push, and does not wait in Finalize; `large`: there are many keys;
+// `function`: one of the apps has a function of the program; `asks`: workers also send a request of
+// a SimpleApp; `gone`: servers make nothing, and do not wait in Finalize. Worker 0 prints "round N"
+// before each round, "pushed" before it pulls the sums, with `death` "dead" then, and "end" before
+// Finalize; worker 1 prints "leaves" there; servers print "server PID", and "started" behind Start.
+//
+// All wait in two barriers, which next lives of servers make again.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -53,11 +58,17 @@ std::vector<Key> KeysOf(int count) {
 template <typename V>
 class Load {
  public:
-  Load(int app, int customer, int keys) : kv_(app, customer), keys_(KeysOf(keys)) {
+  // `waits`: for pushes, while it makes rounds.
+  Load(int app, int customer, int keys, bool waits)
+      : kv_(app, customer), keys_(KeysOf(keys)), waits_(waits) {
     for (size_t i = 0; i < keys_.size(); ++i) values_.push_back(static_cast<V>(1 + i % 5));
   }
 
   void Round(int round) {
+    if (!waits_) {
+      kv_.Push(keys_, values_);
+      return;
+    }
     if (round % 7 == 3) {
       std::vector<V> pulled;
       kv_.Wait(kv_.PushPull(keys_, values_, &pulled));
@@ -78,6 +89,19 @@ class Load {
   void WaitForAll() {
     for (const int timestamp : timestamps_) kv_.Wait(timestamp);
   }
+
+  // Waits for what worker 1 pushes without waiting.
+  void Await(int rounds) {
+    const V most = static_cast<V>(NumWorkers() * rounds);
+    std::vector<V> pulled;
+    for (size_t there = 0; there < keys_.size();) {
+      kv_.Wait(kv_.Pull(keys_, &pulled));
+      for (there = 0; there < keys_.size() && pulled[there] == most * values_[there];) ++there;
+      if (there < keys_.size()) CHECK_LT(pulled[there], most * values_[there]);
+    }
+  }
+
+  void Request() { kv_.Wait(kv_.Request(1, "", kServerGroup)); }
 
   void Check(int rounds) {
     std::vector<V> pulled;
@@ -106,28 +130,49 @@ class Load {
 
   KVWorker<V> kv_;
   const std::vector<Key> keys_;
+  const bool waits_;
   std::vector<V> values_;
   std::vector<V> pulled_;
   std::vector<int> timestamps_;
 };
 
-void Work(int customer, int rounds, bool death) {
+struct Words {
+  bool before = false, two = false, death = false, leaves = false, large = false, function = false,
+       asks = false, gone = false;
+};
+
+void Barrier(int customer) {
+  Postoffice::Get()->Barrier(customer, kScheduler + kServerGroup + kWorkerGroup);
+}
+
+void Work(int customer, int rounds, const Words& words) {
   const bool prints = MyRank() == 0 && customer == 0;
-  Load<int64_t> ints(kInts, customer, 1000);
-  Load<float> floats(kFloats, customer, 10);
-  Load<double> late(kLate, customer, 3);
+  const bool leaves = words.leaves && MyRank() == 1;
+  Barrier(customer);
+  Load<int64_t> ints(kInts, customer, words.large ? 1000000 : 1000, !leaves);
+  Load<float> floats(kFloats, customer, 10, !leaves);
+  Load<double> late(kLate, customer, 3, !leaves);
+  Barrier(customer);
   for (int round = 0; round < rounds; ++round) {
     if (prints) Print("round " + std::to_string(round));
     ints.Round(round);
     floats.Round(round);
     late.Round(round);
+    if (words.asks && round == 0) ints.Request();
   }
+  if (leaves) return Print("leaves");
   ints.WaitForAll();
   floats.WaitForAll();
   late.WaitForAll();
-  Postoffice::Get()->Barrier(customer, kWorkerGroup);
+  if (words.leaves) {
+    ints.Await(rounds);
+    floats.Await(rounds);
+    late.Await(rounds);
+  } else {
+    Postoffice::Get()->Barrier(customer, kWorkerGroup);
+  }
   if (prints) Print("pushed");
-  if (death) {
+  if (words.death) {
     while (Postoffice::Get()->GetDeadNodes().empty())
       std::promise<void>().get_future().wait_for(std::chrono::milliseconds(2));
     if (prints) Print("dead");
@@ -138,31 +183,49 @@ void Work(int customer, int rounds, bool death) {
   if (prints) Print("end");
 }
 
+void MakeServers() {
+  MakeServer<int64_t>(kInts);
+  MakeServer<float>(kFloats);
+}
+
+void Serve(const Words& words) {
+  Barrier(0);
+  if (!words.before) MakeServers();
+  Barrier(0);
+  // Its first requests wait for it.
+  if (!words.function) return MakeServer<double>(kLate);
+  auto* const server = new KVServer<double>(kLate);
+  server->set_request_handle([sums = KVServerDefaultHandle<double>()](
+                                 const KVMeta& meta, const KVPairs<double>& data,
+                                 KVServer<double>* own) mutable { sums(meta, data, own); });
+  RegisterExitCallback([server] { delete server; });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int rounds = 50;
-  bool before = false, two = false, death = false;
+  Words words;
+  const std::map<std::string, bool*> known = {
+      {"before", &words.before}, {"two", &words.two},     {"death", &words.death},
+      {"leaves", &words.leaves}, {"large", &words.large}, {"function", &words.function},
+      {"asks", &words.asks},     {"gone", &words.gone},
+  };
   for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    before = before || word == "before";
-    two = two || word == "two";
-    death = death || word == "death";
+    const auto word = known.find(argv[i]);
+    if (word != known.end()) *word->second = true;
     if (std::atoi(argv[i]) > 0) rounds = std::atoi(argv[i]);
   }
   const char* const role = std::getenv("DMLC_ROLE");
   const bool server = role != nullptr && std::string(role) == "server";
   if (server) Print("server " + std::to_string(getpid()));
-  if (server && before) {
-    MakeServer<int64_t>(kInts);
-    MakeServer<float>(kFloats);
-  }
-  if (IsWorker() && two) {
+  if (server && words.before) MakeServers();
+  if (IsWorker() && words.two) {
     std::vector<std::thread> threads;
     for (int customer = 0; customer < 2; ++customer) {
-      threads.emplace_back([customer, rounds] {
+      threads.emplace_back([customer, rounds, &words] {
         Start(customer);
-        Work(customer, rounds, false);
+        Work(customer, rounds, words);
         Finalize(customer, true);
       });
     }
@@ -170,14 +233,16 @@ int main(int argc, char** argv) {
     return 0;
   }
   Start(0);
-  if (server && !before) {
-    MakeServer<int64_t>(kInts);
-    MakeServer<float>(kFloats);
+  CHECK(!Postoffice::Get()->is_recovery());
+  CHECK(!Postoffice::Get()->van()->my_node().is_recovery);
+  if (server) Print("started");
+  if (server && !words.gone) Serve(words);
+  if (IsScheduler()) {
+    Barrier(0);
+    Barrier(0);
   }
-  // Its first requests wait for it.
-  if (server) MakeServer<double>(kLate);
-  if (Postoffice::Get()->is_recovery()) Print("again " + std::to_string(getpid()));
-  if (IsWorker()) Work(0, rounds, death);
-  Finalize(0, true);
+  if (IsWorker()) Work(0, rounds, words);
+  const bool leaves = server ? words.gone : words.leaves && IsWorker() && MyRank() == 1;
+  Finalize(0, !leaves);
   return 0;
 }
