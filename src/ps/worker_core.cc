@@ -585,8 +585,11 @@ std::string WorkerCore::WaitsFor(Ticket ticket) const {
 std::vector<WorkerCore::Send> WorkerCore::TakeSends() {
   std::vector<Send> sends;
   for (int server = 0; server < options_.servers; ++server) {
-    // Not where the table has failed, which can be in the middle of a message.
-    if (std::exchange(servers_[server].anew, false)) servers_[server].channel.OnReset();
+    // Not where the table has failed, which can be in the middle of a message. A server that is
+    // away gets the right Hello when it is back.
+    const bool anew = std::exchange(servers_[server].anew, false);
+    if (anew && servers_[server].channel.state() != WorkerChannel::State::kAway)
+      servers_[server].channel.OnReset();
     for (WorkerChannel::Message& message : servers_[server].channel.TakeMessages()) {
       sends.push_back({server, message.life, std::move(message.bytes)});
     }

@@ -111,7 +111,7 @@ std::vector<Defect> DetectableHere() {
         defect == Defect::kBytesBelowBeginServed || defect == Defect::kMoveBackAndForth ||
         defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth ||
         defect == Defect::kWaitingSenderBlamed || defect == Defect::kSilenceNotForgotten ||
-        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kPsHandleNotReplaced);
+        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kPsHeldPullEarly);
     if (!elsewhere) defects.push_back(defect);
   }
   return defects;

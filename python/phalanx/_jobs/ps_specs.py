@@ -84,6 +84,7 @@ else:
         if these are fewer. 0: never, and a server that dies loses its part.
     snapshot_bytes : int
         A worker keeps what it has pushed since the last snapshot. If that is more bytes, its pushes wait for a snapshot.
+        0, with "asp": in proportion to the parts, 256 MiB at least.
     """
 
 # In the order of phalanx/c.h: the index is the number.
