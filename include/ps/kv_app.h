@@ -132,7 +132,7 @@ class KVWorker : public SimpleApp {
   // What the servers have answered so far.
   using Pulled = std::vector<KVPairs<Val>>;
   using End = std::function<void(Pulled* pulled)>;
-  struct Request {
+  struct Asked {
     Pulled pulled;
     End end;  // at the last answer
   };
@@ -175,7 +175,7 @@ class KVWorker : public SimpleApp {
   void SendTo(int server, const Meta& meta, const KVPairs<Val>& part, size_t room);
 
   std::mutex mu_;
-  std::unordered_map<int, Request> requests_;  // those with an `end`
+  std::unordered_map<int, Asked> requests_;  // those with an `end`
   Slicer slicer_;
 };
 
@@ -402,7 +402,7 @@ void KVWorker<Val>::Process(const Message& msg) {
 
 template <typename Val>
 void KVWorker<Val>::RunEnd(int timestamp) {
-  Request request;
+  Asked request;
   {
     std::lock_guard<std::mutex> lock(mu_);
     const auto found = requests_.find(timestamp);
