@@ -437,6 +437,7 @@ void TableTypes(KVWorker<float>&) {
 // A message that no KVWorker has made.
 void TableArrays(KVWorker<float>& kv) {
   Message message;
+  message.meta.app_id = message.meta.customer_id = 0;
   message.meta.recver = 8;
   message.meta.request = message.meta.push = true;
   message.meta.timestamp = kv.get_customer()->NewRequest(8);

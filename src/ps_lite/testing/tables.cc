@@ -4,7 +4,7 @@
 //   tables [ROUNDS] [before] [two] [death] [leaves] [large] [function] [asks] [gone]
 //
 // `before`: the servers make their KVServers before Start; `two`: worker processes have two
-// customers, in a thread each; `death`: workers pull the sums when a server has died; `leaves`:
+// customers, in a thread each; `death`: worker 0 pulls the sums when a server has died; `leaves`:
 // worker 1 waits for no push, and does not wait in Finalize; `large`: there are many keys;
 // `function`: one of the apps has a function of the program; `asks`: workers also send a request of
 // a SimpleApp; `gone`: servers make nothing, and do not wait in Finalize. Worker 0 prints "round N"
@@ -172,10 +172,10 @@ void Work(int customer, int rounds, const Words& words) {
     Postoffice::Get()->Barrier(customer, kWorkerGroup);
   }
   if (prints) Print("pushed");
-  if (words.death) {
+  if (words.death && prints) {
     while (Postoffice::Get()->GetDeadNodes().empty())
       std::promise<void>().get_future().wait_for(std::chrono::milliseconds(2));
-    if (prints) Print("dead");
+    Print("dead");
   }
   ints.Check(rounds);
   floats.Check(rounds);
