@@ -713,6 +713,10 @@ void phx_ps_server_drop(phx_ps_server* server);
 /* phx_ps_server_run does not wait any more for workers that have not joined, or have died. Any
  * thread. */
 void phx_ps_server_finish(phx_ps_server* server);
+/* Of the groups PHX_PS_SERVERS and PHX_PS_ALL: before phx_ps_server_run in its thread, or while it
+ * runs in another one. */
+phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,
+                                const phx_ps_barrier_options* options);
 /* Clocks of each table, and which pulls wait for whom. Copies at most `room` bytes of the text, the
  * last of which is zero, and returns its size without that. */
 size_t phx_ps_server_describe(const phx_ps_server* server, char* text, size_t room);

@@ -121,7 +121,7 @@ struct Reply {
   std::string body;
 };
 
-// One thread at a time, but Stop, Drop and Finish.
+// One thread at a time, but Stop, Drop, Finish, Members and barriers.
 class Server {
  public:
   // Joins the job as a server. A spare (`phalanx launch --spares`) waits here for the part of a
@@ -170,6 +170,13 @@ class Server {
   // minutes, goes on without them, after `unsaved` was called in the thread of Run. Without this,
   // pushes wait when their workers keep too much.
   void OnUnsaved(std::function<void(absl::string_view table, const absl::Status& why)> unsaved);
+  // As those of Worker, of groups with servers: before Run in its thread, or while it runs in
+  // another one. Server 0 counts those that come, while any of its threads is in a call of its
+  // client: barriers wait for its Join, and for its next life.
+  absl::Status Barrier(BarrierGroup group, const BarrierOptions& options = {}) {
+    return BarrierAsync(group, options).Wait().status();
+  }
+  Future<Done> BarrierAsync(BarrierGroup group, const BarrierOptions& options = {});
   // Clocks of each table, and which pulls wait for whom, as text.
   std::string Describe() const;
   // All members of a role of the job, in the order of ranks: which live, have left, or have died.

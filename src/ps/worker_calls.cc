@@ -129,28 +129,9 @@ absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, b
   return absl::OkStatus();
 }
 
-// Push before pull, so that with SSP and ASP a pull of the same call sees the push.
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<const Key> keys,
-                                                     const void* values, void* out, bool pushes,
-                                                     bool pulls) {
-  const absl::Status checked = CheckCall(table, keys, pushes);
-  if (!checked.ok() && pushes) OnPushRefused(table, checked);
-  PHALANX_RETURN_IF_ERROR(checked);
-  TableState& state = tables_[table];
-  PHALANX_CHECK(!pushes || !state.dense_begun, "a push within another one");
-  // Not refused: the caller is to call again.
-  if (pushes && state.must_wait()) return NoRoom(Where(table, state.view.clock), state.may_keep());
-  std::vector<Piece> pieces = Cut(state.view.spec, state.splitter, keys);
-  const Ticket ticket = operations_.next;
-  Operation& operation = operations_.New(table);
-  operation.out = out;
-  operation.clock = state.view.clock;
-  // Only those: another server's batch may be waiting for its answers.
-  std::vector<bool> touched(servers_.size(), false);
-  for (const Piece& piece : pieces) touched[piece.server] = true;
-  if (pushes) {
-    ++state.pushes;
-    AddPush(ticket, pieces, values);
+// Pieces of the call before have lower numbers, and go first.
+absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
+  while (Cut()) {
   }
   absl::Status checked = CheckCall(rows.table, rows.keys, rows.pushes);
   if (checked.ok()) {
@@ -167,7 +148,7 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(uint32_t table, absl::Span<
   PHALANX_CHECK(!rows.pushes || !state.dense_begun, "a push within another one");
   // Not refused: the caller is to call again.
   if (rows.pushes && state.must_wait()) {
-    return NoRoom(Where(rows.table, state.view.clock), state.view.spec);
+    return NoRoom(Where(rows.table, state.view.clock), state.may_keep());
   }
   const Ticket ticket = operations_.next;
   Operation& operation = operations_.New(rows.table);

@@ -72,6 +72,9 @@ WorkerCore::TableState::TableState(const TableSpec& spec, const Options& options
 WorkerCore::WorkerCore(const Options& options) : options_(options) {
   PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
   PHALANX_CHECK(options.objects.size() <= kMaxObjectPrefix, "a prefix of names");
+  PHALANX_CHECK(options.batch_bytes <= kBatchBytes, "a batch and an entry fit into a message");
+  servers_.reserve(static_cast<size_t>(options.servers));
+  for (int server = 0; server < options.servers; ++server) servers_.emplace_back(options);
   for (int server = 0; server < options.servers; ++server) {
     servers_[server].channel.SetHad([this, server] {
       std::vector<Position> had;

@@ -10,7 +10,15 @@
 #include "phalanx/c.h"
 #include "src/client/c/test_check.h"
 
-enum { kServers = 2, kWorkers = 2, kCancelled = 1, kInvalid = 3, kDeadline = 4, kNotFound = 5, kExists = 6 };
+enum {
+  kServers = 2,
+  kWorkers = 2,
+  kCancelled = 1,
+  kInvalid = 3,
+  kDeadline = 4,
+  kNotFound = 5,
+  kExists = 6
+};
 enum { kOver = 9, kUnimplemented = 12, kInternal = 13 };
 enum { kKeys = 7, kWidth = 3, kClocks = 8 };
 static const int64_t kPatience = (int64_t)60 * 1000000000;
@@ -565,6 +573,64 @@ static void Finishes(phx_client* client, const char* job, int joins) {
   phx_ps_server_free(server);
 }
 
+static phx_ps_server* BeginServer(phx_client* client, const char* job, pthread_t* thread) {
+  phx_ps_options options;
+  memset(&options, 0, sizeof(options));
+  options.job = job;
+  options.task = "server0";
+  options.world = 1;
+  phx_ps_server* const server = phx_ps_server_join(client, &options);
+  CHECK(server != NULL);
+  phx_ps_table_spec spec = SpecOf("w", PHX_I64);
+  spec.sync = PHX_PS_ASP;
+  CHECK(phx_ps_server_add_table(server, &spec, NULL, NULL) == 0);
+  CHECK(pthread_create(thread, NULL, Runs, server) == 0);
+  return server;
+}
+
+/* Worker `rank` of two adds to key 5, and leaves. Returns what it has pulled then. */
+static int64_t Adds(phx_client* client, const char* job, int rank, int64_t value) {
+  phx_ps_options options;
+  memset(&options, 0, sizeof(options));
+  options.job = job;
+  options.task = rank == 0 ? "worker0" : "worker1";
+  options.world = 2;
+  phx_ps_worker* const worker = phx_ps_worker_join(client, &options);
+  CHECK(worker != NULL);
+  phx_ps_table* const table = phx_ps_worker_open(worker, "w");
+  const uint64_t key = 5;
+  int64_t pulled = 0;
+  phx_call* const call = phx_ps_push_pull_rows(table, &key, 1, &value, &pulled, sizeof(value));
+  CHECK(phx_wait(call, -1) == 0);
+  phx_call_free(call);
+  CHECK(phx_ps_worker_leave(worker) == 0);
+  phx_ps_table_free(table);
+  phx_ps_worker_free(worker);
+  return pulled;
+}
+
+/* A next life goes on from the snapshot of one that was stopped, and not of one that was dropped.
+ */
+static void Drops(phx_client* client, const char* job, int drops) {
+  pthread_t thread;
+  phx_ps_server* server = BeginServer(client, job, &thread);
+  CHECK(Adds(client, job, 0, 7) == 7);
+  if (drops) {
+    phx_ps_server_drop(server);
+  } else {
+    phx_ps_server_stop(server);
+  }
+  void* code = NULL;
+  CHECK(pthread_join(thread, &code) == 0);
+  CHECK(*(int*)code == 1);
+  phx_ps_server_free(server);
+  server = BeginServer(client, job, &thread);
+  CHECK(Adds(client, job, 1, 1) == (drops ? 1 : 8));
+  CHECK(pthread_join(thread, &code) == 0);
+  CHECK(*(int*)code == 0);
+  phx_ps_server_free(server);
+}
+
 int main(void) {
   phx_client* client = Connect(NULL);
   const char* const address = phx_client_address(client);
@@ -576,6 +642,8 @@ int main(void) {
   Forked(client);
   Finishes(client, "finishes-early", 0);
   Finishes(client, "finishes", 1);
+  Drops(client, "stops", 0);
+  Drops(client, "drops", 1);
   phx_client_free(client);
   return 0;
 }

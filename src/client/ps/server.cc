@@ -83,6 +83,9 @@ void Server::OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> 
 
 absl::Status Server::Run() { return state_->Run(); }
 void Server::Stop() { state_->Stop(); }
+Future<Done> Server::BarrierAsync(BarrierGroup group, const BarrierOptions& options) {
+  return state_->Barrier(group, options);
+}
 void Server::Drop() { state_->Drop(); }
 void Server::Finish() { state_->Finish(); }
 void Server::OnUnsaved(

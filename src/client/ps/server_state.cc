@@ -56,6 +56,7 @@ ServerState::ServerState(std::shared_ptr<Client> client, Membership member, cons
       disks_(options.checkpoint_dir.empty()
                  ? nullptr
                  : std::make_unique<ServerDisks>(*client_, member_, options.checkpoint_dir)),
+      barriers_(member_, {member_.role(), options_.worker_role}),
       sends_(std::make_shared<MemberSends>(CallOf(member_), options_.worker_role,
                                            [this](int worker, uint64_t life) {
                                              events_.push_back(Lost{worker, life});
@@ -81,17 +82,20 @@ ServerState::~ServerState() {
 
 // Members of other roles can have messages of their own, which are not for a parameter server.
 void ServerState::OnMessage(const Message& message) {
+  if (barriers_.OnMessage(message)) return;
   if (message.role == options_.worker_role) events_.push_back(message);
   if (disks_ != nullptr && message.role == member_.role()) disks_->OnMessage(message);
 }
 
 void ServerState::OnMember(const Member& member) {
+  barriers_.OnMember(member);
   if (member.role == options_.worker_role) events_.push_back(member);
   if (disks_ != nullptr && member.role == member_.role()) disks_->OnMember(member);
 }
 
 void ServerState::OnEnd(const absl::Status& why) {
   if (end_.over.ok()) end_.over = why;
+  barriers_.OnEnd(why);
 }
 
 // ---------------------------------------------------------------------------- the thread of Run
@@ -143,7 +147,46 @@ void ServerState::Finish() {
   });
 }
 
-std::string ServerState::Describe() const { return core_.has_value() ? core_->Describe() : ""; }
+// A barrier before Run can wait for a task that has left before this life: it has to be known that
+// the task has not left an earlier run of the job.
+Future<phalanx::Done> ServerState::Barrier(BarrierGroup group, const BarrierOptions& options) {
+  bool asks = false;
+  if (!connection_->forked()) {
+    connection_->Update(
+        [&] { asks = barriers_.keeper() != nullptr && !barriers_.keeper()->resolved(); });
+  }
+  if (asks) {
+    const absl::StatusOr<RunMark::Before> before = mark_.Begin(options_.peer_timeout);
+    if (!before.ok()) {
+      return phalanx::internal::Refused<phalanx::Done>(connection_, "Barrier", ObjectId(),
+                                                       before.status());
+    }
+    ShowToBarriers(std::nullopt, *before == RunMark::Before::kEnded);
+  }
+  return barriers_.Begin(group, options, options_.peer_timeout);
+}
+
+void ServerState::ShowToBarriers(std::optional<int> workers, bool other_run) {
+  connection_->Update([&] {
+    BarrierKeeper* const keeper = barriers_.keeper();
+    if (keeper == nullptr) return;
+    keeper->Resolve(other_run);
+    if (workers.has_value()) {
+      keeper->SetWorkers(*workers);
+      keeper->SetOnLoss(LossOf(tables_));
+    }
+    barriers_.Drain();
+  });
+}
+
+std::string ServerState::Describe() const {
+  if (!core_.has_value()) return "";
+  std::string text = core_->Describe();
+  connection_->Update([&] {
+    if (barriers_.keeper() != nullptr) absl::StrAppend(&text, barriers_.keeper()->Describe());
+  });
+  return text;
+}
 
 // The first worker that joins shows how many there are.
 absl::StatusOr<int> ServerState::AwaitWorkers() {
@@ -220,6 +263,12 @@ absl::Status ServerState::BeginDisks() {
   }
   return disks_->Begin(
       *core_, std::move(tables), options_.peer_timeout, [this]() -> std::optional<absl::Status> {
+        // In a thread that waits, so that describe shows it. It is called often enough for that.
+        const std::string waits =
+            absl::StrCat("server ", member_.rank(), " of ", member_.world(),
+                         ": agrees with the others with which files to begin, or stores that; all "
+                         "servers have a directory of checkpoints, or none has\n");
+        door_.Step([&waits] { return waits; });
         // Nothing is to be served any more, and other servers may have ended.
         const std::vector<Member> workers = Workers();
         if (std::all_of(workers.begin(), workers.end(),
@@ -238,7 +287,9 @@ absl::Status ServerState::Run() {
   // All workers have left can be the first thing that a next life sees: the loop below ends at once
   // then.
   PHALANX_ASSIGN_OR_RETURN(const int workers, AwaitWorkers());
-  PHALANX_ASSIGN_OR_RETURN(const bool anew, mark_.Begin(options_.peer_timeout));
+  PHALANX_ASSIGN_OR_RETURN(const RunMark::Before before, mark_.Begin(options_.peer_timeout));
+  if (before == RunMark::Before::kSpare) return End();
+  const bool anew = before == RunMark::Before::kEnded;
   if (anew) ForgetEnded();
   if (workers > 0) {
     const absl::Status served = Serve(workers, anew);
@@ -251,15 +302,21 @@ absl::Status ServerState::Run() {
     if (table.snapshots != nullptr) table.snapshots->End(options_.peer_timeout).IgnoreError();
   }
   objects_.End();
-  // Workers that have died can come back from there, when their hosts do.
-  absl::Status removed;
-  if (disks_ != nullptr && core_.has_value() && core_->done()) removed = disks_->RemoveAll();
+  door_.End();
+  // Workers that have died can come back from there, when their hosts do. The next life after an
+  // error ends at once as well, for there is no mark yet, and tries again.
+  if (disks_ != nullptr && core_.has_value() && core_->done()) {
+    PHALANX_RETURN_IF_ERROR(disks_->RemoveAll());
+  }
+  return End();
+}
+
+absl::Status ServerState::End() {
   // Its destructor does not count as a death any more, whatever Leave returns.
   left_ = true;
   PHALANX_RETURN_IF_ERROR(member_.Leave());
   // Not before: a server that dies between the two ends at once in its next life.
-  PHALANX_RETURN_IF_ERROR(mark_.End(options_.peer_timeout));
-  return removed;
+  return mark_.End(options_.peer_timeout);
 }
 
 // What cannot be freed in time stays as long as its nodes: the job has failed already.
@@ -272,6 +329,8 @@ void ServerState::EndDropped() {
 }
 
 absl::Status ServerState::Serve(int workers, bool anew) {
+  ShowToBarriers(workers, anew);
+  door_.Begin();
   PHALANX_RETURN_IF_ERROR(BeginCore(workers, anew));
   NoteAlone();
   PHALANX_RETURN_IF_ERROR(Act());
@@ -312,9 +371,12 @@ absl::Status ServerState::Turn() {
   std::map<int, uint64_t> left_node;
   absl::Status status;
   bool finishing = false;
+  // Of the core, which other threads that look whether to wake this one must not use.
+  const bool waits_for_room = core_->waits_for_room();
   connection_->WaitInsideCall(
-      [this] {
+      [this, waits_for_room] {
         return !end_.over.ok() || !events_.empty() || objects_.ready() || door_.ready() ||
+               (waits_for_room && sends_->has_left()) ||
                std::any_of(tables_.begin(), tables_.end(), [](const AddedTable& table) {
                  return table.snapshots != nullptr && table.snapshots->ready();
                });
@@ -324,11 +386,17 @@ absl::Status ServerState::Turn() {
     // The events are handled without the lock, so that the thread that drives the connection is not
     // held up by updates of rows.
     events.swap(events_);
+    left_node = sends_->TakeLeft();
     status = end_.over;
     finishing = end_.finishing;
   });
   PHALANX_RETURN_IF_ERROR(status);
-  for (const Event& event : events) Handle(event);
+  for (const auto& [worker, bytes] : left_node) core_->OnSent(worker, bytes);
+  for (const Event& event : events) {
+    Handle(event);
+    // Answers leave while further messages are handled.
+    if (core_->effect_bytes() >= kBatchBytes) PHALANX_RETURN_IF_ERROR(Act());
+  }
   // Behind those that have joined meanwhile.
   if (finishing && !events.empty()) core_->DropGone();
   TakeWritten();
@@ -346,9 +414,9 @@ void ServerState::NoteAlone() {
   const std::vector<Member> workers = Workers();
   if (std::any_of(workers.begin(), workers.end(),
                   [](const Member& worker) { return worker.live(); })) {
-    alone_until_ = Instant::Infinite();
-  } else if (alone_until_ == Instant::Infinite()) {
-    alone_until_ = MonotonicNow() + options_.peer_timeout;
+    times_.alone = Instant::Infinite();
+  } else if (times_.alone == Instant::Infinite()) {
+    times_.alone = MonotonicNow() + options_.peer_timeout;
   }
 }
 
@@ -412,7 +480,7 @@ void ServerState::NotStored(uint32_t number, const absl::Status& why) {
   if (!table.failing.has_value()) table.failing = now;
   const bool for_good = absl::IsResourceExhausted(why) || now - *table.failing >= kSavePatience;
   if (program_.unsaved == nullptr || !for_good) {
-    retry_at_ = std::min(retry_at_, now + kRetryAfter);
+    times_.retry = std::min(times_.retry, now + kRetryAfter);
     return;
   }
   program_.unsaved(table.spec.name, why);

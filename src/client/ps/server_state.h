@@ -55,6 +55,7 @@ class ServerState final : public phalanx::internal::MemberSink {
   void OnRequest(std::function<absl::StatusOr<Reply>(const RequestInfo&)> answer);
   absl::Status Run();
   void Stop();
+  Future<phalanx::Done> Barrier(BarrierGroup group, const BarrierOptions& options);
   void Drop();
   void Finish();
   void OnUnsaved(std::function<void(absl::string_view table, const absl::Status& why)> unsaved) {
@@ -97,6 +98,8 @@ class ServerState final : public phalanx::internal::MemberSink {
   absl::Status BeginCore(int workers, bool anew);
   // From the directory of checkpoints, if there is one.
   absl::Status BeginDisks();
+  // Run has ended well: the others see that this server has left.
+  absl::Status End();
   // Waits for an event, a snapshot, a sum, Stop, Finish or a time, and handles all that there is.
   absl::Status Turn();
   void Handle(const Event& event);

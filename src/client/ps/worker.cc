@@ -51,7 +51,9 @@ std::vector<Member> Worker::Members(absl::string_view role) const {
   const Membership& member = state_->member();
   return role.empty() ? member.Members() : member.Members(role);
 }
-Future<Done> Worker::BarrierAsync() const { return state_->Barrier(); }
+Future<Done> Worker::BarrierAsync(BarrierGroup group, const BarrierOptions& options) const {
+  return state_->Barrier(group, options);
+}
 absl::Status Worker::Leave() const { return state_->Leave(/*durable=*/true); }
 absl::Status Worker::Quit() const { return state_->Leave(/*durable=*/false); }
 absl::Status Worker::Fail() const { return state_->member().Fail(); }

@@ -83,7 +83,9 @@ class WorkerState final : public phalanx::internal::MemberSink {
     uint64_t least = 0;
   };
   ClocksSeen ClocksOf(const OpenTable& table);
-  Future<phalanx::Done> Barrier() { return group_.Barrier(); }
+  Future<phalanx::Done> Barrier(BarrierGroup group, const BarrierOptions& options) {
+    return barriers_.Begin(group, options, patience_);
+  }
   // `durable`: with all pushes in snapshots.
   absl::Status Leave(bool durable);
   absl::Status status() const { return member_.status(); }

@@ -402,7 +402,7 @@ void ServerCore::ReleasePulls() {
     if (!tables_[table]->turns().holds()) continue;
     bool all = true;
     for (int worker = 0; worker < options_.workers && all; ++worker) all = HasAll(worker, table);
-    tables_[table]->turns().Hold(!all);
+    if (all) tables_[table]->ReleasePulls();
     holds_ = holds_ || !all;
   }
 }

@@ -27,7 +27,7 @@
 //    while so much is not sent, its pulls stay ready (WaitingPulls), and are no bytes.
 // 8. Without snapshots (snapshot_every 0) a next life begins empty; a worker that sees a position
 //    behind what it has freed fails with DataLoss.
-// 8. With Options::awaits_workers a next life holds pulls of kSsp and kAsp until each worker that
+// 9. With Options::awaits_workers a next life holds pulls of kSsp and kAsp until each worker that
 //    lives has sent again what an earlier life had of it: no pull misses a push that was done.
 //
 // Pure: takes events, returns effects. Belongs to a Server, or a test. One thread at a time.
@@ -73,7 +73,8 @@ class ServerCore {
     // The least part of an object table: the same for all workers and servers.
     uint64_t object_bytes = kObjectPartBytes;
     bool files = false;  // Effects::files are made
-    // Rule 8. REQUIRES: the server is in a next life, and all workers that live are known before
+    uint64_t unsent_bytes = kMaxUnsentAnswers;
+    // Rule 9. REQUIRES: the server is in a next life, and all workers that live are known before
     // anything that they send.
     bool awaits_workers = false;
   };
@@ -233,7 +234,7 @@ class ServerCore {
   void Flush(int worker);
   // What an event has led to in the tables, and sends all batches.
   void EndEvent();
-  // Rule 8: nothing of the worker is missing.
+  // Rule 9: nothing of the worker is missing.
   bool HasAll(int worker, uint32_t table) const;
   // Empty: no pulls of the table are held.
   std::string DescribeHeld(uint32_t table) const;

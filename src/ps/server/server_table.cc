@@ -438,27 +438,12 @@ absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum
   return part_.Turn(turn.clock);
 }
 
-// The worker's channel may have closed while the pull waited for a turn.
+// The worker's channel may have closed while the pull waited for a turn. A name needs no room.
 void ServerTable::AnswerPull(Token token) {
-  const auto found = pulls_.find(token);
-  if (found == pulls_.end()) return;
-  // The token is used once, so the entry goes before the answer is made.
-  const Parked pull = std::move(found->second);
-  pulls_.erase(found);
-  --of_worker_[pull.worker].parked;
-  if (pull.keys == nullptr) return AnswerWithVersion(pull);
-  const uint64_t elements = pull.keys->size() * spec_.width;
-  Answered answer{pull.worker,
-                  {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min(), .values = {}},
-                  std::string(elements * ElementSize(spec_.wire), '\0')};
-  if (spec_.wire == spec_.dtype) {
-    part_.Pull(*pull.keys, answer.bytes.data());
-  } else {
-    scratch_.resize(elements * ElementSize(spec_.dtype));
-    part_.Pull(*pull.keys, scratch_.data());
-    Convert(spec_.dtype, spec_.wire, scratch_.data(), answer.bytes.data(), elements);
-  }
-  answers_.push_back(std::move(answer));
+  const WaitingPulls::Pull* const pull = pulls_.Find(token);
+  if (pull == nullptr) return;
+  if (!pull->object) return pulls_.MakeReady(token);
+  AnswerWithVersion(pulls_.Take(token));
 }
 
 // A worker that is beyond the clock makes it again in its next life, for another server: with kBsp
@@ -482,14 +467,12 @@ void ServerTable::Fail(absl::Status why) {
   sums_.Void();
   turns_.Clear();
   versions_.Clear();
-  pulls_.clear();
-  for (OfWorker& worker : of_worker_) worker.parked = 0;
+  pulls_.Clear();
 }
 
-// Pulls are in the queue behind an event only if they were held until now.
-std::vector<ServerTable::Answered> ServerTable::TakeAnswers() {
+void ServerTable::ReleasePulls() {
+  turns_.Hold(false);
   while (const std::optional<Token> pull = turns_.TakePull()) AnswerPull(*pull);
-  return std::exchange(answers_, {});
 }
 
 // ---- snapshots

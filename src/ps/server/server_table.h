@@ -80,8 +80,9 @@ class ServerTable {
   absl::Status OnClock(int worker, uint64_t life, uint64_t clock);
   absl::Status OnPull(int worker, Pull& pull, KeyLists& lists);
   void OnAskSnapshot(int worker);
-  // Pulls that are held there are answered by TakeAnswers, after Hold(false).
   TurnQueue& turns() { return turns_; }
+  // Those that were held there are held no longer.
+  void ReleasePulls();
 
   // ---- workers. The channel has closed: pulls that wait are dropped.
   void Forget(int worker);
@@ -199,7 +200,7 @@ class ServerTable {
   void Replace(int worker, uint64_t life, const Push& push, const KeyList& keys);
   void ReplaceByObject(Token token, const Push& push, int worker, uint64_t life);
   void AnswerPull(Token token);
-  void AnswerWithVersion(const Parked& pull);
+  void AnswerWithVersion(const WaitingPulls::Pull& pull);
   void DropPulls(int worker);
   void Fail(absl::Status why);
   SyncCore::Saved SafeState() const;
@@ -224,7 +225,6 @@ class ServerTable {
   Versions versions_;
   WaitingPulls pulls_;
   std::vector<OfWorker> of_worker_;
-  std::vector<Answered> answers_;
   SnapshotSchedule snapshots_;
   struct {
     std::vector<File> made;

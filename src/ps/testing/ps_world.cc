@@ -161,6 +161,7 @@ void PsWorld::BeginServer(int rank) {
                                     .workers = plan_.workers,
                                     .objects = PrefixOf({true, rank}, server.life),
                                     .object_bytes = plan_.object_bytes(),
+                                    .unsent_bytes = plan_.unsent_bytes(),
                                     .awaits_workers = plan_.awaits && server.life > 1});
   // Before anything that they send.
   for (int worker = 0; worker < plan_.workers && plan_.awaits; ++worker) {

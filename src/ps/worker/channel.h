@@ -43,9 +43,9 @@ class WorkerChannel {
     std::string bytes;
   };
 
-  WorkerChannel() = default;
-  WorkerChannel(const WorkerChannel&) = delete;
-  WorkerChannel& operator=(const WorkerChannel&) = delete;
+  // A batch is sent when it has so many bytes.
+  explicit WorkerChannel(uint64_t batch_bytes = kBatchBytes) : batch_bytes_(batch_bytes) {}
+  WorkerChannel(WorkerChannel&&) = default;
 
   // ---- events. What closes a channel drops the batch, and forgets what was sent.
   // Older news than known ones, and repeated ones, are ignored.

@@ -195,9 +195,9 @@ void Serve(const Words& words) {
   // Its first requests wait for it.
   if (!words.function) return MakeServer<double>(kLate);
   auto* const server = new KVServer<double>(kLate);
-  server->set_request_handle([sums = KVServerDefaultHandle<double>()](
-                                 const KVMeta& meta, const KVPairs<double>& data,
-                                 KVServer<double>* own) mutable { sums(meta, data, own); });
+  KVServerDefaultHandle<double> sums;
+  server->set_request_handle([sums](const KVMeta& meta, const KVPairs<double>& data,
+                                    KVServer<double>* own) mutable { sums(meta, data, own); });
   RegisterExitCallback([server] { delete server; });
 }
 

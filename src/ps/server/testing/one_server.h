@@ -101,7 +101,8 @@ class Inbox {
 class OneServer {
  public:
   OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr,
-            uint64_t object_bytes = kObjectPartBytes, bool awaits_workers = false)
+            uint64_t object_bytes = kObjectPartBytes, uint64_t unsent_bytes = kMaxUnsentAnswers,
+            bool awaits_workers = false)
       : workers(workers),
         core({.rank = 0,
               .servers = 1,
@@ -109,6 +110,7 @@ class OneServer {
               .objects = "s",
               .object_bytes = object_bytes,
               .files = true,
+              .unsent_bytes = unsent_bytes,
               .awaits_workers = awaits_workers}) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
