@@ -337,6 +337,77 @@ TEST_F(LocalPsTest, PushesOfManyThreadsWaitForRoom) {
   });
 }
 
+// Each call has many pieces, which leave while others of the same worker begin calls.
+TEST_F(LocalPsTest, ThreadsMakeLongCallsTogether) {
+  Make(3, 2, 2);
+  constexpr int kThreads = 3;
+  constexpr int kCalls = 3;
+  std::vector<TableSpec> specs;
+  for (const ps::Split split : {ps::Split::kRange, ps::Split::kHash}) {
+    specs.push_back({.name = split == ps::Split::kRange ? "range" : "hash",
+                     .keys = 200'000,
+                     .dtype = DType::kI64,
+                     .wire = DType::kI64,
+                     .sync = Sync::kAsp,
+                     .split = split,
+                     .snapshot_every = 0});
+  }
+  std::vector<Key> keys;
+  for (Key key = 0; key < 200'000; key += 2) keys.push_back(key);
+  Run(specs, [&](Worker& worker) {
+    for (const TableSpec& spec : specs) {
+      PHALANX_ASSERT_OK_AND_ASSIGN(Table<int64_t> table, worker.Open<int64_t>(spec.name));
+      std::vector<std::thread> threads;
+      for (int i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&] {
+          const std::vector<int64_t> ones(keys.size(), 1);
+          std::vector<int64_t> pulled(keys.size());
+          for (int call = 0; call < kCalls; ++call) {
+            auto pushed = table.Push(keys, ones);
+            ASSERT_THAT(table.Pull(keys, absl::MakeSpan(pulled)).Wait(kDeadline), IsOk());
+            ASSERT_THAT(pushed.Wait(kDeadline), IsOk());
+            for (const int64_t value : pulled) {
+              ASSERT_GT(value, call);
+              ASSERT_LE(value, 2 * kThreads * kCalls);
+            }
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      ASSERT_THAT(worker.Barrier(), IsOk());
+      std::vector<int64_t> sum(keys.size());
+      ASSERT_THAT(table.Pull(keys, absl::MakeSpan(sum)).Wait(kDeadline), IsOk());
+      EXPECT_EQ(sum, std::vector<int64_t>(keys.size(), 2 * kThreads * kCalls));
+    }
+  });
+}
+
+// Answers of more than a server makes at once. The last ones are made because their clock ends.
+TEST_F(LocalPsTest, LargePullsHaveTheRowsOfTheirClock) {
+  Make(3, 1, 3);
+  constexpr size_t kSize = 800'000;  // 6.4 MB
+  const TableSpec spec = {
+      .name = "w", .keys = kSize, .dtype = DType::kI64, .wire = DType::kI64, .snapshot_every = 0};
+  std::vector<Key> keys(kSize);
+  std::iota(keys.begin(), keys.end(), 0);
+  Run({spec}, [&](Worker& worker) {
+    PHALANX_ASSERT_OK_AND_ASSIGN(Table<int64_t> table, worker.Open<int64_t>("w"));
+    const std::vector<int64_t> ones(kSize, 1);
+    for (int64_t clock = 0; clock < 3; ++clock) {
+      std::vector<int64_t> first(kSize, -1);
+      std::vector<int64_t> second(kSize, -1);
+      auto pulled = table.Pull(keys, absl::MakeSpan(first));
+      auto also = table.Pull(keys, absl::MakeSpan(second));
+      table.Push(keys, ones);
+      ASSERT_THAT(table.Clock(), IsOk());
+      ASSERT_THAT(pulled.Wait(kDeadline), IsOk());
+      ASSERT_THAT(also.Wait(kDeadline), IsOk());
+      ASSERT_EQ(first, std::vector<int64_t>(kSize, clock * 3));
+      ASSERT_EQ(second, first);
+    }
+  });
+}
+
 TEST_F(LocalPsTest, AJobCanRunAgainUnderItsName) {
   Make(2, 2, 2);
   for (int run = 0; run < 3; ++run) {
