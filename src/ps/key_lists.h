@@ -36,7 +36,7 @@ KeyHash HashOf(uint32_t table, absl::Span<const Key> keys);
 // Shorter lists travel as they are.
 inline constexpr size_t kMinListedKeys = 16;
 // Of one end of a channel: 12 million keys.
-inline constexpr size_t kMaxLists = 1024;
+inline constexpr size_t kMaxLists = 4096;
 inline constexpr size_t kMaxListBytes = size_t{96} << 20;
 
 using KeyList = std::shared_ptr<const std::vector<Key>>;
