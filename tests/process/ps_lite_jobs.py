@@ -74,7 +74,7 @@ class PsLiteJobs(ClusterTest):
         """Run a job to its end, and return the errors of its processes."""
         return {place: self.end(process)[1] for place, process in self.job(*command, **settings).items()}
 
-    def launch(self, *command, flags=()):
+    def launch(self, *command, flags=(), **more):
         variables = {**environment(), "PHALANX_LIBRARY": LIBRARY, "PHALANX_CAPACITY": "64MiB",
-                     "XDG_RUNTIME_DIR": self.cluster.folder}
+                     "XDG_RUNTIME_DIR": self.cluster.folder, **more}
         return self.begin(variables, BINARY, "launch", "--servers=2", "--workers=2", *flags, "--", *command)

@@ -33,6 +33,7 @@ class PsLiteTablesTest(PsLiteJobs):
 
     def run_with_deaths(self, deaths, *words, addresses=None, reads=("worker", 0), **more):
         """Run a job; `deaths` are servers, by the line of a worker at which they are killed."""
+        more["TABLES_END"] = self.new_path()
         job = self.job(TABLES, str(ROUNDS), *words, addresses=addresses, **more)
         left = dict(deaths)
         while left:
@@ -41,7 +42,15 @@ class PsLiteTablesTest(PsLiteJobs):
                 if addresses is not None:
                     more["PHALANX_ADDRESS"] = addresses[rank % len(addresses)]
                 self.restart(job, rank, TABLES, str(ROUNDS), *words, **more)
+        self.make(more["TABLES_END"])
         return self.end_all(job)
+
+    def new_path(self):
+        return self.cluster.path(f"end{time.monotonic_ns()}")
+
+    def make(self, path):
+        with open(path, "w", encoding="utf-8"):
+            pass
 
     # ---- without deaths
 
@@ -103,11 +112,13 @@ class PsLiteTablesTest(PsLiteJobs):
         self.run_with_deaths({"round 7": [1], "round 20": [0]}, PHALANX_PS_TIMEOUT="30", PHALANX_PS_RESTART_TIMEOUT="600")
 
     def test_a_next_life_without_a_rank_takes_that_of_the_dead_one(self):
-        job = self.job(TABLES, str(ROUNDS))
+        end = self.new_path()
+        job = self.job(TABLES, str(ROUNDS), TABLES_END=end)
         self.read_until(job["worker", 0], "round 9")
         job["server", 0].kill()
         job["server", 0].communicate()
         job["server", 0] = self.begin(self.variables("server"), TABLES, str(ROUNDS))
+        self.make(end)
         self.end_all(job)
 
     def test_a_server_that_dies_in_start(self):
@@ -155,7 +166,8 @@ class PsLiteTablesTest(PsLiteJobs):
 
     def launch_with_deaths(self, lines, *words, flags=()):
         """Launch a job; server 1 is killed at these lines of worker 0. Return its code and what it has printed."""
-        launch = self.launch(TABLES, str(ROUNDS), *words, flags=flags)
+        end = self.new_path()
+        launch = self.launch(TABLES, str(ROUNDS), *words, flags=flags, TABLES_END=end)
         server, printed = None, []
         left = list(lines)
         for line in launch.stdout:
@@ -166,6 +178,8 @@ class PsLiteTablesTest(PsLiteJobs):
             if left and line == f"[worker0] {left[0]}\n":
                 left.pop(0)
                 os.kill(server, signal.SIGKILL)
+                if not left:
+                    self.make(end)
         _, err = launch.communicate()
         self.assertEqual(left, [])
         return launch.returncode, "".join(printed), err
