@@ -17,7 +17,7 @@ namespace {
 constexpr int kAllGroups = 7;
 // How long the reason for an error of a table is awaited: longer than that of a message.
 constexpr std::chrono::seconds kReasonPatience{5};
-// What a process tells the keeper of an app (Word), and what the keeper decides.
+// What a process reports of an app to the keeper (Word), and what the keeper decides.
 constexpr ::ps::Control::Command kHandles = ::ps::Control::ACK;
 
 // Of a run: a job of an earlier one at the same port is another one.

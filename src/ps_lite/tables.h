@@ -37,7 +37,7 @@
 
 namespace phalanx::ps_lite {
 
-// What a process tells the keeper of an app.
+// What a process reports of an app to the keeper.
 enum class Word { kHandle, kAsk, kUnsaved };
 // What the keeper has decided of an app.
 struct Decision {
