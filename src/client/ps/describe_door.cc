@@ -14,6 +14,7 @@ namespace {
 // Questions and answers that are not read.
 constexpr absl::Duration kTtl = absl::Minutes(1);
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
+constexpr int kLooks = 5;
 
 // A door that could not be put: the shard is away, or the node has no memory.
 constexpr absl::Duration kPutAgain = absl::Seconds(5);
@@ -108,6 +109,32 @@ bool Question::Step() {
   return state_ == State::kEnded;
 }
 
+// The roles of which one task has a door. The error of a task, if there are none.
+absl::StatusOr<std::set<std::string>> RolesWithDoors(Client& client, const std::string& job,
+                                                     const std::vector<Asked>& tasks,
+                                                     Instant until) {
+  std::set<std::string> roles;
+  absl::Status not_found;
+  // Behind a question a server has no door for a moment.
+  for (int look = 0; look < kLooks && roles.empty() && not_found.ok(); ++look) {
+    if (look > 0) Pause(client, until);
+    std::vector<Future<bool>> there;
+    for (const Asked& task : tasks) {
+      there.push_back(client.Contains(DoorOf(job, task), Left(until)));
+    }
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const absl::StatusOr<bool> found = there[i].Wait(Left(until));
+      if (!found.ok()) {
+        not_found = found.status();
+      } else if (*found) {
+        roles.insert(tasks[i].role);
+      }
+    }
+  }
+  if (roles.empty()) PHALANX_RETURN_IF_ERROR(not_found);
+  return roles;
+}
+
 }  // namespace
 
 DescribeDoor::DescribeDoor(std::shared_ptr<Client> client, const std::string& job,
@@ -195,19 +222,8 @@ absl::StatusOr<std::vector<absl::StatusOr<std::string>>> AskServers(Client& clie
                                                                     const std::vector<Asked>& tasks,
                                                                     absl::Duration timeout) {
   const Instant until = MonotonicNow() + timeout;
-  std::vector<Future<bool>> there;
-  for (const Asked& task : tasks) there.push_back(client.Contains(DoorOf(job, task), timeout));
-  std::set<std::string> roles;
-  absl::Status not_found;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    const absl::StatusOr<bool> found = there[i].Wait(Left(until));
-    if (!found.ok()) {
-      not_found = found.status();
-    } else if (*found) {
-      roles.insert(tasks[i].role);
-    }
-  }
-  if (roles.empty()) PHALANX_RETURN_IF_ERROR(not_found);
+  PHALANX_ASSIGN_OR_RETURN(const std::set<std::string> roles,
+                           RolesWithDoors(client, job, tasks, until));
   std::vector<absl::StatusOr<std::string>> texts(tasks.size(), std::string());
   std::vector<std::unique_ptr<Question>> questions(tasks.size());
   size_t open = 0;
