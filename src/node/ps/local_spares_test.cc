@@ -1,5 +1,7 @@
 // Spares of real nodes, without the servers' programs: members of the job take the parts of those
 // that have died.
+#include <unistd.h>
+
 #include <memory>
 #include <set>
 #include <string>
@@ -29,6 +31,9 @@ class LocalSparesTest : public PsFixture {
     std::thread thread = {};
   };
 
+  ~LocalSparesTest() override {
+    for (int rank = 0; rank < 2; ++rank) unlink(PartsOf(rank).c_str());
+  }
   LocalSparesTest() { Make(/*nodes=*/2, /*servers=*/2, /*workers=*/0); }
 
   std::unique_ptr<Process> StartServer(const std::string& job, int rank) const {
@@ -52,26 +57,28 @@ class LocalSparesTest : public PsFixture {
     options.server_role = "server";
     options.join_timeout = kDeadline;
     options.absent_after = absl::Seconds(1);
+    options.parts = PartsOf(rank);
     return options;
   }
   std::unique_ptr<Process> StartSpare(const SpareOptions& options, int node) const {
     auto spare = std::make_unique<Process>(Process{Connect(node)});
+    unlink(options.parts.c_str());
     spare->thread = std::thread(
         [options, &process = *spare] { process.member = JoinInsteadOf(*process.client, options); });
     return spare;
   }
-  // Until the others see this spare.
-  static void AwaitSpare(const Membership& member, int rank) {
-    const auto lives = [&] {
-      const std::vector<Member> spares = member.Members("server-spare");
-      return static_cast<size_t>(rank) < spares.size() && spares[rank].live();
-    };
-    uint64_t change = 0;
-    while (!lives()) {
-      const absl::StatusOr<uint64_t> next = member.WaitForChange(change, kDeadline);
-      ASSERT_THAT(next, IsOk());
-      change = *next;
+  // Until the spare has seen how the servers are.
+  void AwaitLook(int rank) const {
+    const std::shared_ptr<Client> client = Connect(0);
+    const Instant until = MonotonicNow() + kDeadline;
+    while (access(PartsOf(rank).c_str(), F_OK) != 0 && MonotonicNow() < until) {
+      const absl::Duration pause = absl::Milliseconds(5);
+      client->Get(ObjectId::Random(), {.timeout = pause}).Wait().status().IgnoreError();
     }
+    unlink(PartsOf(rank).c_str());
+  }
+  static std::string PartsOf(int rank) {
+    return absl::StrCat(::testing::TempDir(), "/spare", getpid(), ".", rank);
   }
 };
 
@@ -83,7 +90,7 @@ TEST_F(LocalSparesTest, ServersThatDieAtOnceAreReplacedByDifferentSpares) {
     for (int rank = 0; rank < servers_; ++rank) servers.push_back(StartServer(job, rank));
     for (int rank = 0; rank < 2; ++rank) {
       spares.push_back(StartSpare(job, rank, 2));
-      AwaitSpare(*servers[0]->member, rank);
+      AwaitLook(rank);
     }
     // In no order of ranks.
     const int first = run % servers_;
@@ -112,7 +119,7 @@ TEST_F(LocalSparesTest, ASpareThatIsStoppedKeepsNoOtherFromAPart) {
   SpareOptions options = Spare("job", 1, 2);
   options.absent_after = absl::InfiniteDuration();
   const std::unique_ptr<Process> spare = StartSpare(options, 1);
-  AwaitSpare(*server->member, 1);
+  AwaitLook(1);
   EXPECT_THAT(server->member->Fail(), IsOk());
   spare->thread.join();
   ASSERT_THAT(spare->member, IsOk());
@@ -178,7 +185,7 @@ TEST_F(LocalSparesTest, ServersOfAnEarlierRunThatWasKilledAreNotReplacedAtOnce) 
   std::vector<std::unique_ptr<Process>> servers;
   for (int rank = 0; rank < servers_; ++rank) {
     // It has its time to take a part.
-    if (rank == 1) AwaitSpare(*servers[0]->member, 0);
+    if (rank == 1) AwaitLook(0);
     servers.push_back(StartServer("job", rank));
     EXPECT_EQ(servers[rank]->member->life(), 1u);
   }
@@ -224,7 +231,7 @@ TEST_F(LocalSparesTest, ASpareWhoseNodeHasNoMemoryTriesAgain) {
   options.absent_after = absl::InfiniteDuration();
   options.claim_timeout = absl::Milliseconds(50);
   const std::unique_ptr<Process> spare = StartSpare(options, 0);
-  AwaitSpare(*server->member, 0);
+  AwaitLook(0);
   EXPECT_THAT(server->member->Fail(), IsOk());
   // Some claims fail.
   client->Get(ObjectId::Random(), {.timeout = absl::Seconds(2)}).Wait().status().IgnoreError();

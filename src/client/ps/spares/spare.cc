@@ -187,6 +187,8 @@ absl::Status Spare::Check(const std::vector<Member>& servers) {
 
 absl::StatusOr<Membership> Spare::Await() {
   uint64_t change = 0;
+  dead_.Note(Servers());
+  Report(options_.parts, "waits");
   while (true) {
     again_ = Instant::Infinite();
     // In this order: a spare that is seen no more is seen as a server.
@@ -273,7 +275,6 @@ absl::StatusOr<Membership> JoinInsteadOf(Client& client, const SpareOptions& spa
   waits.role = absl::StrCat(spare.server_role, "-spare");
   waits.timeout = std::min(waits.timeout, spare.join_timeout);
   PHALANX_ASSIGN_OR_RETURN(Membership member, client.Join(spare.job, spare.task, waits));
-  Report(spare.parts, "waits");
   return Spare(client, spare, std::move(member), waits.timeout).Await();
 }
 
