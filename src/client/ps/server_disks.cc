@@ -127,7 +127,8 @@ absl::StatusOr<std::optional<DiskAgreement::Starts>> ServerDisks::Agree(absl::Du
     if (MonotonicNow() < until) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         "Run: server ", member_.rank(), " of job ", member_.job(), " has not heard from servers ",
-        absl::StrJoin(missing, ", "), " with which files in ", directory_, " to begin"));
+        absl::StrJoin(missing, ", "), " with which files in ", directory_,
+        " to begin; all servers have a directory of checkpoints, or none has"));
   }
 }
 

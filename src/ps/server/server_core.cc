@@ -414,7 +414,8 @@ void ServerCore::EndEvent() {
   for (const int worker : std::exchange(unsent_, {})) Flush(worker);
 }
 
-// Answers before the failure of the table: they were made before it.
+// Answers before the failure of the table: those that are made were made before it. Pulls that
+// waited for room get the failure.
 void ServerCore::TakeFrom(uint32_t number) {
   ServerTable& table = *tables_[number];
   TakeAnswers(number);

@@ -216,7 +216,8 @@ absl::StatusOr<KeyList> ServerTable::KeysOfPull(int worker, Pull& pull, KeyLists
 
 absl::Status ServerTable::OnPull(int worker, Pull& pull, KeyLists& lists) {
   // One that asks for more without taking its answers gets them made.
-  if (pulls_.of(worker) >= kMaxParkedPulls) pulls_.AnswerAllOf(worker, min());
+  if (pulls_.of(worker) + versions_.unread(worker) >= kMaxParkedPulls)
+    pulls_.AnswerAllOf(worker, min());
   const bool run = pull.keys.form == WireKeys::Form::kRun;
   const uint64_t count = pull.keys.count;
   const Key begin = pull.keys.begin;
