@@ -56,6 +56,12 @@ class Part;
 class ServerState;
 class WorkerState;
 struct OpenTable;
+// Rows of consecutive keys from `first` on, one behind the other.
+struct RowRun {
+  Key first = 0;
+  uint64_t keys = 0;
+  void* values = nullptr;
+};
 }  // namespace internal
 
 struct Options {
@@ -96,6 +102,10 @@ class Rows {
   // The `width` values of a key of the batch; makes the row. Valid until the next row is made.
   // Empty: this server does not have the key.
   absl::Span<T> operator[](Key key) const {
+    // Mostly the rows of a dense table lie in the order of their keys, and none is looked up.
+    if (key - run_.first < run_.keys) {
+      return {static_cast<T*>(run_.values) + (key - run_.first) * width_, width_};
+    }
     void* const row = RowOf(key);
     return {static_cast<T*>(row), row == nullptr ? 0 : width_};
   }
@@ -103,11 +113,12 @@ class Rows {
 
  private:
   friend class Server;
-  Rows(internal::Part& part, uint32_t width) : part_(part), width_(width) {}
+  Rows(internal::Part& part, uint32_t width);
   void* RowOf(Key key) const;
 
   internal::Part& part_;
   const uint32_t width_;
+  const internal::RowRun run_;
 };
 
 // A request that a worker has made, and what is answered.
@@ -397,7 +408,12 @@ class Worker {
 
 namespace internal {
 void* RowOf(Part& part, Key key);
+RowRun RunOf(Part& part);
 }  // namespace internal
+
+template <typename T>
+Rows<T>::Rows(internal::Part& part, uint32_t width)
+    : part_(part), width_(width), run_(internal::RunOf(part)) {}
 
 template <typename T>
 void* Rows<T>::RowOf(Key key) const {

@@ -156,9 +156,13 @@ void MakeAndGetCall::OnAnswer(uint64_t request, const local::Answer& answer) {
   if (made_ && buffer_.has_value()) Set(*std::move(buffer_));
 }
 
-Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
-                            const ObjectId& target, absl::Span<const ObjectId> sources,
-                            const ReduceOptions& options, bool everybody) {
+namespace {
+
+// `change` changes the message.
+template <typename Change>
+Future<Buffer> Begin(std::shared_ptr<Connection> connection, const char* verb,
+                     const ObjectId& target, absl::Span<const ObjectId> sources,
+                     const ReduceOptions& options, Change change) {
   absl::Status status = CheckId(*connection, target);
   if (status.ok()) status = CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Buffer>(connection, verb, target, std::move(status));
@@ -166,10 +170,28 @@ Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* 
   if (options.owned) call->HoldFirst();
   call->Begin(options.timeout, [&](uint64_t request) {
     local::Reduce message = ReduceMessage(call->connection(), request, target, sources, options);
-    message.target.everybody = everybody;
+    change(message);
     return message;
   });
   return Future<Buffer>(std::move(call));
+}
+
+}  // namespace
+
+Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
+                            const ObjectId& target, absl::Span<const ObjectId> sources,
+                            const ReduceOptions& options, bool everybody) {
+  return Begin(std::move(connection), verb, target, sources, options,
+               [everybody](local::Reduce& message) { message.target.everybody = everybody; });
+}
+
+Future<Buffer> RingAndGet(std::shared_ptr<Connection> connection, const char* verb,
+                          const ObjectId& target, absl::Span<const ObjectId> sources,
+                          const ReduceOptions& options) {
+  return Begin(std::move(connection), verb, target, sources, options, [](local::Reduce& message) {
+    message.target.root_here = false;
+    message.spec.order = ReduceSpec::Order::kRing;
+  });
 }
 
 }  // namespace phalanx::internal

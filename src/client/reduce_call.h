@@ -59,6 +59,10 @@ class MakeAndGetCall final : public FutureState<Buffer> {
 Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
                             const ObjectId& target, absl::Span<const ObjectId> sources,
                             const ReduceOptions& options, bool everybody);
+// The same in the order of a ring (ReduceSpec::Order::kRing), whatever the options say.
+Future<Buffer> RingAndGet(std::shared_ptr<Connection> connection, const char* verb,
+                          const ObjectId& target, absl::Span<const ObjectId> sources,
+                          const ReduceOptions& options);
 
 }  // namespace phalanx::internal
 

@@ -21,6 +21,11 @@ struct ReduceSpec {
     kArrival,  // a source takes the next slot when it becomes ready
     // The strict left fold of `sources` in their order: of the first num_objects that do not fail.
     kFixed,
+    // Slice by slice: of n sources, slice s of n (net::SliceLayout) is the left fold of sources
+    // s + 1, ..., n - 1, 0, ..., s, made in a ring of their nodes. Each source is at a node of its
+    // own, and all nodes of the sources get the result. Otherwise, and when the ring breaks, the
+    // reduction ends with FailedPrecondition: a tree would make other bits.
+    kRing,
   };
   ElementTypes elements;
   ReduceOp op = ReduceOp::kSum;
@@ -40,8 +45,8 @@ struct ReduceSpec {
   friend bool operator==(const ReduceSpec&, const ReduceSpec&) = default;
 };
 
-inline constexpr std::array<ReduceSpec::Order, 2> kAllReduceOrders = {ReduceSpec::Order::kArrival,
-                                                                      ReduceSpec::Order::kFixed};
+inline constexpr std::array<ReduceSpec::Order, 3> kAllReduceOrders = {
+    ReduceSpec::Order::kArrival, ReduceSpec::Order::kFixed, ReduceSpec::Order::kRing};
 
 // Where one caller wants the result. Requests that differ only here join one reduction.
 struct ReduceTarget {

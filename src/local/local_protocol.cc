@@ -301,7 +301,7 @@ struct Fields {
     bool scoped = !m.scope.empty();
     a.U64(m.request);
     a.Id(m.id);
-    a.Flags(m.streaming, m.fail_when_lost, named, scoped);
+    a.Flags(m.streaming, m.fail_when_lost, named, scoped, m.by_slice);
     a.Span(m.timeout);
     a.U64(m.offset);
     a.U64(m.length);
@@ -570,6 +570,7 @@ struct Fields {
     a.U64(m.request);
     a.U64(m.watermark);
     a.Flag(m.final);
+    a.Numbers(m.slices);
   }
   template <typename M>
   void Visit(Void*, M& m) {

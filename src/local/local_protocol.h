@@ -56,7 +56,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 16;
+inline constexpr uint32_t kVersion = 17;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -180,6 +180,9 @@ struct Get {
   ObjectName name = {};  // as in Description
   // Answered by Failed with NotFound when this scope, in which the object is, has ended.
   Scope scope = {};
+  // If `streaming`: Progress has the bytes of each slice. Slices of a ring's result arrive all at
+  // once.
+  bool by_slice = false;
 };
 
 // Ends a Get, Create, Broadcast, Replicate or Reduce without an answer, unless the answer was sent
@@ -517,6 +520,8 @@ struct Progress {
   uint64_t request = 0;
   uint64_t watermark = 0;
   bool final = false;
+  std::vector<uint64_t> slices =
+      {};  // with Get::by_slice: the watermark of each (net::SliceLayout)
 };
 
 // The bytes that the stream has read are void. The client still has to release the pin.

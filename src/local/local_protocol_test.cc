@@ -96,7 +96,7 @@ std::vector<Answer> EveryAnswer() {
       Granted{3, 9, true, 12, 4096},
       Object{4, 5, "meta", "bytes"},
       Mapped{5, 77, 12, 64, 1 << 20, 100, true, "meta"},
-      Progress{5, 200, true},
+      Progress{5, 200, true, {10, 0, 190}},
       Void{5, "its writer died"},
       Described{6,
                 true,

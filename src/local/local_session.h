@@ -87,6 +87,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
     PinId pin = 0;
     std::shared_ptr<net::TransferBuffer> buffer;
     net::TransferBuffer::SubscriptionId subscription = 0;
+    bool by_slice = false;
   };
 
   // ---- reading

@@ -9,6 +9,11 @@
 namespace phalanx::object_store {
 namespace {
 
+// With Get::by_slice a slice is shown as grown after such a part of the object, and not after fewer
+// bytes: each step wakes the client.
+constexpr uint64_t kSliceSteps = 256;
+constexpr uint64_t kLeastSliceStep = 64 << 10;
+
 // Returns how many bytes from the object's start on have arrived. Slices fill in parallel, so this
 // ends in the first slice with a gap.
 uint64_t Prefix(const net::TransferBuffer& buffer) {
@@ -86,7 +91,7 @@ void LocalSession::OnView(const local::Get& get, absl::StatusOr<View> view) {
   if (get.streaming) {
     // A later view replaces one that became void.
     EndStream(get.request);
-    streams_[get.request] = Stream{view->pin, view->buffer, 0};
+    streams_[get.request] = Stream{view->pin, view->buffer, 0, get.by_slice};
   } else {
     requests_.erase(get.request);
   }
@@ -144,10 +149,16 @@ void LocalSession::EncodeInline(const local::Get& get, const View& view, absl::s
 
 void LocalSession::Subscribe(uint64_t request, Stream& stream) {
   if (stream.subscription != 0) stream.buffer->Unsubscribe(stream.subscription);
+  const net::SliceLayout& layout = stream.buffer->layout();
+  // Each of many slices takes its steps by itself. Its end is one of them.
+  const uint64_t step =
+      stream.by_slice ? std::max(layout.object_bytes / kSliceSteps, kLeastSliceStep) : 1;
   std::vector<uint64_t> seen;
   uint64_t slices = 0;
-  for (int slice = 0; slice < stream.buffer->layout().slices; ++slice) {
-    seen.push_back(stream.buffer->watermark(slice));
+  for (int slice = 0; slice < layout.slices; ++slice) {
+    const uint64_t watermark = stream.buffer->watermark(slice);
+    const uint64_t size = layout.Size(slice);
+    seen.push_back(watermark == size ? size : std::min(watermark + step, size) - 1);
     slices |= uint64_t{1} << slice;
   }
   // Each wake-up makes one answer, and the next wake-up is requested when that answer has been
@@ -177,7 +188,11 @@ void LocalSession::EncodeProgress(uint64_t request, PinId pin, LocalOutbox::Batc
   if (it == streams_.end() || it->second.pin != pin || it->second.subscription != 0) return;
   const net::TransferBuffer& buffer = *it->second.buffer;
   const bool final = Final(buffer);
-  batch.Add(local::Progress{request, Prefix(buffer), final});
+  local::Progress progress{request, Prefix(buffer), final};
+  for (int slice = 0; it->second.by_slice && slice < buffer.layout().slices; ++slice) {
+    progress.slices.push_back(buffer.watermark(slice));
+  }
+  batch.Add(progress);
   if (final) {
     EndStream(request);
     requests_.erase(request);

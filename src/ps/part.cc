@@ -101,6 +101,11 @@ absl::Status Part::Turn(uint64_t clock) {
 
 void Part::AddAll(const void* values) { rows_->AddAll(static_cast<const char*>(values)); }
 
+void Part::SetAll(const void* values) {
+  PHALANX_CHECK(!rows_->added(), "a turn has all pushes, or none");
+  rows_->SetAll(static_cast<const char*>(values));
+}
+
 absl::Status Part::TurnAll(uint64_t clock, const void* values) {
   PHALANX_CHECK(!rows_->added(), "all rows are added once");
   const auto* pushed = static_cast<const char*>(values);
@@ -108,12 +113,15 @@ absl::Status Part::TurnAll(uint64_t clock, const void* values) {
     rows_->UpdateAll(pushed);
     return absl::OkStatus();
   }
-  std::vector<Key> keys(splitter_.KeysOf(part_));
-  for (uint64_t place = 0; place < keys.size(); ++place) {
-    keys[place] = splitter_.KeyAt(part_, place);
+  // Kept: to make the pages of such a list in each clock takes longer than many an update.
+  if (all_keys_.empty()) {
+    all_keys_.resize(splitter_.KeysOf(part_));
+    for (uint64_t place = 0; place < all_keys_.size(); ++place) {
+      all_keys_[place] = splitter_.KeyAt(part_, place);
+    }
   }
-  if (keys.empty()) return absl::OkStatus();
-  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, keys, pushed);
+  if (all_keys_.empty()) return absl::OkStatus();
+  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, all_keys_, pushed);
 }
 
 // The program's function is none of ours: whatever it throws becomes an error of the table.
@@ -141,6 +149,14 @@ absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const c
 
 // A program's update can ask for any key; rows of other parts are not here.
 void* Part::Row(Key key) { return Has(key) ? rows_->Row(key) : nullptr; }
+
+Part::Run Part::AllRows() {
+  const bool range = spec_.keys > 0 && spec_.split == Split::kRange;
+  const uint64_t keys = range ? splitter_.KeysOf(part_) : 0;
+  if (keys == 0) return {};
+  const Key first = splitter_.KeyAt(part_, 0);
+  return {first, keys, rows_->Row(first)};
+}
 
 absl::Status Part::Error(absl::StatusCode code, absl::string_view why) const {
   return absl::Status(code, absl::StrCat("table \"", spec_.name, "\": ", why));

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -68,6 +69,8 @@ class Part {
   // since the last Turn.
   void AddAll(const void* values);
   absl::Status TurnAll(uint64_t clock, const void* values);
+  // The rows of a dense part are these now. REQUIRES: no Add since the last Turn.
+  void SetAll(const void* values);
   // The values of all rows of a dense part, in the order of their places; empty if the part is
   // sparse. Valid as long as the part, until its rows change.
   absl::string_view AllValues() const { return rows_->AllValues(); }
@@ -75,6 +78,15 @@ class Part {
   // The `width` elements of a key's row; makes the row. Null if the key is not one of the part's.
   // For OwnUpdate. Valid as long as the part, or until Load.
   void* Row(Key key);
+
+  // Rows that lie one behind the other, those of the keys from `first` on; none, unless the part is
+  // a dense range of keys. Valid as Row's.
+  struct Run {
+    Key first = 0;
+    uint64_t keys = 0;
+    void* values = nullptr;
+  };
+  Run AllRows();
 
   uint64_t rows() const { return rows_->rows(); }
   // Of memory, about.
@@ -96,6 +108,7 @@ class Part {
   const Splitter splitter_;
   const int part_;
   OwnUpdate own_;
+  std::vector<Key> all_keys_;   // of a dense part, once its function was called for them
   std::unique_ptr<Rows> rows_;  // not null, but in a part that was moved from
 };
 

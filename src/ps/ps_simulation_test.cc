@@ -46,6 +46,9 @@ TEST(PsSimulation, NothingIsLostOrCountedTwiceOrAnsweredEarly) {
     all.waits += counts.waits;
     all.sums += counts.sums;
     all.lost_sums += counts.lost_sums;
+    all.rings += counts.rings;
+    all.broken_rings += counts.broken_rings;
+    all.ahead += counts.ahead;
     all.fetches += counts.fetches;
     all.failed_versions += counts.failed_versions;
   }
@@ -53,12 +56,14 @@ TEST(PsSimulation, NothingIsLostOrCountedTwiceOrAnsweredEarly) {
             << all.lost_links << " links lost, " << all.restored << " snapshots restored, "
             << all.failed_stores << " not stored, " << all.waits << " waits for one, " << all.pulls
             << " pulls, " << all.sums << " sums of objects, " << all.lost_sums
-            << " waits for a lost one, " << all.fetches << " versions read, " << all.failed_versions
-            << " not\n";
+            << " waits for a lost one, " << all.rings << " rings and " << all.broken_rings
+            << " broken ones, " << all.ahead << " waits for what one makes, " << all.fetches
+            << " versions read, " << all.failed_versions << " not\n";
   if (Seeds() == 1) return;
   for (const uint64_t count :
        {all.worker_deaths, all.server_deaths, all.lost_links, all.pulls, all.restored,
-        all.failed_stores, all.waits, all.sums, all.lost_sums, all.fetches, all.failed_versions}) {
+        all.failed_stores, all.waits, all.sums, all.lost_sums, all.rings, all.broken_rings,
+        all.ahead, all.fetches, all.failed_versions}) {
     EXPECT_GT(count, 0u);
   }
 }

@@ -330,8 +330,22 @@ uint64_t WorkerCore::EndFetch(Ticket ticket, Question& question, bool lost) {
   return std::exchange(question.fetch, 0);
 }
 
+// An object of another size is an error at its end.
+void WorkerCore::OnFetching(uint64_t number, uint64_t place, absl::string_view bytes) {
+  const auto found = fetching_.find(number);
+  if (found == fetching_.end()) return;
+  const auto [ticket, piece] = found->second;
+  const Operation& operation = operations_.all.at(ticket);
+  const Question& question = operation.questions[piece];
+  const TableState& state = tables_[*operation.table];
+  const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
+  if (place > expected || bytes.size() > expected - place) return;
+  ScatterBytes(state.view.spec, state.splitter, question.piece.server, place, bytes, operation.out);
+}
+
 // The object cannot have changed, so it is the answer also when its server has died meanwhile.
-void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
+void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes,
+                           bool copied) {
   const auto found = fetching_.find(number);
   if (found == fetching_.end()) return;
   const auto [ticket, piece] = found->second;
@@ -341,13 +355,17 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
   const int server = question.piece.server;
   const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
   absl::Status wrong = bytes.status();
-  const bool lost = absl::IsNotFound(wrong) || absl::IsDataLoss(wrong);
+  // FailedPrecondition: of a ring that was to make the object and has broken.
+  const bool lost =
+      absl::IsNotFound(wrong) || absl::IsDataLoss(wrong) || absl::IsFailedPrecondition(wrong);
   EndFetch(ticket, question, lost);
   if (bytes.ok() && bytes->size() != expected) {
     wrong = absl::InternalError(absl::StrCat(bytes->size(), " bytes, expected ", expected));
   }
   if (wrong.ok()) {
-    ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
+    if (!copied) {
+      ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
+    }
     OnAnswered(ticket, operation, question);
   } else if (lost) {
     // Not at once: what makes objects vanish can last for a while.

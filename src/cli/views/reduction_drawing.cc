@@ -42,7 +42,10 @@ std::string SourceText(const Names& names, const std::string& id) {
   return IdWithName(id, found == names.end() ? v1::ObjectName() : found->second);
 }
 
-std::string OrderName(uint32_t order) { return order == 0 ? "arrival" : "fixed"; }
+std::string OrderName(uint32_t order) {
+  if (order > 1) return "ring";
+  return order == 0 ? "arrival" : "fixed";
+}
 
 class Drawing {
  public:

@@ -7,7 +7,9 @@
 #include "phalanx/client.h"
 #include "src/client/buffer_state.h"
 #include "src/client/gather.h"
+#include "src/common/ids/ids.h"
 #include "src/common/time/clock.h"
+#include "src/net/pull/slice_layout.h"
 
 namespace phalanx::ps::internal {
 
@@ -22,20 +24,21 @@ constexpr absl::Duration kWatchFor = absl::Milliseconds(100);
 }  // namespace
 
 // Without a connection nothing is answered: the owner ends with it.
-void ObjectReads::Begin(uint64_t number, const ObjectId& id) {
+void ObjectReads::Begin(uint64_t number, const ObjectId& id, uint64_t bytes) {
   if (on_read_ == nullptr || !connection().CanSend()) return;
   const uint64_t request = connection().NewRequests(1);
-  reading_[request] = {number, id};
-  Send(request, id, absl::InfiniteDuration());
+  reading_[request] = Reading{.number = number, .id = id};
+  Send(request, id, absl::InfiniteDuration(), bytes >= kShownBytes);
 }
 
-void ObjectReads::Send(uint64_t request, const ObjectId& id, absl::Duration timeout) {
+void ObjectReads::Send(uint64_t request, const ObjectId& id, absl::Duration timeout,
+                       bool by_slice) {
   GetOptions options;
   // With its owner, which has died: another one is made by the owner's next life.
   options.on_lost = GetOptions::OnLost::kFail;
-  connection().SendPart(shared_from_this(),
-                        phalanx::internal::GetMessage(request, id, options, timeout, ObjectName()),
-                        request);
+  local::Get get = phalanx::internal::GetMessage(request, id, options, timeout, ObjectName());
+  get.streaming = get.by_slice = by_slice;
+  connection().SendPart(shared_from_this(), get, request);
 }
 
 // The connection gives back the pages of an answer that is on its way.
@@ -49,9 +52,12 @@ void ObjectReads::Drop(uint64_t number) {
     return reading.second.number == number;
   });
   if (found == reading_.end()) return;
-  const auto [request, reading] = *found;
+  const uint64_t request = found->first;
+  Reading reading = std::move(found->second);
   reading_.erase(found);
+  // First: no answer brings another view then.
   Cancel(request);
+  DropView(reading);
   if (reading.watch != 0) Cancel(reading.watch);
 }
 
@@ -61,7 +67,9 @@ void ObjectReads::Watch(const std::function<void()>& on_full) {
   if (on_read_ == nullptr || !connection().CanSend()) return;
   on_full_ = on_full;
   for (auto& [request, reading] : reading_) {
-    if (!std::exchange(reading.seen, true) || reading.watch != 0) continue;
+    // One that has a view has memory.
+    const bool waits = std::exchange(reading.seen, true) && !reading.view.has_value();
+    if (!waits || reading.watch != 0) continue;
     reading.watch = connection().NewRequests(1);
     Send(reading.watch, reading.id, kWatchFor);
   }
@@ -81,7 +89,7 @@ void ObjectReads::OnWatched(Readings::iterator reading, const local::Answer& ans
   }
   const uint64_t number = reading->second.number;
   Drop(number);
-  on_read_(number, bytes.status());
+  on_read_(number, bytes.status(), false);
 }
 
 // A call of its own, so that an error names the object.
@@ -91,21 +99,81 @@ absl::StatusOr<Buffer> ObjectReads::BytesOf(const ObjectId& id, const local::Ans
 }
 
 void ObjectReads::OnAnswer(uint64_t request, const local::Answer& answer) {
-  connection().EndPart(request);
   const auto watched =
       std::find_if(reading_.begin(), reading_.end(),
                    [request](const auto& reading) { return reading.second.watch == request; });
-  if (watched != reading_.end()) return OnWatched(watched, answer);
+  if (watched != reading_.end()) {
+    connection().EndPart(request);
+    return OnWatched(watched, answer);
+  }
   const auto found = reading_.find(request);
-  if (found == reading_.end()) return;
-  const Reading read = found->second;
+  if (found == reading_.end()) return connection().EndPart(request);
+  Reading& reading = found->second;
+  if (const auto* progress = std::get_if<local::Progress>(&answer)) {
+    if (OnProgress(reading, *progress)) return;
+  } else if (std::holds_alternative<local::Void>(answer)) {
+    // Another view follows, or an error.
+    return DropView(reading);
+  } else if (const auto* mapped = std::get_if<local::Mapped>(&answer);
+             mapped != nullptr && !mapped->final) {
+    if (OnView(reading, *mapped)) return;
+  }
+  connection().EndPart(request);
+  Reading ended = std::move(reading);
   reading_.erase(found);
-  if (read.watch != 0) Cancel(read.watch);
-  absl::StatusOr<Buffer> bytes = BytesOf(read.id, answer);
-  if (!bytes.ok()) return on_read_(read.number, bytes.status());
-  on_read_(read.number, bytes->view());
+  if (ended.watch != 0) Cancel(ended.watch);
+  if (ended.view.has_value() && std::holds_alternative<local::Progress>(answer)) return End(ended);
+  DropView(ended);
+  absl::StatusOr<Buffer> bytes = BytesOf(ended.id, answer);
+  if (!bytes.ok()) return on_read_(ended.number, bytes.status(), false);
+  on_read_(ended.number, bytes->view(), false);
   // Pages are given back without the lock.
   connection().Trash(std::make_shared<Buffer>(*std::move(bytes)));
+}
+
+// A file that cannot be mapped is an error of the read, as BytesOf says.
+bool ObjectReads::OnView(Reading& reading, const local::Mapped& mapped) {
+  DropView(reading);
+  absl::StatusOr<phalanx::internal::MappedObject> taken = connection().Take(mapped);
+  if (!taken.ok()) return false;
+  reading.view =
+      View{std::make_shared<phalanx::internal::HeldPin>(std::move(taken->pin)), taken->bytes};
+  return true;
+}
+
+bool ObjectReads::OnProgress(Reading& reading, const local::Progress& progress) {
+  // It crosses a Void.
+  if (!reading.view.has_value()) return true;
+  Show(reading, progress.slices);
+  return !progress.final;
+}
+
+void ObjectReads::Show(Reading& reading, const std::vector<uint64_t>& slices) {
+  View& view = *reading.view;
+  if (slices.empty() || slices.size() > kMaxSlices) return;
+  if (view.shown.size() != slices.size()) view.shown.assign(slices.size(), 0);
+  const net::SliceLayout layout{view.bytes.size(), static_cast<int>(slices.size())};
+  for (int slice = 0; slice < layout.slices; ++slice) {
+    uint64_t& shown = view.shown[static_cast<size_t>(slice)];
+    const uint64_t upto = std::min(slices[static_cast<size_t>(slice)], layout.Size(slice));
+    if (upto <= shown) continue;
+    const uint64_t place = layout.Begin(slice) + shown;
+    on_part_(reading.number, place, view.bytes.substr(place, upto - shown));
+    shown = upto;
+  }
+}
+
+void ObjectReads::End(Reading& reading) {
+  const bool shown = !reading.view->shown.empty();
+  on_read_(reading.number, reading.view->bytes, shown);
+  DropView(reading);
+}
+
+// The pin's destructor takes the lock of the connection, so it cannot run here.
+void ObjectReads::DropView(Reading& reading) {
+  if (!reading.view.has_value()) return;
+  connection().Trash(std::move(reading.view->pin));
+  reading.view.reset();
 }
 
 // The connection has ended, and the member with it.

@@ -101,6 +101,11 @@ std::vector<Member> Server::Members(absl::string_view role) const {
 namespace internal {
 // Templates of the public header use this, which cannot see Part.
 void* RowOf(Part& part, Key key) { return part.Row(key); }
+
+RowRun RunOf(Part& part) {
+  const Part::Run run = part.AllRows();
+  return {run.first, run.keys, run.values};
+}
 }  // namespace internal
 
 }  // namespace phalanx::ps

@@ -9,6 +9,7 @@
 #include "src/client/connection/connection.h"
 #include "src/client/reduce_call.h"
 #include "src/common/time/clock.h"
+#include "src/ps/rows/ring_sums.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -17,6 +18,8 @@ namespace {
 constexpr absl::Duration kAnswerPatience = absl::Milliseconds(10);
 constexpr uint64_t kSlowBytesPerSecond = 1'000'000;
 constexpr int kMostDoublings = 10;
+// Of a version, at a time.
+constexpr size_t kWrittenBytes = 1 << 20;
 
 // An error of the store names the object that is to blame, if it is one of these.
 std::string NamedIn(const absl::Status& error, const std::vector<std::string>& handles) {
@@ -66,15 +69,26 @@ void ServerObjects::Publish(const ServerCore::Publish& publish) {
     connection->WaitInsideCall([&] { return version.room->done(); },
                                MonotonicNow() + kAnswerPatience);
   }
-  if (version.room->done()) return Write(version, bytes);
-  version.bytes = std::string(bytes);
+}
+
+void ServerObjects::Fill(const ServerCore::Publish& publish) {
+  const auto found = versions_.find(publish.handle);
+  if (found == versions_.end() || found->second.room == nullptr) return;
+  Version& version = found->second;
+  if (version.room->done()) return Write(version, publish.bytes());
+  version.bytes = std::string(publish.bytes());
 }
 
 void ServerObjects::Write(Version& version, absl::string_view bytes) {
   auto writer = phalanx::internal::WriterState::Take(*version.room);
   version.room = nullptr;
   if (writer.ok()) {
-    std::copy(bytes.begin(), bytes.end(), (*writer)->data);
+    // What is written is on its way while the rest is.
+    for (size_t at = 0; at < bytes.size(); at += kWrittenBytes) {
+      const absl::string_view some = bytes.substr(at, kWrittenBytes);
+      std::copy(some.begin(), some.end(), (*writer)->data + at);
+      if (at + some.size() < bytes.size()) (*writer)->Publish(at + some.size()).IgnoreError();
+    }
     version.put = (*writer)->Seal();
   } else {
     version.refused = writer.status();
@@ -108,58 +122,124 @@ void ServerObjects::Drop(const std::string& handle, Version& version) {
   client_->Release({&id, 1});
 }
 
+void ServerObjects::Keep(const Sum& sum, bool needed) {
+  if (needed) {
+    Version& version = versions_[sum.version];
+    version.table = sum.table;
+    version.stored = true;
+    return;
+  }
+  const ObjectId id = IdOfHandle(sum.version);
+  client_->Release({&id, 1});
+}
+
+void ServerObjects::Void(const std::string& handle) { client_->Delete(IdOfHandle(handle)); }
+
 void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
   if (reduce.only) CancelOthers(reduce.table, reduce.attempt);
-  std::vector<ObjectId> sources;
-  sources.reserve(reduce.handles.size());
-  for (const std::string& handle : reduce.handles) sources.push_back(IdOfHandle(handle));
-  UnderWay sum{reduce.table, reduce.attempt, ObjectId(), reduce.handles, {}};
-  const absl::Duration patience = SumPatience(reduce.bytes, expired_[reduce.table]);
-  if (sources.size() == 1) {
-    sum.bytes = client_->Get(sources[0], GetOptions{.timeout = patience});
+  UnderWay sum{.table = reduce.table,
+               .attempt = reduce.attempt,
+               .target = {},
+               .handles = reduce.handles,
+               .sources = {},
+               .size = reduce.bytes};
+  sum.sources.reserve(reduce.handles.size() + 1);
+  if (reduce.ring()) sum.sources.push_back(IdOfHandle(reduce.base));
+  for (const std::string& handle : reduce.handles) sum.sources.push_back(IdOfHandle(handle));
+  sum.options.dtype = dtype;
+  sum.options.order = ReduceOptions::Order::kFixed;
+  sum.options.owned = true;
+  sum.options.timeout = SumPatience(reduce.bytes, expired_[reduce.table]);
+  const auto connection = phalanx::internal::Access::ConnectionOf(*client_);
+  if (reduce.ring()) {
+    sum.version = reduce.target;
+    sum.target = IdOfHandle(reduce.target);
+    sum.bytes =
+        phalanx::internal::RingAndGet(connection, "Reduce", sum.target, sum.sources, sum.options);
+  } else if (sum.sources.size() == 1) {
+    sum.bytes = client_->Get(sum.sources[0], GetOptions{.timeout = sum.options.timeout});
   } else {
     sum.target = IdOfHandle(absl::StrCat(prefix_, "/", reduce.table, "/sum/", reduce.attempt));
-    ReduceOptions options;
-    options.dtype = dtype;
-    options.order = ReduceOptions::Order::kFixed;
-    options.owned = true;
-    options.timeout = patience;
-    sum.bytes = phalanx::internal::ReduceAndGet(phalanx::internal::Access::ConnectionOf(*client_),
-                                                "Reduce", sum.target, sources, options,
-                                                /*everybody=*/false);
+    sum.bytes = phalanx::internal::ReduceAndGet(connection, "Reduce", sum.target, sum.sources,
+                                                sum.options, /*everybody=*/false);
   }
   sums_.push_back(std::move(sum));
 }
 
+// The node holds the sources for the call that has ended, and for these from now on.
+void ServerObjects::BeginSlices(UnderWay& sum) {
+  const auto connection = phalanx::internal::Access::ConnectionOf(*client_);
+  for (const RingSlice& slice : RingSlices(sum.size, sum.sources.size())) {
+    std::vector<ObjectId> sources;
+    for (const size_t source : slice.sources) sources.push_back(sum.sources[source]);
+    const ObjectId target =
+        IdOfHandle(absl::StrCat(prefix_, "/", sum.table, "/sum/", sum.attempt, "/", slice.begin));
+    ReduceOptions options = sum.options;
+    options.offset = slice.begin;
+    options.length = slice.bytes;
+    sum.slices.push_back(
+        {target, phalanx::internal::ReduceAndGet(connection, "Reduce", target, sources, options,
+                                                 /*everybody=*/false)});
+  }
+}
+
+bool ServerObjects::UnderWay::ready() const {
+  if (slices.empty()) return bytes.ready();
+  return std::all_of(slices.begin(), slices.end(),
+                     [](const Slice& slice) { return slice.bytes.ready(); });
+}
+
 bool ServerObjects::ready() const {
-  return std::any_of(sums_.begin(), sums_.end(),
-                     [](const UnderWay& sum) { return sum.bytes.ready(); }) ||
+  return std::any_of(sums_.begin(), sums_.end(), [](const UnderWay& sum) { return sum.ready(); }) ||
          std::any_of(versions_.begin(), versions_.end(),
                      [](const auto& version) { return version.second.ready(); });
+}
+
+ServerObjects::Sum ServerObjects::ResultOf(const UnderWay& sum) {
+  Sum result{sum.table, sum.attempt, absl::UnknownError("")};
+  if (sum.slices.empty()) {
+    result.bytes = sum.bytes.Wait();
+    if (result.bytes.ok()) result.version = sum.version;
+  }
+  for (const Slice& slice : sum.slices) {
+    result.bytes = slice.bytes.Wait();
+    if (!result.bytes.ok()) break;
+    absl::StrAppend(&result.slices, result.bytes->view());
+  }
+  return result;
 }
 
 std::vector<ServerObjects::Sum> ServerObjects::TakeSums() {
   std::vector<Sum> taken;
   for (size_t i = 0; i < sums_.size();) {
-    if (!sums_[i].bytes.ready()) {
+    if (!sums_[i].ready()) {
       ++i;
+      continue;
+    }
+    taken.push_back(ResultOf(sums_[i]));
+    Sum& result = taken.back();
+    const absl::Status why = result.bytes.status();
+    // Sources of another size fit in no order, and what is too slow in one is so in the others.
+    const bool in_slices = !why.ok() && !sums_[i].version.empty() && sums_[i].slices.empty() &&
+                           !absl::IsInvalidArgument(why) && !absl::IsDeadlineExceeded(why);
+    if (in_slices) {
+      taken.pop_back();
+      BeginSlices(sums_[i++]);
       continue;
     }
     const UnderWay sum = std::move(sums_[i]);
     sums_.erase(sums_.begin() + static_cast<std::ptrdiff_t>(i));
-    taken.push_back({sum.table, sum.attempt, sum.bytes.Wait()});
-    const absl::Status status = taken.back().bytes.status();
-    if (absl::IsDeadlineExceeded(status)) {
-      ++expired_[sum.table];
-    } else {
-      expired_[sum.table] = 0;
-    }
-    if (!status.ok()) {
-      taken.back().handle = NamedIn(status, sum.handles);
+    const bool slow = absl::IsDeadlineExceeded(why);
+    expired_[sum.table] = slow ? expired_[sum.table] + 1 : 0;
+    if (!why.ok()) {
+      // The others of its slices can be there, or not.
+      if (!sum.slices.empty()) Cancel(sum);
+      result.handle = NamedIn(why, sum.handles);
       continue;
     }
     // The bytes stay as long as the buffer.
-    if (!sum.target.nil()) client_->Release({&sum.target, 1});
+    if (sum.version.empty() && !sum.target.nil()) client_->Release({&sum.target, 1});
+    for (const Slice& slice : sum.slices) client_->Release({&slice.target, 1});
     CancelOthers(sum.table, sum.attempt);
     i = 0;
   }
@@ -171,6 +251,10 @@ std::vector<ServerObjects::Sum> ServerObjects::TakeSums() {
 void ServerObjects::Cancel(const UnderWay& sum) {
   sum.bytes.Cancel();
   if (!sum.target.nil()) client_->Delete(sum.target);
+  for (const Slice& slice : sum.slices) {
+    slice.bytes.Cancel();
+    client_->Delete(slice.target);
+  }
 }
 
 void ServerObjects::CancelOthers(uint32_t table, uint64_t attempt) {

@@ -2,7 +2,9 @@
 // versions that workers pull.
 //
 // A sum is a reduction with fixed order whose result is at this node; of a single push it is that
-// push. Both, and the versions, are owned by this client: they end with the server.
+// push. A ring sum is tried in a ring, whose result is a version; where there is none, its slices
+// are summed each by itself, in the same order. All of these, and the versions, are owned by this
+// client: they end with the server.
 //
 // Nothing here waits for memory of the node: a version that has none is kept as a copy until there
 // is some, or kRoomPatience is over; and only a few are.
@@ -45,7 +47,10 @@ class ServerObjects {
     uint32_t table;
     uint64_t attempt;
     absl::StatusOr<Buffer> bytes;
-    std::string handle = {};  // of the push to which an error belongs; empty: it is not known
+    std::string handle = {};   // of the push to which an error belongs; empty: it is not known
+    std::string version = {};  // of a ring sum that a ring has made
+    std::string slices = {};   // else its bytes
+    absl::string_view view() const { return slices.empty() ? bytes->view() : slices; }
   };
   struct Unpublished {
     uint32_t table;
@@ -58,9 +63,15 @@ class ServerObjects {
   // What the names of all objects of this server begin with: another one in each life.
   const std::string& prefix() const { return prefix_; }
 
-  // Copies the bytes.
+  // In two steps: Publish asks for memory, Fill copies the bytes. Workers can be sent the name
+  // between the two.
   void Publish(const ServerCore::Publish& publish);
+  void Fill(const ServerCore::Publish& publish);
   void Unpublish(const std::string& handle);
+  // The version of a ring sum is needed, or not. `sum` has one.
+  void Keep(const Sum& sum, bool needed);
+  // Nothing is ever put under this name: what waits for it ends.
+  void Void(const std::string& handle);
   // A sum as elements of this dtype.
   void Reduce(const ServerCore::Reduce& reduce, DType dtype);
   // All sums of the table.
@@ -76,12 +87,23 @@ class ServerObjects {
   void End();
 
  private:
+  struct Slice {
+    ObjectId target;
+    Future<Buffer> bytes;
+  };
   struct UnderWay {
     uint32_t table;
     uint64_t attempt;
-    ObjectId target;  // nil: a single push
-    std::vector<std::string> handles;
-    Future<Buffer> bytes;
+    ObjectId target;                   // nil: a single push
+    std::vector<std::string> handles;  // of the pushes
+    std::vector<ObjectId> sources;
+    ReduceOptions options = {};
+    uint64_t size = 0;  // of each source
+    Future<Buffer> bytes = {};
+    std::string version = {};        // of a ring sum: its target
+    std::vector<Slice> slices = {};  // of one for which there is no ring
+
+    bool ready() const;
   };
   // Waits for memory, then for its Seal, and is stored then.
   struct Version {
@@ -100,6 +122,10 @@ class ServerObjects {
   void Drop(const std::string& handle, Version& version);
   uint64_t waiting() const;
 
+  // The ring sum has no ring.
+  void BeginSlices(UnderWay& sum);
+  // What the sum has come to. REQUIRES: it is ready, and is not to go on in slices.
+  Sum ResultOf(const UnderWay& sum);
   void Cancel(const UnderWay& sum);
   // Those of the table, but not this attempt.
   void CancelOthers(uint32_t table, uint64_t attempt);

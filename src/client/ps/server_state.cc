@@ -490,7 +490,9 @@ void ServerState::NotStored(uint32_t number, const absl::Status& why) {
 void ServerState::TakeObjects() {
   for (const ServerObjects::Sum& sum : objects_.TakeSums()) {
     if (sum.bytes.ok()) {
-      core_->OnReduced(sum.table, sum.attempt, sum.bytes->view());
+      const bool made = !sum.version.empty();
+      const bool needed = core_->OnReduced(sum.table, sum.attempt, sum.view(), made);
+      if (made) objects_.Keep(sum, needed);
     } else {
       core_->OnReduceFailed(sum.table, sum.attempt, sum.bytes.status(), sum.handle);
     }
@@ -500,11 +502,12 @@ void ServerState::TakeObjects() {
   }
 }
 
-// Versions first: they can be views of rows, which are as they are until the core is called. A
-// worker that is sent the name of one waits for it.
+// A worker that is sent the name of a version waits for it, and so does a sum of which it is a
+// source.
 void ServerState::ActOnObjects(const ServerCore::Effects& effects) {
   for (const ServerCore::Publish& publish : effects.publishes) objects_.Publish(publish);
   for (const std::string& handle : effects.unpublishes) objects_.Unpublish(handle);
+  for (const std::string& handle : effects.voids) objects_.Void(handle);
   for (const uint32_t table : effects.cancels) objects_.CancelSums(table);
   for (const ServerCore::Reduce& reduce : effects.reduces) {
     objects_.Reduce(reduce, tables_[reduce.table].spec.dtype);
@@ -523,6 +526,8 @@ absl::Status ServerState::Act() {
         }
       });
     }
+    // They can be views of rows, which are as they are until the core is called.
+    for (const ServerCore::Publish& publish : effects.publishes) objects_.Fill(publish);
     if (disks_ != nullptr) PHALANX_RETURN_IF_ERROR(disks_->Write(*core_, effects));
     for (const ServerCore::Store& store : effects.stores) {
       // The core has one snapshot of a table under way at a time, so one number is enough. It

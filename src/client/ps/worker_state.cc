@@ -118,9 +118,12 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
                                            })),
       reads_(std::make_shared<ObjectReads>(
           connection_, patience_,
-          [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes) {
-            core_.OnFetched(number, bytes);
+          [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes, bool shown) {
+            core_.OnFetched(number, bytes, shown);
             Drain();
+          },
+          [this](uint64_t number, uint64_t place, absl::string_view bytes) {
+            core_.OnFetching(number, place, bytes);
           })) {}
 
 // Futures can outlive the worker: they end here, since nothing would end them later. Until this has
@@ -260,7 +263,7 @@ void WorkerState::DieIfDeclared(DeathPoint::Kind point, uint64_t clock) {
 void WorkerState::DrainObjects() {
   const WorkerCore::Objects objects = core_.TakeObjects();
   for (const WorkerCore::Objects::Fetch& fetch : objects.fetches) {
-    reads_->Begin(fetch.number, IdOfHandle(fetch.name));
+    reads_->Begin(fetch.number, IdOfHandle(fetch.name), fetch.bytes);
   }
   for (const uint64_t number : objects.dropped) reads_->Drop(number);
   std::vector<ObjectId> frees;

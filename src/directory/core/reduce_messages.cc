@@ -70,14 +70,14 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_source: ", first, " of a reduction that is not open"));
   }
-  if (reduction.order() > 1) {
+  if (reduction.order() >= kAllReduceOrders.size()) {
     return absl::InvalidArgumentError(absl::StrCat("order: ", reduction.order(), " is none"));
   }
   // Not a part of the spec: requests with and without it are the same.
   PHALANX_RETURN_IF_ERROR(ParseNameOf(reduction).status());
   PHALANX_ASSIGN_OR_RETURN(spec.elements, ParseElements(reduction.dtype(), reduction.runs()));
   spec.op = static_cast<ReduceOp>(reduction.op());
-  spec.order = reduction.order() == 0 ? ReduceSpec::Order::kArrival : ReduceSpec::Order::kFixed;
+  spec.order = static_cast<ReduceSpec::Order>(reduction.order());
   spec.num_objects = reduction.num_objects();
   spec.open = reduction.open();
   spec.range_offset = reduction.range_offset();
@@ -94,7 +94,7 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, size_t first_source) {
   out->set_dtype(ToProto(spec.elements, out->mutable_runs()));
   out->set_op(static_cast<uint32_t>(spec.op));
-  out->set_order(spec.order == ReduceSpec::Order::kFixed ? 1 : 0);
+  out->set_order(static_cast<uint32_t>(spec.order));
   out->set_num_objects(spec.num_objects);
   out->set_open(spec.open);
   // The receiver appends the ids to those that it has, so the message names where they begin.

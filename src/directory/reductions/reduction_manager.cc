@@ -124,7 +124,9 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
 
 void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Requester& requester,
                                     const v1::ReduceRequest& m, bool first) {
-  if (m.reduction().everybody() && reduction.phase == ReductionPhase::kCollecting) {
+  const bool wants_ring =
+      m.reduction().everybody() || reduction.plan.spec().order == ReduceSpec::Order::kRing;
+  if (wants_ring && reduction.phase == ReductionPhase::kCollecting) {
     reduction.phase = ReductionPhase::kRingWanted;
   }
   // Owned only if all requesters agree: one that did not ask for it need not hold the result.
@@ -484,6 +486,10 @@ void ReductionManager::Run(Reduction& reduction) {
   const bool waits = descriptors_.HasGap(reduction) && context_.now < patience;
   if (reduction.phase != ReductionPhase::kPlanned && waits) catalog_.SetTimer(reduction, patience);
   if (rings_.Run(reduction)) return watcher_.ChooseProxy(reduction);
+  if (reduction.plan.spec().order == ReduceSpec::Order::kRing) {
+    return End(reduction, ReductionError(reduction.target, absl::StatusCode::kFailedPrecondition,
+                                         "its sources make no ring, or their ring has broken"));
+  }
   // A shard that restarted waits until it has learned: nodes may have folds of an earlier plan, and
   // a new one would start them over.
   if (reduction.phase != ReductionPhase::kPlanned && gate_.MayAdoptFromAbsence() && !waits) {

@@ -79,6 +79,8 @@ bool RingDriver::Await(Reduction& reduction) {
   // Nothing is known of the size yet, and a tree could not begin either.
   if (there == 0) return true;
   if (there == spec.sources.size()) return Begin(reduction);
+  // There is no tree that would do without them.
+  if (spec.order == ReduceSpec::Order::kRing) return true;
   if (reduction.ring.wait_until.infinite()) {
     const std::optional<ReduceSource> first =
         watcher_.KnownSource(reduction, *reduction.sources.ready.begin(),

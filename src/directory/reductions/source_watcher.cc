@@ -228,8 +228,9 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
                                  [](uint64_t watermark) { return watermark > 0; });
     any_bytes = any_bytes || has;
   }
-  // Complete copies first, and the primary first among them. A node whose session is broken may be
-  // back in a moment, so it is listed, but last.
+  // Complete copies first, and among them the primary, then the creator's, which a ring of one
+  // source at each node can need. A node whose session is broken may be back in a moment, so it is
+  // listed, but last.
   std::vector<std::pair<int, NodeKey>> holders;
   for (const auto& [key, listed] : copies) {
     const Copy& copy = *listed;
@@ -237,8 +238,9 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
     const bool has_bytes =
         copy.complete() || (any_bytes && (copy.writing() || !copy.watermarks.empty()));
     if (node == nullptr || !has_bytes || copy.unconfirmed()) continue;
-    const int rank = (copy.complete() ? 0 : 4) + (copy.primary ? 0 : 1) +
-                     (node->connected && !copy.stale ? 0 : 2);
+    const bool creator = key == object.generation.creator;
+    const int rank = (copy.complete() ? 0 : 8) + (node->connected && !copy.stale ? 0 : 4) +
+                     (copy.primary ? 0 : 2) + (creator ? 0 : 1);
     holders.push_back({rank, key});
   }
   std::sort(holders.begin(), holders.end());

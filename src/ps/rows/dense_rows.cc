@@ -76,6 +76,10 @@ class DenseRows : public Rows {
 
   void UpdateAll(const char* pushed) override { UpdateRun(UpdateLoopOf(spec_), pushed, 0, count_); }
 
+  void SetAll(const char* values) override {
+    if (count_ > 0) std::memcpy(data_.data(), values, count_ * row_bytes_);
+  }
+
   // The update is made once with the sum of a clock, not once for each push: with momentum, adagrad
   // and ftrl that is another result, and it is the one that phalanx/ps_table.h promises.
   void Turn() override {

@@ -11,12 +11,18 @@ namespace {
 
 uint64_t RowBytes(const TableSpec& spec) { return spec.width * ElementSize(spec.dtype); }
 
+// Consecutive keys of a part that lie together among all rows: all of a range, or a block.
+uint64_t RunOf(const TableSpec& spec, const Splitter& splitter, int server) {
+  const bool blocks = spec.split == Split::kBlocks && splitter.parts() > 1;
+  return blocks ? spec.block : splitter.KeysOf(server);
+}
+
 // Calls `copy` with each run of consecutive keys of a part: the first key, the place of that key,
 // and how many there are. A range is one run, and blocks are one each.
 template <typename Copy>
 void ForEachRun(const TableSpec& spec, const Splitter& splitter, int server, const Copy& copy) {
   const uint64_t keys = splitter.KeysOf(server);
-  const uint64_t run = spec.split == Split::kBlocks && splitter.parts() > 1 ? spec.block : keys;
+  const uint64_t run = RunOf(spec, splitter, server);
   for (uint64_t place = 0; place < keys; place += run) {
     copy(splitter.KeyAt(server, place), place, std::min(run, keys - place));
   }
@@ -63,6 +69,20 @@ void ScatterPart(const TableSpec& spec, const Splitter& splitter, int server, co
     std::memcpy(static_cast<char*>(rows) + key * row, static_cast<const char*>(part) + place * row,
                 count * row);
   });
+}
+
+void ScatterBytes(const TableSpec& spec, const Splitter& splitter, int server, uint64_t place,
+                  absl::string_view bytes, void* rows) {
+  const uint64_t row = RowBytes(spec);
+  const uint64_t run = RunOf(spec, splitter, server) * row;
+  while (!bytes.empty()) {
+    const uint64_t begin = place / run * run;  // of the run
+    const uint64_t count = std::min<uint64_t>(begin + run - place, bytes.size());
+    const Key key = splitter.KeyAt(server, begin / row);
+    std::memcpy(static_cast<char*>(rows) + key * row + (place - begin), bytes.data(), count);
+    bytes.remove_prefix(count);
+    place += count;
+  }
 }
 
 }  // namespace phalanx::ps::internal

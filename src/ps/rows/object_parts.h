@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "phalanx/ps_table.h"
 #include "src/ps/split.h"
 
@@ -43,6 +44,9 @@ void GatherPart(const TableSpec& spec, const Splitter& splitter, int server, con
                 void* part);
 void ScatterPart(const TableSpec& spec, const Splitter& splitter, int server, const void* part,
                  void* rows);
+// The same of these bytes of the part, which begin at any place of it.
+void ScatterBytes(const TableSpec& spec, const Splitter& splitter, int server, uint64_t place,
+                  absl::string_view bytes, void* rows);
 
 }  // namespace phalanx::ps::internal
 

@@ -64,6 +64,8 @@ class Rows {
   virtual void AddAll(const char* pushed) = 0;
   // AddAll and Turn, without a copy of `pushed`. REQUIRES: not kOwn, and nothing is added.
   virtual void UpdateAll(const char* pushed) = 0;
+  // Of a dense part: the values of all rows are these now.
+  virtual void SetAll(const char* values) = 0;
   // The update with what was added, once for each such row, in the order of keys. Nothing is added
   // afterwards. REQUIRES: not kOwn.
   virtual void Turn() = 0;

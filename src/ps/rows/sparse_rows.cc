@@ -157,6 +157,7 @@ class SparseRows : public Rows {
 
   void AddAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
   void UpdateAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
+  void SetAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
 
   // In the order of keys, so that rows are made in the same order in every run.
   void Turn() override {

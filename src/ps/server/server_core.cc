@@ -48,6 +48,7 @@ absl::StatusOr<uint32_t> ServerCore::AddTable(const TableSpec& spec, OwnUpdate o
                                                            .workers = options_.workers,
                                                            .objects = options_.objects,
                                                            .object_bytes = options_.object_bytes,
+                                                           .ring_bytes = options_.ring_bytes,
                                                            .files = options_.files},
                                       spec, std::move(own)));
   } catch (const std::bad_alloc&) {
@@ -535,17 +536,18 @@ void ServerCore::GiveUpSnapshots(uint32_t table) {
 void ServerCore::Retry() {
   for (const auto& table : tables_) {
     table->snapshots().Retry();
-    table->sums().Retry();
+    table->Retry();
   }
   EndEvent();
 }
 
 // ---- objects
 
-void ServerCore::OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum) {
+bool ServerCore::OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum, bool target) {
   PHALANX_CHECK(table < tables_.size(), "a table that was added");
-  tables_[table]->OnReduced(attempt, sum);
+  const bool version = tables_[table]->OnReduced(attempt, sum, target);
   EndEvent();
+  return version;
 }
 
 void ServerCore::OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why,
@@ -568,6 +570,7 @@ void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
   const absl::Status named(why.code(), absl::StrCat("table \"", tables_[table]->spec().name,
                                                     "\": its rows could not be stored by server ",
                                                     options_.rank, ": ", why.message()));
+  tables_[table]->OnPublishFailed(handle);
   // Of channels that are open: what a closed one has not read is forgotten.
   for (const Versions::Reader& reader : tables_[table]->versions().OnPublishFailed(handle)) {
     Add(reader.worker, Refused{.ticket = reader.ticket, .why = named});
@@ -639,10 +642,14 @@ ServerCore::Effects ServerCore::TakeEffects() {
     for (std::string& handle : table.versions().TakeUnpublishes()) {
       effects.unpublishes.push_back(std::move(handle));
     }
+    for (std::string& handle : table.versions().TakeVoids()) {
+      effects.voids.push_back(std::move(handle));
+    }
     if (table.sums().TakeCancelled()) effects.cancels.push_back(number);
     if (std::optional<TurnSums::Reduce> reduce = table.sums().TakeReduce()) {
       effects.reduces.push_back({number, reduce->attempt, reduce->clock, std::move(reduce->handles),
-                                 reduce->only, table.object_bytes()});
+                                 reduce->only, table.object_bytes(), std::move(reduce->base),
+                                 std::move(reduce->target)});
     }
   }
   return effects;

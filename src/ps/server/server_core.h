@@ -49,6 +49,7 @@
 #include "src/ps/part.h"
 #include "src/ps/ps_wire.h"
 #include "src/ps/rows/object_parts.h"
+#include "src/ps/rows/ring_sums.h"
 #include "src/ps/server/server_table.h"
 #include "src/ps/server/worker_port.h"
 #include "src/ps/sync_core.h"
@@ -72,6 +73,8 @@ class ServerCore {
     std::string objects = {};
     // The least part of an object table: the same for all workers and servers.
     uint64_t object_bytes = kObjectPartBytes;
+    // The least slice of a ring sum: the same for all servers, and in all their lives.
+    uint64_t ring_bytes = kRingSliceBytes;
     bool files = false;  // Effects::files are made
     uint64_t unsent_bytes = kMaxUnsentAnswers;
     // Rule 9. REQUIRES: the server is in a next life, and all workers that live are known before
@@ -120,6 +123,12 @@ class ServerCore {
     std::vector<std::string> handles;
     bool only;       // the table's earlier attempts are void
     uint64_t bytes;  // of each object
+    // Not empty: a ring sum (rows/ring_sums.h). `base`, a version of this server, is the first
+    // source, and the result is the version `target`, if it is made in a ring. Its name can have
+    // been sent to workers.
+    std::string base;
+    std::string target;
+    bool ring() const { return !target.empty(); }
   };
   // OnRequest of the owner is to be called; it answers with Respond. A request comes again if
   // messages to the worker were lost before the answer had come.
@@ -138,7 +147,9 @@ class ServerCore {
     std::vector<Asked> asked;
     std::vector<Publish> publishes;
     std::vector<std::string> unpublishes;  // objects that are needed no more
-    std::vector<uint32_t> cancels;         // tables whose sums under way are void; before `reduces`
+    // Targets of ring sums that are never made. Readers are to find that they are not there.
+    std::vector<std::string> voids;
+    std::vector<uint32_t> cancels;  // tables whose sums under way are void; before `reduces`
     std::vector<Reduce> reduces;
   };
 
@@ -175,8 +186,9 @@ class ServerCore {
   // this server is lost. REQUIRES: none is under way.
   void GiveUpSnapshots(uint32_t table);
   // The sum, which is used during the call. Other attempts for the same clock are needed no more.
-  // Ignored if the attempt is void.
-  void OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum);
+  // Ignored if the attempt is void. `target`: of a ring sum, the object of this name is there.
+  // Returns true if it is a version now; else it is not needed.
+  bool OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum, bool target = false);
   // It is tried again at Retry; but InvalidArgument ends the table, and so does NotFound or
   // DataLoss that comes again and again, while the workers live. `handle`: of the object that is to
   // blame; empty: it is not known.

@@ -12,6 +12,7 @@
 #include "src/common/ids/ids.h"
 #include "src/common/status_macros.h"
 #include "src/ps/rows/object_parts.h"
+#include "src/ps/rows/ring_sums.h"
 #include "src/ps/split.h"
 
 namespace phalanx::ps::internal {
@@ -35,14 +36,27 @@ uint64_t ObjectBytes(const TableSpec& spec, const ServerTable::Options& options)
              : 0;
 }
 
+bool PushesByObject(const TableSpec& spec, const ServerTable::Options& options) {
+  return PushesObjects(spec, Splitter(spec, options.servers), options.workers,
+                       options.object_bytes);
+}
+
+uint64_t RingBytes(const TableSpec& spec, const ServerTable::Options& options) {
+  const uint64_t part = ObjectBytes(spec, options);
+  return PushesByObject(spec, options) &&
+                 SumsInRing(spec, part, options.workers, options.ring_bytes)
+             ? part
+             : 0;
+}
+
 }  // namespace
 
 ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdate own)
     : options_(options),
       spec_(spec),
       part_(spec, Splitter(spec, options.servers), options.rank, std::move(own)),
-      by_object_{ObjectBytes(spec, options), PushesObjects(spec, Splitter(spec, options.servers),
-                                                           options.workers, options.object_bytes)},
+      by_object_{ObjectBytes(spec, options), PushesByObject(spec, options),
+                 RingBytes(spec, options)},
       sync_({.table = spec.name,
              .sync = spec.sync,
              .staleness = spec.staleness,
@@ -343,11 +357,35 @@ void ServerTable::Proceed() {
     }
     const SyncCore::Turn* const first = turns_.first();
     if (first == nullptr) break;
-    if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) break;
+    if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) {
+      AnswerAhead();
+      break;
+    }
     TakeTurn(turns_.TakeTurn(), nullptr);
   }
   snapshots_.OnMin(min());
   MakeFile();
+}
+
+// In the clock that the turn begins nothing else can be in the rows. A reader waits for the object.
+void ServerTable::AnswerAhead() {
+  if (!rings_ || !sums_.makes_version()) return;
+  const auto wanted = [this](Token token) {
+    const auto pull = pulls_.find(token);
+    return pull != pulls_.end() && pull->second.keys == nullptr;
+  };
+  while (const std::optional<Token> token = turns_.TakePullBehind(wanted)) {
+    const Parked pull = std::move(pulls_.extract(*token).mapped());
+    --of_worker_[pull.worker].parked;
+    answers_.push_back({.worker = pull.worker,
+                        .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
+                        .object = versions_.AnswerAhead({pull.worker, pull.ticket, pull.piece})});
+  }
+}
+
+void ServerTable::Retry() {
+  sums_.Retry();
+  if (turns_.reduces()) Proceed();
 }
 
 void ServerTable::TakeOut(const std::vector<Token>& pushes) {
@@ -356,19 +394,24 @@ void ServerTable::TakeOut(const std::vector<Token>& pushes) {
   AskAgain();
 }
 
-void ServerTable::OnReduced(uint64_t attempt, absl::string_view sum) {
-  if (!failed_.ok() || !turns_.Takes(attempt)) return;
+bool ServerTable::OnReduced(uint64_t attempt, absl::string_view sum, bool target) {
+  if (!failed_.ok() || !turns_.Takes(attempt)) return false;
   if (sum.size() != object_bytes()) {
     Fail(Error(absl::StatusCode::kInternal,
                absl::StrCat("server ", options_.rank, ": ", sums_.NameOf(""), " has ", sum.size(),
                             " bytes; the part has ", object_bytes())));
-    return;
+    return false;
   }
+  const bool ring = versions_.ahead(attempt);
+  if (ring) rings_ = target;
+  if (ring && target) versions_.AheadMade(attempt);
   // The owner ends the others itself.
   sums_.Void();
   sums_.TakeCancelled();
-  TakeTurn(turns_.TakeTurn(), sum.data());
+  TakeTurn(turns_.TakeTurn(), sum.data(), ring);
+  MakeFile();
   Proceed();
+  return ring && target;
 }
 
 void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,
@@ -413,18 +456,16 @@ void ServerTable::Apply(const Incoming& incoming) {
 
 // The sum of all pushes of the clock first, then one update for each key. A program's function sees
 // the sum.
-void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum) {
-  // Those of a worker that has ended its clock without its answers are of the clock before.
-  pulls_.AnswerAll(min());
+void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum, bool ring) {
   versions_.OnChange(rows(), turn.clock);
-  const absl::Status made = AddAndTurn(turn, sum);
+  const absl::Status made = AddAndTurn(turn, sum, ring);
   if (sum != nullptr) AskAgain();
   if (made.ok()) return;
   Fail({made.code(), absl::StrCat(made.message(), " (with the pushes of clock ", turn.clock, ")")});
 }
 
 // Pushes that were taken out are in neither map.
-absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum) {
+absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum, bool ring) {
   const bool has_keys =
       absl::c_any_of(turn.pushes, [this](const Token token) { return kept_.Has(token); });
   if (sum != nullptr && has_keys) part_.AddAll(sum);
@@ -434,6 +475,10 @@ absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum
     if (kept == nullptr) continue;
     part_.Add(*kept->keys, Elements(kept->values));
     kept_.Erase(token);
+  }
+  if (ring) {
+    part_.SetAll(sum);
+    return absl::OkStatus();
   }
   if (sum != nullptr && !has_keys) return part_.TurnAll(turn.clock, sum);
   return part_.Turn(turn.clock);

@@ -55,6 +55,7 @@ class ServerTable {
     int workers = 0;
     std::string objects = {};   // versions have names that begin so
     uint64_t object_bytes = 0;  // the least part of an object table
+    uint64_t ring_bytes = 0;    // the least slice of a ring sum
     bool files = false;         // TakeFiles has some
   };
   struct Taken {
@@ -132,13 +133,16 @@ class ServerTable {
   // The table has pushes that are objects.
   bool has_object_pushes() const { return by_object_.pushes; }
   // The sum of an attempt, which ends the others of its turn. Void ones, and those of a turn that
-  // has been made, are ignored.
-  void OnReduced(uint64_t attempt, absl::string_view sum);
+  // has been made, are ignored. `target`: the object that a ring sum was to make is there. Returns
+  // true if it is a version now.
+  bool OnReduced(uint64_t attempt, absl::string_view sum, bool target);
   // InvalidArgument: the table fails, with Internal. After other errors another attempt is made,
   // but with DataLoss the table fails if an object is not there again and again, though the life of
   // the worker that has pushed it lives.
   void OnReduceFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
                       const TurnSums::Lives& lives);
+  void OnPublishFailed(absl::string_view handle) { sums_.OnPublishFailed(handle); }
+  void Retry();
   TurnSums& sums() { return sums_; }
   Versions& versions() { return versions_; }
   // Of a dense table; valid until the next event.
@@ -187,13 +191,15 @@ class ServerTable {
   // What SyncCore has decided, up to a turn that waits.
   void RunEffects(const Incoming* incoming);
   void Proceed();
+  // Pulls of what the first turn makes.
+  void AnswerAhead();
   void MakeFile();
   void Apply(const Incoming& incoming);
-  // `sum` is that of its objects; null: it has none.
-  void TakeTurn(const SyncCore::Turn& turn, const void* sum);
+  // `sum` is that of its objects; null: it has none. `ring`: it has the rows, too.
+  void TakeTurn(const SyncCore::Turn& turn, const void* sum, bool ring = false);
   // Snapshots for those that have asked, and whose objects are in the rows now.
   void AskAgain();
-  absl::Status AddAndTurn(const SyncCore::Turn& turn, const void* sum);
+  absl::Status AddAndTurn(const SyncCore::Turn& turn, const void* sum, bool ring);
   // They never count. RunEffects follows.
   void TakeOut(const std::vector<Token>& pushes);
   // What an earlier life has pushed there.
@@ -212,6 +218,7 @@ class ServerTable {
   const struct {
     uint64_t part_bytes;  // 0: it is no object table
     bool pushes;
+    uint64_t ring_bytes;  // 0: its turns are no ring sums
   } by_object_;
   SyncCore sync_;
   absl::Status failed_;
@@ -221,9 +228,11 @@ class ServerTable {
   KeptPushes kept_;       // BSP: of clocks that have not turned
   ObjectPushes objects_;  // the same, of pushes that are objects
   TurnQueue turns_;
-  TurnSums sums_{turns_, objects_};
   Versions versions_;
-  WaitingPulls pulls_;
+  TurnSums sums_{turns_, objects_, kept_, versions_, by_object_.ring_bytes};
+  // The last ring sum was made in a ring: pulls are answered before the next one is there.
+  bool rings_ = false;
+  absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<OfWorker> of_worker_;
   SnapshotSchedule snapshots_;
   struct {

@@ -11,6 +11,7 @@
 #ifndef PHALANX_PS_SERVER_TURN_QUEUE_H_
 #define PHALANX_PS_SERVER_TURN_QUEUE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -37,11 +38,17 @@ class TurnQueue {
   }
   // A pull before the first turn. Nothing: there is none, or they are held.
   std::optional<Token> TakePull();
-  // Pulls are held until Hold(false). REQUIRES: there are no turns.
-  void Hold(bool holds) { holds_ = holds; }
-  bool holds() const { return holds_; }
-  // That can be answered but for Hold.
-  size_t held() const { return holds_ ? pulls_.size() : 0; }
+  // A pull behind the first turn of which this is true.
+  template <typename Wanted>
+  std::optional<Token> TakePullBehind(const Wanted& wanted) {
+    if (turns_.empty()) return std::nullopt;
+    std::deque<Token>& pulls = turns_.front().pulls;
+    const auto found = std::find_if(pulls.begin(), pulls.end(), wanted);
+    if (found == pulls.end()) return std::nullopt;
+    const Token pull = *found;
+    pulls.erase(found);
+    return pull;
+  }
   // The first turn; null: none.
   const SyncCore::Turn* first() const { return turns_.empty() ? nullptr : &turns_.front().turn; }
   // Ends its reduction, too. REQUIRES: there is one.

@@ -2,6 +2,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "src/ps/rows/ring_sums.h"
 
 namespace phalanx::ps::internal {
 
@@ -37,12 +38,28 @@ void TurnSums::Begin(bool only) {
   cancelled_ = false;
   const uint64_t attempt = turns_.Begin();
   reduce_ = Reduce{attempt, turns_.first()->clock, Handles(), only};
+  base_.clear();
+  if (!IsRing(reduce_->handles.size())) return;
+  reduce_->base = base_ = versions_.Base();
+  reduce_->target = versions_.BeginAhead(attempt);
+}
+
+// Pushes with keys come behind the sum of objects, which the rows are none of then.
+bool TurnSums::IsRing(size_t objects) const {
+  return ring_bytes_ > 0 && IsRingSum(ring_bytes_, objects + 1) &&
+         absl::c_none_of(turns_.first()->pushes,
+                         [this](const Token token) { return kept_.Has(token); });
+}
+
+void TurnSums::OnPublishFailed(absl::string_view handle) {
+  if (turns_.reduces() && !base_.empty() && base_ == handle) stale_ = true;
 }
 
 // Its sources are held as long as it is under way.
 void TurnSums::Void() {
   cancelled_ = cancelled_ || turns_.reduces();
   turns_.Void();
+  versions_.EndAhead();
   reduce_.reset();
   stale_ = false;
   lost_attempts_ = 0;
@@ -111,6 +128,8 @@ absl::Status TurnSums::OnFailed(uint64_t attempt, const absl::Status& why, absl:
   }
   if (attempt != turns_.attempt()) return absl::OkStatus();
   turns_.OnFailed(attempt, why);
+  // It can be the rows' object that cannot be had.
+  if (!base_.empty()) versions_.ReplaceBase();
   const bool lost = absl::IsNotFound(why) || absl::IsDataLoss(why);
   lost_attempts_ = lost && OwnersLive(push, lives) ? lost_attempts_ + 1 : 0;
   if (lost_attempts_ < kLostAttempts) return absl::OkStatus();

@@ -6,6 +6,9 @@
 //               ├─ objects are replaced ──► a second attempt beside it; for more, one at Retry
 //               └─ Void: the objects are none of the turn any more, so no sum of them is needed
 //
+// A ring sum (rows/ring_sums.h) has the rows as its first source, and makes the next version: a
+// turn without pushes with keys is one, if the table allows it.
+//
 // Pure. Belongs to a ServerTable, whose turns and objects these are. One thread at a time.
 #ifndef PHALANX_PS_SERVER_TURN_SUMS_H_
 #define PHALANX_PS_SERVER_TURN_SUMS_H_
@@ -19,8 +22,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "src/ps/server/kept_pushes.h"
 #include "src/ps/server/object_pushes.h"
 #include "src/ps/server/turn_queue.h"
+#include "src/ps/server/versions.h"
 
 namespace phalanx::ps::internal {
 
@@ -38,11 +43,21 @@ class TurnSums {
     uint64_t clock;
     std::vector<std::string> handles;  // in the order of the sum
     bool only;                         // earlier attempts are void
+    // Of a ring sum: the version that the rows are, and that which it makes. Else empty.
+    std::string base = {};
+    std::string target = {};
   };
   // This life of the worker lives.
   using Lives = std::function<bool(int worker, uint64_t life)>;
 
-  TurnSums(TurnQueue& turns, ObjectPushes& objects) : turns_(turns), objects_(objects) {}
+  // `ring_bytes`: of the part, if turns can be ring sums; else 0.
+  TurnSums(TurnQueue& turns, ObjectPushes& objects, const KeptPushes& kept, Versions& versions,
+           uint64_t ring_bytes)
+      : turns_(turns),
+        objects_(objects),
+        kept_(kept),
+        versions_(versions),
+        ring_bytes_(ring_bytes) {}
 
   // The first turn waits for its sum, which is begun if it was not. False: it has no objects.
   // REQUIRES: there is a turn.
@@ -60,6 +75,12 @@ class TurnSums {
   absl::Status OnFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
                         const Lives& lives);
   // Another attempt is to be made after a while, by Retry.
+  // The rows could not be published as this version: an attempt that has it as a source cannot end.
+  void OnPublishFailed(absl::string_view handle);
+  // The first turn is a ring sum that is under way, and has not failed.
+  bool makes_version() const {
+    return turns_.reduces() && turns_.failed().ok() && versions_.ahead(turns_.attempt());
+  }
   bool wants_retry() const { return stale_ || !turns_.failed().ok(); }
   void Retry();
 
@@ -72,6 +93,7 @@ class TurnSums {
 
  private:
   bool HasObjects() const;
+  bool IsRing(size_t objects) const;
   std::vector<std::string> Handles() const;
   // Null: it is not known which one.
   const ObjectPushes::One* PushOf(absl::string_view handle) const;
@@ -81,6 +103,10 @@ class TurnSums {
 
   TurnQueue& turns_;
   ObjectPushes& objects_;
+  const KeptPushes& kept_;
+  Versions& versions_;
+  const uint64_t ring_bytes_;
+  std::string base_;              // of the newest attempt
   std::optional<Reduce> reduce_;  // that has not been taken
   bool cancelled_ = false;
   bool stale_ = false;     // objects were replaced since the newest attempt has begun

@@ -13,12 +13,45 @@ namespace phalanx::ps::internal {
 // never changes.
 std::string Versions::HandleOf(uint64_t number) const { return absl::StrCat(prefix_, number); }
 
-std::string Versions::Answer(const Reader& reader) {
+std::string Versions::Base() {
   if (newest_ == 0) {
     newest_ = ++last_;
     versions_.emplace(newest_, Version());
   }
+  return HandleOf(newest_);
+}
+
+std::string Versions::Answer(const Reader& reader) {
+  Base();
   return Add(reader, newest_);
+}
+
+void Versions::ReplaceBase() { FreeIfUnused(std::exchange(newest_, 0)); }
+
+std::string Versions::BeginAhead(uint64_t attempt) {
+  const uint64_t number = ++last_;
+  versions_.emplace(number, Version{.pending = false, .copy = std::nullopt, .ahead = true});
+  ahead_[attempt] = number;
+  return HandleOf(number);
+}
+
+std::string Versions::AnswerAhead(const Reader& reader) {
+  PHALANX_CHECK(!ahead_.empty(), "an attempt makes a version");
+  return Add(reader, ahead_.rbegin()->second);
+}
+
+void Versions::AheadMade(uint64_t attempt) {
+  made_ = ahead_.at(attempt);
+  ahead_.erase(attempt);
+  versions_.at(made_).ahead = false;
+}
+
+void Versions::EndAhead() {
+  for (const auto& [attempt, number] : std::exchange(ahead_, {})) {
+    if (versions_.at(number).readers > 0) voids_.push_back(HandleOf(number));
+    ForgetReadersOf(number);
+    versions_.erase(number);
+  }
 }
 
 std::string Versions::AnswerPrevious(const Reader& reader) {
@@ -39,7 +72,7 @@ void Versions::OnChange(absl::string_view rows, uint64_t clock) {
   for (auto& [number, version] : versions_) {
     if (version.pending && !version.copy.has_value()) version.copy = std::string(rows);
   }
-  const uint64_t newest = std::exchange(newest_, 0);
+  const uint64_t newest = std::exchange(newest_, std::exchange(made_, 0));
   const uint64_t before = previous_;
   if (keeps_previous_) {
     previous_ = newest;
@@ -79,10 +112,19 @@ void Versions::FreeIfUnused(uint64_t number) {
   if (number == 0 || number == newest_ || number == previous_) return;
   const auto found = versions_.find(number);
   if (found == versions_.end()) return;
+  if (found->second.ahead) return;
   if (found->second.readers > 0 && !DefectActive(Defect::kPsVersionFreedEarly)) return;
   // No object was made of one that has not been taken.
   if (!found->second.pending) unpublishes_.push_back(HandleOf(number));
   if (found->second.readers == 0) versions_.erase(found);
+}
+
+void Versions::ForgetReadersOf(uint64_t number) {
+  std::erase_if(readers_, [&](const auto& entry) {
+    if (entry.second != number) return false;
+    --unread_[entry.first.worker];
+    return true;
+  });
 }
 
 std::vector<Versions::Reader> Versions::OnPublishFailed(absl::string_view handle) {
@@ -95,10 +137,7 @@ std::vector<Versions::Reader> Versions::OnPublishFailed(absl::string_view handle
   for (const auto& [reader, of] : readers_) {
     if (of == number) readers.push_back(reader);
   }
-  for (const Reader& reader : readers) {
-    readers_.erase(reader);
-    --unread_[reader.worker];
-  }
+  ForgetReadersOf(number);
   versions_.erase(number);
   // The next pull makes another one.
   if (newest_ == number) newest_ = 0;
@@ -108,6 +147,7 @@ std::vector<Versions::Reader> Versions::OnPublishFailed(absl::string_view handle
 
 void Versions::Clear() {
   newest_ = previous_ = 0;
+  EndAhead();
   for (const auto& [number, version] : versions_) {
     if (!version.pending) unpublishes_.push_back(HandleOf(number));
   }

@@ -13,6 +13,9 @@
 //
 // A version is the rows themselves until the owner takes it, or until they change: then a copy.
 //
+// A turn can be a reduction whose result is the next version, made by the store (rows/ring_sums.h):
+// the rows as they are are one of its sources, and pulls are answered before it is there.
+//
 // Pure. Belongs to a ServerTable. One thread at a time.
 #ifndef PHALANX_PS_SERVER_VERSIONS_H_
 #define PHALANX_PS_SERVER_VERSIONS_H_
@@ -22,6 +25,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -59,6 +63,24 @@ class Versions {
   // The rows, which are these, are about to change. With kBsp by the turn of `clock`.
   void OnChange(absl::string_view rows, uint64_t clock);
 
+  // ---- the version that a turn makes
+  // The handle of the rows as they are now, as an object. It stays at least until they change, but
+  // for Replace.
+  std::string Base();
+  // The owner has not got it, or cannot use it: the next Base is another one.
+  void ReplaceBase();
+  // The handle of what this attempt at the turn is to make. It need not be published.
+  std::string BeginAhead(uint64_t attempt);
+  // REQUIRES: BeginAhead since the last EndAhead.
+  std::string AnswerAhead(const Reader& reader);
+  // The attempt has made it: the rows that change next become this version.
+  void AheadMade(uint64_t attempt);
+  // No attempt makes a version any more, but what was made stays. Answers with others are not
+  // awaited: those objects are never there (TakeVoids), and their readers ask again.
+  void EndAhead();
+  // Such an attempt is under way, or has made its version.
+  bool ahead(uint64_t attempt) const { return ahead_.contains(attempt); }
+
   // `lost`: the reader has found no object of this name, so the next answer is another version.
   void OnRead(const Reader& reader, bool lost = false);
   // What the worker has not read is not awaited any more.
@@ -73,18 +95,22 @@ class Versions {
   // Since the last call. A version that was freed before it was taken is in neither.
   std::vector<Publish> TakePublishes();
   std::vector<std::string> TakeUnpublishes();
+  // What was answered with, and is never there.
+  std::vector<std::string> TakeVoids() { return std::exchange(voids_, {}); }
 
  private:
   struct Version {
     uint32_t readers = 0;
     bool pending = true;              // it has not been taken
     std::optional<std::string> copy;  // while it is pending
+    bool ahead = false;               // it is not there yet
   };
 
   std::string HandleOf(uint64_t number) const;
   std::string Add(const Reader& reader, uint64_t number);
   void Release(uint64_t number);
   void FreeIfUnused(uint64_t number);
+  void ForgetReadersOf(uint64_t number);
 
   const std::string prefix_;
   const bool keeps_previous_;
@@ -92,10 +118,13 @@ class Versions {
   uint64_t newest_ = 0;
   uint64_t previous_ = 0;  // these two are 0 if there is none
   uint64_t previous_until_ = 0;
+  std::map<uint64_t, uint64_t> ahead_;    // by attempt
+  uint64_t made_ = 0;                     // by the turn that is being made; 0: none
   std::map<uint64_t, Version> versions_;  // by number
   std::map<Reader, uint64_t> readers_;
   std::vector<uint32_t> unread_;  // by worker
   std::vector<std::string> unpublishes_;
+  std::vector<std::string> voids_;
 };
 
 }  // namespace phalanx::ps::internal

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/elements.h"
 #include "src/ps/rows/object_parts.h"
+#include "src/ps/rows/ring_sums.h"
 #include "src/ps/split.h"
 
 namespace phalanx::ps::testing {
@@ -101,6 +102,8 @@ void PsPlan::DrawTable(Random& random) {
   spec.on_loss = random.Chance(0.4) && !(exact && floats) ? OnLoss::kDrop : OnLoss::kWait;
   spec.snapshot_every = 1 + static_cast<uint32_t>(random.Below(4));
   if (random.Chance(0.3)) spec.snapshot_bytes = 500 + random.Below(20'000);
+  // So large that turns of the table are ring sums.
+  if (objects && floats && Random(seed * 23 + 7).Chance(0.6)) spec.keys *= 16;
   tables.push_back(spec);
 }
 
@@ -199,7 +202,12 @@ PsOracle::PsOracle(const PsPlan& plan) : plan_(plan) {
     for (uint64_t clock = 0; clock < plan.clocks_of[static_cast<size_t>(worker)]; ++clock) {
       for (const PsPlan::Step& step : clocks[clock]) {
         if (step.push == 0) continue;
-        if (plan.PushesObject(step)) objects_.insert({step.table, worker, clock, step.push});
+        const bool object = plan.PushesObject(step);
+        if (object) objects_.insert({step.table, worker, clock, step.push});
+        const internal::Splitter splitter(plan.tables[step.table], plan.servers);
+        for (const Key key : step.keys) {
+          if (!object) with_keys_.insert({step.table, splitter.PartOf(key), clock});
+        }
         for (const Key key : step.keys) {
           pushes_[{step.table, key}].insert({worker, clock, step.push});
         }
@@ -225,17 +233,61 @@ void PsOracle::Replay(uint64_t clock) {
     basis = BasisOf(tables);
   }
   for (auto& [place, values] : floats_) {
+    const auto& [table, key] = place;
     std::optional<float> sum;
-    // Objects are summed before the pushes with keys.
-    for (const bool object : {true, false}) {
-      for (const auto& [worker, of, push] : pushes_[place]) {
-        if (of != clock || objects_.contains({place.first, worker, of, push}) != object) continue;
-        const float value = FloatOf(plan_.seed ^ basis, worker, clock, push, place.second);
-        sum = sum.has_value() ? *sum + value : value;
+    bool with_value = false;
+    for (const auto& addend : AddendsOf(table, key, clock)) {
+      with_value = with_value || !addend.has_value();
+      const float value = addend.has_value() ? FloatOf(plan_.seed ^ basis, addend->first, clock,
+                                                       addend->second, key)
+                                             : values.back();
+      sum = sum.has_value() ? *sum + value : value;
+    }
+    values.push_back(with_value ? *sum : values.back() + sum.value_or(0));
+  }
+}
+
+std::vector<std::pair<int, uint32_t>> PsOracle::ObjectsOf(uint32_t table, uint64_t clock) const {
+  std::vector<std::pair<int, uint32_t>> pushes;
+  for (const auto& [of, worker, at, push] : objects_) {
+    if (of == table && at == clock) pushes.emplace_back(worker, push);
+  }
+  return pushes;
+}
+
+bool PsOracle::HasKeys(uint32_t table, int server, uint64_t clock) const {
+  return with_keys_.contains({table, server, clock});
+}
+
+PsOracle::Addends PsOracle::AddendsOf(uint32_t table, Key key, uint64_t clock) const {
+  const TableSpec& spec = plan_.tables[table];
+  const internal::Splitter splitter(spec, plan_.servers);
+  const int server = splitter.PartOf(key);
+  const std::vector<std::pair<int, uint32_t>> objects = ObjectsOf(table, clock);
+  Addends addends;
+  const uint64_t part =
+      spec.keys > 0 ? internal::ObjectPartBytes(spec, splitter, server) : uint64_t{0};
+  const size_t sources = objects.size() + 1;
+  if (!objects.empty() && internal::SumsInRing(spec, part, plan_.workers, plan_.ring_bytes()) &&
+      internal::IsRingSum(part, sources) && !HasKeys(table, server, clock)) {
+    const uint64_t place = splitter.PlaceOf(key) * plan_.RowBytes(table);
+    for (const internal::RingSlice& slice : internal::RingSlices(part, sources)) {
+      if (place < slice.begin || place >= slice.begin + slice.bytes) continue;
+      for (const size_t source : slice.sources) {
+        addends.push_back(source == 0 ? std::nullopt : std::optional(objects[source - 1]));
       }
     }
-    values.push_back(values.back() + sum.value_or(0));
+    return addends;
   }
+  // Objects are summed before the pushes with keys.
+  for (const auto& push : objects) addends.emplace_back(push);
+  const auto of_key = pushes_.find({table, key});
+  if (of_key == pushes_.end()) return addends;
+  for (const auto& [worker, of, push] : of_key->second) {
+    const bool object = objects_.contains({table, worker, of, push});
+    if (of == clock && !object) addends.emplace_back(std::pair(worker, push));
+  }
+  return addends;
 }
 
 void PsOracle::Made(uint32_t table, int worker, uint64_t clock, uint32_t push) {

@@ -9,6 +9,8 @@
 // these depends on every bit that was pulled. Workers die, or servers: the tables are those of a
 // serial replay.
 //
+// Some turns of these tables are ring sums (rows/ring_sums.h), which have an order of their own.
+//
 // In a plan with objects the tables that can be are object tables (rows/object_parts.h), and some
 // pushes and pulls are of all keys. If it is exact, it has one table of floats: of two the next
 // life can find one a clock ahead, if what it has pushed to the other is lost with its host.
@@ -19,9 +21,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -73,12 +77,8 @@ struct PsPlan {
   std::vector<int32_t> ServersOf(uint32_t table, const std::vector<Key>& keys) const;
   // The least part of an object table.
   uint64_t object_bytes() const { return objects ? 1 : uint64_t{1} << 40; }
-  // Of the pieces of calls: one or two rows, or all of them.
-  uint64_t batch_bytes() const { return seed % 3 == 0 ? internal::kBatchBytes : seed % 3 * 40; }
-  // So slow that others come as far ahead of it as the table lets them.
-  bool IsSlow(int worker) const { return seed % 5 == 2 && worker + 1 == workers; }
-  // Of a server's answers for a worker that have not left: one, some, or all.
-  uint64_t unsent_bytes() const { return seed % 4 == 0 ? uint64_t{1} << 20 : seed % 4 * 60; }
+  // The least slice of a ring sum.
+  uint64_t ring_bytes() const { return 64; }
   bool PushesObject(const Step& step) const;
   // The values of a push. `basis` is of what the clock's pulls have had; 0 unless the plan is
   // exact.
@@ -129,6 +129,13 @@ class PsOracle {
   std::string CheckFloats(const Read& read, Key key, const char* row) const;
   // Makes the clock that is after all in floats_.
   void Replay(uint64_t clock);
+  // What is pushed to a key in a clock, as (worker, push), in the order of the sum; nothing stands
+  // for its value before that.
+  using Addends = std::vector<std::optional<std::pair<int, uint32_t>>>;
+  Addends AddendsOf(uint32_t table, Key key, uint64_t clock) const;
+  // Objects of the clock, and whether the server gets pushes with keys in it.
+  std::vector<std::pair<int, uint32_t>> ObjectsOf(uint32_t table, uint64_t clock) const;
+  bool HasKeys(uint32_t table, int server, uint64_t clock) const;
   bool Drops(uint32_t table, int worker) const;
   bool MustHave(const Read& read, int worker, uint64_t clock, uint32_t push) const;
 
@@ -141,6 +148,8 @@ class PsOracle {
   std::map<std::pair<uint32_t, Key>, std::set<std::tuple<int, uint64_t, uint32_t>>> pushes_;
   // Those that are objects: table, worker, clock, number.
   std::set<std::tuple<uint32_t, int, uint64_t, uint32_t>> objects_;
+  // Pushes with keys: table, server, clock.
+  std::set<std::tuple<uint32_t, int, uint64_t>> with_keys_;
   // Of tables of floats, by table and key: the value at the beginning of each clock.
   std::map<std::pair<uint32_t, Key>, std::vector<float>> floats_;
 };

@@ -10,7 +10,8 @@
 //
 // Objects of pushes belong to the life of their worker, and versions to that of their server; some
 // outlive it a little. To put, to sum and to read them takes time, and can fail; a pull that fails
-// so is not made again. A sum waits for what is lost, or fails.
+// so is not made again. A sum waits for what is lost, or fails. A ring makes a version that workers
+// can have before its server knows of it, or breaks.
 //
 // After a number of faults no more come. When all programs have ended, and all that they have
 // pushed is durable, the last pulls have everything, and all workers leave.
@@ -55,6 +56,9 @@ class PsWorld {
     uint64_t waits = 0;  // pushes that waited for a snapshot
     uint64_t sums = 0;
     uint64_t lost_sums = 0;  // that have waited for an object
+    uint64_t rings = 0;      // that have made a version
+    uint64_t broken_rings = 0;
+    uint64_t ahead = 0;  // answers with versions that were not there
     uint64_t fetches = 0;
     uint64_t failed_versions = 0;  // that had no memory, or were lost, or could not be read
   };
@@ -114,6 +118,10 @@ class PsWorld {
     uint32_t table;
     uint64_t attempt;
     std::vector<std::string> handles;
+    std::string base;  // of a ring sum, as in ServerCore::Reduce
+    std::string target;
+    bool is(uint32_t of, uint64_t number) const { return table == of && attempt == number; }
+    bool ring() const { return !target.empty(); }
   };
   struct Server {
     uint64_t life = 0;
@@ -197,7 +205,11 @@ class PsWorld {
   void TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt);
   void FailSum(int rank, uint32_t table, uint64_t attempt, const absl::Status& why);
   void Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt, const std::string& sum);
-  std::string SumOf(uint32_t table, const std::vector<std::string>& handles) const;
+  std::string SumOf(const Sum& sum) const;
+  std::string Fold(uint32_t table, const std::vector<std::string>& sources) const;
+  // Those that `which` names are not made any more.
+  void DropSums(Server& server, const std::function<bool(const Sum&)>& which);
+  void Void(const std::string& target);
   void ActOnObjects(Worker& worker, int rank);
   void Fetched(int rank, uint64_t life, const internal::WorkerCore::Objects::Fetch& fetch);
   bool BeginPut(Worker& worker, int rank, const PsPlan::Step& step);
@@ -220,6 +232,7 @@ class PsWorld {
   std::vector<Server> servers_;
   std::map<std::string, Object> objects_;   // by name
   std::map<std::string, Missing> missing_;  // versions, by name
+  std::set<std::string> known_;             // names of versions that are, or were, there
   std::map<StreamKey, Stream> streams_;
   std::map<Member, MemberState> states_;
   std::map<std::pair<Member, uint64_t>, Micros> heard_;  // by life: the last news

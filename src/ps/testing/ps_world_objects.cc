@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/ps/rows/object_parts.h"
+#include "src/ps/rows/ring_sums.h"
 #include "src/ps/split.h"
 #include "src/ps/testing/ps_world.h"
 
@@ -93,6 +94,7 @@ bool PsWorld::Publish(Server& server, int rank, const internal::ServerCore::Publ
     });
   }
   const Object object{std::string(publish.bytes()), {true, rank}, server.life};
+  known_.insert(publish.handle);
   return objects_.emplace(publish.handle, object).second;
 }
 
@@ -107,13 +109,15 @@ void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore:
       Wrong(absl::StrCat("server ", rank, " frees ", handle, ", which is not there"));
     }
   }
+  for (const std::string& handle : effects.voids) Void(handle);
   for (const uint32_t table : effects.cancels) {
-    std::erase_if(server.sums, [table](const Sum& sum) { return sum.table == table; });
+    DropSums(server, [table](const Sum& sum) { return sum.table == table; });
   }
   for (const internal::ServerCore::Reduce& reduce : effects.reduces) {
     const auto of_table = [&](const Sum& sum) { return sum.table == reduce.table; };
-    if (reduce.only) std::erase_if(server.sums, of_table);
-    server.sums.push_back({reduce.table, reduce.attempt, reduce.handles});
+    if (reduce.only) DropSums(server, of_table);
+    server.sums.push_back(
+        {reduce.table, reduce.attempt, reduce.handles, reduce.base, reduce.target});
     After(200 + random_.Below(4'000),
           [this, rank, life = server.life, table = reduce.table, attempt = reduce.attempt] {
             TrySum(rank, life, table, attempt);
@@ -121,24 +125,51 @@ void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore:
   }
 }
 
-std::string PsWorld::SumOf(uint32_t table, const std::vector<std::string>& handles) const {
-  std::string sum = objects_.at(handles[0]).bytes;
-  for (size_t i = 1; i < handles.size(); ++i) {
-    const std::string& more = objects_.at(handles[i]).bytes;
-    PHALANX_CHECK(more.size() == sum.size(), "objects of one part have one size");
+std::string PsWorld::Fold(uint32_t table, const std::vector<std::string>& sources) const {
+  std::string sum = sources[0];
+  for (size_t i = 1; i < sources.size(); ++i) {
+    PHALANX_CHECK(sources[i].size() == sum.size(), "objects of one part have one size");
     if (plan_.IsCounts(table)) {
-      AddTo<int64_t>(sum, more);
+      AddTo<int64_t>(sum, sources[i]);
     } else {
-      AddTo<float>(sum, more);
+      AddTo<float>(sum, sources[i]);
     }
   }
   return sum;
 }
 
+std::string PsWorld::SumOf(const Sum& sum) const {
+  std::vector<std::string> sources;
+  if (sum.ring()) sources.push_back(objects_.at(sum.base).bytes);
+  for (const std::string& handle : sum.handles) sources.push_back(objects_.at(handle).bytes);
+  if (!sum.ring()) return Fold(sum.table, sources);
+  std::string all;
+  for (const internal::RingSlice& slice : internal::RingSlices(sources[0].size(), sources.size())) {
+    std::vector<std::string> parts;
+    for (const size_t source : slice.sources) {
+      parts.push_back(sources[source].substr(slice.begin, slice.bytes));
+    }
+    all += Fold(sum.table, parts);
+  }
+  return all;
+}
+
+// Who reads it finds that it is gone.
+void PsWorld::Void(const std::string& target) {
+  objects_.erase(target);
+  missing_[target] = Missing::kLost;
+}
+
+void PsWorld::DropSums(Server& server, const std::function<bool(const Sum&)>& which) {
+  for (const Sum& sum : server.sums) {
+    if (sum.ring() && which(sum)) Void(sum.target);
+  }
+  std::erase_if(server.sums, which);
+}
+
 void PsWorld::FailSum(int rank, uint32_t table, uint64_t attempt, const absl::Status& why) {
   Server& server = servers_[rank];
-  std::erase_if(server.sums,
-                [&](const Sum& sum) { return sum.table == table && sum.attempt == attempt; });
+  DropSums(server, [&](const Sum& sum) { return sum.is(table, attempt); });
   server.core->OnReduceFailed(table, attempt, why);
   Drain(server, rank);
 }
@@ -146,37 +177,46 @@ void PsWorld::FailSum(int rank, uint32_t table, uint64_t attempt, const absl::St
 void PsWorld::TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt) {
   if (!IsLive({true, rank}, life)) return;
   Server& server = servers_[rank];
-  const auto found = std::find_if(server.sums.begin(), server.sums.end(), [&](const Sum& sum) {
-    return sum.table == table && sum.attempt == attempt;
-  });
+  const auto found = std::find_if(server.sums.begin(), server.sums.end(),
+                                  [&](const Sum& sum) { return sum.is(table, attempt); });
   if (found == server.sums.end()) return;
   if (!ending_ && random_.Chance(plan_.chances.store_fails * 0.3)) {
     return FailSum(rank, table, attempt, absl::ResourceExhaustedError("no memory"));
   }
-  const std::vector<std::string>& handles = found->handles;
-  if (std::any_of(handles.begin(), handles.end(),
-                  [this](const std::string& handle) { return !objects_.contains(handle); })) {
+  std::vector<std::string> needed = found->handles;
+  if (found->ring()) needed.push_back(found->base);
+  if (std::any_of(needed.begin(), needed.end(),
+                  [this](const std::string& name) { return !objects_.contains(name); })) {
     ++counts_.lost_sums;
     if (random_.Chance(0.2)) return FailSum(rank, table, attempt, absl::NotFoundError("freed"));
     After(2'000, [this, rank, life, table, attempt] { TrySum(rank, life, table, attempt); });
     return;
   }
-  After(random_.Below(2'000), [this, rank, life, table, attempt, sum = SumOf(table, handles)] {
-    Summed(rank, life, table, attempt, sum);
-  });
+  const std::string sum = SumOf(*found);
+  // Workers can read it before the server has it.
+  const bool made = found->ring() && random_.Chance(0.7);
+  if (made) known_.insert(found->target);
+  if (made) objects_[found->target] = Object{sum, {true, rank}, life};
+  counts_.rings += made ? 1 : 0;
+  counts_.broken_rings += found->ring() && !made ? 1 : 0;
+  After(random_.Below(2'000),
+        [this, rank, life, table, attempt, sum] { Summed(rank, life, table, attempt, sum); });
 }
 
 void PsWorld::Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt,
                      const std::string& sum) {
   if (!IsLive({true, rank}, life)) return;
   Server& server = servers_[rank];
-  const bool wanted = std::any_of(server.sums.begin(), server.sums.end(), [&](const Sum& one) {
-    return one.table == table && one.attempt == attempt;
-  });
-  if (!wanted) return;
+  const auto found = std::find_if(server.sums.begin(), server.sums.end(),
+                                  [&](const Sum& one) { return one.is(table, attempt); });
+  if (found == server.sums.end()) return;
   ++counts_.sums;
-  std::erase_if(server.sums, [&](const Sum& one) { return one.table == table; });
-  server.core->OnReduced(table, attempt, sum);
+  const Sum done = *found;
+  server.sums.erase(found);
+  DropSums(server, [&](const Sum& one) { return one.table == table; });
+  const bool made = done.ring() && objects_.contains(done.target);
+  const bool needed = server.core->OnReduced(table, attempt, sum, made);
+  if (made && !needed) Void(done.target);
   Drain(server, rank);
 }
 
@@ -200,7 +240,13 @@ void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objec
   // It waits for the object, until the pull is refused or its server is gone.
   const auto missing = missing_.find(fetch.name);
   const bool lost = missing != missing_.end() && missing->second == Missing::kLost;
-  if (missing != missing_.end() && !lost && worker.fetches.contains(fetch.number)) {
+  // What was never there is on its way.
+  const bool ahead = missing == missing_.end() && !known_.contains(fetch.name) &&
+                     IsLive(server, LifeOf(server)) &&
+                     absl::StartsWith(fetch.name, PrefixOf(server, LifeOf(server)) + "/");
+  const bool waits = ahead || (missing != missing_.end() && !lost);
+  if (waits && worker.fetches.contains(fetch.number)) {
+    counts_.ahead += ahead ? 1 : 0;
     After(3'000, [this, rank, life, fetch] { Fetched(rank, life, fetch); });
     return;
   }

@@ -102,7 +102,8 @@ std::string ReduceRecord::Encode() const {
   out.push_back(static_cast<char>(arguments.elements.dtype));
   out.push_back(static_cast<char>(arguments.op));
   const bool fixed = arguments.order == ReduceSpec::Order::kFixed;
-  out.push_back(static_cast<char>((fixed ? 1 : 0) | (arguments.open ? 2 : 0)));
+  const bool ring = arguments.order == ReduceSpec::Order::kRing;
+  out.push_back(static_cast<char>((fixed ? 1 : 0) | (arguments.open ? 2 : 0) | (ring ? 4 : 0)));
   Append(arguments.num_objects, 4, out);
   for (const uint64_t value :
        {arguments.range_offset, arguments.range_bytes, sources.low, sources.high}) {
@@ -126,11 +127,12 @@ std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
   const uint64_t op = Take(bytes, 1);
   const uint64_t flags = Take(bytes, 1);
   // The bytes come from a node and can have any values.
-  if (dtype >= kAllDTypes.size() || op >= kAllReduceOps.size() || flags > 3) return std::nullopt;
+  if (dtype >= kAllDTypes.size() || op >= kAllReduceOps.size() || flags > 4) return std::nullopt;
   ReduceSpec arguments;
   arguments.elements = static_cast<DType>(dtype);
   arguments.op = static_cast<ReduceOp>(op);
-  arguments.order = (flags & 1) != 0 ? ReduceSpec::Order::kFixed : ReduceSpec::Order::kArrival;
+  if ((flags & 1) != 0) arguments.order = ReduceSpec::Order::kFixed;
+  if (flags == 4) arguments.order = ReduceSpec::Order::kRing;
   arguments.open = (flags & 2) != 0;
   arguments.num_objects = static_cast<uint32_t>(Take(bytes, 4));
   arguments.range_offset = Take(bytes, 8);

@@ -1,6 +1,7 @@
 #include "src/directory/reductions/ring_plan/ring_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -24,9 +25,29 @@ double Hops(int members, double segment_bytes, const ReduceCosts& costs) {
          (absl::ToDoubleSeconds(costs.latency) + segment_bytes / costs.bytes_per_second);
 }
 
-// Returns the holder that folds the source, or null if only the shard has the bytes.
-const ReduceSource::Holder* HolderOf(const ReduceSource& source) {
-  return source.holders.empty() ? nullptr : &source.holders.front();
+using Holder = ReduceSource::Holder;
+
+// The holder that folds each source. Null: only the shard has the bytes; or, with `apart`, all its
+// holders fold other sources.
+std::vector<const Holder*> HoldersOf(absl::Span<const RingPlan::Known> sources, bool apart) {
+  std::vector<const Holder*> places(sources.size(), nullptr);
+  std::vector<size_t> in_turn(sources.size());
+  std::iota(in_turn.begin(), in_turn.end(), size_t{0});
+  // Those first that have the least choice.
+  if (apart) {
+    std::stable_sort(in_turn.begin(), in_turn.end(), [&](size_t a, size_t b) {
+      return sources[a].state.holders.size() < sources[b].state.holders.size();
+    });
+  }
+  absl::btree_set<NodeKey> taken;
+  for (const size_t source : in_turn) {
+    for (const Holder& holder : sources[source].state.holders) {
+      if (apart && !taken.insert(holder.node).second) continue;
+      places[source] = &holder;
+      break;
+    }
+  }
+  return places;
 }
 
 }  // namespace
@@ -48,8 +69,9 @@ absl::Duration ReduceAndBroadcastTime(int members, uint64_t size_bytes, const Re
 bool RingPlan::Possible(const ReduceSpec& spec, const NodeKey& root) {
   const bool all = spec.num_objects == 0 || spec.num_objects == spec.sources.size();
   const bool whole = spec.range_offset == 0 && spec.range_bytes == 0;
-  return all && whole && !spec.open && !root.valid() && spec.order == ReduceSpec::Order::kArrival &&
-         spec.sources.size() >= kLeastMembers;
+  const bool order = spec.order == ReduceSpec::Order::kRing ||
+                     (spec.order == ReduceSpec::Order::kArrival && !root.valid());
+  return all && whole && !spec.open && order && spec.sources.size() >= kLeastMembers;
 }
 
 std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<const Known> sources,
@@ -59,12 +81,18 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
   plan.version_ = version;
   plan.generation_ = generation;
   plan.sources_ = sources.size();
+  const bool ring_only = spec.order == ReduceSpec::Order::kRing;
+  const std::vector<const Holder*> holders = HoldersOf(sources, ring_only);
   std::optional<std::string> zone;
-  for (const Known& source : sources) {
-    const ReduceSource::Holder* holder = HolderOf(source.state);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const Known& source = sources[i];
+    const Holder* const holder = holders[i];
     // A member folds its own copy, so every source needs a node that has one.
     if (holder == nullptr || !source.state.generation.valid()) return std::nullopt;
-    if (&source == &sources.front()) plan.size_bytes_ = source.state.size_bytes;
+    if (i == 0) {
+      plan.size_bytes_ = source.state.size_bytes;
+      plan.generation_.creator = holder->node;
+    }
     if (source.state.size_bytes != plan.size_bytes_) return std::nullopt;
     // The tree ends the reduction, with the error.
     const bool alike =
@@ -92,7 +120,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
   }
   const bool faster = RingTime(members, plan.size_bytes_, costs) <
                       ReduceAndBroadcastTime(members, plan.size_bytes_, costs);
-  if (!faster) return std::nullopt;
+  if (!faster && !ring_only) return std::nullopt;
   return plan;
 }
 

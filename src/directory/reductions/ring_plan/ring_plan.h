@@ -61,13 +61,15 @@ class RingPlan {
   };
 
   // Returns true if the reduction can be a ring at all: it reduces all of at least three sources,
-  // as whole objects, in any order, without a requested root.
+  // as whole objects, in the order of a ring, or in any order without a requested root.
   static bool Possible(const ReduceSpec& spec, const NodeKey& root);
 
   // Returns the ring of the nodes that hold `sources`, in that order. `sources` are all sources of
   // the reduction. Returns nothing if the sources are on fewer than three nodes, in several zones,
   // of different sizes or not a whole number of elements, if only the shard has the bytes of a
-  // source, or if a tree is faster. `version` identifies the ring's fold, `generation` its target.
+  // source, or if a tree is faster. With ReduceSpec::Order::kRing it can be slower, but each source
+  // needs a node of its own. `version` identifies the ring's fold, `generation` its target, whose
+  // creator is the first member.
   // REQUIRES: Possible.
   static std::optional<RingPlan> Choose(const ReduceSpec& spec, absl::Span<const Known> sources,
                                         const ReduceCosts& costs, const SlotVersion& version,
