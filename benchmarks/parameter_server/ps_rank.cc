@@ -131,7 +131,9 @@ absl::StatusOr<ps::TableSpec> SpecOf(const Arguments& arguments) {
 absl::Status AddOwn(const ps::Pusher&, absl::Span<const Key> keys, absl::Span<const float> values,
                     const ps::Rows<float>& rows) {
   const size_t width = rows.width();
-  for (size_t i = 0; i < keys.size(); ++i) {
+  const absl::Span<float> run = rows.Run(keys);
+  for (size_t i = 0; i < run.size(); ++i) run[i] += values[i];
+  for (size_t i = 0; run.empty() && i < keys.size(); ++i) {
     const absl::Span<float> row = rows[keys[i]];
     if (row.size() != width) return absl::InternalError("a row is missing");
     for (size_t j = 0; j < width; ++j) row[j] += values[i * width + j];

@@ -109,6 +109,16 @@ class Rows {
     void* const row = RowOf(key);
     return {static_cast<T*>(row), row == nullptr ? 0 : width_};
   }
+  // The rows of all these keys, one behind the other; so an update can be one loop over them.
+  // Empty, if they do not lie so: they do if the table is dense and split by range, and the keys
+  // are consecutive, as those of AnyTable::PushDense are.
+  absl::Span<T> Run(absl::Span<const Key> keys) const {
+    const bool run = !keys.empty() && keys.back() - keys.front() == keys.size() - 1 &&
+                     keys.front() - run_.first < run_.keys && keys.back() - run_.first < run_.keys;
+    if (!run) return {};
+    T* const values = static_cast<T*>(run_.values) + (keys.front() - run_.first) * width_;
+    return {values, keys.size() * width_};
+  }
   uint32_t width() const { return width_; }
 
  private:

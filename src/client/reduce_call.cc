@@ -182,6 +182,7 @@ Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* 
                             const ObjectId& target, absl::Span<const ObjectId> sources,
                             const ReduceOptions& options, bool everybody) {
   return Begin(std::move(connection), verb, target, sources, options,
+               // All of them ask for it, which the shard takes for a reason to make a ring.
                [everybody](local::Reduce& message) { message.target.everybody = everybody; });
 }
 
@@ -189,6 +190,7 @@ Future<Buffer> RingAndGet(std::shared_ptr<Connection> connection, const char* ve
                           const ObjectId& target, absl::Span<const ObjectId> sources,
                           const ReduceOptions& options) {
   return Begin(std::move(connection), verb, target, sources, options, [](local::Reduce& message) {
+    // All members of the ring have the result.
     message.target.root_here = false;
     message.spec.order = ReduceSpec::Order::kRing;
   });

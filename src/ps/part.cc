@@ -101,6 +101,7 @@ absl::Status Part::Turn(uint64_t clock) {
 
 void Part::AddAll(const void* values) { rows_->AddAll(static_cast<const char*>(values)); }
 
+// What the store has summed has the old rows in it.
 void Part::SetAll(const void* values) {
   PHALANX_CHECK(!rows_->added(), "a turn has all pushes, or none");
   rows_->SetAll(static_cast<const char*>(values));
@@ -150,6 +151,7 @@ absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const c
 // A program's update can ask for any key; rows of other parts are not here.
 void* Part::Row(Key key) { return Has(key) ? rows_->Row(key) : nullptr; }
 
+// Blocks and hashes have other rows between two keys, or none of them.
 Part::Run Part::AllRows() {
   const bool range = spec_.keys > 0 && spec_.split == Split::kRange;
   const uint64_t keys = range ? splitter_.KeysOf(part_) : 0;

@@ -330,22 +330,9 @@ uint64_t WorkerCore::EndFetch(Ticket ticket, Question& question, bool lost) {
   return std::exchange(question.fetch, 0);
 }
 
-// An object of another size is an error at its end.
-void WorkerCore::OnFetching(uint64_t number, uint64_t place, absl::string_view bytes) {
-  const auto found = fetching_.find(number);
-  if (found == fetching_.end()) return;
-  const auto [ticket, piece] = found->second;
-  const Operation& operation = operations_.all.at(ticket);
-  const Question& question = operation.questions[piece];
-  const TableState& state = tables_[*operation.table];
-  const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
-  if (place > expected || bytes.size() > expected - place) return;
-  ScatterBytes(state.view.spec, state.splitter, question.piece.server, place, bytes, operation.out);
-}
-
 // The object cannot have changed, so it is the answer also when its server has died meanwhile.
 void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes,
-                           bool copied) {
+                           const Shown& shown) {
   const auto found = fetching_.find(number);
   if (found == fetching_.end()) return;
   const auto [ticket, piece] = found->second;
@@ -354,6 +341,12 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
   const TableState& state = tables_[*operation.table];
   const int server = question.piece.server;
   const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
+  // One of another size is an error at its end.
+  if (bytes.ok() && shown.more) {
+    if (shown.place > expected || bytes->size() > expected - shown.place) return;
+    return ScatterBytes(state.view.spec, state.splitter, server, shown.place, *bytes,
+                        operation.out);
+  }
   absl::Status wrong = bytes.status();
   // FailedPrecondition: of a ring that was to make the object and has broken.
   const bool lost =
@@ -363,7 +356,7 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
     wrong = absl::InternalError(absl::StrCat(bytes->size(), " bytes, expected ", expected));
   }
   if (wrong.ok()) {
-    if (!copied) {
+    if (!shown.copied) {
       ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
     }
     OnAnswered(ticket, operation, question);

@@ -122,6 +122,14 @@ class WorkerCore {
     // Of the servers that can need it.
     std::vector<Part> parts;
   };
+  // How much of an object OnFetched has.
+  struct Shown {
+    // Some of it, from this place on; the rest follows. It is copied at once, and can be void.
+    bool more = false;
+    uint64_t place = 0;
+    // All of it, which was copied piece by piece since it was last void.
+    bool copied = false;
+  };
   // What the caller does in the store, since the last call of TakeObjects.
   struct Objects {
     // Reads an object of a server, and calls OnFetched with its bytes, or an error.
@@ -210,11 +218,8 @@ class WorkerCore {
   // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
   // NotFound and DataLoss: the next Probe asks the server again, which has heard that the object is
   // lost. Other errors end the call. Ignored if the fetch is not wanted any more.
-  // `copied`: OnFetching has had all of them since they were last void.
   void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes,
-                 bool copied = false);
-  // Before that: what has come from this place of the object on is copied at once. It can be void.
-  void OnFetching(uint64_t number, uint64_t place, absl::string_view bytes);
+                 const Shown& shown = {});
   Objects TakeObjects();
   // Ends the worker's clock in the table. If a push was refused since the last call, at once or by
   // a server, returns the error of the first one instead, once: the clock goes on.

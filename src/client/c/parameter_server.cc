@@ -170,10 +170,28 @@ void phx_ps_table_defaults(phx_ps_table_spec* spec) {
 
 // ---- functions of the program
 
+namespace {
+
+// The rows of the batch, if they lie one behind the other; else null.
+char* RunOf(const phx_ps_rows& rows) {
+  const ps::internal::RowRun run = ps::internal::RunOf(rows.part);
+  if (rows.keys.empty()) return nullptr;
+  const ps::Key first = rows.keys.front(), last = rows.keys.back();
+  const bool one_run = last - first == rows.keys.size() - 1 && first - run.first < run.keys &&
+                       last - run.first < run.keys;
+  return one_run ? static_cast<char*>(run.values) + (first - run.first) * rows.row_bytes : nullptr;
+}
+
+}  // namespace
+
 void* phx_ps_row(phx_ps_rows* rows, uint64_t key) { return ps::internal::RowOf(rows->part, key); }
 
 void phx_ps_rows_read(phx_ps_rows* rows, void* values) {
   auto* to = static_cast<char*>(values);
+  if (const char* const run = RunOf(*rows); run != nullptr) {
+    std::memcpy(to, run, rows->keys.size() * rows->row_bytes);
+    return;
+  }
   for (const ps::Key key : rows->keys) {
     std::memcpy(to, ps::internal::RowOf(rows->part, key), rows->row_bytes);
     to += rows->row_bytes;
@@ -182,6 +200,10 @@ void phx_ps_rows_read(phx_ps_rows* rows, void* values) {
 
 void phx_ps_rows_write(phx_ps_rows* rows, const void* values) {
   const auto* from = static_cast<const char*>(values);
+  if (char* const run = RunOf(*rows); run != nullptr) {
+    std::memcpy(run, from, rows->keys.size() * rows->row_bytes);
+    return;
+  }
   for (const ps::Key key : rows->keys) {
     std::memcpy(ps::internal::RowOf(rows->part, key), from, rows->row_bytes);
     from += rows->row_bytes;

@@ -116,7 +116,11 @@ void ObjectReads::OnAnswer(uint64_t request, const local::Answer& answer) {
     return DropView(reading);
   } else if (const auto* mapped = std::get_if<local::Mapped>(&answer);
              mapped != nullptr && !mapped->final) {
-    if (OnView(reading, *mapped)) return;
+    const absl::Status viewed = OnView(reading, *mapped);
+    if (viewed.ok()) return;
+    const uint64_t number = reading.number;
+    Drop(number);
+    return on_read_(number, viewed, false);
   }
   connection().EndPart(request);
   Reading ended = std::move(reading);
@@ -131,14 +135,14 @@ void ObjectReads::OnAnswer(uint64_t request, const local::Answer& answer) {
   connection().Trash(std::make_shared<Buffer>(*std::move(bytes)));
 }
 
-// A file that cannot be mapped is an error of the read, as BytesOf says.
-bool ObjectReads::OnView(Reading& reading, const local::Mapped& mapped) {
+// The view before it was void, if there was one: all is shown again.
+absl::Status ObjectReads::OnView(Reading& reading, const local::Mapped& mapped) {
   DropView(reading);
   absl::StatusOr<phalanx::internal::MappedObject> taken = connection().Take(mapped);
-  if (!taken.ok()) return false;
+  if (!taken.ok()) return taken.status();
   reading.view =
       View{std::make_shared<phalanx::internal::HeldPin>(std::move(taken->pin)), taken->bytes};
-  return true;
+  return absl::OkStatus();
 }
 
 bool ObjectReads::OnProgress(Reading& reading, const local::Progress& progress) {
@@ -148,6 +152,8 @@ bool ObjectReads::OnProgress(Reading& reading, const local::Progress& progress) 
   return !progress.final;
 }
 
+// Slices grow each by itself. A node that shows more than there is does not make this read beyond
+// the mapping.
 void ObjectReads::Show(Reading& reading, const std::vector<uint64_t>& slices) {
   View& view = *reading.view;
   if (slices.empty() || slices.size() > kMaxSlices) return;
@@ -163,6 +169,7 @@ void ObjectReads::Show(Reading& reading, const std::vector<uint64_t>& slices) {
   }
 }
 
+// Without a step before the end nothing was shown.
 void ObjectReads::End(Reading& reading) {
   const bool shown = !reading.view->shown.empty();
   on_read_(reading.number, reading.view->bytes, shown);

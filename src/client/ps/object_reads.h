@@ -79,8 +79,9 @@ class ObjectReads final : public phalanx::internal::Call {
   using Readings = std::map<uint64_t, Reading>;  // by request
 
   void Send(uint64_t request, const ObjectId& id, absl::Duration timeout, bool by_slice = false);
-  // These return true if the read goes on.
-  bool OnView(Reading& reading, const phalanx::internal::local::Mapped& mapped);
+  // ResourceExhausted, if the file of the node cannot be mapped.
+  absl::Status OnView(Reading& reading, const phalanx::internal::local::Mapped& mapped);
+  // Returns true if the read goes on.
   bool OnProgress(Reading& reading, const phalanx::internal::local::Progress& progress);
   void Show(Reading& reading, const std::vector<uint64_t>& slices);
   // All of it has come.

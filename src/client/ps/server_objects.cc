@@ -71,6 +71,7 @@ void ServerObjects::Publish(const ServerCore::Publish& publish) {
   }
 }
 
+// Memory that is not there yet is not waited for: the rows may change before it is.
 void ServerObjects::Fill(const ServerCore::Publish& publish) {
   const auto found = versions_.find(publish.handle);
   if (found == versions_.end() || found->second.room == nullptr) return;
@@ -122,6 +123,7 @@ void ServerObjects::Drop(const std::string& handle, Version& version) {
   client_->Release({&id, 1});
 }
 
+// The object is there, and this client has held it since the reduction began.
 void ServerObjects::Keep(const Sum& sum, bool needed) {
   if (needed) {
     Version& version = versions_[sum.version];
@@ -133,6 +135,7 @@ void ServerObjects::Keep(const Sum& sum, bool needed) {
   client_->Release({&id, 1});
 }
 
+// A Get that came before, or comes later, ends with NotFound.
 void ServerObjects::Void(const std::string& handle) { client_->Delete(IdOfHandle(handle)); }
 
 void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
@@ -183,6 +186,7 @@ void ServerObjects::BeginSlices(UnderWay& sum) {
   }
 }
 
+// All slices have the same sources: if one fails, so do the others, or they come.
 bool ServerObjects::UnderWay::ready() const {
   if (slices.empty()) return bytes.ready();
   return std::all_of(slices.begin(), slices.end(),
@@ -195,6 +199,7 @@ bool ServerObjects::ready() const {
                      [](const auto& version) { return version.second.ready(); });
 }
 
+// The first error counts. Slices lie in the order of the part.
 ServerObjects::Sum ServerObjects::ResultOf(const UnderWay& sum) {
   Sum result{sum.table, sum.attempt, absl::UnknownError("")};
   if (sum.slices.empty()) {

@@ -119,11 +119,11 @@ WorkerState::WorkerState(std::shared_ptr<Client> client, Membership member, cons
       reads_(std::make_shared<ObjectReads>(
           connection_, patience_,
           [this](uint64_t number, const absl::StatusOr<absl::string_view>& bytes, bool shown) {
-            core_.OnFetched(number, bytes, shown);
+            core_.OnFetched(number, bytes, {.copied = shown});
             Drain();
           },
           [this](uint64_t number, uint64_t place, absl::string_view bytes) {
-            core_.OnFetching(number, place, bytes);
+            core_.OnFetched(number, bytes, {.more = true, .place = place});
           })) {}
 
 // Futures can outlive the worker: they end here, since nothing would end them later. Until this has

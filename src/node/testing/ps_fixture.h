@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +19,9 @@
 #include "phalanx/ps.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/node/local_cluster.h"
+#include "src/ps/rows/object_parts.h"
+#include "src/ps/rows/ring_sums.h"
+#include "src/ps/split.h"
 
 namespace phalanx::runtime {
 
@@ -122,6 +127,46 @@ class PsFixture : public ::testing::Test {
     }
     return table;
   }
+  // The same for a table of any size, which has servers_ and workers_: that of a large one is a
+  // ring sum (src/ps/rows/ring_sums.h).
+  std::vector<float> Replayed(uint64_t clocks, size_t size) {
+    const std::lock_guard<std::mutex> lock(replay_mutex_);
+    std::vector<std::vector<float>>& states = replays_[size];
+    if (states.empty()) states.emplace_back(size, 0.0f);
+    while (states.size() <= clocks) states.push_back(NextState(states.back(), states.size() - 1));
+    return states[clocks];
+  }
+  std::vector<float> NextState(const std::vector<float>& state, uint64_t clock) const {
+    const ps::TableSpec spec{.name = "w", .keys = state.size()};
+    const ps::internal::Splitter splitter(spec, servers_);
+    std::vector<std::vector<float>> sources = {state};
+    for (int worker = 0; worker < workers_; ++worker) {
+      sources.push_back(PushOf(worker, clock, state.size()));
+    }
+    std::vector<float> next(state.size());
+    for (int server = 0; server < servers_; ++server) {
+      const uint64_t bytes = ps::internal::ObjectPartBytes(spec, splitter, server);
+      const size_t first = splitter.KeyAt(server, 0);
+      if (!ps::internal::SumsInRing(spec, bytes, workers_) ||
+          !ps::internal::IsRingSum(bytes, sources.size())) {
+        for (size_t i = first; i < first + bytes / sizeof(float); ++i) {
+          float sum = sources[1][i];
+          for (size_t source = 2; source < sources.size(); ++source) sum += sources[source][i];
+          next[i] = state[i] + sum;
+        }
+        continue;
+      }
+      for (const auto& slice : ps::internal::RingSlices(bytes, sources.size())) {
+        const size_t begin = first + slice.begin / sizeof(float);
+        for (size_t i = begin; i < begin + slice.bytes / sizeof(float); ++i) {
+          float sum = sources[slice.sources[0]][i];
+          for (size_t at = 1; at < slice.sources.size(); ++at) sum += sources[slice.sources[at]][i];
+          next[i] = sum;
+        }
+      }
+    }
+    return next;
+  }
   static bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
   }
@@ -132,6 +177,8 @@ class PsFixture : public ::testing::Test {
   int servers_ = 0;
   int workers_ = 0;
   std::unique_ptr<LocalCluster> cluster_;
+  std::mutex replay_mutex_;
+  std::map<size_t, std::vector<std::vector<float>>> replays_;  // by size, then by clock
 };
 
 }  // namespace phalanx::runtime

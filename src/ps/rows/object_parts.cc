@@ -71,6 +71,7 @@ void ScatterPart(const TableSpec& spec, const Splitter& splitter, int server, co
   });
 }
 
+// They can begin and end within a row.
 void ScatterBytes(const TableSpec& spec, const Splitter& splitter, int server, uint64_t place,
                   absl::string_view bytes, void* rows) {
   const uint64_t row = RowBytes(spec);

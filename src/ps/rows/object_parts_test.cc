@@ -108,5 +108,26 @@ TEST(ObjectParts, PartsHaveTheRowsOfTheirKeysInOrder) {
   }
 }
 
+// In pieces of any size that begin anywhere it is the same as at once.
+TEST(ObjectParts, BytesAreScatteredPieceByPiece) {
+  TableSpec spec = SpecOf(50, 3);
+  spec.split = Split::kBlocks;
+  spec.block = 7;
+  for (const int servers : {1, 3}) {
+    const Splitter splitter(spec, servers);
+    for (int server = 0; server < servers; ++server) {
+      std::string part(ObjectPartBytes(spec, splitter, server), '\0');
+      for (size_t i = 0; i < part.size(); ++i) part[i] = static_cast<char>(i * 7 + 1);
+      std::string expected(50 * 3 * sizeof(float), '\0'), got = expected;
+      ScatterPart(spec, splitter, server, part.data(), expected.data());
+      for (size_t at = 0, size = 1; at < part.size(); at += size, size = size * 3 % 101 + 1) {
+        ScatterBytes(spec, splitter, server, at, absl::string_view(part).substr(at, size),
+                     got.data());
+      }
+      EXPECT_EQ(got, expected) << server << " of " << servers;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::ps::internal

@@ -6,6 +6,8 @@
 
 namespace phalanx::ps::internal {
 
+// Of other updates the result is no sum of the rows and the pushes. With kDrop and kFail a turn can
+// be made without what has been pushed, when workers may have read it.
 bool SumsInRing(const TableSpec& spec, uint64_t part_bytes, int workers, uint64_t least) {
   const uint64_t members = static_cast<uint64_t>(workers) + 1;
   return spec.update == Update::kSum && spec.sync == Sync::kBsp && spec.on_loss == OnLoss::kWait &&
@@ -17,6 +19,7 @@ bool IsRingSum(uint64_t part_bytes, size_t sources) {
   return sources >= 3 && sources <= kMaxSlices && part_bytes / sources >= kElementRunAlignment;
 }
 
+// As the nodes of a ring cut an object: member s ends slice s with its own source.
 std::vector<RingSlice> RingSlices(uint64_t part_bytes, size_t sources) {
   const net::SliceLayout layout{part_bytes, static_cast<int>(sources)};
   std::vector<RingSlice> slices;

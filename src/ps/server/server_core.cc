@@ -536,7 +536,7 @@ void ServerCore::GiveUpSnapshots(uint32_t table) {
 void ServerCore::Retry() {
   for (const auto& table : tables_) {
     table->snapshots().Retry();
-    table->Retry();
+    table->sums().Retry();
   }
   EndEvent();
 }
@@ -570,7 +570,7 @@ void ServerCore::OnPublishFailed(uint32_t table, absl::string_view handle,
   const absl::Status named(why.code(), absl::StrCat("table \"", tables_[table]->spec().name,
                                                     "\": its rows could not be stored by server ",
                                                     options_.rank, ": ", why.message()));
-  tables_[table]->OnPublishFailed(handle);
+  tables_[table]->sums().OnPublishFailed(handle);
   // Of channels that are open: what a closed one has not read is forgotten.
   for (const Versions::Reader& reader : tables_[table]->versions().OnPublishFailed(handle)) {
     Add(reader.worker, Refused{.ticket = reader.ticket, .why = named});

@@ -358,34 +358,27 @@ void ServerTable::Proceed() {
     const SyncCore::Turn* const first = turns_.first();
     if (first == nullptr) break;
     if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) {
-      AnswerAhead();
       break;
     }
     TakeTurn(turns_.TakeTurn(), nullptr);
   }
-  snapshots_.OnMin(min());
-  MakeFile();
-}
-
-// In the clock that the turn begins nothing else can be in the rows. A reader waits for the object.
-void ServerTable::AnswerAhead() {
-  if (!rings_ || !sums_.makes_version()) return;
-  const auto wanted = [this](Token token) {
-    const auto pull = pulls_.find(token);
-    return pull != pulls_.end() && pull->second.keys == nullptr;
-  };
-  while (const std::optional<Token> token = turns_.TakePullBehind(wanted)) {
+  // What a ring makes is the answer of all that pull all rows behind the turn: nothing else is in
+  // them then. They read it while it is made.
+  while (failed_.ok() && sums_.answers_ahead()) {
+    const auto wanted = [this](Token token) {
+      const auto pull = pulls_.find(token);
+      return pull != pulls_.end() && pull->second.keys == nullptr;
+    };
+    const std::optional<Token> token = turns_.TakePullBehind(wanted);
+    if (!token.has_value()) break;
     const Parked pull = std::move(pulls_.extract(*token).mapped());
     --of_worker_[pull.worker].parked;
     answers_.push_back({.worker = pull.worker,
                         .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
                         .object = versions_.AnswerAhead({pull.worker, pull.ticket, pull.piece})});
   }
-}
-
-void ServerTable::Retry() {
-  sums_.Retry();
-  if (turns_.reduces()) Proceed();
+  snapshots_.OnMin(min());
+  MakeFile();
 }
 
 void ServerTable::TakeOut(const std::vector<Token>& pushes) {
@@ -402,9 +395,9 @@ bool ServerTable::OnReduced(uint64_t attempt, absl::string_view sum, bool target
                             " bytes; the part has ", object_bytes())));
     return false;
   }
+  // The rows are in the sum whether a ring has made it or not.
   const bool ring = versions_.ahead(attempt);
-  if (ring) rings_ = target;
-  if (ring && target) versions_.AheadMade(attempt);
+  if (ring) sums_.OnRing(attempt, target);
   // The owner ends the others itself.
   sums_.Void();
   sums_.TakeCancelled();

@@ -141,8 +141,6 @@ class ServerTable {
   // the worker that has pushed it lives.
   void OnReduceFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
                       const TurnSums::Lives& lives);
-  void OnPublishFailed(absl::string_view handle) { sums_.OnPublishFailed(handle); }
-  void Retry();
   TurnSums& sums() { return sums_; }
   Versions& versions() { return versions_; }
   // Of a dense table; valid until the next event.
@@ -191,8 +189,6 @@ class ServerTable {
   // What SyncCore has decided, up to a turn that waits.
   void RunEffects(const Incoming* incoming);
   void Proceed();
-  // Pulls of what the first turn makes.
-  void AnswerAhead();
   void MakeFile();
   void Apply(const Incoming& incoming);
   // `sum` is that of its objects; null: it has none. `ring`: it has the rows, too.
@@ -230,8 +226,6 @@ class ServerTable {
   TurnQueue turns_;
   Versions versions_;
   TurnSums sums_{turns_, objects_, kept_, versions_, by_object_.ring_bytes};
-  // The last ring sum was made in a ring: pulls are answered before the next one is there.
-  bool rings_ = false;
   absl::flat_hash_map<Token, Parked> pulls_;
   std::vector<OfWorker> of_worker_;
   SnapshotSchedule snapshots_;

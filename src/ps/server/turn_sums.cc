@@ -51,6 +51,15 @@ bool TurnSums::IsRing(size_t objects) const {
                          [this](const Token token) { return kept_.Has(token); });
 }
 
+// Without a ring the object is never there, and readers would ask twice: so they are answered as of
+// other turns until one is made again.
+void TurnSums::OnRing(uint64_t attempt, bool target) {
+  rings_ = target;
+  if (target) versions_.AheadMade(attempt);
+}
+
+// The reduction waits for its first source, which nothing puts. So another attempt is made at
+// Retry, with an object of the same rows.
 void TurnSums::OnPublishFailed(absl::string_view handle) {
   if (turns_.reduces() && !base_.empty() && base_ == handle) stale_ = true;
 }

@@ -77,9 +77,13 @@ class TurnSums {
   // Another attempt is to be made after a while, by Retry.
   // The rows could not be published as this version: an attempt that has it as a source cannot end.
   void OnPublishFailed(absl::string_view handle);
-  // The first turn is a ring sum that is under way, and has not failed.
-  bool makes_version() const {
-    return turns_.reduces() && turns_.failed().ok() && versions_.ahead(turns_.attempt());
+  // This attempt at a ring sum is there: `target`, its version as well. Where one ring was made the
+  // next one is likely to be.
+  void OnRing(uint64_t attempt, bool target);
+  // The first turn is a ring sum that is under way, and pulls behind it are answered with what it
+  // is to make.
+  bool answers_ahead() const {
+    return rings_ && turns_.reduces() && turns_.failed().ok() && versions_.ahead(turns_.attempt());
   }
   bool wants_retry() const { return stale_ || !turns_.failed().ok(); }
   void Retry();
@@ -107,6 +111,7 @@ class TurnSums {
   Versions& versions_;
   const uint64_t ring_bytes_;
   std::string base_;              // of the newest attempt
+  bool rings_ = false;            // the last ring sum was made in a ring
   std::optional<Reduce> reduce_;  // that has not been taken
   bool cancelled_ = false;
   bool stale_ = false;     // objects were replaced since the newest attempt has begun

@@ -13,6 +13,7 @@ namespace phalanx::ps::internal {
 // never changes.
 std::string Versions::HandleOf(uint64_t number) const { return absl::StrCat(prefix_, number); }
 
+// Mostly that which workers have pulled last. It is published once, whatever it is needed for.
 std::string Versions::Base() {
   if (newest_ == 0) {
     newest_ = ++last_;
@@ -26,8 +27,10 @@ std::string Versions::Answer(const Reader& reader) {
   return Add(reader, newest_);
 }
 
+// Readers of the one before keep it until they have read it.
 void Versions::ReplaceBase() { FreeIfUnused(std::exchange(newest_, 0)); }
 
+// The owner makes the object, so it is not to be taken as one to publish.
 std::string Versions::BeginAhead(uint64_t attempt) {
   const uint64_t number = ++last_;
   versions_.emplace(number, Version{.pending = false, .copy = std::nullopt, .ahead = true});
@@ -35,17 +38,20 @@ std::string Versions::BeginAhead(uint64_t attempt) {
   return HandleOf(number);
 }
 
+// Of several attempts the newest one: those before it may wait for a push that is lost.
 std::string Versions::AnswerAhead(const Reader& reader) {
   PHALANX_CHECK(!ahead_.empty(), "an attempt makes a version");
   return Add(reader, ahead_.rbegin()->second);
 }
 
+// It counts as the newest one when the rows have changed.
 void Versions::AheadMade(uint64_t attempt) {
   made_ = ahead_.at(attempt);
   ahead_.erase(attempt);
   versions_.at(made_).ahead = false;
 }
 
+// Who was answered asks again, and says that it is lost, which is nothing then.
 void Versions::EndAhead() {
   for (const auto& [attempt, number] : std::exchange(ahead_, {})) {
     if (versions_.at(number).readers > 0) voids_.push_back(HandleOf(number));

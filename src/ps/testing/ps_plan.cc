@@ -44,7 +44,7 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   clocks = 2 + random.Below(5);
   // Plans without objects are what they would be if there were none.
   objects = Random(seed * 31 + 13).Chance(0.4);
-  awaits = Random(seed * 23 + 7).Chance(0.5);
+  rings = objects && Random(seed * 29 + 3).Chance(0.4);
   const uint64_t count = 1 + random.Below(3);
   for (uint64_t i = 0; i < count; ++i) DrawTable(random);
   const bool leaves = random.Chance(0.4);
@@ -102,8 +102,12 @@ void PsPlan::DrawTable(Random& random) {
   spec.on_loss = random.Chance(0.4) && !(exact && floats) ? OnLoss::kDrop : OnLoss::kWait;
   spec.snapshot_every = 1 + static_cast<uint32_t>(random.Below(4));
   if (random.Chance(0.3)) spec.snapshot_bytes = 500 + random.Below(20'000);
-  // So large that turns of the table are ring sums.
-  if (objects && floats && Random(seed * 23 + 7).Chance(0.6)) spec.keys *= 16;
+  if (rings) {
+    if (spec.keys == 0) spec.keys = 20;
+    if (spec.split == Split::kHash) spec.split = Split::kRange;
+    if (floats) spec.keys *= 16;
+    spec.on_loss = OnLoss::kWait;
+  }
   tables.push_back(spec);
 }
 
@@ -161,6 +165,10 @@ std::vector<PsPlan::Step> PsPlan::DrawSteps(Random& random, double more_pushes) 
     if (has_push && pushes[step.table] == kMostPushes) continue;
     if (has_push) step.push = ++pushes[step.table];
     step.dense = objects && step.kind != Kind::kPushPull && random.Chance(0.6);
+    if (rings && tables[step.table].sync == Sync::kBsp && step.push % 8 != 7) {
+      if (step.kind == Kind::kPushPull) step.kind = Kind::kPush;
+      step.dense = true;
+    }
     if (has_push || step.kind == Kind::kPull) {
       step.keys = step.dense ? AllKeys(step.table) : DrawKeys(random, step.table);
     }

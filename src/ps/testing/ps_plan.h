@@ -62,7 +62,7 @@ struct PsPlan {
   uint64_t seed;
   bool exact = false;
   bool objects = false;
-  bool awaits = false;  // servers have ServerCore::Options::awaits_workers
+  bool rings = false;  // most turns can be ring sums
   int servers = 0;
   int workers = 0;
   uint64_t clocks = 0;              // the most of a worker; worker 0 makes so many

@@ -133,8 +133,8 @@ class PsWorld {
     std::vector<internal::ServerCore::Store> storing = {};
     std::vector<Sum> sums = {};
   };
-  // A version that is not there, though its server has not freed it.
-  enum class Missing { kNoMemory, kLost };
+  // Why a version is not there any more, or will not be.
+  enum class Missing { kNoMemory, kLost, kFreed };
   struct Object {
     std::string bytes;
     Member owner;
@@ -206,7 +206,6 @@ class PsWorld {
   void FailSum(int rank, uint32_t table, uint64_t attempt, const absl::Status& why);
   void Summed(int rank, uint64_t life, uint32_t table, uint64_t attempt, const std::string& sum);
   std::string SumOf(const Sum& sum) const;
-  std::string Fold(uint32_t table, const std::vector<std::string>& sources) const;
   // Those that `which` names are not made any more.
   void DropSums(Server& server, const std::function<bool(const Sum&)>& which);
   void Void(const std::string& target);
@@ -232,7 +231,6 @@ class PsWorld {
   std::vector<Server> servers_;
   std::map<std::string, Object> objects_;   // by name
   std::map<std::string, Missing> missing_;  // versions, by name
-  std::set<std::string> known_;             // names of versions that are, or were, there
   std::map<StreamKey, Stream> streams_;
   std::map<Member, MemberState> states_;
   std::map<std::pair<Member, uint64_t>, Micros> heard_;  // by life: the last news

@@ -24,6 +24,19 @@ void AddTo(std::string& sum, const std::string& more) {
   }
 }
 
+std::string Fold(bool counts, const std::vector<std::string>& sources) {
+  std::string sum = sources[0];
+  for (size_t i = 1; i < sources.size(); ++i) {
+    PHALANX_CHECK(sources[i].size() == sum.size(), "objects of one part have one size");
+    if (counts) {
+      AddTo<int64_t>(sum, sources[i]);
+    } else {
+      AddTo<float>(sum, sources[i]);
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 // A reduction that is under way holds its objects, and a node has copies.
@@ -94,7 +107,6 @@ bool PsWorld::Publish(Server& server, int rank, const internal::ServerCore::Publ
     });
   }
   const Object object{std::string(publish.bytes()), {true, rank}, server.life};
-  known_.insert(publish.handle);
   return objects_.emplace(publish.handle, object).second;
 }
 
@@ -105,9 +117,12 @@ void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore:
     }
   }
   for (const std::string& handle : effects.unpublishes) {
-    if (objects_.erase(handle) == 0 && !missing_.contains(handle)) {
+    const auto missing = missing_.find(handle);
+    const bool freed = missing != missing_.end() && missing->second == Missing::kFreed;
+    if (objects_.erase(handle) == 0 && (missing == missing_.end() || freed)) {
       Wrong(absl::StrCat("server ", rank, " frees ", handle, ", which is not there"));
     }
+    if (missing == missing_.end()) missing_[handle] = Missing::kFreed;
   }
   for (const std::string& handle : effects.voids) Void(handle);
   for (const uint32_t table : effects.cancels) {
@@ -125,31 +140,18 @@ void PsWorld::ActOnObjects(Server& server, int rank, const internal::ServerCore:
   }
 }
 
-std::string PsWorld::Fold(uint32_t table, const std::vector<std::string>& sources) const {
-  std::string sum = sources[0];
-  for (size_t i = 1; i < sources.size(); ++i) {
-    PHALANX_CHECK(sources[i].size() == sum.size(), "objects of one part have one size");
-    if (plan_.IsCounts(table)) {
-      AddTo<int64_t>(sum, sources[i]);
-    } else {
-      AddTo<float>(sum, sources[i]);
-    }
-  }
-  return sum;
-}
-
 std::string PsWorld::SumOf(const Sum& sum) const {
   std::vector<std::string> sources;
   if (sum.ring()) sources.push_back(objects_.at(sum.base).bytes);
   for (const std::string& handle : sum.handles) sources.push_back(objects_.at(handle).bytes);
-  if (!sum.ring()) return Fold(sum.table, sources);
+  if (!sum.ring()) return Fold(plan_.IsCounts(sum.table), sources);
   std::string all;
   for (const internal::RingSlice& slice : internal::RingSlices(sources[0].size(), sources.size())) {
     std::vector<std::string> parts;
     for (const size_t source : slice.sources) {
       parts.push_back(sources[source].substr(slice.begin, slice.bytes));
     }
-    all += Fold(sum.table, parts);
+    all += Fold(plan_.IsCounts(sum.table), parts);
   }
   return all;
 }
@@ -195,7 +197,6 @@ void PsWorld::TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt) 
   const std::string sum = SumOf(*found);
   // Workers can read it before the server has it.
   const bool made = found->ring() && random_.Chance(0.7);
-  if (made) known_.insert(found->target);
   if (made) objects_[found->target] = Object{sum, {true, rank}, life};
   counts_.rings += made ? 1 : 0;
   counts_.broken_rings += found->ring() && !made ? 1 : 0;
@@ -241,10 +242,11 @@ void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objec
   const auto missing = missing_.find(fetch.name);
   const bool lost = missing != missing_.end() && missing->second == Missing::kLost;
   // What was never there is on its way.
-  const bool ahead = missing == missing_.end() && !known_.contains(fetch.name) &&
+  const bool ahead = missing == missing_.end() && !objects_.contains(fetch.name) &&
                      IsLive(server, LifeOf(server)) &&
                      absl::StartsWith(fetch.name, PrefixOf(server, LifeOf(server)) + "/");
-  const bool waits = ahead || (missing != missing_.end() && !lost);
+  const bool no_memory = missing != missing_.end() && missing->second == Missing::kNoMemory;
+  const bool waits = ahead || no_memory;
   if (waits && worker.fetches.contains(fetch.number)) {
     counts_.ahead += ahead ? 1 : 0;
     After(3'000, [this, rank, life, fetch] { Fetched(rank, life, fetch); });

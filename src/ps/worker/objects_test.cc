@@ -442,8 +442,37 @@ TEST(WorkerObjects, APullReadsAnObjectOfEachServer) {
   EXPECT_TRUE(play.core.idle());
 }
 
+// What comes piece by piece is written at once, and not after the end of the call.
+TEST(WorkerObjects, APullIsWrittenWhileItsObjectComes) {
+  Play play(1, {SspSpec()});
+  play.Begin(1);
+  std::vector<int64_t> out(100, -1);
+  const Ticket ticket = *play.core.PullDense(0, out.data());
+  play.Answer(0, 1, Values{.ticket = ticket, .piece = 0, .object = "v/0"});
+  const uint64_t number = play.Fetch().number;
+  const std::vector<int64_t> values = From(0, 100);
+  const absl::string_view bytes(reinterpret_cast<const char*>(values.data()), 800);
+  play.core.OnFetched(number, bytes.substr(400, 80), {.more = true, .place = 400});
+  EXPECT_EQ(out[49], -1);
+  EXPECT_EQ(out[50], 50);
+  EXPECT_EQ(out[59], 59);
+  EXPECT_EQ(out[60], -1);
+  play.core.OnFetched(number, bytes.substr(640, 160), {.more = true, .place = 720});
+  EXPECT_EQ(out[90], -1) << "it is beyond the rows";
+  EXPECT_THAT(play.core.TakeEnded(), IsEmpty());
+  play.core.OnFetched(number, bytes.substr(480), {.more = true, .place = 480});
+  play.core.OnFetched(number, bytes.substr(0, 400), {.more = true, .place = 0});
+  play.core.OnFetched(number, bytes, {.copied = true});
+  EXPECT_THAT(play.Taken(ticket), IsOk());
+  EXPECT_EQ(out, values);
+  out.assign(100, -1);
+  play.core.OnFetched(number, bytes, {.more = true, .place = 0});
+  EXPECT_EQ(out, std::vector<int64_t>(100, -1));
+}
+
 TEST(WorkerObjects, APullIsAskedAgainIfItsObjectIsGone) {
-  for (const absl::Status& gone : {absl::NotFoundError("freed"), absl::DataLossError("lost")}) {
+  for (const absl::Status& gone : {absl::NotFoundError("freed"), absl::DataLossError("lost"),
+                                   absl::FailedPreconditionError("the ring has broken")}) {
     Play play(1, {SspSpec()});
     play.Begin(1);
     std::vector<int64_t> out(100);

@@ -118,6 +118,72 @@ TEST_F(RingTest, AReductionForOneRequesterIsNoRing) {
   EXPECT_TRUE(FoldAt(0).has_value());
 }
 
+// ---- in the order of a ring, which one requester can ask for
+
+constexpr uint32_t kRingOrder = 2;
+
+v1::NodeMessage InRingOrder(v1::NodeMessage request) {
+  request.mutable_reduce_request()->mutable_reduction()->set_order(kRingOrder);
+  return request;
+}
+
+TEST_F(RingTest, ARingOfTheListIsMadeForOneRequester) {
+  AddNodes(4);
+  // In another order than that of the nodes; small, and the last one comes late.
+  Put(2, 0, 100'000);
+  Put(0, 1, 100'000);
+  Send(1, InRingOrder(Request(3)));
+  h_.Advance(absl::Seconds(20));
+  EXPECT_FALSE(FoldAt(0).has_value()) << "no tree does without it";
+  Put(3, 2, 100'000);
+  for (const auto& [node, slot] : {std::pair{2, 0u}, std::pair{0, 1u}, std::pair{3, 2u}}) {
+    ASSERT_TRUE(InRing(node)) << node;
+    EXPECT_EQ(FoldAt(node)->slot(), slot);
+    EXPECT_EQ(FoldAt(node)->slots(), 3u);
+  }
+  EXPECT_FALSE(FoldAt(1).has_value());
+}
+
+// A source that all have is folded where no other one is.
+TEST_F(RingTest, EachSourceHasANodeOfItsOwn) {
+  AddNodes(3);
+  Put(1, 0);
+  for (const int node : {0, 2}) {
+    h_.Want(nodes_[node], Source(0));
+    h_.Report(nodes_[node], h_.ReportOf(nodes_[node], Source(0), /*complete=*/true));
+  }
+  Put(0, 1);
+  Put(2, 2);
+  Send(1, InRingOrder(Request(3)));
+  ASSERT_TRUE(InRing(1));
+  EXPECT_EQ(FoldAt(1)->slot(), 0u);
+  EXPECT_EQ(FoldAt(1)->inputs(0).source_id(), Bytes(Source(0)));
+  EXPECT_EQ(FromProto(FoldAt(1)->ring().generation()).creator, nodes_[1]);
+}
+
+TEST_F(RingTest, WhereNoneIsMadeTheReductionEnds) {
+  AddNodes(3);
+  Put(0, 0);
+  Put(1, 1);
+  Put(1, 2);
+  Send(0, InRingOrder(Request(3)));
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kFailedPrecondition)) << "two are at one node";
+  EXPECT_FALSE(FoldAt(0).has_value());
+}
+
+TEST_F(RingTest, OneThatBreaksEndsWithoutATree) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  Send(0, InRingOrder(Request(3)));
+  AnnounceAll();
+  Report(1, *FoldAt(1), v1::FoldReport::NO_MEMORY);
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kFailedPrecondition));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(Has(i, Kind::kFoldDrop)) << i;
+    EXPECT_FALSE(InTree(i)) << i;
+  }
+}
+
 TEST_F(RingTest, SmallObjectsMakeNone) {
   AddNodes(4);
   for (int i = 0; i < 4; ++i) Put(i, i, 100'000);

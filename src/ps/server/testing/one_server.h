@@ -101,17 +101,15 @@ class Inbox {
 class OneServer {
  public:
   OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr,
-            uint64_t object_bytes = kObjectPartBytes, uint64_t unsent_bytes = kMaxUnsentAnswers,
-            bool awaits_workers = false)
+            uint64_t object_bytes = kObjectPartBytes, uint64_t ring_bytes = kRingSliceBytes)
       : workers(workers),
         core({.rank = 0,
               .servers = 1,
               .workers = workers,
               .objects = "s",
               .object_bytes = object_bytes,
-              .files = true,
-              .unsent_bytes = unsent_bytes,
-              .awaits_workers = awaits_workers}) {
+              .ring_bytes = ring_bytes,
+              .files = true}) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
                   ::phalanx::testing::IsOk());
@@ -178,6 +176,7 @@ class OneServer {
       EXPECT_TRUE(added) << publish.handle;
     }
     for (const std::string& handle : effects.unpublishes) EXPECT_EQ(objects.erase(handle), 1);
+    for (std::string& handle : effects.voids) voids.push_back(std::move(handle));
     for (const uint32_t table : effects.cancels) cancels.push_back(table);
     for (ServerCore::Reduce& reduce : effects.reduces) reduces.push_back(std::move(reduce));
     for (int worker = 0; worker < workers; ++worker) {
@@ -250,13 +249,23 @@ class OneServer {
     core.OnReduced(0, attempt, Bytes(sum));
     Run();
   }
+  // A ring has made the object. False: it is no version.
+  bool Ringed(uint64_t attempt, const std::string& target, const std::vector<float>& sum) {
+    const bool version = core.OnReduced(0, attempt, Bytes(sum), true);
+    if (version) objects.emplace(target, Bytes(sum));
+    Run();
+    return version;
+  }
   // What is to be summed since the last call: "1 of clock 0: a b", with a "!" if earlier attempts
-  // are void.
+  // are void, and "1 of clock 0: a b, on s/0/1 to s/0/2" if it is a ring sum.
   std::vector<std::string> TakeReduces() {
     std::vector<std::string> words;
     for (const ServerCore::Reduce& reduce : std::exchange(reduces, {})) {
       words.push_back(absl::StrCat(reduce.attempt, reduce.only ? "!" : "", " of clock ",
                                    reduce.clock, ": ", absl::StrJoin(reduce.handles, " ")));
+      if (reduce.ring()) {
+        absl::StrAppend(&words.back(), ", on ", reduce.base, " to ", reduce.target);
+      }
     }
     return words;
   }
@@ -278,6 +287,7 @@ class OneServer {
   std::vector<ServerCore::Asked> asked;
   std::map<std::string, std::string> objects;  // that are published
   std::vector<ServerCore::Reduce> reduces;
+  std::vector<std::string> voids;
   std::vector<uint32_t> cancels;
 };
 
