@@ -332,7 +332,7 @@ uint64_t WorkerCore::EndFetch(Ticket ticket, Question& question, bool lost) {
 
 // The object cannot have changed, so it is the answer also when its server has died meanwhile.
 void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes,
-                           const Shown& shown) {
+                           const ShownBytes& shown) {
   const auto found = fetching_.find(number);
   if (found == fetching_.end()) return;
   const auto [ticket, piece] = found->second;

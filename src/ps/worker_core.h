@@ -79,6 +79,15 @@ inline constexpr int32_t kNoServer = -1;
 // The greatest body of a request.
 inline constexpr size_t kMaxRequestBody = kMaxBodyBytes;
 
+// How much of an object WorkerCore::OnFetched has.
+struct ShownBytes {
+  // Some of it, from this place on; the rest follows. It is copied at once, and can be void.
+  bool more = false;
+  uint64_t place = 0;
+  // All of it, which was copied piece by piece since it was last void.
+  bool copied = false;
+};
+
 class WorkerCore {
  public:
   struct Options {
@@ -121,14 +130,6 @@ class WorkerCore {
     Position at;
     // Of the servers that can need it.
     std::vector<Part> parts;
-  };
-  // How much of an object OnFetched has.
-  struct Shown {
-    // Some of it, from this place on; the rest follows. It is copied at once, and can be void.
-    bool more = false;
-    uint64_t place = 0;
-    // All of it, which was copied piece by piece since it was last void.
-    bool copied = false;
   };
   // What the caller does in the store, since the last call of TakeObjects.
   struct Objects {
@@ -219,7 +220,7 @@ class WorkerCore {
   // NotFound and DataLoss: the next Probe asks the server again, which has heard that the object is
   // lost. Other errors end the call. Ignored if the fetch is not wanted any more.
   void OnFetched(uint64_t number, const absl::StatusOr<absl::string_view>& bytes,
-                 const Shown& shown = {});
+                 const ShownBytes& shown = {});
   Objects TakeObjects();
   // Ends the worker's clock in the table. If a push was refused since the last call, at once or by
   // a server, returns the error of the first one instead, once: the clock goes on.
