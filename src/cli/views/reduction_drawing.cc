@@ -47,6 +47,11 @@ std::string OrderName(uint32_t order) {
   return order == 0 ? "arrival" : "fixed";
 }
 
+std::string DescribedOrder(uint32_t order) {
+  if (order > 1) return "slice by slice in a ring";
+  return order == 0 ? "in order of arrival" : "in the listed order";
+}
+
 class Drawing {
  public:
   Drawing(const v1::ReductionDescription& reduction, const Names& names, bool unicode)
@@ -171,9 +176,9 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
   const Names names = NamesIn(reduction);
   std::string text =
       absl::StrCat(ReduceOpName(static_cast<ReduceOp>(spec.op())), " of ", NameOfElements(spec),
-                   ", ", spec.order() == 0 ? "in order of arrival" : "in the listed order", ": ",
-                   reduction.ready(), " of ", reduction.needed(), " sources are ready, ",
-                   reduction.spares(), " to spare", spec.open() ? ", more can be added" : "", "\n");
+                   ", ", DescribedOrder(spec.order()), ": ", reduction.ready(), " of ",
+                   reduction.needed(), " sources are ready, ", reduction.spares(), " to spare",
+                   spec.open() ? ", more can be added" : "", "\n");
   if (reduction.slots_size() > 0) {
     const std::string shape =
         reduction.ring()

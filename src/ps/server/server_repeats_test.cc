@@ -31,7 +31,9 @@ TableSpec Small(TableSpec spec = Spec()) {
   return spec;
 }
 
-OneServer Server(int workers, const TableSpec& spec) { return {workers, {spec}, nullptr, 8}; }
+OneServer Server(int workers, const TableSpec& spec) {
+  return {workers, {spec}, nullptr, {.object_bytes = 8}};
+}
 
 // A reduction has at most 16,384 sources.
 TEST(ServerObjects, WithMoreWorkersThanAReductionHasSourcesPushesStayMessages) {

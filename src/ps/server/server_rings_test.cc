@@ -24,7 +24,7 @@ constexpr size_t kRows = 48;  // three slices of 64 bytes
 OneServer Server(const TableSpec& changed = Spec()) {
   TableSpec spec = changed;
   spec.keys = kRows;
-  return {2, {spec}, nullptr, 8, 64};
+  return {2, {spec}, nullptr, {.object_bytes = 8, .ring_bytes = 64}};
 }
 
 std::vector<float> Rows(float value) { return std::vector<float>(kRows, value); }

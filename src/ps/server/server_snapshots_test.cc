@@ -226,8 +226,7 @@ TEST(ServerCore, DeathsBeforeBeginCountInTheRestoredState) {
 TEST(ServerCore, PullsOfANextLifeWaitForWhatEachWorkerSendsAgain) {
   TableSpec spec = Saved();
   spec.sync = Sync::kAsp;
-  OneServer server(3, {spec}, nullptr, kObjectPartBytes, kMaxUnsentAnswers,
-                   /*awaits_workers=*/true);
+  OneServer server(3, {spec}, nullptr, {.awaits_workers = true});
   for (const int worker : {0, 1, 2}) server.Member(worker, MemberState::kLive);
   server.core.Begin();
   server.SayHello(0);
@@ -252,8 +251,7 @@ TEST(ServerCore, PullsOfANextLifeWaitForWhatEachWorkerSendsAgain) {
 TEST(ServerCore, PullsOfANextLifeWaitForNothingThatIsNotSentAgain) {
   TableSpec spec = Saved();
   spec.sync = Sync::kAsp;
-  OneServer server(2, {spec}, nullptr, kObjectPartBytes, kMaxUnsentAnswers,
-                   /*awaits_workers=*/true);
+  OneServer server(2, {spec}, nullptr, {.awaits_workers = true});
   for (const int worker : {0, 1}) server.Member(worker, MemberState::kLive);
   server.core.Begin();
   server.SayHello(0);
@@ -273,8 +271,7 @@ TEST(ServerCore, PullsOfANextLifeWaitForNothingThatIsNotSentAgain) {
 TEST(ServerCore, PullsOfANextLifeWaitForNoWorkerThatIsGone) {
   TableSpec spec = Saved();
   spec.sync = Sync::kAsp;
-  OneServer server(3, {spec}, nullptr, kObjectPartBytes, kMaxUnsentAnswers,
-                   /*awaits_workers=*/true);
+  OneServer server(3, {spec}, nullptr, {.awaits_workers = true});
   server.Member(1, MemberState::kLeft);
   for (const int worker : {0, 2}) server.Member(worker, MemberState::kLive);
   server.core.Begin();

@@ -357,25 +357,22 @@ void ServerTable::Proceed() {
     }
     const SyncCore::Turn* const first = turns_.first();
     if (first == nullptr) break;
-    if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) {
-      break;
-    }
+    if (sums_.Await() && !DefectActive(Defect::kPsTurnNotAwaited)) break;
     TakeTurn(turns_.TakeTurn(), nullptr);
   }
   // What a ring makes is the answer of all that pull all rows behind the turn: nothing else is in
   // them then. They read it while it is made.
   while (failed_.ok() && sums_.answers_ahead()) {
     const auto wanted = [this](Token token) {
-      const auto pull = pulls_.find(token);
-      return pull != pulls_.end() && pull->second.keys == nullptr;
+      const WaitingPulls::Pull* const pull = pulls_.Find(token);
+      return pull != nullptr && pull->object;
     };
     const std::optional<Token> token = turns_.TakePullBehind(wanted);
     if (!token.has_value()) break;
-    const Parked pull = std::move(pulls_.extract(*token).mapped());
-    --of_worker_[pull.worker].parked;
-    answers_.push_back({.worker = pull.worker,
-                        .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
-                        .object = versions_.AnswerAhead({pull.worker, pull.ticket, pull.piece})});
+    const WaitingPulls::Pull pull = pulls_.Take(*token);
+    pulls_.AddAnswer({.worker = pull.worker,
+                      .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
+                      .object = versions_.AnswerAhead({pull.worker, pull.ticket, pull.piece})});
   }
   snapshots_.OnMin(min());
   MakeFile();
@@ -402,7 +399,6 @@ bool ServerTable::OnReduced(uint64_t attempt, absl::string_view sum, bool target
   sums_.Void();
   sums_.TakeCancelled();
   TakeTurn(turns_.TakeTurn(), sum.data(), ring);
-  MakeFile();
   Proceed();
   return ring && target;
 }
@@ -450,6 +446,8 @@ void ServerTable::Apply(const Incoming& incoming) {
 // The sum of all pushes of the clock first, then one update for each key. A program's function sees
 // the sum.
 void ServerTable::TakeTurn(const SyncCore::Turn& turn, const void* sum, bool ring) {
+  // Those of a worker that has ended its clock without its answers are of the clock before.
+  pulls_.AnswerAll(min());
   versions_.OnChange(rows(), turn.clock);
   const absl::Status made = AddAndTurn(turn, sum, ring);
   if (sum != nullptr) AskAgain();

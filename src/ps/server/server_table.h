@@ -226,7 +226,7 @@ class ServerTable {
   TurnQueue turns_;
   Versions versions_;
   TurnSums sums_{turns_, objects_, kept_, versions_, by_object_.ring_bytes};
-  absl::flat_hash_map<Token, Parked> pulls_;
+  WaitingPulls pulls_;
   std::vector<OfWorker> of_worker_;
   SnapshotSchedule snapshots_;
   struct {

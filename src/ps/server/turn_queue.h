@@ -38,6 +38,11 @@ class TurnQueue {
   }
   // A pull before the first turn. Nothing: there is none, or they are held.
   std::optional<Token> TakePull();
+  // Pulls are held until Hold(false). REQUIRES: there are no turns.
+  void Hold(bool holds) { holds_ = holds; }
+  bool holds() const { return holds_; }
+  // That can be answered but for Hold.
+  size_t held() const { return holds_ ? pulls_.size() : 0; }
   // A pull behind the first turn of which this is true.
   template <typename Wanted>
   std::optional<Token> TakePullBehind(const Wanted& wanted) {

@@ -44,6 +44,7 @@ PsPlan::PsPlan(uint64_t seed, bool exact_only) : seed(seed) {
   clocks = 2 + random.Below(5);
   // Plans without objects are what they would be if there were none.
   objects = Random(seed * 31 + 13).Chance(0.4);
+  awaits = Random(seed * 23 + 7).Chance(0.5);
   rings = objects && Random(seed * 29 + 3).Chance(0.4);
   const uint64_t count = 1 + random.Below(3);
   for (uint64_t i = 0; i < count; ++i) DrawTable(random);

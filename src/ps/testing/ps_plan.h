@@ -62,7 +62,8 @@ struct PsPlan {
   uint64_t seed;
   bool exact = false;
   bool objects = false;
-  bool rings = false;  // most turns can be ring sums
+  bool awaits = false;  // servers have ServerCore::Options::awaits_workers
+  bool rings = false;   // most turns can be ring sums
   int servers = 0;
   int workers = 0;
   uint64_t clocks = 0;              // the most of a worker; worker 0 makes so many
@@ -77,6 +78,12 @@ struct PsPlan {
   std::vector<int32_t> ServersOf(uint32_t table, const std::vector<Key>& keys) const;
   // The least part of an object table.
   uint64_t object_bytes() const { return objects ? 1 : uint64_t{1} << 40; }
+  // Of the pieces of calls: one or two rows, or all of them.
+  uint64_t batch_bytes() const { return seed % 3 == 0 ? internal::kBatchBytes : seed % 3 * 40; }
+  // So slow that others come as far ahead of it as the table lets them.
+  bool IsSlow(int worker) const { return seed % 5 == 2 && worker + 1 == workers; }
+  // Of a server's answers for a worker that have not left: one, some, or all.
+  uint64_t unsent_bytes() const { return seed % 4 == 0 ? uint64_t{1} << 20 : seed % 4 * 60; }
   // The least slice of a ring sum.
   uint64_t ring_bytes() const { return 64; }
   bool PushesObject(const Step& step) const;

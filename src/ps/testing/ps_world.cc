@@ -161,7 +161,15 @@ void PsWorld::BeginServer(int rank) {
                                     .workers = plan_.workers,
                                     .objects = PrefixOf({true, rank}, server.life),
                                     .object_bytes = plan_.object_bytes(),
-                                    .ring_bytes = plan_.ring_bytes()});
+                                    .ring_bytes = plan_.ring_bytes(),
+                                    .unsent_bytes = plan_.unsent_bytes(),
+                                    .awaits_workers = plan_.awaits && server.life > 1});
+  // Before anything that they send.
+  for (int worker = 0; worker < plan_.workers && plan_.awaits; ++worker) {
+    const auto found = states_.find({false, worker});
+    if (found == states_.end()) continue;
+    server.core->OnMember(worker, found->second, workers_[worker].life);
+  }
   for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
     const auto added = server.core->AddTable(plan_.tables[table]);
     PHALANX_CHECK(added.ok(), "a table of the plan");

@@ -97,19 +97,22 @@ class Inbox {
   std::vector<absl::Status> errors;
 };
 
+inline ServerCore::Options Complete(int workers, ServerCore::Options options) {
+  options.rank = 0;
+  options.servers = 1;
+  options.workers = workers;
+  options.objects = "s";
+  options.files = true;
+  return options;
+}
+
 // One server and its workers, each with one channel that carries what it sends at once.
 class OneServer {
  public:
+  // Of the options its rank, the numbers of tasks, the prefix of names and `files` are set here.
   OneServer(int workers, const std::vector<TableSpec>& specs, OwnUpdate own = nullptr,
-            uint64_t object_bytes = kObjectPartBytes, uint64_t ring_bytes = kRingSliceBytes)
-      : workers(workers),
-        core({.rank = 0,
-              .servers = 1,
-              .workers = workers,
-              .objects = "s",
-              .object_bytes = object_bytes,
-              .ring_bytes = ring_bytes,
-              .files = true}) {
+            const ServerCore::Options& options = {})
+      : workers(workers), core(Complete(workers, options)) {
     for (const TableSpec& spec : specs) {
       EXPECT_THAT(core.AddTable(spec, spec.update == Update::kOwn ? own : nullptr),
                   ::phalanx::testing::IsOk());

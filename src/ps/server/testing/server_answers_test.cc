@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 constexpr uint64_t kOneAnswer = 30;
 
 OneServer Server(int workers, Sync sync, uint64_t unsent_bytes = kOneAnswer) {
-  return {workers, {Spec(sync)}, nullptr, kObjectPartBytes, unsent_bytes};
+  return {workers, {Spec(sync)}, nullptr, {.unsent_bytes = unsent_bytes}};
 }
 
 // The bytes of the messages that are held.
@@ -57,7 +57,7 @@ TEST(ServerAnswers, OfAllParkedPullsTakeOnlyTheMemoryOfTheLimit) {
   constexpr uint64_t kLimit = 20'000;
   TableSpec spec = Spec(Sync::kBsp);
   spec.keys = kRows;
-  OneServer server(kWorkers, {spec}, nullptr, kObjectPartBytes, kLimit);
+  OneServer server(kWorkers, {spec}, nullptr, {.unsent_bytes = kLimit});
   server.Begin();
   for (int worker = 0; worker < kWorkers; ++worker) server.Hold(worker);
   for (int worker = 0; worker + 1 < kWorkers; ++worker) {
