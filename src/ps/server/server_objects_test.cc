@@ -36,7 +36,7 @@ TableSpec Small(TableSpec spec = Spec()) {
 }
 
 OneServer Server(int workers, const TableSpec& spec, OwnUpdate own = nullptr) {
-  return {workers, {spec}, std::move(own), 8};
+  return {workers, {spec}, std::move(own), {.object_bytes = 8}};
 }
 
 // ---- pushes

@@ -480,17 +480,13 @@ void ServerTable::AnswerPull(Token token) {
   const WaitingPulls::Pull* const pull = pulls_.Find(token);
   if (pull == nullptr) return;
   if (!pull->object) return pulls_.MakeReady(token);
-  AnswerWithVersion(pulls_.Take(token));
-}
-
-// A worker that is beyond the clock makes it again in its next life, for another server: with kBsp
-// it gets what the life before has had, or its pushes there would be others.
-void ServerTable::AnswerWithVersion(const WaitingPulls::Pull& pull) {
-  const Versions::Reader reader{pull.worker, pull.ticket, pull.piece};
-  const bool again =
-      pull.clock < sync_.clocks().of(pull.worker) && versions_.has_previous(pull.clock);
-  pulls_.AddAnswer({.worker = pull.worker,
-                    .values = {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min()},
+  const WaitingPulls::Pull all = pulls_.Take(token);
+  const Versions::Reader reader{all.worker, all.ticket, all.piece};
+  // A worker that is beyond the clock makes it again in its next life, for another server: with
+  // kBsp it gets what the life before has had, or its pushes there would be others.
+  const bool again = all.clock < sync_.clocks().of(all.worker) && versions_.has_previous(all.clock);
+  pulls_.AddAnswer({.worker = all.worker,
+                    .values = {.ticket = all.ticket, .piece = all.piece, .min_clock = min()},
                     .object = again ? versions_.AnswerPrevious(reader) : versions_.Answer(reader)});
 }
 

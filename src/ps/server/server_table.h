@@ -202,7 +202,6 @@ class ServerTable {
   void Replace(int worker, uint64_t life, const Push& push, const KeyList& keys);
   void ReplaceByObject(Token token, const Push& push, int worker, uint64_t life);
   void AnswerPull(Token token);
-  void AnswerWithVersion(const WaitingPulls::Pull& pull);
   void DropPulls(int worker);
   void Fail(absl::Status why);
   SyncCore::Saved SafeState() const;

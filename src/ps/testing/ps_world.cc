@@ -35,7 +35,7 @@ std::vector<std::string> PsWorld::Run() {
     After(Delay(), [this, rank] { BeginWorker(rank); });
   }
   if (faults_left_ > 0) After(random_.Below(20'000), [this] { Fault(); });
-  while (wrong_.empty() && !events_.empty() && !AllLeft()) {
+  while (wrong_.empty() && !events_.empty() && !AllIdle(Phase::kLeft)) {
     if (events_.begin()->first > kMostMicros) {
       Wrong(absl::StrCat("the run does not end: ", DescribeAll()));
       break;
@@ -129,7 +129,7 @@ void PsWorld::BeginWorker(int rank) {
                                     .life = life,
                                     .servers = plan_.servers,
                                     .workers = plan_.workers,
-                                    .objects = PrefixOf({false, rank}, life),
+                                    .objects = Member{false, rank}.Prefix(life),
                                     .object_part_bytes = plan_.object_bytes(),
                                     .batch_bytes = plan_.batch_bytes()});
   for (int server = 0; server < plan_.servers; ++server) News({false, rank}, {true, server});
@@ -159,7 +159,7 @@ void PsWorld::BeginServer(int rank) {
       internal::ServerCore::Options{.rank = rank,
                                     .servers = plan_.servers,
                                     .workers = plan_.workers,
-                                    .objects = PrefixOf({true, rank}, server.life),
+                                    .objects = Member{true, rank}.Prefix(server.life),
                                     .object_bytes = plan_.object_bytes(),
                                     .ring_bytes = plan_.ring_bytes(),
                                     .unsent_bytes = plan_.unsent_bytes(),
@@ -405,11 +405,6 @@ bool PsWorld::AllIdle(Phase least) const {
     return worker.phase == Phase::kLeft ||
            (worker.live && worker.phase >= least && worker.core->idle());
   });
-}
-
-bool PsWorld::AllLeft() const {
-  return std::all_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.phase == Phase::kLeft; });
 }
 
 void PsWorld::Begin(Worker& worker) {

@@ -80,6 +80,8 @@ class PsWorld {
     bool is_server = false;
     int rank = 0;
     friend auto operator<=>(const Member&, const Member&) = default;
+    // With it the names of its objects in this life begin.
+    std::string Prefix(uint64_t life) const;
   };
   struct Call {
     PsPlan::Kind kind = PsPlan::Kind::kPush;
@@ -197,7 +199,6 @@ class PsWorld {
   void Cancel(int rank, uint64_t life, Ticket ticket);
   void Probe(int rank, uint64_t life);
   // ---- objects; ps_world_objects.cc
-  static std::string PrefixOf(const Member& owner, uint64_t life);
   void CheckVersionsLeft();
   void Forget(const Member& owner, uint64_t life);
   void ActOnObjects(Server& server, int rank, const internal::ServerCore::Effects& effects);
@@ -220,7 +221,6 @@ class PsWorld {
                    uint64_t other_life) const;
 
   bool AllIdle(Phase least) const;
-  bool AllLeft() const;
 
   Random random_;
   const PsPlan plan_;

@@ -50,8 +50,8 @@ void PsWorld::Forget(const Member& owner, uint64_t life) {
   });
 }
 
-std::string PsWorld::PrefixOf(const Member& owner, uint64_t life) {
-  return absl::StrCat(owner.is_server ? "s" : "w", owner.rank, ".", life);
+std::string PsWorld::Member::Prefix(uint64_t life) const {
+  return absl::StrCat(is_server ? "s" : "w", rank, ".", life);
 }
 
 // The servers free all versions that are read no more, but the newest, and with kBsp the one
@@ -244,7 +244,7 @@ void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objec
   // What was never there is on its way.
   const bool ahead = missing == missing_.end() && !objects_.contains(fetch.name) &&
                      IsLive(server, LifeOf(server)) &&
-                     absl::StartsWith(fetch.name, PrefixOf(server, LifeOf(server)) + "/");
+                     absl::StartsWith(fetch.name, server.Prefix(LifeOf(server)) + "/");
   const bool no_memory = missing != missing_.end() && missing->second == Missing::kNoMemory;
   const bool waits = ahead || no_memory;
   if (waits && worker.fetches.contains(fetch.number)) {
@@ -265,7 +265,7 @@ void PsWorld::Fetched(int rank, uint64_t life, const internal::WorkerCore::Objec
     // Without a loss the server, if it lives, knows that it is read.
     const uint64_t of = LifeOf(server);
     if (wanted && !lost && IsLive(server, of) &&
-        absl::StartsWith(fetch.name, absl::StrCat(PrefixOf(server, of), "/")) &&
+        absl::StartsWith(fetch.name, absl::StrCat(server.Prefix(of), "/")) &&
         !HasLostLink({false, rank}, life, server, of)) {
       Wrong(absl::StrCat("server ", fetch.server, " has freed ", fetch.name, ", which worker ",
                          rank, " reads"));
