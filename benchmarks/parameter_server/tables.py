@@ -86,11 +86,14 @@ class TableJob(EventJob):
             self.start(worker, self.layout.host_of_worker(rank))
         return self
 
-    def start(self, key, host):
-        role = key.rstrip("0123456789")
+    def start(self, key, host, spares=0):
+        """Starts a server or a worker; with a number of spares one of these, which waits until a server has died."""
+        role = "server" if spares else key.rstrip("0123456789")
         of_role = self.servers if role == "server" else self.workers
         place = {"PHALANX_ADDRESS": f"unix:{self.cluster.socket(host)}", "PHALANX_JOB": self.name, "PHALANX_TASK": key,
                  "PHALANX_WORLD": str(len(of_role)), "PHALANX_ROLE": role}
+        if spares:
+            place |= {"PHALANX_SPARES": str(spares), "PHALANX_SPARE_AFTER": "0s"}
         words = [f"{name}={value}" for name, value in self.work.items()]
         self.start_process(key, host, [str(PROGRAM), role, str(self.path(key)), *words], place)
 
@@ -201,39 +204,53 @@ def measure_frozen(cluster, layout, turn):
     return records
 
 
-def phases_of(job, server, killed, answered):
+def phases_of(job, server, killed, answered, by):
     at = {word: instant for word, instant, _ in job.events(server)}
+    if by == "spare":
+        return {"own_start": 0.0, "joined": (at["joined"] - killed) / 1e9, "answered": (answered - at["joined"]) / 1e9}
     return {"started": (job.began[server] - killed) / 1e9, "own_start": (at["up"] - job.began[server]) / 1e9,
             "joined": (at["joined"] - at["up"]) / 1e9, "answered": (answered - at["joined"]) / 1e9}
 
 
-def measure_kills(cluster, arguments, layout, turn, moves):
-    """A server is killed in each run, and its next life is started on its host, or on the next one (`moves`).
+# How a killed server comes back: its next life is started on its host, or on the next one; or a spare waits there.
+COMES_BACK = {"restart": "ps_kill_server", "move": "ps_kill_server_moved", "spare": "ps_kill_server_spare"}
+
+
+def measure_kills(cluster, arguments, layout, turn, by):
+    """The server is killed in each run, and comes back as COMES_BACK says.
 
     The seconds last from the kill until all workers have an answer to a pull that has waited for it, less the program's own start.
     """
     keys = MODEL_BYTES // FLOAT_BYTES
     work = {"keys": keys, "sync": "bsp", "work": "paced", "rows": 16, "clocks": ENDLESS, "ms": 10, "snapshot_every": SNAPSHOT_EVERY}
-    each, phases, host = [], [], layout.host_of_server(0)
-    with TableJob(cluster, f"kills-{turn}-{moves}", layout, work) as job:
+    each, phases, host, server = [], [], layout.host_of_server(0), "server0"
+    runs = arguments.warmup + arguments.runs
+    with TableJob(cluster, f"kills-{turn}-{by}", layout, work) as job:
         after = 2 * CLOCKS_BEFORE
-        for _ in range(arguments.warmup + arguments.runs):
+        for run in range(runs):
+            host = host if by == "restart" else (host + 1) % layout.hosts
+            if by == "spare":
+                # It waits long before the clocks below are made.
+                job.start(f"spare{run}", host, spares=runs)
+                job.wait_for(f"spare{run}", lambda word, *_: word == "up")
             for worker in job.workers:
                 job.wait_for(worker, lambda word, _, clock: word == "answered" and clock >= after)
-            killed = job.kill(["server0"])
-            host = (host + 1) % layout.hosts if moves else host
-            job.start("server0", host)
-            up = job.wait_for("server0", lambda word, *_: word == "joined")[1]
+            killed = job.kill([server])
+            if by == "spare":
+                server = f"spare{run}"
+            else:
+                job.start(server, host)
+            up = job.wait_for(server, lambda word, *_: word == "joined")[1]
             # An answer of the next life comes after it has joined.
             ends = [job.wait_for(worker, lambda word, at, _: word == "answered" and at > up) for worker in job.workers]
             answered = max(at for _, at, _ in ends)
-            phase = phases_of(job, "server0", killed, answered)
+            phase = phases_of(job, server, killed, answered, by)
             each.append((answered - killed) / 1e9 - phase["own_start"])
             phases.append(phase)
             after = max(clock for _, _, clock in ends) + 2 * CLOCKS_BEFORE
     each, phases = each[arguments.warmup:], phases[arguments.warmup:]
     medians = {name: statistics.median(phase[name] for phase in phases) for name in phases[0]}
-    return record_of("ps_kill_server_moved" if moves else "ps_kill_server", layout, MODEL_BYTES, each, phases_s=medians)
+    return record_of(COMES_BACK[by], layout, MODEL_BYTES, each, phases_s=medians)
 
 
 def measure_snapshots(cluster, layout, turn):
@@ -286,7 +303,7 @@ def measure_op(cluster, arguments, layout, op, turn):
     if op == "ps_frozen":
         return measure_frozen(cluster, layout, turn)
     if op == "ps_kill_server":
-        return [measure_kills(cluster, arguments, layout, turn, moves) for moves in (False, True)]
+        return [measure_kills(cluster, arguments, layout, turn, by) for by in COMES_BACK]
     if op == "ps_snapshots":
         return measure_snapshots(cluster, layout, turn)
     if op == "ps_flat":

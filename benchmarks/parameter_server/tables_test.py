@@ -33,7 +33,7 @@ class EndedJob:
     def kill(self, _):
         return 100 * MS
 
-    def start(self, key, host):
+    def start(self, key, host, spares=0):
         self.started.append((key, host))
 
     def events(self, key):
@@ -80,12 +80,23 @@ class TablesTest(unittest.TestCase):
         job = EndedJob()
         arguments = argparse.Namespace(warmup=0, runs=1)
         with mock.patch.object(tables, "TableJob", return_value=job):
-            record = tables.measure_kills(mock.Mock(), arguments, plans.Layout(1, 2, 3), 0, moves=True)
+            record = tables.measure_kills(mock.Mock(), arguments, plans.Layout(1, 2, 3), 0, by="move")
         self.assertEqual(job.started, [("server0", 1)])
         # From 100 to 170, and the program took from 110 to 115 to come to its first line.
         self.assertAlmostEqual(record["median_s"], 0.065)
         self.assertEqual({name: round(each * 1e3) for name, each in record["phases_s"].items()},
                          {"started": 10, "own_start": 5, "joined": 25, "answered": 30})
+
+    def test_a_spare_that_takes_the_part_of_a_killed_server_counts_from_the_kill(self):
+        job = EndedJob()
+        job.lives["spare0"] = job.lives.pop("server0")
+        arguments = argparse.Namespace(warmup=0, runs=1)
+        with mock.patch.object(tables, "TableJob", return_value=job):
+            record = tables.measure_kills(mock.Mock(), arguments, plans.Layout(1, 2, 3), 0, by="spare")
+        self.assertEqual(job.started, [("spare0", 1)])
+        self.assertAlmostEqual(record["median_s"], 0.07)
+        self.assertEqual({name: round(each * 1e3) for name, each in record["phases_s"].items()},
+                         {"own_start": 0, "joined": 40, "answered": 30})
 
     def test_lines_name_what_an_op_is_about(self):
         (line,) = tables.lines_of({"clocks_per_s": 9.0, "of_bsp": 1.8})
