@@ -87,15 +87,18 @@ void BarrierKeeper::OnMember(BarrierTask task, MemberState state, uint64_t life)
   Update();
 }
 
-// A message can come before its life is reported.
+// A message can come before its life is reported. Most say again what is known, twice a second for
+// each task that waits, so those do not walk all tasks.
 void BarrierKeeper::OnMessage(BarrierTask task, uint64_t life, absl::string_view bytes) {
   const std::optional<Arrival> arrival = DecodeArrival(bytes);
   if (!arrival.has_value() || !HasTask(arrival->group, task.worker)) return;
   Peer* const peer = Find(task);
   if (peer == nullptr || (peer->life.has_value() && life < *peer->life)) return;
   if (peer->life == life && !peer->live()) return;
-  if (peer->life != life) *peer = {.life = life, .state = MemberState::kLive};
+  const bool new_life = peer->life != life;
+  if (new_life) *peer = {.life = life, .state = MemberState::kLive};
   uint64_t& arrived = peer->arrived[At(arrival->group)];
+  const bool has_come = arrival->arrived > arrived;
   arrived = std::max(arrived, arrival->arrived);
   uint64_t& ended = ended_[At(arrival->group)];
   const bool has_seen_more = arrival->ended > ended;
@@ -104,8 +107,10 @@ void BarrierKeeper::OnMessage(BarrierTask task, uint64_t life, absl::string_view
       arrival->world <= static_cast<uint32_t>(kMaxWorld)) {
     // May move the peers.
     SetWorkers(static_cast<int>(arrival->world));
-  } else {
+  } else if (new_life) {
     Update();
+  } else if (has_come || has_seen_more) {
+    Update(arrival->group);
   }
   if (!has_seen_more) return Answer(task, *Find(task), arrival->group);
   // The last life of the keeper had not answered all of them.
@@ -116,6 +121,7 @@ void BarrierKeeper::OnMessage(BarrierTask task, uint64_t life, absl::string_view
 
 template <typename Visit>
 void BarrierKeeper::ForEach(BarrierGroup group, Visit visit) const {
+  ++walks_;
   for (const bool worker : {false, true}) {
     if (!HasTask(group, worker)) continue;
     const std::vector<Peer>& peers = worker ? workers_ : servers_;
@@ -164,6 +170,7 @@ void BarrierKeeper::Update() {
 
 // A next life of a worker that has died ends the failure: who calls again waits for it.
 void BarrierKeeper::Update(BarrierGroup group) {
+  missing_[At(group)].clear();
   uint64_t& ended = ended_[At(group)];
   const uint64_t before = ended;
   ended = std::max(ended, Least(group).value_or(0));
@@ -204,7 +211,9 @@ void BarrierKeeper::Answer(BarrierTask task, const Peer& peer, BarrierGroup grou
   const uint64_t arrived = peer.arrived[At(group)];
   if (arrived > verdict.ended) {
     if (failures_[At(group)].empty()) {
-      verdict.missing = Missing(group, arrived);
+      const auto [missing, added] = missing_[At(group)].try_emplace(arrived);
+      if (added) missing->second = Missing(group, arrived);
+      verdict.missing = missing->second;
     } else {
       verdict.why = absl::UnavailableError(failures_[At(group)]);
     }

@@ -23,6 +23,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -70,6 +71,8 @@ class BarrierKeeper {
   void OnMessage(BarrierTask task, uint64_t life, absl::string_view bytes);
 
   std::vector<Send> TakeSends() { return std::exchange(sends_, {}); }
+  // How often it has looked at all tasks of a group, for tests.
+  uint64_t walks() const { return walks_; }
   // Lines of barriers in which tasks wait; empty: there are none.
   std::string Describe() const;
 
@@ -107,6 +110,9 @@ class BarrierKeeper {
   OnLoss on_loss_ = OnLoss::kWait;
   Stages ended_ = {};
   std::array<std::string, kBarrierGroups> failures_;
+  // Texts of Missing by stage, until something changes: all that wait ask for them twice a second.
+  std::array<std::map<uint64_t, std::string>, kBarrierGroups> missing_;
+  mutable uint64_t walks_ = 0;
   std::vector<Send> sends_;
 };
 

@@ -22,7 +22,11 @@ BarrierMember::Ticket BarrierMember::Begin(BarrierGroup group, std::optional<uin
     return ticket;
   }
   of.arrived = std::max(of.arrived, stage);
-  Show(group);
+  if (keeper_left_) {
+    EndWithKeeper(call);
+  } else {
+    Show(group);
+  }
   return ticket;
 }
 
@@ -58,12 +62,13 @@ void BarrierMember::OnKeeper(MemberState state, uint64_t life) {
       Show(static_cast<BarrierGroup>(group));
     }
   }
-  if (state != MemberState::kLeft || !keeper_lived_) return;
-  while (!calls_.empty()) {
-    const auto call = calls_.begin();
-    End(call, absl::FailedPreconditionError(
-                  absl::StrCat(NameOf(call->second), ": server 0 has left the job")));
-  }
+  keeper_left_ = state == MemberState::kLeft && keeper_lived_;
+  while (keeper_left_ && !calls_.empty()) EndWithKeeper(calls_.begin());
+}
+
+void BarrierMember::EndWithKeeper(std::map<Ticket, Call>::iterator call) {
+  End(call, absl::FailedPreconditionError(
+                absl::StrCat(NameOf(call->second), ": server 0 has left the job")));
 }
 
 // A verdict is about all barriers of its group. One of an older life of the keeper, that is still

@@ -74,12 +74,14 @@ class BarrierMember {
   static std::string NameOf(const Call& call);
   void Show(BarrierGroup group);
   void End(std::map<Ticket, Call>::iterator call, const absl::Status& status);
+  void EndWithKeeper(std::map<Ticket, Call>::iterator call);
   OfGroup& Of(BarrierGroup group) { return groups_[static_cast<size_t>(group)]; }
 
   const uint32_t world_;
   std::optional<uint64_t> keeper_;  // its life
   bool keeper_live_ = false;
   bool keeper_lived_ = false;  // since this task has begun
+  bool keeper_left_ = false;   // in this run of the job
   std::array<OfGroup, kBarrierGroups> groups_;
   std::map<Ticket, Call> calls_;
   Ticket next_ = 1;

@@ -58,9 +58,9 @@ class Barriers {
   struct TickTimer;
 
   bool is_worker() const { return member_.role() == roles_.workers; }
-  // The task that a member is; nothing: it is of another role.
   // "worker 2 of job train", for errors.
   std::string Where() const;
+  // The task that a member is; nothing: it is of another role.
   std::optional<BarrierTask> TaskOf(const std::string& role, int rank) const;
   void Forget(BarrierMember::Ticket ticket);
   void Tick();

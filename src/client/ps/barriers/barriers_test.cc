@@ -429,6 +429,50 @@ TEST(Barriers, EndWithServer0WhenThatHasLeft) {
   EXPECT_EQ(ended[0].ticket, waits);
   EXPECT_THAT(ended[0].status,
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("server 0 has left")));
+  // Also a call that comes later.
+  const Ticket late = server.Begin(kServers, std::nullopt);
+  const std::vector<BarrierMember::Ended> again = server.TakeEnded();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].ticket, late);
+  EXPECT_EQ(again[0].status, ended[0].status);
+  // The next run of the job has its own.
+  server.OnKeeper(MemberState::kLive, 6);
+  server.TakeSends();
+  server.Begin(kServers, std::nullopt);
+  EXPECT_TRUE(server.TakeEnded().empty());
+  EXPECT_EQ(server.TakeSends().size(), 1u);
+}
+
+// Each that waits comes again twice a second, to the thread that also takes rows in.
+TEST(Barriers, WhatIsKnownAlreadyCostsNoWalkOverAllTasks) {
+  constexpr int kTasks = 100;
+  BarrierKeeper keeper(1, 0);
+  keeper.SetWorkers(kTasks);
+  const auto come = [&](int rank, uint64_t stage) {
+    keeper.OnMessage({true, rank}, 0, Encode(Arrival{.arrived = stage, .world = kTasks}));
+    std::vector<BarrierKeeper::Send> sends = keeper.TakeSends();
+    return sends.empty() ? "nothing" : DecodeVerdict(sends.back().bytes)->missing;
+  };
+  for (int rank = 0; rank < kTasks - 2; ++rank) come(rank, 1 + rank % 2);
+  const std::string missing = come(0, 1);
+  EXPECT_EQ(missing, "worker 98 (has not joined), worker 99 (has not joined)");
+  EXPECT_THAT(come(1, 2), HasSubstr("worker 0, worker 2, "));
+  const uint64_t walks = keeper.walks();
+  for (int rank = 0; rank < kTasks - 2; ++rank) {
+    const std::string same = come(rank, 1 + rank % 2);
+    if (rank % 2 == 0) {
+      EXPECT_EQ(same, missing);
+    }
+  }
+  EXPECT_EQ(keeper.walks(), walks);
+  // What changes is seen at once: another that comes, and one that dies.
+  come(98, 1);
+  EXPECT_EQ(come(0, 1), "worker 99 (has not joined)");
+  keeper.OnMember({true, 5}, MemberState::kDied, 0);
+  EXPECT_EQ(come(0, 1), "worker 5 (died in life 0), worker 99 (has not joined)");
+  // A message is the first that is known of its life.
+  keeper.OnMessage({true, 5}, 1, Encode(Arrival{.world = kTasks}));
+  EXPECT_EQ(come(0, 1), "worker 5, worker 99 (has not joined)");
 }
 
 TEST(Barriers, ADescriptionNamesThoseThatWait) {
