@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
+#include "src/common/time/clock.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -25,17 +26,30 @@ ObjectId RunMark::Id(uint64_t life) const {
 }
 
 absl::StatusOr<RunMark::Before> RunMark::Begin(absl::Duration timeout) {
-  // Lives begin at 0 again when the job was forgotten. A mark of then would be taken for this
-  // life's.
-  PHALANX_ASSIGN_OR_RETURN(const bool old, client_->Contains(Id(life_), timeout).Wait());
-  if (old) PHALANX_RETURN_IF_ERROR(client_->Delete(Id(life_)).Wait(timeout).status());
+  const Instant until = MonotonicNow() + timeout;
+  const MutexLock lock(mutex_);
+  if (!before_.has_value()) {
+    PHALANX_ASSIGN_OR_RETURN(before_, Ask(until));
+  }
+  return *before_;
+}
+
+// Lives begin at 0 again when the job was forgotten. A mark of then would be taken for this life's.
+// Its time can pass between the two calls.
+absl::StatusOr<RunMark::Before> RunMark::Ask(Instant until) const {
+  const auto left = [until] { return until - MonotonicNow(); };
+  PHALANX_ASSIGN_OR_RETURN(const bool old, client_->Contains(Id(life_), left()).Wait());
+  if (old) {
+    const absl::Status deleted = client_->Delete(Id(life_)).Wait(left()).status();
+    if (!deleted.ok() && !absl::IsNotFound(deleted)) return deleted;
+  }
   if (life_ == 0) return Before::kNone;
-  PHALANX_ASSIGN_OR_RETURN(const bool ended, client_->Contains(Id(life_ - 1), timeout).Wait());
+  PHALANX_ASSIGN_OR_RETURN(const bool ended, client_->Contains(Id(life_ - 1), left()).Wait());
   if (!ended) return Before::kNone;
   const std::string launch = Variable("PHALANX_LAUNCH");
   const std::string life = Variable("PHALANX_LIFE");
   if (launch.empty() || life.empty() || life == "0") return Before::kEnded;
-  const absl::StatusOr<Buffer> mark = client_->Get(Id(life_ - 1), {.timeout = timeout}).Wait();
+  const absl::StatusOr<Buffer> mark = client_->Get(Id(life_ - 1), {.timeout = left()}).Wait();
   // Its time can have passed meanwhile.
   return mark.ok() && mark->view() == launch ? Before::kSpare : Before::kEnded;
 }

@@ -148,7 +148,7 @@ void ServerState::Finish() {
 }
 
 // A barrier before Run can wait for a task that has left before this life: it has to be known that
-// the task has not left an earlier run of the job.
+// the task has not left an earlier run of the job. Run asks the same, in its thread.
 Future<phalanx::Done> ServerState::Barrier(BarrierGroup group, const BarrierOptions& options) {
   bool asks = false;
   if (!connection_->forked()) {
@@ -182,6 +182,8 @@ void ServerState::ShowToBarriers(std::optional<int> workers, bool other_run) {
 std::string ServerState::Describe() const {
   if (!core_.has_value()) return "";
   std::string text = core_->Describe();
+  // In a child of fork the lock can be held for ever.
+  if (connection_->forked()) return text;
   connection_->Update([&] {
     if (barriers_.keeper() != nullptr) absl::StrAppend(&text, barriers_.keeper()->Describe());
   });
