@@ -366,12 +366,11 @@ void WorkerState::Enter(const char* verb, const OpenTable& table, const Given& g
 }
 
 // Without the lock: the program's function can take long, or use the client. Of keys that do not
-// increase it is not asked, as the core refuses these.
+// increase it is not asked, as the core refuses these. Without a slicer the keys are not read.
 WorkerState::Sliced WorkerState::Slice(const OpenTable& table, absl::Span<const Key> keys) {
   Sliced sliced;
-  const bool increase =
-      std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>()) == keys.end();
-  if (table.slicer == nullptr || keys.empty() || !increase || keys.size() > kMaxCallKeys) {
+  if (table.slicer == nullptr || keys.empty() || keys.size() > kMaxCallKeys) return sliced;
+  if (std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>()) != keys.end()) {
     return sliced;
   }
   sliced.servers.assign(keys.size(), kNoServer);
