@@ -588,8 +588,8 @@ void phx_session_free(phx_session* session);
 
 /* ---- parameter servers: docs/parameter-server.md, ps.h */
 
-/* A server: one part of each table. One thread at a time, but phx_ps_server_stop and
- * phx_ps_server_finish. */
+/* A server: one part of each table. One thread at a time, but phx_ps_server_stop,
+ * phx_ps_server_finish and phx_ps_server_barrier. */
 typedef struct phx_ps_server phx_ps_server;
 /* A worker, and its view of a table. Any thread. */
 typedef struct phx_ps_worker phx_ps_worker;
@@ -710,11 +710,9 @@ int phx_ps_server_run(phx_ps_server* server);
 void phx_ps_server_stop(phx_ps_server* server);
 /* The same, and frees the snapshots before it. Any thread. */
 void phx_ps_server_drop(phx_ps_server* server);
-/* phx_ps_server_run does not wait any more for workers that have not joined, or have died. Any
- * thread. */
+/* phx_ps_server_run waits no more for workers that have not joined, or have died. Any thread. */
 void phx_ps_server_finish(phx_ps_server* server);
-/* Of the groups PHX_PS_SERVERS and PHX_PS_ALL: before phx_ps_server_run in its thread, or while it
- * runs in another one. */
+/* PHX_PS_SERVERS: any time. PHX_PS_ALL ends only while all servers are in phx_ps_server_run. */
 phx_call* phx_ps_server_barrier(phx_ps_server* server, int group,
                                 const phx_ps_barrier_options* options);
 /* Clocks of each table, and which pulls wait for whom. Copies at most `room` bytes of the text, the
@@ -748,8 +746,7 @@ phx_call* phx_ps_worker_request(phx_ps_worker* worker, int server, int32_t head,
                                 uint64_t size);
 /* The bytes are valid until the call is freed. */
 int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uint64_t* size);
-/* Worker::Barrier of ps.h, which has the rules. Ends when all tasks of the group (PHX_PS_WORKERS,
- * PHX_PS_ALL) have come to it, also with an epoch that is greater. `options` can be NULL. */
+/* As Worker::Barrier of ps.h. PHX_PS_WORKERS or PHX_PS_ALL; `options` can be NULL. */
 phx_call* phx_ps_worker_barrier(phx_ps_worker* worker, int group,
                                 const phx_ps_barrier_options* options);
 /* As phx_member_list; NULL: of the workers. */
@@ -766,8 +763,7 @@ void phx_ps_worker_free(phx_ps_worker* worker);
 
 /* The name is valid until the table is freed. */
 void phx_ps_table_spec_of(const phx_ps_table* table, phx_ps_table_spec* spec);
-/* The clocks that this worker has ended, and the least of all workers, as the servers have last
- * said. */
+/* How many clocks this worker has ended, and the least of all, as servers have last said. */
 void phx_ps_table_clocks(const phx_ps_table* table, uint64_t* own, uint64_t* least);
 /* A push copies its values, and waits while the table keeps too many pushes that are in no
  * snapshot. `out` is written until the call has ended or is cancelled. Keys increase strictly;

@@ -191,9 +191,11 @@ class Server {
   // minutes, goes on without them, after `unsaved` was called in the thread of Run. Without this,
   // pushes wait when their workers keep too much.
   void OnUnsaved(std::function<void(absl::string_view table, const absl::Status& why)> unsaved);
-  // As those of Worker, of groups with servers: before Run in its thread, or while it runs in
-  // another one. Server 0 counts those that come, while any of its threads is in a call of its
-  // client: barriers wait for its Join, and for its next life.
+  // As those of Worker, of groups with servers. Before Run, in its thread: of kServers alone, as
+  // workers join when all servers are in Run. One of kAll is waited for in another thread, or begun
+  // before Run with BarrierAsync. Server 0 counts those that come, while any of its threads is in a
+  // call of its client: barriers wait for its Join, and for its next life. Its own first call can
+  // ask nodes, for up to peer_timeout, before it has come, BarrierAsync too.
   absl::Status Barrier(BarrierGroup group, const BarrierOptions& options = {}) {
     return BarrierAsync(group, options).Wait().status();
   }
@@ -387,8 +389,10 @@ class Worker {
   //
   // A task that has left is not waited for, nor a worker that has died if all tables have
   // OnLoss::kDrop. Errors: Unavailable (a worker has died, and a table has kFail; names the
-  // worker), DeadlineExceeded (names those that have not come; the task itself has come, and can
-  // call the same barrier again), InvalidArgument (a group without this task), Aborted, Cancelled.
+  // worker), DeadlineExceeded (names those that have not come), InvalidArgument (a group without
+  // this task: it has not come), FailedPrecondition (server 0 has left), Aborted, Cancelled. After
+  // an error, and when it was cancelled, the task has come all the same, and others can go on; it
+  // can call the same barrier again.
   absl::Status Barrier(BarrierGroup group = BarrierGroup::kWorkers,
                        const BarrierOptions& options = {}) const {
     return BarrierAsync(group, options).Wait().status();

@@ -3,7 +3,7 @@
 Owns the library's server, freed with its last reference: without the end of `Server.run` that is the server's death.
 The functions of the program are kept until then. They run in the thread that called `Server.run`.
 
-Threads: one at a time, but `Server.stop`. In a child of fork every call raises ClosedError.
+Threads: one at a time, but `Server.stop` and `Server.barrier`. In a child of fork every call raises ClosedError.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from functools import partial
 from phalanx import _arguments, _native, exceptions
 from phalanx._jobs import ps_specs
 from phalanx._jobs.members import list_members
-from phalanx._jobs.ps_workers import Reply, options_of
+from phalanx._jobs.ps_workers import Reply, TableCall, options_of
 from phalanx._jobs.session_calls import Caller, outcome
 from phalanx._native import UNKNOWN, ffi, lib
-from phalanx._waiting import finish, owned
+from phalanx._typing import overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -327,11 +327,22 @@ class Server:
         """End `run`, which raises CallCancelledError then. Any thread."""
         lib.phx_ps_server_stop(self._server())
 
-    def barrier(self, group: Group = "servers", *, epoch: int | None = None, timeout: float | None = None) -> None:
+    @overload
+    def barrier(
+        self, group: Group = ..., *, epoch: int | None = ..., timeout: float | None = ..., wait: Literal[True] = ...
+    ) -> None: ...
+    @overload
+    def barrier(
+        self, group: Group = ..., *, epoch: int | None = ..., timeout: float | None = ..., wait: Literal[False]
+    ) -> TableCall[None]: ...
+    def barrier(
+        self, group: Group = "servers", *, epoch: int | None = None, timeout: float | None = None, wait: bool = True
+    ) -> Any:
         """Return when all servers, or all servers and workers (``"all"``), have come to this barrier.
 
-        The rules and the parameters are those of `Worker.barrier`. Call it before `run`, or in another thread while the
-        server runs. Server 0 counts those that come: barriers wait for it to join, and for its next life.
+        The rules and the parameters are those of `Worker.barrier`. Before `run`, in its thread, wait for "servers" alone:
+        workers join when all servers run. Wait for "all" in another thread, or begin it before `run` with ``wait=False``.
+        Server 0 counts those that come: barriers wait for it to join, and for its next life.
 
         Raises
         ------
@@ -342,13 +353,16 @@ class Server:
         """
         ptr = self._server()
         number, options = ps_specs.barrier_arguments(group, epoch, timeout)
-        call = lib.phx_ps_server_barrier(ptr, number, options)
+        call: TableCall[None] = TableCall(self, f"barrier of {group} by server {self.rank}", _nothing, table=False)
+        call._begin(None, lib.phx_ps_server_barrier, ptr, number, options)
+        call._check()
+        if not wait:
+            return call
         try:
-            finish(owned(call), None, f"barrier of {group} by server {self.rank}", None, self._connection.address)
-        except exceptions.DisconnectedError as error:
-            raise exceptions.MemberUnavailableError(error.message, error.ref, error.node) from None
-        except exceptions.PhalanxError as error:
-            raise _translated(error) from None
+            return call.wait()
+        except BaseException:
+            call._cancel()  # of an interrupt: the next one without a number is for the same barrier
+            raise
 
     def describe(self) -> str:
         """Return the clocks of each table, and which pulls wait for whom, as text; before `run` it is empty.
@@ -403,12 +417,24 @@ class Server:
         message = f"server {self.rank} of {self.servers} {what}"
         raise exceptions.ClosedError(message, None, self._connection.address)
 
+    def _forget(self, calls: list[Any]) -> None:
+        """Of a `TableCall`: the server keeps nothing of calls."""
+
+    def _error_of(self, error: exceptions.PhalanxError, table: bool = False) -> exceptions.PhalanxError:
+        if isinstance(error, exceptions.DisconnectedError):
+            return exceptions.MemberUnavailableError(error.message, error.ref, error.node)
+        return _translated(error)
+
     def _checked(self, code: int) -> None:
         if code != 0:
             raise self._error(code, _native.text(lib.phx_error()))
 
     def _error(self, code: int, message: str) -> exceptions.PhalanxError:
         return _translated(_native.error_of(code, message, self._connection.address))
+
+
+def _nothing(_call: Any) -> None:
+    """The result of a call that returns nothing."""
 
 
 def _translated(error: exceptions.PhalanxError) -> exceptions.PhalanxError:

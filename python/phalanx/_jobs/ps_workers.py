@@ -24,7 +24,7 @@ from phalanx._waiting import Finish
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Literal, NamedTuple, TypeAlias
+    from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
     from phalanx._connection import Connection
     from phalanx._jobs.members import MemberInfo
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     T = TypeVar("T", default=Any)
     Group: TypeAlias = Literal["workers", "all"]
     Slicer: TypeAlias = Callable[[Array], Any]
+
+    class Caller(Protocol):
+        """What makes a `TableCall`: a `Worker`, or a server."""
+
+        _connection: Connection
+
+        def _forget(self, calls: list[Any]) -> None: ...
+        def _error_of(self, error: exceptions.PhalanxError, table: bool = ...) -> exceptions.PhalanxError: ...
 
     class Clocks(NamedTuple):
         """The clocks of a table."""
@@ -67,13 +75,13 @@ def _release(_kept: Any, call: Any, _abandon: Any = _waiting.abandon) -> None:
 
 
 class TableCall(Generic[T]):
-    """A call of a worker that is under way: what the methods of `Worker` and `Table` return with ``wait=False``.
+    """A call that is under way: what `Server.barrier` and the methods of `Worker` and `Table` return with ``wait=False``.
 
     ``call.wait()`` or ``await call`` returns the result. The call goes on without this handle, and without a task
     that awaits it. Any thread can use it.
     """
 
-    def __init__(self, worker: Worker, what: str, result: Callable[[Any], T], table: bool = True) -> None:
+    def __init__(self, worker: Caller, what: str, result: Callable[[Any], T], table: bool = True) -> None:
         self._worker = worker
         self._what = what
         self._result = result
@@ -168,6 +176,7 @@ class _Sliced:
         self._errors = threading.local()
 
     def make(self, keys: Any, count: int, servers: Any) -> int:
+        self._errors.error = None
         try:
             self._apply(keys, count, servers)
         except BaseException as error:
@@ -191,6 +200,9 @@ class _Sliced:
             raise TypeError(f"it returned {named.dtype}; an array of integers is expected")
         if named.shape != (count,):
             raise ValueError(f"it returned the shape {named.shape} for {count} keys; ({count},) is expected")
+        # Some NumPys clip by no bound that the dtype does not have.
+        if named.dtype.itemsize < 4:
+            named = named.astype(np.int32)
         # What is no rank of a server stays none.
         ranks = np.clip(named, -2 if named.dtype.kind == "i" else 0, (1 << 31) - 1).astype(np.int32)
         ffi.memmove(servers, ffi.from_buffer(ranks), ranks.nbytes)
@@ -389,12 +401,13 @@ class Table:
         """Raise the error of a call that was refused at once: that of the slicer with what it has raised."""
         try:
             call._check()
-        except exceptions.InvalidArgumentError as refused:
+        except exceptions.PhalanxError as refused:
             raised = None if self._sliced is None else self._sliced[0].take_error()
-            if raised is None:
-                raise
-            if not isinstance(raised, Exception):
+            if raised is not None and not isinstance(raised, Exception):
                 raise raised from None  # an interrupt, or the exit of the program
+            # A worker that is over says that instead.
+            if raised is None or not isinstance(refused, exceptions.InvalidArgumentError):
+                raise
             where = refused.message.partition(" failed: ")[0]
             message = f"{where} has raised {type(raised).__name__}: {raised}"
             raise exceptions.InvalidArgumentError(message, None, refused.node) from raised

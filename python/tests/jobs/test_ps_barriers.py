@@ -42,6 +42,9 @@ def test_a_slicer_names_the_server_of_each_key(client):
         # Other words of integers will do.
         other = worker.table("w", lambda given: _server_of(given).astype("i2").tolist())
         assert (other.push_pull(keys[3:], rows[3:]) >= (WORKERS + 1) * rows[3:]).all()
+        for dtype in ("u1", "i1", "u2", "i2", "i4", "u8"):
+            small = worker.table("w", lambda given, dtype=dtype: _server_of(given).astype(dtype))
+            assert (small.pull(keys[:3]) == WORKERS * rows[:3]).all()
 
     run(client, "slicer", serve, work)
     servers = _server_of(keys)
@@ -97,6 +100,16 @@ def test_what_a_slicer_raises_is_the_error_of_the_call(client):
         assert (table.pull([4, 7]) == 1).all()  # nothing else has come
         with pytest.raises(exceptions.InvalidArgumentError, match="key 4 after key 7"):
             table.pull([7, 4])
+        # A worker that is over says so, but for an interrupt; and the error is no later call's.
+        worker.leave()
+        result = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            table.pull([4, 7])
+        result = KeyError("late")
+        with pytest.raises(exceptions.PhalanxError) as ended:
+            table.pull([4, 7])
+        assert not isinstance(ended.value, exceptions.InvalidArgumentError)
+        assert ended.value.__cause__ is None and table._sliced[0].take_error() is None
 
 
 def test_only_sparse_tables_of_the_programs_split_have_a_slicer(client):
@@ -150,6 +163,32 @@ def test_barriers_of_each_group(client):
         thread.join(LIMIT_S)
         assert not thread.is_alive()
     assert len(arrived) == 5 * (SERVERS + WORKERS)
+
+
+def test_a_server_begins_a_barrier_of_all_before_it_runs(client):
+    begun = []
+
+    def serve(server):
+        server.table("w", keys=KEYS)
+        call = server.barrier("all", timeout=LIMIT_S, wait=False)
+        begun.append(call)
+        with pytest.raises(exceptions.GetTimeoutError, match=f"barrier of all by server {server.rank}"):
+            call.wait(0.05)
+        server.barrier()
+        assert len(begun) == SERVERS and not call.done
+
+    run(client, "begun", serve, lambda worker: worker.barrier("all"))
+    for call in begun:
+        assert call.wait(LIMIT_S) is None and call.done and "ended" in repr(call)
+
+
+def test_a_barrier_of_a_server_ends_with_it(client):
+    with phalanx.ps.server("gone", "server1", 2, client=client, peer_timeout=LIMIT_S) as server:
+        call = server.barrier(wait=False)
+        with pytest.raises(exceptions.InvalidArgumentError, match="epoch"):
+            server.barrier(epoch=2**64 - 1, wait=False)
+    with pytest.raises(exceptions.CallCancelledError, match="the server is gone"):
+        call.wait(LIMIT_S)
 
 
 def test_a_next_life_passes_barriers_that_have_ended(client):

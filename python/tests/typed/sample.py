@@ -150,6 +150,8 @@ def parameter_server() -> None:
         server.table("w", keys=10, width=3, dtype=np.float32, sync="ssp", staleness=2, update=add)
         server.table("n", sync="asp", split="hash", update="add", dtype="i64")
         server.on_request(lambda request: (request.head, request.body))
+        assert_type(server.barrier(), None)
+        assert_type(server.barrier("all", wait=False), phalanx.ps.TableCall[None])
         server.run()
         assert_type(server.describe(), str)
 

@@ -1,8 +1,11 @@
 // Barriers of servers and workers on real nodes.
 #include <atomic>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "src/node/testing/ps_fixture.h"
 
@@ -235,6 +238,25 @@ TEST_F(LocalPsBarriersTest, AJobThatRunsAgainHasNewBarriers) {
     other.join();
     server.join();
   }
+}
+
+// In its own thread a server would wait for workers, which join only when all servers run.
+TEST_F(LocalPsBarriersTest, ABarrierOfAllThatIsBegunBeforeRunEndsWhileItRuns) {
+  Make(1, 2, 2);
+  std::atomic<int> servers = 0;
+  RunServers(
+      [&](ps::Server& server) {
+        ASSERT_THAT(server.AddTable(table_), IsOk());
+        ++servers;
+        const Future<Done> all = server.BarrierAsync(BarrierGroup::kAll);
+        EXPECT_THAT(all.Wait(absl::Milliseconds(100)),
+                    StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("barrier 0 of all")));
+        EXPECT_THAT(server.Barrier(BarrierGroup::kServers), IsOk());
+      },
+      [&](Worker& worker) {
+        EXPECT_THAT(worker.Barrier(BarrierGroup::kAll), IsOk());
+        EXPECT_EQ(servers, servers_);
+      });
 }
 
 TEST_F(LocalPsBarriersTest, EndWithTheirWorker) {
