@@ -1,6 +1,7 @@
 // Tasks that die, come again, and leave, and server 0 among them; messages that are lost, and
-// reports of members that are late. Many seeds: no task passes a barrier to which another one has
-// not come, and when nothing fails any more all programs end.
+// reports of members that are late; workers that are waited for, dropped or fail the others. Many
+// seeds: no task passes a barrier to which another one has not come, none ends with the arrival of
+// a life that server 0 has seen die, and when nothing fails any more all programs end.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -32,6 +33,7 @@ struct Counts {
   uint64_t deaths = 0;
   uint64_t keeper_deaths = 0;
   uint64_t lost = 0;
+  uint64_t failed = 0;  // calls, for a worker that has died
 };
 
 class World {
@@ -40,7 +42,9 @@ class World {
       : random_(seed),
         servers_(1 + static_cast<int>(random_.Below(3))),
         workers_(1 + static_cast<int>(random_.Below(5))),
-        drops_(random_.Chance(0.3)) {
+        on_loss_(random_.Chance(0.4)   ? OnLoss::kWait
+                 : random_.Chance(0.5) ? OnLoss::kDrop
+                                       : OnLoss::kFail) {
     const uint64_t steps = 3 + random_.Below(10);
     for (uint64_t i = 0; i < steps; ++i) {
       plan_.push_back(static_cast<BarrierGroup>(random_.Below(kBarrierGroups)));
@@ -88,12 +92,29 @@ class World {
     MemberState state;
     uint64_t life;
   };
+  // What server 0 has been shown of a task in its present life.
+  struct Seen {
+    MemberState state = MemberState::kAbsent;
+    uint64_t life = 0;
+    std::map<BarrierGroup, uint64_t> come;  // of this life
+  };
   using Link = std::pair<BarrierTask, BarrierTask>;
 
-  bool Gone(const BarrierTask& task) const {
-    const Process& process = processes_.at(task);
-    return process.state == MemberState::kLeft ||
-           (drops_ && task.worker && process.state == MemberState::kDied);
+  bool drops() const { return on_loss_ == OnLoss::kDrop; }
+  bool Gone(const BarrierTask& task, MemberState state) const {
+    return state == MemberState::kLeft || (drops() && task.worker && state == MemberState::kDied);
+  }
+  // Null: server 0 has to ignore what is of this life.
+  Seen* See(const BarrierTask& task, uint64_t life) {
+    Seen& seen = seen_[task];
+    if (seen.state != MemberState::kAbsent) {
+      const bool over = seen.state != MemberState::kLive;
+      if (life < seen.life || (life == seen.life && over)) return nullptr;
+    }
+    if (seen.state == MemberState::kAbsent || life > seen.life) {
+      seen = {.state = MemberState::kLive, .life = life, .come = {}};
+    }
+    return &seen;
   }
   bool Done() const {
     return std::all_of(processes_.begin(), processes_.end(),
@@ -117,7 +138,19 @@ class World {
     return at->first;
   }
 
+  // What server 0 knows when it runs.
+  void ShowTables() {
+    shown_ = true;
+    keeper_->Resolve(/*other_run=*/false);
+    keeper_->SetWorkers(workers_);
+    keeper_->SetOnLoss(on_loss_);
+  }
+
   void Step(bool faults) {
+    if (keeper_.has_value() && !shown_ && random_.Chance(0.05)) {
+      ShowTables();
+      return Collect();
+    }
     const uint64_t what = random_.Below(100);
     const BarrierTask task = Any();
     Process& process = processes_[task];
@@ -148,9 +181,10 @@ class World {
     process.calls.clear();
     if (task == kServer0) {
       keeper_.emplace(servers_, process.life);
-      keeper_->SetOnLoss(drops_ ? OnLoss::kDrop : OnLoss::kWait);
-      keeper_->SetWorkers(workers_);
-      keeper_->Resolve(/*other_run=*/false);
+      shown_ = false;
+      if (random_.Chance(0.5)) ShowTables();
+      seen_.clear();
+      See(kServer0, process.life);
       process.member->OnKeeper(MemberState::kLive, process.life);
     }
     // It sees all the others as they are now, or later.
@@ -212,7 +246,21 @@ class World {
     if (!keeper_.has_value()) return;
     const uint64_t life = processes_[kServer0].life;
     for (BarrierKeeper::Send& send : keeper_->TakeSends()) {
+      if (const auto verdict = DecodeVerdict(send.bytes))
+        CheckEnded(verdict->group, verdict->ended);
       letters_[{kServer0, send.to}].push_back({kServer0, life, send.life, std::move(send.bytes)});
+    }
+  }
+
+  // A life of server 0 that is shown an end by a task shows no more than what has ended before.
+  void CheckEnded(BarrierGroup group, uint64_t stage) {
+    if (stage <= ended_[group]) return;
+    ended_[group] = stage;
+    for (const auto& [task, process] : processes_) {
+      if (!HasTask(group, task.worker) || Gone(task, seen_[task].state)) continue;
+      if (seen_[task].come[group] >= stage) continue;
+      wrong_ = absl::StrCat("stage ", stage, " of ", BarrierGroupName(group), " has ended without ",
+                            task.worker ? "worker " : "server ", task.rank);
     }
   }
 
@@ -220,6 +268,11 @@ class World {
     const BarrierGroup group = plan_[process.at];
     const uint64_t stage = process.calls[group];
     process.waits.reset();
+    if (on_loss_ == OnLoss::kFail && absl::IsUnavailable(status)) {
+      ++counts_.failed;
+      --process.calls[group];
+      return;
+    }
     ++process.at;
     if (!status.ok()) {
       wrong_ = absl::StrCat("a call has failed: ", status.ToString());
@@ -232,9 +285,10 @@ class World {
     }
     process.passed[group] = stage;
     for (auto& [other, each] : processes_) {
-      if (!HasTask(group, other.worker) || Gone(other) || each.come[group] >= stage) continue;
+      if (!HasTask(group, other.worker) || Gone(other, each.state) || each.come[group] >= stage)
+        continue;
       // It may have gone before, and have come back since.
-      if (drops_ && other.worker && each.life > 0) continue;
+      if (drops() && other.worker && each.life > 0) continue;
       wrong_ = absl::StrCat(task.worker ? "worker " : "server ", task.rank, " has passed stage ",
                             stage, " of ", BarrierGroupName(group), ", to which ",
                             other.worker ? "worker " : "server ", other.rank, " has not come");
@@ -256,7 +310,12 @@ class World {
       ++counts_.lost;
       return;
     }
-    if (to == kServer0 && DecodeArrival(letter.bytes).has_value()) {
+    const std::optional<Arrival> arrival = DecodeArrival(letter.bytes);
+    if (to == kServer0 && arrival.has_value()) {
+      if (Seen* const seen = See(letter.from, letter.from_life)) {
+        uint64_t& come = seen->come[arrival->group];
+        come = std::max(come, arrival->arrived);
+      }
       keeper_->OnMessage(letter.from, letter.from_life, letter.bytes);
     } else {
       process.member->OnMessage(letter.from_life, letter.bytes);
@@ -272,6 +331,10 @@ class World {
     Process& process = processes_[to];
     if (process.member == nullptr || report.task == to) return;
     if (to == kServer0) {
+      Seen* const seen = See(report.task, report.life);
+      if (seen != nullptr && report.state != MemberState::kLive) {
+        *seen = {.state = report.state, .life = report.life, .come = {}};
+      }
       keeper_->OnMember(report.task, report.state, report.life);
     } else if (report.task == kServer0) {
       process.member->OnKeeper(report.state, report.life);
@@ -281,10 +344,13 @@ class World {
   Random random_;
   const int servers_;
   const int workers_;
-  const bool drops_;
+  const OnLoss on_loss_;
   std::vector<BarrierGroup> plan_;  // of all tasks; each makes the barriers of its groups
   std::map<BarrierTask, Process> processes_;
   std::optional<BarrierKeeper> keeper_;
+  bool shown_ = false;  // ShowTables was called
+  std::map<BarrierTask, Seen> seen_;
+  std::map<BarrierGroup, uint64_t> ended_;  // stages, of any life of server 0
   std::map<Link, std::deque<Letter>> letters_;
   std::map<BarrierTask, std::deque<Report>> reports_;
   Counts counts_;
@@ -312,12 +378,14 @@ TEST(BarriersSimulation, NobodyPassesEarlyAndAllEnd) {
     all.deaths += counts.deaths;
     all.keeper_deaths += counts.keeper_deaths;
     all.lost += counts.lost;
+    all.failed += counts.failed;
   }
   std::cout << all.passed << " barriers passed, " << all.repeated << " of them again, "
             << all.deaths << " deaths, " << all.keeper_deaths << " of server 0, " << all.lost
-            << " messages lost\n";
+            << " messages lost, " << all.failed << " calls failed\n";
   if (Seeds() == 1) return;
-  for (const uint64_t count : {all.passed, all.repeated, all.deaths, all.keeper_deaths, all.lost}) {
+  for (const uint64_t count :
+       {all.passed, all.repeated, all.deaths, all.keeper_deaths, all.lost, all.failed}) {
     EXPECT_GT(count, Seeds() / 10);
   }
 }
