@@ -21,7 +21,7 @@ struct ReduceSpec {
     kArrival,  // a source takes the next slot when it becomes ready
     // The strict left fold of `sources` in their order: of the first num_objects that do not fail.
     kFixed,
-    // Slice by slice: of n sources, slice s of n (net::SliceLayout) is the left fold of sources
+    // Slice by slice: of n sources, slice s of n (SliceLayout) is the left fold of sources
     // s + 1, ..., n - 1, 0, ..., s, made in a ring of their nodes. Each source is at a node of its
     // own, and all nodes of the sources get the result. Otherwise, and when the ring breaks, the
     // reduction ends with FailedPrecondition: a tree would make other bits.

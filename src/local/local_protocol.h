@@ -520,8 +520,7 @@ struct Progress {
   uint64_t request = 0;
   uint64_t watermark = 0;
   bool final = false;
-  std::vector<uint64_t> slices =
-      {};  // with Get::by_slice: the watermark of each (net::SliceLayout)
+  std::vector<uint64_t> slices = {};  // with Get::by_slice: the watermark of each (SliceLayout)
 };
 
 // The bytes that the stream has read are void. The client still has to release the pin.

@@ -149,7 +149,7 @@ void LocalSession::EncodeInline(const local::Get& get, const View& view, absl::s
 
 void LocalSession::Subscribe(uint64_t request, Stream& stream) {
   if (stream.subscription != 0) stream.buffer->Unsubscribe(stream.subscription);
-  const net::SliceLayout& layout = stream.buffer->layout();
+  const SliceLayout& layout = stream.buffer->layout();
   // Each of many slices takes its steps by itself. Its end is one of them.
   const uint64_t step =
       stream.by_slice ? std::max(layout.object_bytes / kSliceSteps, kLeastSliceStep) : 1;

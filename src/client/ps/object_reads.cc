@@ -8,8 +8,8 @@
 #include "src/client/buffer_state.h"
 #include "src/client/gather.h"
 #include "src/common/ids/ids.h"
+#include "src/common/slice_layout.h"
 #include "src/common/time/clock.h"
-#include "src/net/pull/slice_layout.h"
 
 namespace phalanx::ps::internal {
 
@@ -158,7 +158,7 @@ void ObjectReads::Show(Reading& reading, const std::vector<uint64_t>& slices) {
   View& view = *reading.view;
   if (slices.empty() || slices.size() > kMaxSlices) return;
   if (view.shown.size() != slices.size()) view.shown.assign(slices.size(), 0);
-  const net::SliceLayout layout{view.bytes.size(), static_cast<int>(slices.size())};
+  const SliceLayout layout{view.bytes.size(), static_cast<int>(slices.size())};
   for (int slice = 0; slice < layout.slices; ++slice) {
     uint64_t& shown = view.shown[static_cast<size_t>(slice)];
     const uint64_t upto = std::min(slices[static_cast<size_t>(slice)], layout.Size(slice));

@@ -5,11 +5,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/collectives/kernels/kernels.h"
+#include "src/common/slice_layout.h"
 #include "src/common/status_macros.h"
 #include "src/directory/core/reduce_messages.h"
 #include "src/directory/core/validate.h"
 #include "src/directory/reductions/results/reduce_result.h"
-#include "src/net/pull/slice_layout.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -102,7 +102,7 @@ absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order
   for (const FoldInput& input : order.inputs) {
     if (input.kind != FoldInput::Kind::kSource) return Bad("a ring's inputs are its own sources");
   }
-  const net::SliceLayout layout{order.size_bytes, order.slots};
+  const SliceLayout layout{order.size_bytes, order.slots};
   // Each member finishes a slice of whole elements.
   if (layout.Size(layout.slices - 1) == 0 || layout.Size(0) % kElementRunAlignment != 0) {
     return Bad(absl::StrCat(order.size_bytes, " bytes are too few for ", order.slots, " slices"));

@@ -33,8 +33,8 @@ constexpr absl::Duration kReportIntervalPerSlot = absl::Microseconds(100);
 // The bytes below `begin` are not there and are never read: a pull continues behind them.
 std::shared_ptr<net::TransferBuffer> BufferOver(absl::Span<char> bytes,
                                                 std::shared_ptr<void> memory, uint64_t begin = 0) {
-  auto buffer = std::make_shared<net::TransferBuffer>(net::SliceLayout{bytes.size(), 1}, bytes,
-                                                      std::move(memory));
+  auto buffer =
+      std::make_shared<net::TransferBuffer>(SliceLayout{bytes.size(), 1}, bytes, std::move(memory));
   if (begin > 0) buffer->Publish(0, begin);
   return buffer;
 }
@@ -226,7 +226,7 @@ void NodeFold::Begin() {
 void NodeFold::PassOn() {
   if (!PinSource(0)) return;
   Input& source = inputs_[0];
-  const net::SliceLayout& layout = source.buffer->layout();
+  const SliceLayout& layout = source.buffer->layout();
   if (layout.slices != 1 || layout.object_bytes != order_.size_bytes) {
     Release(source);
     return AskMemory();

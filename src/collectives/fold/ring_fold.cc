@@ -43,7 +43,7 @@ void RingFold::OnCreated(const WriteGrant& grant) {
   // Gives back what the target has not taken.
   reserved_.reset();
   target_ = grant.buffer;
-  const net::SliceLayout layout{order_.size_bytes, slices()};
+  const SliceLayout layout{order_.size_bytes, slices()};
   const absl::Span<char> bytes = grant.block->bytes().subspan(0, order_.size_bytes);
   pulls_[kPartial].into = std::make_shared<net::TransferBuffer>(layout, bytes, grant.block);
   folded_ = std::make_shared<net::TransferBuffer>(layout, bytes, grant.block);

@@ -28,7 +28,7 @@ struct Reach {
 
 Reach ReachOf(const StreamFold::Input& input) {
   const net::TransferBuffer& buffer = *input.from;
-  const net::SliceLayout& layout = buffer.layout();
+  const SliceLayout& layout = buffer.layout();
   const bool whole = input.slice == StreamFold::kWhole;
   const int end = whole ? layout.slices : input.slice + 1;
   uint64_t there = 0;
@@ -41,7 +41,7 @@ Reach ReachOf(const StreamFold::Input& input) {
 }
 
 uint64_t BytesOf(const StreamFold::Input& input) {
-  const net::SliceLayout& layout = input.from->layout();
+  const SliceLayout& layout = input.from->layout();
   return input.slice == StreamFold::kWhole ? layout.object_bytes : layout.Size(input.slice);
 }
 

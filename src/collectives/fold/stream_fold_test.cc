@@ -16,7 +16,7 @@
 namespace phalanx::collectives {
 namespace {
 
-using net::SliceLayout;
+using SliceLayout;
 using net::TransferBuffer;
 using ::phalanx::testing::IsOk;
 using ::phalanx::testing::StatusIs;

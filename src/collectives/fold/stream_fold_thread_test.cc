@@ -14,8 +14,8 @@
 namespace phalanx::collectives {
 namespace {
 
+using SliceLayout;
 using net::EventLoop;
-using net::SliceLayout;
 using net::TransferBuffer;
 
 constexpr uint64_t kElements = 500'000;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/slice_layout.h"
 #include "src/common/status_macros.h"
-#include "src/net/pull/slice_layout.h"
 
 namespace phalanx::directory {
 namespace {
@@ -193,7 +193,7 @@ absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_
     return absl::InvalidArgumentError(absl::StrCat("watermarks: ", watermarks.size(),
                                                    " for an object of ", info.slices, " slices"));
   }
-  const net::SliceLayout layout{info.size_bytes, static_cast<int>(info.slices)};
+  const SliceLayout layout{info.size_bytes, static_cast<int>(info.slices)};
   for (int i = 0; i < layout.slices; ++i) {
     const uint64_t limit = layout.Size(i);
     if (watermarks[i] <= limit) continue;

@@ -97,7 +97,7 @@ absl::StatusOr<ObjectName> ParseNameOf(const Message& message) {
 // their length is not the object's.
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
                             absl::string_view inline_bytes);
-// Accepts no watermarks, or one per slice and each within its slice. net::SliceLayout defines the
+// Accepts no watermarks, or one per slice and each within its slice. SliceLayout defines the
 // slices.
 absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks);
 // The same check without the object: limits the number of watermarks and each value by the

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "src/common/defects.h"
+#include "src/common/slice_layout.h"
 #include "src/directory/pulls/pull_scheduler.h"
-#include "src/net/pull/slice_layout.h"
 
 namespace phalanx::directory {
 
@@ -41,7 +41,7 @@ void PullScheduler::Replant(Object& object, bool in_halves) {
   for (const NodeKey& key : receivers) Requeue(object, key);
   object.trees = RelayTrees();
   if (!in_halves) return Tree(object).KeepWhole();
-  const net::SliceLayout layout{object.info.size_bytes, static_cast<int>(object.info.slices)};
+  const SliceLayout layout{object.info.size_bytes, static_cast<int>(object.info.slices)};
   const int first_slices = layout.slices / 2;
   const uint64_t first = AllSlices(first_slices);
   const uint64_t first_bytes = layout.Begin(first_slices);

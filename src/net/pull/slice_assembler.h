@@ -24,9 +24,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "src/common/slice_layout.h"
 #include "src/net/frame/frame.h"
 #include "src/net/pull/data_plane_counters.h"
-#include "src/net/pull/slice_layout.h"
 #include "src/net/pull/transfer_buffer.h"
 
 namespace phalanx::net {

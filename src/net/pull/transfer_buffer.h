@@ -26,9 +26,9 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "src/common/ids/ids.h"
+#include "src/common/slice_layout.h"
 #include "src/common/threads/mutex.h"
 #include "src/common/time/executor.h"
-#include "src/net/pull/slice_layout.h"
 
 namespace phalanx::net {
 

@@ -33,7 +33,7 @@ std::unique_ptr<Copy> LocalCopies::New(const ObjectId& id, const Generation& gen
   copy->traits.slices = slices;
   // The buffer keeps the block: an I/O loop may hold the buffer longer than the copy lives.
   copy->buffer =
-      std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
+      std::make_shared<net::TransferBuffer>(SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);
   return copy;
 }

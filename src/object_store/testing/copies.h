@@ -21,8 +21,8 @@ inline std::unique_ptr<Copy> CompleteCopy(int id, uint64_t sequence, uint64_t by
   copy->generation = Generation{NodeKey{7, 1}, sequence};
   copy->size_bytes = bytes;
   auto memory = std::make_shared<std::vector<char>>(bytes);
-  copy->buffer = std::make_shared<net::TransferBuffer>(net::SliceLayout{bytes, 1},
-                                                       absl::MakeSpan(*memory), memory);
+  copy->buffer =
+      std::make_shared<net::TransferBuffer>(SliceLayout{bytes, 1}, absl::MakeSpan(*memory), memory);
   copy->buffer->Publish(0, bytes);
   copy->state = CopyState::kComplete;
   return copy;

@@ -2,7 +2,7 @@
 
 #include "src/common/elements.h"
 #include "src/common/ids/ids.h"
-#include "src/net/pull/slice_layout.h"
+#include "src/common/slice_layout.h"
 
 namespace phalanx::ps::internal {
 
@@ -21,7 +21,7 @@ bool IsRingSum(uint64_t part_bytes, size_t sources) {
 
 // As the nodes of a ring cut an object: member s ends slice s with its own source.
 std::vector<RingSlice> RingSlices(uint64_t part_bytes, size_t sources) {
-  const net::SliceLayout layout{part_bytes, static_cast<int>(sources)};
+  const SliceLayout layout{part_bytes, static_cast<int>(sources)};
   std::vector<RingSlice> slices;
   for (int slice = 0; slice < layout.slices; ++slice) {
     RingSlice& one = slices.emplace_back(RingSlice{layout.Begin(slice), layout.Size(slice), {}});

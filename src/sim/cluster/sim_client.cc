@@ -27,7 +27,7 @@ struct SimClient::OpenView {
   std::weak_ptr<MemoryBlock> block;
   std::weak_ptr<net::TransferBuffer> buffer;
   absl::Span<const char> bytes;
-  net::SliceLayout layout;
+  SliceLayout layout;
   // By slice: the number of bytes that were read.
   std::vector<uint64_t> seen;
   net::TransferBuffer::SubscriptionId subscription = 0;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/common/defects.h"
-#include "src/net/pull/slice_layout.h"
+#include "src/common/slice_layout.h"
 
 namespace phalanx::directory {
 namespace {
@@ -115,7 +115,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
   const int members = static_cast<int>(plan.members_.size());
   if (members < kLeastMembers) return std::nullopt;
   if (!CheckWhole(spec.elements, plan.size_bytes_).ok()) return std::nullopt;
-  if (net::SliceLayout{plan.size_bytes_, members}.Size(members - 1) < kLeastSliceBytes) {
+  if (SliceLayout{plan.size_bytes_, members}.Size(members - 1) < kLeastSliceBytes) {
     return std::nullopt;
   }
   const bool faster = RingTime(members, plan.size_bytes_, costs) <

@@ -1,6 +1,6 @@
-#include "src/net/pull/slice_layout.h"
+#include "src/common/slice_layout.h"
 
-namespace phalanx::net {
+namespace phalanx {
 namespace {
 
 constexpr uint64_t kSliceAlignment = 64;
@@ -27,4 +27,4 @@ uint64_t SliceLayout::Size(int slice) const {
   return slice + 1 < slices ? CommonSliceBytes(*this) : object_bytes - Begin(slice);
 }
 
-}  // namespace phalanx::net
+}  // namespace phalanx

@@ -1,10 +1,10 @@
 // SliceLayout: how an object is cut into slices. A value.
-#ifndef PHALANX_NET_PULL_SLICE_LAYOUT_H_
-#define PHALANX_NET_PULL_SLICE_LAYOUT_H_
+#ifndef PHALANX_COMMON_SLICE_LAYOUT_H_
+#define PHALANX_COMMON_SLICE_LAYOUT_H_
 
 #include <cstdint>
 
-namespace phalanx::net {
+namespace phalanx {
 
 // Slice i of an object of `object_bytes` bytes is [Begin(i), Begin(i) + Size(i)). All slices except
 // the last have the same size, a multiple of 64 bytes if the object has at least 64 bytes per
@@ -18,6 +18,6 @@ struct SliceLayout {
   friend bool operator==(const SliceLayout&, const SliceLayout&) = default;
 };
 
-}  // namespace phalanx::net
+}  // namespace phalanx
 
-#endif  // PHALANX_NET_PULL_SLICE_LAYOUT_H_
+#endif  // PHALANX_COMMON_SLICE_LAYOUT_H_
