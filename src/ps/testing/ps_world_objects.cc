@@ -156,7 +156,7 @@ std::string PsWorld::SumOf(const Sum& sum) const {
   return all;
 }
 
-// Who reads it finds that it is gone.
+// A worker that reads it finds that it is gone.
 void PsWorld::Void(const std::string& target) {
   objects_.erase(target);
   missing_[target] = Missing::kLost;

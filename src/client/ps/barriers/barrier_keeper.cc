@@ -168,7 +168,7 @@ void BarrierKeeper::Update() {
   for (const BarrierGroup group : kGroups) Update(group);
 }
 
-// A next life of a worker that has died ends the failure: who calls again waits for it.
+// A next life of a worker that has died ends the failure: a task that calls again waits for it.
 void BarrierKeeper::Update(BarrierGroup group) {
   missing_[At(group)].clear();
   uint64_t& ended = ended_[At(group)];

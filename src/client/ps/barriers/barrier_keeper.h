@@ -6,7 +6,7 @@
 // 1. A stage ends when all tasks of the group for which it waits have come to it or to a later one.
 //    It has ended for good then: a task that comes to it later, in its next life, goes on at once.
 // 2. An arrival is that of a life. When the life dies, it is void: a stage that had not ended waits
-//    for the next life, which comes to it again. So a death releases nobody early, and a task that
+//    for the next life, which comes to it again. So a death releases no task early, and a task that
 //    is started again does not count twice.
 // 3. A task that has left the job is not waited for. A worker that has died is, unless the tables
 //    say otherwise (OnLoss): with kDrop it is not, and with kFail the calls of all that wait for
@@ -15,7 +15,8 @@
 //    life (BarrierMember), which knows nothing.
 // 5. A task that had ended before the keeper's life began may have been of an earlier run of the
 //    job. Until Resolve it is waited for.
-// 6. Any message can be lost: who waits sends its Arrival again and again, and each is answered.
+// 6. Any message can be lost: a task that waits sends its Arrival again and again, and each is
+// answered.
 //
 // Pure: takes events, returns messages. Belongs to Barriers, or a test. One thread at a time.
 #ifndef PHALANX_CLIENT_PS_BARRIERS_BARRIER_KEEPER_H_

@@ -52,7 +52,8 @@ class BarrierMember {
 
   // Tick is to be called.
   bool waiting() const;
-  // Which barrier it is, and for whom it waits, as a text for errors. REQUIRES: it has not ended.
+  // Which barrier it is, and for which tasks it waits, as a text for errors. REQUIRES: it has not
+  // ended.
   std::string WaitsFor(Ticket ticket) const;
   std::vector<Send> TakeSends() { return std::exchange(sends_, {}); }
   std::vector<Ended> TakeEnded() { return std::exchange(ended_, {}); }

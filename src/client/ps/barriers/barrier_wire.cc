@@ -44,7 +44,8 @@ std::string Encode(const Arrival& arrival) {
   return bytes;
 }
 
-// One text: an error says who is to blame, and otherwise it is said for whom the task waits.
+// One text: an error names the task that is its cause, else it names those for which the task
+// waits.
 std::string Encode(const Verdict& verdict) {
   std::string bytes = Begin(Kind::kVerdict, verdict.group);
   ByteWriter out(bytes);
@@ -68,7 +69,7 @@ std::optional<Arrival> DecodeArrival(absl::string_view bytes) {
   return arrival;
 }
 
-// A code that this library does not know would be one that no caller can tell from others.
+// A code that this library does not know would be one that no caller can distinguish from others.
 std::optional<Verdict> DecodeVerdict(absl::string_view bytes) {
   ByteReader in(bytes);
   Verdict verdict;

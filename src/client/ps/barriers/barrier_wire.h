@@ -1,5 +1,5 @@
 // The messages of barriers, which travel in messages of the job beside those of tables (ps_wire.h)
-// and of disks: the first byte tells them apart.
+// and of disks: they differ in the first byte.
 //
 // A barrier with the number e is stage e + 1 here: how many barriers of its group a task has come
 // to, so that 0 stands for none.
@@ -38,7 +38,7 @@ struct Verdict {
   uint64_t ended = 0;
   // Not OK: the barriers behind `ended` in which the task waits end with this.
   absl::Status why = {};
-  // Otherwise, whom they wait for, as a text.
+  // Otherwise, for which tasks they wait, as a text.
   std::string missing = {};
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
