@@ -105,7 +105,7 @@ void PsPlan::DrawTable(Random& random) {
   if (random.Chance(0.3)) spec.snapshot_bytes = 500 + random.Below(20'000);
   if (rings) {
     if (spec.keys == 0) spec.keys = 20;
-    if (spec.split == Split::kHash) spec.split = Split::kRange;
+    if (spec.split == Split::kHash || spec.split == Split::kOwn) spec.split = Split::kRange;
     if (floats) spec.keys *= 16;
     spec.on_loss = OnLoss::kWait;
   }
@@ -214,10 +214,9 @@ PsOracle::PsOracle(const PsPlan& plan) : plan_(plan) {
         const bool object = plan.PushesObject(step);
         if (object) objects_.insert({step.table, worker, clock, step.push});
         const internal::Splitter splitter(plan.tables[step.table], plan.servers);
+        const bool with_keys = !object && plan.tables[step.table].keys > 0;
         for (const Key key : step.keys) {
-          if (!object) with_keys_.insert({step.table, splitter.PartOf(key), clock});
-        }
-        for (const Key key : step.keys) {
+          if (with_keys) with_keys_.insert({step.table, splitter.PartOf(key), clock});
           pushes_[{step.table, key}].insert({worker, clock, step.push});
         }
       }
@@ -271,7 +270,8 @@ bool PsOracle::HasKeys(uint32_t table, int server, uint64_t clock) const {
 PsOracle::Addends PsOracle::AddendsOf(uint32_t table, Key key, uint64_t clock) const {
   const TableSpec& spec = plan_.tables[table];
   const internal::Splitter splitter(spec, plan_.servers);
-  const int server = splitter.PartOf(key);
+  // Sparse tables have no objects, and the split of some is their program's.
+  const int server = spec.keys > 0 ? splitter.PartOf(key) : 0;
   const std::vector<std::pair<int, uint32_t>> objects = ObjectsOf(table, clock);
   Addends addends;
   const uint64_t part =

@@ -155,7 +155,7 @@ class PsOracle {
   std::map<std::pair<uint32_t, Key>, std::set<std::tuple<int, uint64_t, uint32_t>>> pushes_;
   // Those that are objects: table, worker, clock, number.
   std::set<std::tuple<uint32_t, int, uint64_t, uint32_t>> objects_;
-  // Pushes with keys: table, server, clock.
+  // Pushes with keys, of dense tables: table, server, clock.
   std::set<std::tuple<uint32_t, int, uint64_t>> with_keys_;
   // Of tables of floats, by table and key: the value at the beginning of each clock.
   std::map<std::pair<uint32_t, Key>, std::vector<float>> floats_;
