@@ -550,6 +550,12 @@ bool ServerCore::OnReduced(uint32_t table, uint64_t attempt, absl::string_view s
   return version;
 }
 
+void ServerCore::OnSlices(uint32_t table, uint64_t attempt) {
+  PHALANX_CHECK(table < tables_.size(), "a table that was added");
+  tables_[table]->sums().OnSlices(attempt);
+  EndEvent();
+}
+
 void ServerCore::OnReduceFailed(uint32_t table, uint64_t attempt, const absl::Status& why,
                                 absl::string_view handle) {
   PHALANX_CHECK(table < tables_.size(), "a table that was added");

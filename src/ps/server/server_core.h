@@ -189,6 +189,9 @@ class ServerCore {
   // Ignored if the attempt is void. `target`: of a ring sum, the object of this name is there.
   // Returns true if it is a version now; else it is not needed.
   bool OnReduced(uint32_t table, uint64_t attempt, absl::string_view sum, bool target = false);
+  // There is no ring for this attempt at a ring sum: its target is never there. The sum of its
+  // slices is to come by OnReduced, which has the same bits.
+  void OnSlices(uint32_t table, uint64_t attempt);
   // It is tried again at Retry; but InvalidArgument ends the table, and so does NotFound or
   // DataLoss that comes again and again, while the workers live. `handle`: of the object that is to
   // blame; empty: it is not known.

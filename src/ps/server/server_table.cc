@@ -393,14 +393,15 @@ bool ServerTable::OnReduced(uint64_t attempt, absl::string_view sum, bool target
     return false;
   }
   // The rows are in the sum whether a ring has made it or not.
-  const bool ring = versions_.ahead(attempt);
-  if (ring) sums_.OnRing(attempt, target);
+  const bool ring = sums_.has_rows(attempt);
+  const bool made = target && versions_.ahead(attempt);
+  if (ring) sums_.OnRing(attempt, made);
   // The owner ends the others itself.
   sums_.Void();
   sums_.TakeCancelled();
   TakeTurn(turns_.TakeTurn(), sum.data(), ring);
   Proceed();
-  return ring && target;
+  return made;
 }
 
 void ServerTable::OnReduceFailed(uint64_t attempt, const absl::Status& why,

@@ -40,6 +40,7 @@ void TurnSums::Begin(bool only) {
   reduce_ = Reduce{attempt, turns_.first()->clock, Handles(), only};
   base_.clear();
   if (!IsRing(reduce_->handles.size())) return;
+  with_rows_.insert(attempt);
   reduce_->base = base_ = versions_.Base();
   reduce_->target = versions_.BeginAhead(attempt);
 }
@@ -58,6 +59,14 @@ void TurnSums::OnRing(uint64_t attempt, bool target) {
   if (target) versions_.AheadMade(attempt);
 }
 
+// The slices take longer than a ring: without this its readers would wait for the end of them, and
+// ask then.
+void TurnSums::OnSlices(uint64_t attempt) {
+  if (!has_rows(attempt)) return;
+  rings_ = false;
+  versions_.EndAhead(attempt);
+}
+
 // The reduction waits for its first source, which nothing puts. So another attempt is made at
 // Retry, with an object of the same rows.
 void TurnSums::OnPublishFailed(absl::string_view handle) {
@@ -69,6 +78,7 @@ void TurnSums::Void() {
   cancelled_ = cancelled_ || turns_.reduces();
   turns_.Void();
   versions_.EndAhead();
+  with_rows_.clear();
   reduce_.reset();
   stale_ = false;
   lost_attempts_ = 0;
@@ -135,10 +145,13 @@ absl::Status TurnSums::OnFailed(uint64_t attempt, const absl::Status& why, absl:
   if (absl::IsInvalidArgument(why)) {
     return absl::InternalError(absl::StrCat(NameOf(push), " cannot be summed: ", why.ToString()));
   }
+  versions_.EndAhead(attempt);
+  with_rows_.erase(attempt);
   if (attempt != turns_.attempt()) return absl::OkStatus();
   turns_.OnFailed(attempt, why);
-  // It can be the rows' object that cannot be had.
-  if (!base_.empty()) versions_.ReplaceBase();
+  // It can be the rows' object that cannot be had. To publish them again takes a copy of the part,
+  // so not if a push is to blame, which can be away for long.
+  if (!base_.empty() && push == nullptr) versions_.ReplaceBase();
   const bool lost = absl::IsNotFound(why) || absl::IsDataLoss(why);
   lost_attempts_ = lost && OwnersLive(push, lives) ? lost_attempts_ + 1 : 0;
   if (lost_attempts_ < kLostAttempts) return absl::OkStatus();
@@ -162,6 +175,10 @@ std::string TurnSums::Describe() const {
     absl::StrAppend(&text, ", which has failed: ", turns_.failed().ToString());
   } else if (stale_) {
     absl::StrAppend(&text, ", before some were pushed again");
+  } else if (has_rows(turns_.attempt())) {
+    absl::StrAppend(&text, versions_.ahead(turns_.attempt())
+                               ? ", in a ring of the tasks' nodes"
+                               : ", slice by slice, since there is no ring");
   }
   return text + "\n";
 }

@@ -7,7 +7,8 @@
 //               └─ Void: the objects are none of the turn any more, so no sum of them is needed
 //
 // A ring sum (rows/ring_sums.h) has the rows as its first source, and makes the next version: a
-// turn without pushes with keys is one, if the table allows it.
+// turn without pushes with keys is one, if the table allows it. Where there is no ring the owner
+// sums its slices, and there is no such version.
 //
 // Pure. Belongs to a ServerTable, whose turns and objects these are. One thread at a time.
 #ifndef PHALANX_PS_SERVER_TURN_SUMS_H_
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,12 +73,14 @@ class TurnSums {
   // No attempt is of use any more.
   void Void();
   // The attempt has failed. An error: so has the table, with it. Of a void attempt: nothing.
-  // `handle`: of the push that is to blame; empty: it is not known.
+  // `handle`: of the push or of the rows' version that is to blame; empty: it is not known.
   absl::Status OnFailed(uint64_t attempt, const absl::Status& why, absl::string_view handle,
                         const Lives& lives);
-  // Another attempt is to be made after a while, by Retry.
   // The rows could not be published as this version: an attempt that has it as a source cannot end.
   void OnPublishFailed(absl::string_view handle);
+  // This attempt at a ring sum goes on in slices: those that were answered ahead ask again, and no
+  // others are.
+  void OnSlices(uint64_t attempt);
   // This attempt at a ring sum is there: `target`, its version as well. Where one ring was made the
   // next one is likely to be.
   void OnRing(uint64_t attempt, bool target);
@@ -85,6 +89,9 @@ class TurnSums {
   bool answers_ahead() const {
     return rings_ && turns_.reduces() && turns_.failed().ok() && versions_.ahead(turns_.attempt());
   }
+  // The sum of this attempt has the rows, whether a ring makes it or not.
+  bool has_rows(uint64_t attempt) const { return with_rows_.contains(attempt); }
+  // Another attempt is to be made after a while, by Retry.
   bool wants_retry() const { return stale_ || !turns_.failed().ok(); }
   void Retry();
 
@@ -111,6 +118,7 @@ class TurnSums {
   Versions& versions_;
   const uint64_t ring_bytes_;
   std::string base_;              // of the newest attempt
+  std::set<uint64_t> with_rows_;  // attempts that have not failed
   bool rings_ = false;            // the last ring sum was made in a ring
   std::optional<Reduce> reduce_;  // that has not been taken
   bool cancelled_ = false;

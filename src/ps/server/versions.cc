@@ -17,6 +17,7 @@ std::string Versions::HandleOf(uint64_t number) const { return absl::StrCat(pref
 std::string Versions::Base() {
   if (newest_ == 0) {
     newest_ = ++last_;
+    replaced_ = false;
     versions_.emplace(newest_, Version());
   }
   return HandleOf(newest_);
@@ -28,7 +29,10 @@ std::string Versions::Answer(const Reader& reader) {
 }
 
 // Readers of the one before keep it until they have read it.
-void Versions::ReplaceBase() { FreeIfUnused(std::exchange(newest_, 0)); }
+void Versions::ReplaceBase() {
+  replaced_ = replaced_ || newest_ > 0;
+  FreeIfUnused(std::exchange(newest_, 0));
+}
 
 // The owner makes the object, so it is not to be taken as one to publish.
 std::string Versions::BeginAhead(uint64_t attempt) {
@@ -51,13 +55,19 @@ void Versions::AheadMade(uint64_t attempt) {
   versions_.at(made_).ahead = false;
 }
 
-// Who was answered asks again, and says that it is lost, which is nothing then.
+// A worker that was answered asks again, and says that it is lost, which is nothing then.
+void Versions::EndAhead(uint64_t attempt) {
+  const auto found = ahead_.find(attempt);
+  if (found == ahead_.end()) return;
+  const uint64_t number = found->second;
+  ahead_.erase(found);
+  if (versions_.at(number).readers > 0) voids_.push_back(HandleOf(number));
+  ForgetReadersOf(number);
+  versions_.erase(number);
+}
+
 void Versions::EndAhead() {
-  for (const auto& [attempt, number] : std::exchange(ahead_, {})) {
-    if (versions_.at(number).readers > 0) voids_.push_back(HandleOf(number));
-    ForgetReadersOf(number);
-    versions_.erase(number);
-  }
+  while (!ahead_.empty()) EndAhead(ahead_.begin()->first);
 }
 
 std::string Versions::AnswerPrevious(const Reader& reader) {
@@ -74,7 +84,11 @@ std::string Versions::Add(const Reader& reader, uint64_t number) {
   return HandleOf(number);
 }
 
+// The previous one is what a next life can ask for, so one that was lost is made again, while its
+// rows are there.
 void Versions::OnChange(absl::string_view rows, uint64_t clock) {
+  if (keeps_previous_ && replaced_) Base();
+  replaced_ = false;
   for (auto& [number, version] : versions_) {
     if (version.pending && !version.copy.has_value()) version.copy = std::string(rows);
   }
@@ -93,7 +107,11 @@ void Versions::OnRead(const Reader& reader, bool lost) {
   if (found == readers_.end()) return;
   const uint64_t number = found->second;
   readers_.erase(found);
-  if (lost && newest_ == number) newest_ = 0;
+  if (lost) versions_.at(number).lost = true;
+  if (lost && newest_ == number) {
+    newest_ = 0;
+    replaced_ = true;
+  }
   if (lost && previous_ == number) previous_ = 0;
   --unread_[reader.worker];
   Release(number);
@@ -153,6 +171,7 @@ std::vector<Versions::Reader> Versions::OnPublishFailed(absl::string_view handle
 
 void Versions::Clear() {
   newest_ = previous_ = 0;
+  replaced_ = false;
   EndAhead();
   for (const auto& [number, version] : versions_) {
     if (!version.pending) unpublishes_.push_back(HandleOf(number));

@@ -73,13 +73,18 @@ class Versions {
   std::string BeginAhead(uint64_t attempt);
   // REQUIRES: BeginAhead since the last EndAhead.
   std::string AnswerAhead(const Reader& reader);
-  // The attempt has made it: the rows that change next become this version.
+  // The attempt has made it: the rows that change next become this version. REQUIRES: ahead.
   void AheadMade(uint64_t attempt);
-  // No attempt makes a version any more, but what was made stays. Answers with others are not
-  // awaited: those objects are never there (TakeVoids), and their readers ask again.
+  // The attempt, if there is one, makes no version any more. Answers with it are not awaited: that
+  // object is never there (TakeVoids), and its readers ask again. What was made stays.
+  void EndAhead(uint64_t attempt);
+  // Of all attempts.
   void EndAhead();
-  // Such an attempt is under way, or has made its version.
-  bool ahead(uint64_t attempt) const { return ahead_.contains(attempt); }
+  // Such an attempt is under way, and no reader has found what it has made lost.
+  bool ahead(uint64_t attempt) const {
+    const auto found = ahead_.find(attempt);
+    return found != ahead_.end() && !versions_.at(found->second).lost;
+  }
 
   // `lost`: the reader has found no object of this name, so the next answer is another version.
   void OnRead(const Reader& reader, bool lost = false);
@@ -104,6 +109,7 @@ class Versions {
     bool pending = true;              // it has not been taken
     std::optional<std::string> copy;  // while it is pending
     bool ahead = false;               // it is not there yet
+    bool lost = false;                // it was there, for a reader
   };
 
   std::string HandleOf(uint64_t number) const;
@@ -118,6 +124,7 @@ class Versions {
   uint64_t newest_ = 0;
   uint64_t previous_ = 0;  // these two are 0 if there is none
   uint64_t previous_until_ = 0;
+  bool replaced_ = false;                 // the newest one was lost, and none has come in its place
   std::map<uint64_t, uint64_t> ahead_;    // by attempt
   uint64_t made_ = 0;                     // by the turn that is being made; 0: none
   std::map<uint64_t, Version> versions_;  // by number

@@ -199,7 +199,12 @@ void PsWorld::TrySum(int rank, uint64_t life, uint32_t table, uint64_t attempt) 
   const bool made = found->ring() && random_.Chance(0.7);
   if (made) objects_[found->target] = Object{sum, {true, rank}, life};
   counts_.rings += made ? 1 : 0;
-  counts_.broken_rings += found->ring() && !made ? 1 : 0;
+  // Its slices are summed then.
+  if (found->ring() && !made) {
+    ++counts_.broken_rings;
+    server.core->OnSlices(table, attempt);
+    Drain(server, rank);
+  }
   After(random_.Below(2'000),
         [this, rank, life, table, attempt, sum] { Summed(rank, life, table, attempt, sum); });
 }

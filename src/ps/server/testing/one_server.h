@@ -252,6 +252,11 @@ class OneServer {
     core.OnReduced(0, attempt, Bytes(sum));
     Run();
   }
+  // There is no ring for it.
+  void InSlices(uint64_t attempt) {
+    core.OnSlices(0, attempt);
+    Run();
+  }
   // A ring has made the object. False: it is no version.
   bool Ringed(uint64_t attempt, const std::string& target, const std::vector<float>& sum) {
     const bool version = core.OnReduced(0, attempt, Bytes(sum), true);

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::Floats;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::OneServer;
 using testing::Spec;
@@ -112,6 +113,90 @@ TEST(ServerRings, WhatABrokenRingWasToMakeIsNeverThere) {
   EXPECT_THAT(server.Take(0), IsEmpty());
   EXPECT_TRUE(server.Ringed(3, "s/0/5", Rows(6)));
   EXPECT_THAT(server.Take(0), ElementsAre("object 8.0 s/0/5", "min 3"));
+}
+
+TEST(ServerRings, ReadersAskAgainWhileTheSlicesAreSummed) {
+  OneServer server = Server();
+  MakeFirst(server);
+  EndClock(server, 1);
+  for (const int worker : {0, 1}) server.Take(worker);
+  server.PullObject(0, 7, 2);
+  EXPECT_THAT(server.Take(0), ElementsAre("object 7.0 s/0/3"));
+  EXPECT_THAT(server.core.Describe(), HasSubstr("attempt 2, in a ring of the tasks' nodes\n"));
+  server.InSlices(2);
+  EXPECT_THAT(server.voids, ElementsAre("s/0/3"));
+  EXPECT_THAT(server.core.Describe(),
+              HasSubstr("attempt 2, slice by slice, since there is no ring\n"));
+  server.Read(0, 7, /*lost=*/true);
+  server.PullObject(0, 7, 2);
+  server.PullObject(1, 8, 2);
+  EXPECT_THAT(server.Take(0), IsEmpty()) << "there is nothing to wait for elsewhere";
+  server.Reduced(2, Rows(5));
+  EXPECT_THAT(server.Take(0), ElementsAre("object 7.0 s/0/4", "min 2"));
+  EXPECT_THAT(server.Take(1), ElementsAre("object 8.0 s/0/4", "min 2"));
+  EXPECT_EQ(Floats(server.objects.at("s/0/4")), Rows(5)) << "the rows are in the sum";
+  EXPECT_THAT(server.voids, ElementsAre("s/0/3"));
+  server.InSlices(2);
+  server.InSlices(9);
+  EXPECT_THAT(server.voids, ElementsAre("s/0/3"));
+}
+
+// A worker was away for long: nothing of the size of the part is made for each attempt.
+TEST(ServerRings, AttemptsThatAPushFailsLeaveTheRowsAsTheyArePublished) {
+  OneServer server = Server();
+  MakeFirst(server);
+  EndClock(server, 1);
+  EXPECT_THAT(server.TakeReduces(), ElementsAre("2! of clock 1: a1 b1, on s/0/2 to s/0/3"));
+  server.Take(0);
+  server.PullObject(0, 7, 2);
+  EXPECT_THAT(server.Take(0), ElementsAre("object 7.0 s/0/3"));
+  server.Member(1, MemberState::kDied);
+  for (uint64_t attempt = 2; attempt < 30; ++attempt) {
+    server.ReduceFailed(attempt, absl::NotFoundError("no such object"), "b1");
+    EXPECT_TRUE(server.core.wants_retry());
+    EXPECT_THAT(server.voids, ElementsAre("s/0/3")) << "its readers are to ask again";
+    server.Retry();
+    EXPECT_THAT(server.TakeReduces(),
+                ElementsAre(absl::StrCat(attempt + 1, " of clock 1: a1 b1, on s/0/2 to s/0/",
+                                         attempt + 2)));
+  }
+  EXPECT_EQ(server.objects.size(), 2u) << "the rows, and those of the clock before";
+  // The rows' own object can be to blame.
+  server.ReduceFailed(30, absl::NotFoundError("no such object"), "s/0/2");
+  server.Retry();
+  EXPECT_THAT(server.TakeReduces(), ElementsAre("31 of clock 1: a1 b1, on s/0/32 to s/0/33"));
+  EXPECT_EQ(Floats(server.objects.at("s/0/32")), Rows(1));
+}
+
+// Its copies were lost, so nothing else is to wait for it.
+TEST(ServerRings, AResultThatAReaderHasLostIsNoVersion) {
+  OneServer server = Server();
+  MakeFirst(server);
+  EndClock(server, 1);
+  for (const int worker : {0, 1}) server.Take(worker);
+  server.PullObject(0, 7, 2);
+  server.Take(0);
+  server.Read(0, 7, /*lost=*/true);
+  server.PullObject(0, 7, 2);
+  EXPECT_THAT(server.Take(0), IsEmpty());
+  EXPECT_FALSE(server.Ringed(2, "s/0/3", Rows(5)));
+  EXPECT_THAT(server.Take(0), ElementsAre("object 7.0 s/0/4", "min 2"));
+  EXPECT_EQ(Floats(server.objects.at("s/0/4")), Rows(5));
+}
+
+// A worker's next life asks for it.
+TEST(ServerRings, RowsThatWereLostAreThePreviousVersionAllTheSame) {
+  OneServer server = Server();
+  MakeFirst(server);
+  server.PullObject(0, 6, 1);
+  EXPECT_THAT(server.Take(0), ElementsAre("object 6.0 s/0/2"));
+  EndClock(server, 1);
+  server.Read(0, 6, /*lost=*/true);
+  EXPECT_TRUE(server.Ringed(2, "s/0/3", Rows(5)));
+  server.Take(0);
+  server.PullObject(0, 7, 1);
+  EXPECT_THAT(server.Take(0), ElementsAre("object 7.0 s/0/4"));
+  EXPECT_EQ(Floats(server.objects.at("s/0/4")), Rows(1));
 }
 
 TEST(ServerRings, AnotherAttemptMakesAnotherVersion) {
