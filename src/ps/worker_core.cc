@@ -348,9 +348,7 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
                         operation.out);
   }
   absl::Status wrong = bytes.status();
-  // FailedPrecondition: of a ring that was to make the object and has broken.
-  const bool lost =
-      absl::IsNotFound(wrong) || absl::IsDataLoss(wrong) || absl::IsFailedPrecondition(wrong);
+  const bool lost = absl::IsNotFound(wrong) || absl::IsDataLoss(wrong);
   EndFetch(ticket, question, lost);
   if (bytes.ok() && bytes->size() != expected) {
     wrong = absl::InternalError(absl::StrCat(bytes->size(), " bytes, expected ", expected));
@@ -360,6 +358,10 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
       ScatterPart(state.view.spec, state.splitter, server, bytes->data(), operation.out);
     }
     OnAnswered(ticket, operation, question);
+  } else if (absl::IsNotFound(wrong) && !question.again) {
+    // The server has taken it back, as that of a ring that was not made, and knows better by now.
+    question.again = true;
+    SendQuestion(server, ticket, operation, question);
   } else if (lost) {
     // Not at once: what makes objects vanish can last for a while.
     question.lost = true;
@@ -589,9 +591,10 @@ std::string WorkerCore::WaitsFor(Ticket ticket) const {
   std::vector<std::string> texts;
   for (size_t server = 0; server < servers_.size(); ++server) {
     if (!waits[server]) continue;
-    texts.push_back(absl::StrCat(
-        "server ", server, " (",
-        fetches[server] ? "its object is on its way" : servers_[server].channel.Describe(), ")"));
+    texts.push_back(absl::StrCat("server ", server, " (",
+                                 fetches[server] ? "its object is being made, or is on its way"
+                                                 : servers_[server].channel.Describe(),
+                                 ")"));
   }
   return absl::StrJoin(texts, ", ");
 }

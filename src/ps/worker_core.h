@@ -282,7 +282,8 @@ class WorkerCore {
     bool by_object = false;
     uint64_t channel = 0;
     uint64_t fetch = 0;
-    bool lost = false;  // the object of the last answer was, and the server was not asked again
+    bool lost = false;   // the object of the last answer was, and the server was not asked again
+    bool again = false;  // it was asked again at once
   };
   struct Operation {
     std::optional<uint32_t> table;  // none: a request
