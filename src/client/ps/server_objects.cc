@@ -43,7 +43,7 @@ ServerObjects::ServerObjects(std::shared_ptr<Client> client)
 
 uint64_t ServerObjects::waiting() const {
   uint64_t bytes = 0;
-  for (const auto& [handle, version] : versions_) bytes += version.bytes.size();
+  for (const auto& [handle, version] : versions_) bytes += version.waits() ? version.size : 0;
   return bytes;
 }
 
@@ -54,6 +54,7 @@ void ServerObjects::Publish(const ServerCore::Publish& publish) {
   version.table = publish.table;
   const absl::string_view bytes = publish.bytes();
   const uint64_t before = waiting();
+  version.size = bytes.size();
   if (before > 0 && before + bytes.size() > kMostWaitingBytes) {
     version.refused = absl::ResourceExhaustedError(
         absl::StrCat("other states, of ", before, " bytes, wait for memory of the node"));
@@ -135,8 +136,14 @@ void ServerObjects::Keep(const Sum& sum, bool needed) {
   client_->Release({&id, 1});
 }
 
-// A Get that came before, or comes later, ends with NotFound.
-void ServerObjects::Void(const std::string& handle) { client_->Delete(IdOfHandle(handle)); }
+// A Get that came before, or comes later, ends with NotFound. Delete ends a reduction that still
+// makes the object, and frees the object if it is there; what was never put, and nothing makes any
+// more, it does not know.
+void ServerObjects::Void(const std::string& handle) {
+  const ObjectId id = IdOfHandle(handle);
+  client_->Delete(id);
+  client_->Fail(id, absl::NotFoundError("its ring was not made"));
+}
 
 void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
   if (reduce.only) CancelOthers(reduce.table, reduce.attempt);
@@ -146,9 +153,9 @@ void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
                .handles = reduce.handles,
                .sources = {},
                .size = reduce.bytes};
-  sum.sources.reserve(reduce.handles.size() + 1);
-  if (reduce.ring()) sum.sources.push_back(IdOfHandle(reduce.base));
-  for (const std::string& handle : reduce.handles) sum.sources.push_back(IdOfHandle(handle));
+  if (reduce.ring()) sum.handles.insert(sum.handles.begin(), reduce.base);
+  sum.sources.reserve(sum.handles.size());
+  for (const std::string& handle : sum.handles) sum.sources.push_back(IdOfHandle(handle));
   sum.options.dtype = dtype;
   sum.options.order = ReduceOptions::Order::kFixed;
   sum.options.owned = true;
@@ -171,6 +178,7 @@ void ServerObjects::Reduce(const ServerCore::Reduce& reduce, DType dtype) {
 
 // The node holds the sources for the call that has ended, and for these from now on.
 void ServerObjects::BeginSlices(UnderWay& sum) {
+  in_slices_.push_back({sum.table, sum.attempt});
   const auto connection = phalanx::internal::Access::ConnectionOf(*client_);
   for (const RingSlice& slice : RingSlices(sum.size, sum.sources.size())) {
     std::vector<ObjectId> sources;
@@ -206,6 +214,7 @@ ServerObjects::Sum ServerObjects::ResultOf(const UnderWay& sum) {
     result.bytes = sum.bytes.Wait();
     if (result.bytes.ok()) result.version = sum.version;
   }
+  if (!sum.slices.empty()) result.slices.reserve(sum.size);
   for (const Slice& slice : sum.slices) {
     result.bytes = slice.bytes.Wait();
     if (!result.bytes.ok()) break;
@@ -252,13 +261,17 @@ std::vector<ServerObjects::Sum> ServerObjects::TakeSums() {
 }
 
 // The result is nothing that a client waits for: a reduction goes on without its callers, and would
-// wait for a push that never comes.
+// wait for a push that never comes. One that has its result already holds it.
 void ServerObjects::Cancel(const UnderWay& sum) {
+  const auto give_up = [this](const ObjectId& target) {
+    client_->Release({&target, 1});
+    client_->Delete(target);
+  };
   sum.bytes.Cancel();
-  if (!sum.target.nil()) client_->Delete(sum.target);
+  if (!sum.target.nil()) give_up(sum.target);
   for (const Slice& slice : sum.slices) {
     slice.bytes.Cancel();
-    client_->Delete(slice.target);
+    give_up(slice.target);
   }
 }
 

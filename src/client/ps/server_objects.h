@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,10 +48,16 @@ class ServerObjects {
     uint32_t table;
     uint64_t attempt;
     absl::StatusOr<Buffer> bytes;
-    std::string handle = {};   // of the push to which an error belongs; empty: it is not known
+    // Of the push to which an error belongs, or of the rows' version; empty: it is not known.
+    std::string handle = {};
     std::string version = {};  // of a ring sum that a ring has made
     std::string slices = {};   // else its bytes
     absl::string_view view() const { return slices.empty() ? bytes->view() : slices; }
+  };
+  // A ring sum that goes on in slices.
+  struct InSlices {
+    uint32_t table;
+    uint64_t attempt;
   };
   struct Unpublished {
     uint32_t table;
@@ -81,6 +88,8 @@ class ServerObjects {
   bool ready() const;
   // Sums that are there, or have failed. One that is there ends the others of its table.
   std::vector<Sum> TakeSums();
+  // Those of which it has seen that there is no ring.
+  std::vector<InSlices> TakeInSlices() { return std::exchange(in_slices_, {}); }
   // Versions that could not be stored. Writes those that have got memory.
   std::vector<Unpublished> TakeUnpublished();
   // Gives all of it up.
@@ -95,7 +104,7 @@ class ServerObjects {
     uint32_t table;
     uint64_t attempt;
     ObjectId target;                   // nil: a single push
-    std::vector<std::string> handles;  // of the pushes
+    std::vector<std::string> handles;  // of the sources
     std::vector<ObjectId> sources;
     ReduceOptions options = {};
     uint64_t size = 0;  // of each source
@@ -110,11 +119,14 @@ class ServerObjects {
     uint32_t table = 0;
     absl::Status refused = {};  // it was not begun
     std::shared_ptr<phalanx::internal::CreateCall> room = nullptr;
+    uint64_t size = 0;
     std::string bytes = {};  // while it waits for memory
     Future<PutResult> put = {};
     bool stored = false;
 
     bool ready() const;
+    // It has a copy, or is to get one.
+    bool waits() const { return room != nullptr && (!bytes.empty() || !room->done()); }
   };
 
   // Memory for it is there, or was refused. `bytes` are those of the version.
@@ -133,6 +145,7 @@ class ServerObjects {
   const std::shared_ptr<Client> client_;
   const std::string prefix_;
   std::vector<UnderWay> sums_;
+  std::vector<InSlices> in_slices_;
   std::map<std::string, Version> versions_;  // by handle
   std::map<uint32_t, int> expired_;          // by table: attempts at its sum, one after the other
 };

@@ -394,6 +394,9 @@ absl::Status ServerState::Turn() {
   });
   PHALANX_RETURN_IF_ERROR(status);
   for (const auto& [worker, bytes] : left_node) core_->OnSent(worker, bytes);
+  // Before the events: workers can have read what a ring has made, so it counts, whatever they have
+  // done since.
+  TakeObjects();
   for (const Event& event : events) {
     Handle(event);
     // Answers leave while further messages are handled.
@@ -402,7 +405,6 @@ absl::Status ServerState::Turn() {
   // Behind those that have joined meanwhile.
   if (finishing && !events.empty()) core_->DropGone();
   TakeWritten();
-  TakeObjects();
   door_.Step([this] { return Describe(); });
   if (MonotonicNow() >= times_.retry) {
     times_.retry = Instant::Infinite();
@@ -499,6 +501,7 @@ void ServerState::TakeObjects() {
       core_->OnReduceFailed(sum.table, sum.attempt, sum.bytes.status(), sum.handle);
     }
   }
+  for (const auto& [table, attempt] : objects_.TakeInSlices()) core_->OnSlices(table, attempt);
   for (const ServerObjects::Unpublished& version : objects_.TakeUnpublished()) {
     core_->OnPublishFailed(version.table, version.handle, version.why);
   }
