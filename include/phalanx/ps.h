@@ -109,9 +109,9 @@ class Rows {
     void* const row = RowOf(key);
     return {static_cast<T*>(row), row == nullptr ? 0 : width_};
   }
-  // The rows of all these keys, one behind the other; so an update can be one loop over them.
-  // Empty, if they do not lie so: they do if the table is dense and split by range, and the keys
-  // are consecutive, as those of AnyTable::PushDense are.
+  // The rows of all these keys, which increase as those of a batch do, one behind the other; so an
+  // update can be one loop over them. Empty, if they do not lie so: they do if the table is dense
+  // and split by range, and the keys are consecutive, as those of AnyTable::PushDense are.
   absl::Span<T> Run(absl::Span<const Key> keys) const {
     const bool run = !keys.empty() && keys.back() - keys.front() == keys.size() - 1 &&
                      keys.front() - run_.first < run_.keys && keys.back() - run_.first < run_.keys;

@@ -90,7 +90,7 @@ class Part {
 
   uint64_t rows() const { return rows_->rows(); }
   // Of memory, about.
-  uint64_t bytes() const { return rows_->bytes(); }
+  uint64_t bytes() const { return rows_->bytes() + all_keys_.size() * sizeof(Key); }
 
   // All rows with their state, and nothing between Add and Turn. REQUIRES for Save: no Add since
   // the last Turn. Load returns InvalidArgument, and leaves the part as it was, if the bytes are

@@ -82,6 +82,13 @@ absl::Status ValidateReduceSpec(const ObjectId& target, const ReduceSpec& spec) 
                                                    spec.num_objects, " objects out of ",
                                                    spec.sources.size(), " sources"));
   }
+  const bool whole = !spec.open && spec.range_bytes == 0 && spec.range_offset == 0 &&
+                     (spec.num_objects == 0 || spec.num_objects == spec.sources.size());
+  if (spec.order == ReduceSpec::Order::kRing && !whole) {
+    return absl::InvalidArgumentError(absl::StrCat("reduction of ", target.hex(),
+                                                   ": a ring has all of each source, and "
+                                                   "all sources, which are known when it begins"));
+  }
   return CheckRange(target, spec);
 }
 

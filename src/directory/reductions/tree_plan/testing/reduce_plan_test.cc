@@ -114,6 +114,9 @@ TEST_F(ReducePlanTest, RefusesSourcesThatCannotBeReduced) {
   EXPECT_THAT(refused([](ReduceSpec& s) { s.range_offset = s.range_bytes = kMaxObjectBytes; }),
               invalid("beyond the largest"));
   EXPECT_THAT(refused([](ReduceSpec& s) { s.sources = Sources(0, 16385); }), invalid("16385"));
+  const auto ring = ReduceSpec::Order::kRing;
+  EXPECT_THAT(refused([&](ReduceSpec& s) { s.order = ring, s.open = true; }), invalid("ring"));
+  EXPECT_THAT(refused([&](ReduceSpec& s) { s.order = ring, s.num_objects = 2; }), invalid("ring"));
 }
 
 TEST_F(ReducePlanTest, DecidesNothingBeforeItBegins) {
