@@ -16,7 +16,6 @@
 namespace phalanx::collectives {
 namespace {
 
-using SliceLayout;
 using net::TransferBuffer;
 using ::phalanx::testing::IsOk;
 using ::phalanx::testing::StatusIs;

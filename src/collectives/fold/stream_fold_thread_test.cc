@@ -14,7 +14,6 @@
 namespace phalanx::collectives {
 namespace {
 
-using SliceLayout;
 using net::EventLoop;
 using net::TransferBuffer;
 
