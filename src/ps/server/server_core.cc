@@ -171,6 +171,7 @@ void ServerCore::OnHello(int worker, const Hello& hello) {
   Close(worker);
   port.channel = hello.channel;
   port.had = hello.had;
+  port.broken = false;
   port.state = WorkerPort::State::kHello;
   TryWelcome(worker);
 }
@@ -219,7 +220,8 @@ void ServerCore::ShowFailure(int worker, uint32_t table) {
 }
 
 // Its next entries could be anything, also pushes that count. So the channel is closed, and not
-// begun anew: the same bytes would come again.
+// begun anew: the same bytes would come again. Pulls of the others do not wait for what the worker
+// cannot send again.
 void ServerCore::Break(int worker, const absl::Status& why) {
   if (!workers_[worker].open()) return;
   const absl::Status named(why.code(), absl::StrCat("a message of worker ", worker, " to server ",
@@ -230,6 +232,7 @@ void ServerCore::Break(int worker, const absl::Status& why) {
   // The error goes out before the channel is closed, or it would never.
   Flush(worker);
   Close(worker);
+  workers_[worker].broken = true;
 }
 
 // ---- batches
@@ -252,6 +255,8 @@ void ServerCore::OnBatch(int worker, WorkerBatch batch) {
   // Entries count in their order, and one can close the channel: the rest comes again.
   ++port.batches;
   for (WorkerEntry& entry : batch.entries) {
+    // Pulls that wait for the last worker are without the pushes that it has made behind them.
+    if (holds_) ReleasePulls();
     std::visit([this, worker](auto& one) { OnEntry(worker, one); }, entry);
     if (!port.open()) return;
   }
@@ -390,7 +395,7 @@ void ServerCore::SendTo(int worker, std::string bytes) {
 
 bool ServerCore::HasAll(int worker, uint32_t table) const {
   const WorkerPort& port = workers_[worker];
-  if (port.member != MemberState::kLive) return true;
+  if (port.member != MemberState::kLive || port.broken) return true;
   if (!port.open()) return false;
   if (DefectActive(Defect::kPsHeldPullEarly)) return true;
   return table >= port.had.size() || port.had[table] <= tables_[table]->sync().PositionOf(worker);

@@ -268,6 +268,39 @@ TEST(ServerCore, PullsOfANextLifeWaitForNothingThatIsNotSentAgain) {
   EXPECT_THAT(server.core.Describe(), Not(HasSubstr("sent again")));
 }
 
+// A worker sends all again that the life before has not answered, in the order of its calls.
+TEST(ServerCore, PullsOfANextLifeAreWithoutLaterPushesOfTheirWorkerIfItIsTheLastOne) {
+  TableSpec spec = Saved();
+  spec.sync = Sync::kAsp;
+  OneServer server(1, {spec}, nullptr, {.awaits_workers = true});
+  server.Member(0, MemberState::kLive);
+  server.core.Begin();
+  server.SayHello(0, {{.clock = 0, .push = 1, .piece = 0}});
+  const std::vector<Key> key = {1};
+  const std::string first = testing::Bytes({5});
+  const std::string second = testing::Bytes({7});
+  server.Batch(0, {OneServer::PushOf(0, 1, 1, first),
+                   internal::Pull{.ticket = 1, .clock = 0, .keys = testing::KeysOf(key)},
+                   OneServer::PushOf(0, 2, 1, second)});
+  EXPECT_THAT(server.Got(0, 1), ElementsAre(5));
+  server.Pull(0, 2, 0, {1});
+  EXPECT_THAT(server.Got(0, 2), ElementsAre(12));
+}
+
+TEST(ServerCore, PullsOfANextLifeDoNotWaitForAWorkerWhoseMessageIsNone) {
+  TableSpec spec = Saved();
+  spec.sync = Sync::kAsp;
+  OneServer server(2, {spec}, nullptr, {.awaits_workers = true});
+  for (const int worker : {0, 1}) server.Member(worker, MemberState::kLive);
+  server.core.Begin();
+  server.SayHello(0);
+  server.SayHello(1, {{.clock = 0, .push = 2, .piece = 0}});
+  server.Pull(0, 1, 0, {1});
+  EXPECT_THAT(server.inbox[0].values, IsEmpty());
+  server.Pass(1, "no message");
+  EXPECT_THAT(server.Got(0, 1), ElementsAre(0));
+}
+
 TEST(ServerCore, PullsOfANextLifeWaitForNoWorkerThatIsGone) {
   TableSpec spec = Saved();
   spec.sync = Sync::kAsp;

@@ -5,7 +5,9 @@
 // The answer of a ready pull with keys is made when its worker has room for it (ServerCore), so
 // that a server has a few answers for each worker in memory, and not those of all pulls that a
 // clock has let go. It is made sooner, whatever the room, before the rows change in a way that it
-// must not show: with kBsp before the next turn, else before the next push of the same worker.
+// must not show: with kBsp before the next turn, else before the next push of the same worker. But
+// a pull that waits for other workers after a server's death (TurnQueue::Hold) is not ready before
+// these have sent again what they keep: it can have later pushes of its own worker.
 //
 // Pure. Belongs to a ServerTable. One thread at a time.
 #ifndef PHALANX_PS_SERVER_WAITING_PULLS_H_

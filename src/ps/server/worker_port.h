@@ -37,6 +37,7 @@ struct WorkerPort {
   bool welcomed = false;            // once at least
   std::optional<uint64_t> channel;  // of the last Hello
   std::vector<Position> had;        // as it says
+  bool broken = false;              // its last channel was, and it sends nothing again
 
   // ---- of the channel
   State state = State::kClosed;
