@@ -96,8 +96,10 @@ std::string ReadSettings(const Variables& variables, Settings* to) {
   number("PHALANX_PS_RESTART_TIMEOUT", 0, kMostTimeoutSeconds, false, &to->restart_seconds);
   int tables = 1;
   number("PHALANX_PS_TABLES", 0, 1, false, &tables);
-  to->tables = tables != 0;
   if (!wrong.empty()) return wrong;
+  const int all = to->count(Role::kScheduler) + to->servers + to->workers;
+  to->tables = tables != 0 && to->servers <= kMostServersOfTables && all <= kMostProcessesOfTables;
+  to->restarted = life > 0;
   if (host == nullptr && !to->launched) {
     return "DMLC_PS_ROOT_URI is not set: it is the host of the scheduler";
   }

@@ -17,6 +17,9 @@ inline constexpr int kDefaultTimeoutSeconds = 300;
 inline constexpr int kDefaultRestartSeconds = 60;
 // Of a role: as many as a role of a job can have.
 inline constexpr int kMostProcesses = 65536;
+// Of a table (phalanx/ps_table.h), where all processes can be workers.
+inline constexpr int kMostServersOfTables = 4096;
+inline constexpr int kMostProcessesOfTables = 65536;
 
 struct Settings {
   Role role = Role::kScheduler;
@@ -27,11 +30,13 @@ struct Settings {
   int rank = -1;  // the one that it is to have; -1: any
   // `phalanx launch` has started the servers and workers, and there is no scheduler.
   bool launched = false;
-  std::string job;  // of the launch
+  std::string job;         // of the launch
+  bool restarted = false;  // by the launch: a next life
   int verbose = 0;
   int timeout_seconds = kDefaultTimeoutSeconds;
   int restart_seconds = kDefaultRestartSeconds;
-  // Values of KVServerDefaultHandle are in tables.
+  // Values of KVServerDefaultHandle are in tables. Jobs that have more processes than these can
+  // have go without them, as all of their processes see.
   bool tables = true;
   // Variables that are set and have no effect here.
   std::vector<std::string> unused;

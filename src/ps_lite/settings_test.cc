@@ -80,7 +80,9 @@ TEST(Settings, OfALaunchNeedNoRoot) {
   values["DMLC_ROLE"] = "worker";
   EXPECT_THAT(ErrorOf(values), HasSubstr("PHALANX_LIFE=1: this worker was started again"));
   values["DMLC_ROLE"] = "server";
+  EXPECT_FALSE(settings.restarted);
   EXPECT_EQ(Read(values, &settings), "");
+  EXPECT_TRUE(settings.restarted);
   values["DMLC_ROLE"] = "scheduler";
   EXPECT_THAT(ErrorOf(values), HasSubstr("DMLC_PS_ROOT_PORT is not set"));
 }
@@ -92,6 +94,21 @@ TEST(Settings, TablesAreThereUnlessTurnedOff) {
   EXPECT_EQ(Read(With({{"PHALANX_PS_TABLES", "0"}}), &settings), "");
   EXPECT_FALSE(settings.tables);
   EXPECT_THAT(ErrorOf(With({{"PHALANX_PS_TABLES", "no"}})), HasSubstr("PHALANX_PS_TABLES=no"));
+}
+
+// A job that is larger runs without them.
+TEST(Settings, TablesAreThereForAsManyProcessesAsTheyCanHave) {
+  const auto tables = [](const char* servers, const char* workers) {
+    Settings settings;
+    EXPECT_EQ(Read(With({{"DMLC_NUM_SERVER", servers}, {"DMLC_NUM_WORKER", workers}}), &settings),
+              "");
+    return settings.tables;
+  };
+  EXPECT_TRUE(tables("4096", "1"));
+  EXPECT_FALSE(tables("4097", "1"));
+  // And a scheduler.
+  EXPECT_TRUE(tables("5", "65530"));
+  EXPECT_FALSE(tables("5", "65531"));
 }
 
 TEST(Settings, ThatAreMissingAreNamed) {
