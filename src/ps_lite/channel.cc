@@ -267,16 +267,32 @@ Channel::Seen Channel::SeenOf(Peer peer) const {
 }
 
 // Without those that a next life has replaced.
-std::vector<Peer> Channel::Dead() const {
+std::vector<Peer> Channel::InState(int state) const {
   std::lock_guard<std::mutex> lock(states_mu_);
-  std::vector<Peer> dead;
+  std::vector<Peer> peers;
   for (const auto& [peer, seen] : states_) {
-    if (seen.state == PHX_DIED) dead.push_back(peer);
+    if (seen.state == state) peers.push_back(peer);
   }
-  return dead;
+  return peers;
 }
 
 std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
+  return WaitForLive(peers, settings_.timeout_seconds, "PHALANX_PS_TIMEOUT");
+}
+
+// A server that crashes behind its end is started again by its launch, when the keeper may have
+// ended. But an earlier run of the launch, of the same name, has had a keeper as well, and that of
+// this run may be loading: so it is waited for.
+std::string Channel::WaitForKeeper() {
+  const Peer keeper = settings_.keeper();
+  if (!settings_.restarted || past_lives_.count(keeper) == 0) return WaitForLive({keeper});
+  const std::string wrong =
+      WaitForLive({keeper}, settings_.restart_seconds, "PHALANX_PS_RESTART_TIMEOUT");
+  return wrong.empty() ? "" : "the job has ended: " + wrong;
+}
+
+std::string Channel::WaitForLive(const std::vector<Peer>& peers, int seconds,
+                                 const char* variable) {
   std::unique_lock<std::mutex> lock(states_mu_);
   const auto absent = [&] {
     return std::find_if(peers.begin(), peers.end(), [this](Peer each) {
@@ -284,12 +300,12 @@ std::string Channel::WaitForLive(const std::vector<Peer>& peers) {
       return found == states_.end() || found->second.state == PHX_ABSENT;
     });
   };
-  const std::chrono::seconds limit(settings_.timeout_seconds);
+  const std::chrono::seconds limit(seconds);
   states_cond_.wait_for(lock, limit, [&] { return over_ || absent() == peers.end(); });
   if (absent() == peers.end()) return "";
   if (over_) return "this process is no member of its job any more";
-  return TextOf(*absent()) + " has not come within " + std::to_string(limit.count()) +
-         " s (PHALANX_PS_TIMEOUT)";
+  return TextOf(*absent()) + " has not come within " + std::to_string(limit.count()) + " s (" +
+         variable + ")";
 }
 
 void Channel::WaitForOthers() {

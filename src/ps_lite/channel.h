@@ -106,9 +106,13 @@ class Channel {
   // returns what is wrong when this process is no member any more: on_failure has had the reason
   // before.
   std::string WaitForLive(const std::vector<Peer>& peers);
+  // The same for the keeper. In a next life for which it has ended already: for as long as a next
+  // life is waited for.
+  std::string WaitForKeeper();
   // Waits until no other process is live, and no next life is awaited.
   void WaitForOthers();
-  std::vector<Peer> Dead() const;
+  std::vector<Peer> Dead() const { return InState(PHX_DIED); }
+  std::vector<Peer> Left() const { return InState(PHX_LEFT); }
   // A call for a table has failed. That is a failure if no other reason is seen for it in time.
   void Suspect(const std::string& why) { KeepError(own_, 0, /*response=*/false, why); }
   // Ends the membership because of a failure. The others see a death, unless it is one that they
@@ -216,6 +220,10 @@ class Channel {
   // An error for which no other reason was seen in time; empty if there is none.
   std::string TakeError();
   Seen SeenOf(Peer peer) const;
+  // Those whose newest life is in this state.
+  std::vector<Peer> InState(int state) const;
+  // Waits for at most so many seconds, which are those of this variable.
+  std::string WaitForLive(const std::vector<Peer>& peers, int seconds, const char* variable);
 
   const ClientFunctions& client_;
   const Settings settings_;
