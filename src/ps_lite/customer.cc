@@ -110,6 +110,9 @@ void Customer::State::CallHandle(std::unique_lock<std::mutex>& lock, const Messa
   lock.unlock();
   try {
     handle(message);
+  } catch (const phalanx::ps_lite::AfterFinalize&) {
+    // The error is on standard error. The callback of an answer that has come that late can ask no
+    // more, and the process ends as well as the others.
   } catch (const dmlc::Error&) {
     // A call in it has thrown the failure, as those of the program's own threads do.
     if (!Office::Get().failed()) throw;

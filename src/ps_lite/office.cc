@@ -71,6 +71,7 @@ Office& Office::Get() {
 void Office::Throw(const std::string& text) {
   const std::string line = "ps: " + text;
   std::fprintf(stderr, "%s\n", line.c_str());
+  if (text == kAfterFinalize) throw AfterFinalize(line);
   throw dmlc::Error(line);
 }
 
@@ -141,7 +142,13 @@ void Office::BeginTables() {
   place.servers = own.servers;
   place.nodes = NodeIds(kAllGroups);
   std::sort(place.nodes.begin(), place.nodes.end());
-  tables_.Begin(place, own.tables);
+  place.restarts = restarts_;
+  place.restart_seconds = own.restart_seconds;
+  const std::string wrong = tables_.Begin(place);
+  if (wrong.empty()) return;
+  // The others wait for the values of this server: they see its death.
+  Fail(wrong, Failure::kOwn);
+  Check();
 }
 
 void Office::Begin() {
@@ -162,7 +169,7 @@ void Office::Begin() {
     std::lock_guard<std::mutex> lock(mu_);
     failure_.clear();
     failed_ = false;
-    tables_.Renew();
+    tables_.Renew(own.tables);
     node_ids_.clear();
     key_ranges_.clear();
     calls_.clear();
@@ -190,7 +197,7 @@ void Office::Begin() {
     std::fprintf(stderr, "ps: %s is in job %s\n", TextOf(channel_->own()).c_str(),
                  place.job.c_str());
   }
-  if (!keeps()) return CheckEmpty(channel_->WaitForLive({own.keeper()}));
+  if (!keeps()) return CheckEmpty(channel_->WaitForKeeper());
   WarnOfUnused(own);
   if (root_ == nullptr) return;
   place.address = channel_->address();
@@ -240,6 +247,8 @@ void Office::OnSecond() {
   for (const std::string& overdue : {registry_.Overdue(), tables_.Overdue()}) {
     if (!overdue.empty()) Fail(overdue, Failure::kOwn);
   }
+  // A request can come when the server has left already.
+  for (const Peer peer : Current()->Left()) FailIfAwaited(peer);
   if (!keeps()) return;
   std::vector<int> late;
   {
@@ -252,11 +261,15 @@ void Office::OnSecond() {
   for (const int app : late) SendDecision(app);
 }
 
+// A worker's callbacks can make the first calls. Those of servers are not awaited for that: they
+// may have requests to handle all the time.
 void Office::Settle() {
-  uint64_t calls = 0;
-  for (uint64_t now = tables_.Settle(); now > calls; now = tables_.Settle()) {
-    calls = now;
+  uint64_t calls = tables_.Settle();
+  bool more = calls > 0 || (settings().tables && settings().role == Role::kWorker);
+  while (more) {
     registry_.AwaitIdle(failed_);
+    const uint64_t before = std::exchange(calls, tables_.Settle());
+    more = calls > before;
   }
 }
 
@@ -510,11 +523,15 @@ void Office::AnswerStart() {
   SendReleases(starts, ::ps::Control::ADD_NODE, "");
 }
 
+// A server of which tables wait has not served them: it has ended before a worker came, or is the
+// next life of one that had.
+void Office::FailIfAwaited(Peer left) {
+  if (left.role != Role::kServer || failed_ || !tables_.waits()) return;
+  Fail(TextOf(left) + " has left, and requests for its values wait", Failure::kOwn);
+}
+
 void Office::OnLeft(Peer peer) {
-  // One of which tables wait has not served them: the next life of one that had.
-  if (peer.role == Role::kServer && tables_.waits()) {
-    return Fail(TextOf(peer) + " has left, and requests for its values wait", Failure::kOwn);
-  }
+  FailIfAwaited(peer);
   if (!keeps() || failed_) return;
   std::vector<Release> releases;
   {
@@ -661,7 +678,7 @@ int Office::Send(::ps::Message* message) {
   if (finalized_) {
     // A server can answer as late as that, when no process waits for it.
     if (!meta.request) return 0;
-    Throw("Send after Finalize");
+    Throw(kAfterFinalize);
   }
   Check();
   if (!ready_) Throw("Send without Start");
@@ -689,7 +706,7 @@ void Office::SendNow(const ::ps::Message& message) {
   const std::shared_ptr<Channel> channel = Current();
   // Finalize can have overtaken this.
   if (channel != nullptr) return channel->Send(PeerOf(message.meta.recver), message, false);
-  if (message.meta.request) Throw("Send after Finalize");
+  if (message.meta.request) Throw(kAfterFinalize);
 }
 
 }  // namespace phalanx::ps_lite

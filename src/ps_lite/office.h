@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "dmlc/logging.h"
 #include "ps/internal/message.h"
 #include "ps/range.h"
 #include "src/ps_lite/channel.h"
@@ -35,6 +36,11 @@
 #include "src/ps_lite/tables.h"
 
 namespace phalanx::ps_lite {
+
+// A request that comes too late. In a handler it is no failure: the job has ended well.
+struct AfterFinalize : public dmlc::Error {
+  using dmlc::Error::Error;
+};
 
 class Office {
  public:
@@ -107,6 +113,8 @@ class Office {
   // The keeper's.
   void OnRequest(const ::ps::Meta& meta, uint64_t life);
   void OnLeft(Peer peer);
+  // Fails if requests wait for the tables of a server that has left.
+  void FailIfAwaited(Peer left);
   void OnDied(Peer peer, uint64_t life);
   void OnReport(Peer from, const ::ps::Meta& meta);
   void OnSecond();

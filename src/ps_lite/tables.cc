@@ -14,7 +14,7 @@ constexpr int64_t kSecondNanos = 1'000'000'000;
 constexpr int64_t kForever = -1;
 constexpr char kTable[] = "values";
 constexpr size_t kAtOnce = 256;  // answers
-// How long a next life of a server can take to set its handle: as KVServer waits for one.
+// How long a next life of a server can take at least to set its handle: as KVServer waits for one.
 constexpr std::chrono::seconds kHandlePatience{60};
 // How long a failure waits until snapshots are freed.
 constexpr std::chrono::seconds kDropPatience{6};
@@ -100,19 +100,23 @@ Tables::App& Tables::AppOf(int app) {
     of = std::make_unique<App>();
     of->owner = this;
     of->id = app;
+    of->open = !tables_;
   }
   return *of;
 }
 
-void Tables::Renew() {
+// Without tables no request waits for a decision.
+void Tables::Renew(bool tables) {
   std::lock_guard<std::mutex> lock(mu_);
+  tables_ = tables;
   failed_ = state_ = false;
   asked_.clear();
   wrong_.clear();
   // A decision can have come behind the end of the job before.
   for (const auto& [id, app] : apps_) {
     app->kind.reset();
-    app->open = app->asked = false;
+    app->open = !tables_;
+    app->asked = false;
   }
 }
 
@@ -127,6 +131,12 @@ std::string Tables::Handle(int app, Kind kind) {
     if (of.is_table() && *of.kind != kind) {
       return NameOf(app) +
              " has KVServerDefaultHandle, and values in a table: it can get no other handle";
+    }
+    // A next life sets it when a request has come to the life before.
+    if (begun_ && !place_.restarts && of.is_table() && of.handle.has_value()) {
+      return NameOf(app) +
+             " has values in a table: another KVServerDefaultHandle would keep them, "
+             "and not begin at zero";
     }
     of.handle = kind;
     if (!begun_ || place_.own.role != Role::kServer) return "";
@@ -153,20 +163,29 @@ std::string Tables::Decide(int app, const Decision& decision) {
   if (!begun_) return "";
   ServeIfNeeded(of);
   if (!of.waiting.empty()) OpenIfNeeded(of);
-  if (!of.is_table() || of.handle.value_or(decision.kind) == decision.kind) return "";
-  return NameOf(app) + " has got another handle than KVServerDefaultHandle when a request had come";
+  return WrongHandle(of);
 }
 
-// What was set before Start is reported now, since the keeper is known.
-void Tables::Begin(const Place& place, bool tables) {
+std::string Tables::WrongHandle(const App& app) const {
+  const bool serves = place_.own.role == Role::kServer && app.handle.has_value();
+  if (!serves || !app.is_table() || app.handle == app.kind) return "";
+  return NameOf(app.id) +
+         " has got another handle than KVServerDefaultHandle when a request had come";
+}
+
+// What was set before Start is reported now, since the keeper is known. A next life has had its
+// decisions then: nothing else looks at the handles that it has set before them.
+std::string Tables::Begin(const Place& place) {
   std::map<int, Kind> handles;
+  std::string wrong;
   {
     std::lock_guard<std::mutex> lock(mu_);
     place_ = place;
-    tables_ = tables;
     queue_ = place_.client->queue_new();
     begun_ = true;
+    began_ = Clock::now();
     for (const auto& [id, app] : apps_) {
+      if (wrong.empty()) wrong = WrongHandle(*app);
       if (place_.own.role != Role::kServer || !app->handle.has_value()) continue;
       handles[id] = tables_ ? *app->handle : kFunctions;
       ServeIfNeeded(*app);
@@ -174,6 +193,7 @@ void Tables::Begin(const Place& place, bool tables) {
     answers_ = std::thread([this] { TakeAnswers(); });
   }
   for (const auto& [app, kind] : handles) events_.report(app, Word::kHandle, kind);
+  return wrong;
 }
 
 void Tables::OnAsked(Peer server) {
@@ -189,14 +209,16 @@ Loss Tables::LossOf(Peer peer) {
   return asked_.count(peer) > 0 ? Loss::kAnswers : Loss::kNothing;
 }
 
+// A next life that loads as long as the first one did is given the time that others wait for one.
 std::string Tables::Overdue() {
   std::lock_guard<std::mutex> lock(mu_);
   if (!begun_ || finishing_ || place_.own.role != Role::kServer) return "";
+  const auto patience = std::max(kHandlePatience, std::chrono::seconds(place_.restart_seconds));
   for (const auto& [id, app] : apps_) {
-    if (!app->is_table() || app->handle.has_value()) continue;
-    if (Clock::now() - app->decided < kHandlePatience) continue;
+    if (!app->is_table() || app->handle == app->kind) continue;
+    if (Clock::now() - std::max(app->decided, began_) < patience) continue;
     return NameOf(id) + " has values in a table, but this server has set no handle of KVServer " +
-           std::to_string(id) + " within " + std::to_string(kHandlePatience.count()) + " s";
+           std::to_string(id) + " within " + std::to_string(patience.count()) + " s";
   }
   return "";
 }
@@ -219,8 +241,9 @@ bool Tables::Take(const ::ps::Message& request, std::string* wrong) {
     // Those of tables have ended; messages go on until the channel is closed.
     if (finishing_) {
       const auto found = apps_.find(request.meta.app_id);
-      const bool functions = found != apps_.end() && found->second->kind == kFunctions;
-      if (of_worker && !functions) *wrong = "Send after Finalize";
+      const bool functions =
+          !tables_ || (found != apps_.end() && found->second->kind == kFunctions);
+      if (of_worker && !functions) *wrong = kAfterFinalize;
       return !wrong->empty();
     }
     app = &AppOf(request.meta.app_id);

@@ -37,6 +37,9 @@
 
 namespace phalanx::ps_lite {
 
+// The error of a request that comes too late.
+inline constexpr char kAfterFinalize[] = "Send after Finalize";
+
 // What a process reports of an app to the keeper.
 enum class Word { kHandle, kAsk, kUnsaved };
 // What the keeper has decided of an app.
@@ -65,22 +68,25 @@ class Tables {
     Peer own = {};
     int servers = 0;
     std::vector<int> nodes = {};  // the ids of all processes
+    bool restarts = false;        // a next life, behind the start of all
+    int restart_seconds = 0;      // Settings
   };
 
   explicit Tables(Events events) : events_(std::move(events)) {}
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;
 
-  // A job begins: failures of the one before do not count.
-  void Renew();
+  // A job begins: failures of the one before do not count. Without `tables` the apps of this
+  // process have functions, and no death of a server is survived.
+  void Renew(bool tables);
   // A program has set what handles the requests of an app here, before Begin or after it. Returns
   // what is wrong with it.
   std::string Handle(int app, Kind kind);
   // The keeper has decided; perhaps before Begin, and again if a table has become unsaved. Returns
   // what is wrong with the handle of this server.
   std::string Decide(int app, const Decision& decision);
-  // Without `tables` the apps of this process have functions, and no death of a server is survived.
-  void Begin(const Place& place, bool tables);
+  // Returns what is wrong with a handle of this server that was set before.
+  std::string Begin(const Place& place);
   // Takes a request to a server unless it is to be sent as a message. Waits while more pushes are
   // in no snapshot than the table allows, or more bytes wait here than a window of messages has.
   // Sets what is wrong with it.
@@ -137,6 +143,8 @@ class Tables {
 
   // mu_ is held.
   App& AppOf(int app);
+  // What is wrong with the handle of this server.
+  std::string WrongHandle(const App& app) const;
   void OpenIfNeeded(App& app);
   void ServeIfNeeded(App& app);
 
@@ -163,9 +171,10 @@ class Tables {
   std::condition_variable cond_;
   std::map<int, std::unique_ptr<App>> apps_;
   std::set<Peer> asked_;  // servers that have had messages of this process, or have sent some
-  bool tables_ = true;    // Begin
+  bool tables_ = true;    // Renew
   bool state_ = false;    // something is in the memory of servers alone
   bool begun_ = false;
+  Clock::time_point began_ = {};
   bool finishing_ = false;
   bool dropping_ = false;
   bool failed_ = false;

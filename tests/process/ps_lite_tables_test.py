@@ -69,6 +69,9 @@ class PsLiteTablesTest(PsLiteJobs):
     def test_another_handle_after_it_is_refused(self):
         self.check(CASES, "table_late_handle")
 
+    def test_the_same_handle_after_it_is_refused(self):
+        self.check(CASES, "table_same_handle")
+
     def test_pushes_of_callbacks_in_finalize(self):
         self.check(CASES, "table_chained")
 
@@ -259,6 +262,23 @@ class PsLiteTablesTest(PsLiteJobs):
         self.end(job.pop(("server", 1)))
         errors = [self.end(process, ABORTED)[1] for process in job.values()]
         self.assertIn("server 10 (rank 1) has left, and requests for its values wait", "".join(errors))
+
+    def test_servers_that_have_ended_when_a_request_comes(self):
+        # They have set handles, so the apps have tables, but no process serves these.
+        job = self.job(TABLES, str(ROUNDS), "before", "gone")
+        for rank in range(2):
+            self.end(job.pop(("server", rank)))
+        errors = [self.end(process, ABORTED)[1] for process in job.values()]
+        self.assertRegex("".join(errors), r"server \d+ \(rank \d\) has left, and requests for its values wait")
+
+    def test_a_next_life_that_has_another_handle_before_start(self):
+        job = self.job(TABLES, str(ROUNDS), PHALANX_PS_RESTART_TIMEOUT="600")
+        self.read_until(job["worker", 0], "round 5")
+        self.restart(job, 1, CASES, "table_other_handle")
+        self.assertIn("app 1 has got another handle than", self.end(job.pop(("server", 1)), ABORTED)[1])
+        # The others wait for a next life that is as the first one.
+        job["server", 1] = self.begin(self.variables("server", DMLC_RANK="1"), TABLES, str(ROUNDS))
+        self.end_all(job)
 
     def test_the_death_of_a_worker_is_an_error_of_all(self):
         job = self.job(CASES, "table_endless")

@@ -361,6 +361,29 @@ void LateHandle() {
   Finalize(0, true);
 }
 
+// The next life of a server that has values in a table of floats, and sets another handle before
+// Start.
+void OtherHandle() {
+  KVServer<float> server(1);
+  server.set_request_handle(KeepLast());
+  Start(0);
+}
+
+// The same handle again is refused in a first life: it would not begin at zero.
+void SameHandle() {
+  Start(0);
+  KVServer<float> server(0);
+  if (IsServer()) server.set_request_handle(KVServerDefaultHandle<float>());
+  if (IsWorker()) {
+    KVWorker<float> kv(0, 1);
+    kv.Wait(kv.Push({1}, {3}));
+  }
+  Postoffice::Get()->Barrier(0, kScheduler + kServerGroup + kWorkerGroup);
+  const auto again = [&server] { server.set_request_handle(KVServerDefaultHandle<float>()); };
+  if (IsServer()) CHECK(Throws(again, "and not begin at zero"));
+  Finalize(0, true);
+}
+
 // Pushes whose callbacks push, while the process is in Finalize.
 void Chained() {
   int called = 0;
@@ -545,6 +568,8 @@ int main(int, char** argv) {
       {"table_endless", [] { Run(Endless, KVServerDefaultHandle<float>()); }},
       {"table_two_handles", TwoHandles},
       {"table_late_handle", LateHandle},
+      {"table_other_handle", OtherHandle},
+      {"table_same_handle", SameHandle},
       {"table_chained", Chained},
       {"messages", Messages},
       {"endless", [] { Run(Endless); }},
