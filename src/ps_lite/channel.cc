@@ -130,7 +130,8 @@ void Channel::Watch() {
     if (ended && !died && !leaving_) {
       const char* const what = private_cluster_ ? "scheduler 1, or its private cluster, has died: "
                                                 : "this process is no member of its job any more: ";
-      events_.on_failure(what + why, private_cluster_ ? Failure::kOther : Failure::kOwn);
+      events_.on_failure(BehindDeath(what + why),
+                         private_cluster_ ? Failure::kOther : Failure::kOwn);
     }
     if (ended) break;
     EndEnded();
@@ -201,18 +202,18 @@ bool Channel::ReportEnd(const std::vector<Peer>& left) {
   const Peer keeper = settings_.keeper();
   if (leaving_ || own_ == keeper || std::find(left.begin(), left.end(), keeper) == left.end())
     return false;
-  std::string why = TextOf(keeper) + " has ended the job";
-  {
-    std::lock_guard<std::mutex> lock(states_mu_);
-    const auto first = std::min_element(
-        deaths_.begin(), deaths_.end(),
-        [](const auto& a, const auto& b) { return a.second.change < b.second.change; });
-    if (first != deaths_.end()) {
-      why = TextOf(first->first) + " has died (on " + first->second.host + "), and " + why;
-    }
-  }
-  events_.on_failure(why, Failure::kOther);
+  events_.on_failure(BehindDeath(TextOf(keeper) + " has ended the job"), Failure::kOther);
   return true;
+}
+
+// What follows from a death names it: others may have given up its next life before.
+std::string Channel::BehindDeath(const std::string& what) const {
+  std::lock_guard<std::mutex> lock(states_mu_);
+  const auto first = std::min_element(
+      deaths_.begin(), deaths_.end(),
+      [](const auto& a, const auto& b) { return a.second.change < b.second.change; });
+  if (first == deaths_.end()) return what;
+  return TextOf(first->first) + " has died (on " + first->second.host + "), and " + what;
 }
 
 std::vector<phx_member_info> Channel::MembersOf(Role role) const {

@@ -195,6 +195,7 @@ class Channel {
   bool ReportDeath();
   // Reports that the keeper has left: it does so as the last one, unless it has failed.
   bool ReportEnd(const std::vector<Peer>& left);
+  std::string BehindDeath(const std::string& what) const;
 
   // What is sent to a life of a peer; `any`: to the one that is there.
   struct Receiver {
