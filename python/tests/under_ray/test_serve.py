@@ -20,7 +20,7 @@ def serve(ray_cluster):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pydantic's, in Ray
-def test_the_body_of_a_request_of_serve_travels_by_phalanx(serve):
+def test_the_body_of_a_request_of_serve_travels_by_phalanx(serve, eventually):
     """It goes to a deployment on one host, which passes it on to another one on the other host."""
 
     def seen(body):
@@ -44,7 +44,9 @@ def test_the_body_of_a_request_of_serve_travels_by_phalanx(serve):
     body = phalanx.ray.share({"images": np.ones((100, 1000), np.float32), "number": 7})
     object_id = body["images"]._bundle.ref.id
     assert handle.remote(body).result(timeout_s=60) == [("Array", 100_000.0, object_id)] * 2
-    assert phalanx.stat(phalanx.ObjectRef(object_id)).complete_copies == 3, "each host has got it once"
+    # Each host has got it once: the nodes of the driver and of the two deployments.
+    ref = phalanx.ObjectRef(object_id)
+    eventually(lambda: phalanx.stat(ref).complete_copies == 3)
     # An array that is not shared is pickled with its elements.
     plain = {"images": phalanx.ray.array(np.ones(1000))}
     assert handle.remote(plain).result(timeout_s=60) == [("Array", 1000.0, None)] * 2
