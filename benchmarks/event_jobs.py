@@ -48,7 +48,8 @@ class EventJob:
         for key in keys:
             self.processes[key].kill()
         for key in keys:
-            self.processes[key].communicate()
+            # It may come back as another process.
+            self.processes.pop(key).communicate()
         return killed
 
     def stop(self, keys):
