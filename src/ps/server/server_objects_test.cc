@@ -21,28 +21,20 @@ using ::testing::ElementsAre;
 using testing::Floats;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::ObjectServer;
 using testing::OneServer;
 using testing::Saved;
 using ::testing::SizeIs;
+using testing::Small;
 using testing::Spec;
 using ::testing::UnorderedElementsAre;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
-// Two rows.
-TableSpec Small(TableSpec spec = Spec()) {
-  spec.keys = 2;
-  return spec;
-}
-
-OneServer Server(int workers, const TableSpec& spec, OwnUpdate own = nullptr) {
-  return {workers, {spec}, std::move(own), {.object_bytes = 8}};
-}
-
 // ---- pushes
 
 TEST(ServerObjects, AClockTurnsWithTheSumOfItsObjects) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   // Worker 1 is the first, and the objects are in the order of workers all the same.
   server.PushObject(1, 0, 1, "b");
@@ -69,7 +61,7 @@ TEST(ServerObjects, AClockTurnsWithTheSumOfItsObjects) {
 
 // 1e8 + 1 - 1e8 has other bits in another order: objects first, then keys.
 TEST(ServerObjects, ObjectsAreOnePushBeforeThoseWithKeys) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   server.Push(0, 0, 1, 0, 1);
   server.PushObject(0, 0, 2, "a");
@@ -81,7 +73,7 @@ TEST(ServerObjects, ObjectsAreOnePushBeforeThoseWithKeys) {
 }
 
 TEST(ServerObjects, ATableIsServedWhileItsObjectsAreSummed) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   for (const int worker : {0, 1}) {
     server.PushObject(worker, 0, 1, absl::StrCat("a", worker));
@@ -118,7 +110,7 @@ TEST(ServerObjects, ATableIsServedWhileItsObjectsAreSummed) {
 }
 
 TEST(ServerObjects, ASumThatFailsIsMadeAgain) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -144,7 +136,7 @@ TEST(ServerObjects, ASumThatFailsIsMadeAgain) {
 }
 
 TEST(ServerObjects, ATableWhoseObjectsHaveNoSumFails) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -161,7 +153,7 @@ TEST(ServerObjects, ATableWhoseObjectsHaveNoSumFails) {
 }
 
 TEST(ServerObjects, AnObjectOfAnotherSizeFailsTheTable) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -177,7 +169,7 @@ TEST(ServerObjects, AnOwnUpdateGetsTheSumOfAllKeys) {
   TableSpec spec = Small();
   spec.update = Update::kOwn;
   std::vector<float> got;
-  OneServer server = Server(
+  OneServer server = ObjectServer(
       1, spec, [&got](const From& from, absl::Span<const Key> keys, const void* values, Part&) {
         EXPECT_EQ(from.worker, -1);
         EXPECT_EQ(from.clock, 0);
@@ -195,7 +187,7 @@ TEST(ServerObjects, AnOwnUpdateGetsTheSumOfAllKeys) {
 
 TEST(ServerObjects, WhatIsNoObjectIsRefused) {
   const auto refused = [](TableSpec spec, const Push& push) {
-    OneServer server = Server(1, spec);
+    OneServer server = ObjectServer(1, spec);
     server.Begin();
     server.Batch(0, {push});
     EXPECT_THAT(server.inbox[0].errors, SizeIs(1));
@@ -217,7 +209,7 @@ TEST(ServerObjects, WhatIsNoObjectIsRefused) {
   EXPECT_THAT(refused(Small(), OneServer::ObjectOf(3, 1, "a", 5)),
               StatusIs(kInvalid, HasSubstr("which is at clock 0")));
 
-  OneServer server = Server(1, spec);
+  OneServer server = ObjectServer(1, spec);
   server.Begin();
   server.PullObject(0, 5, 0);
   ASSERT_THAT(server.inbox[0].errors, SizeIs(1));
@@ -226,7 +218,7 @@ TEST(ServerObjects, WhatIsNoObjectIsRefused) {
 
 TEST(ServerObjects, AClockHasNoMoreObjectsThanASumHas) {
   const int workers = 4096;
-  OneServer server = Server(workers, Small());
+  OneServer server = ObjectServer(workers, Small());
   server.Begin();
   for (uint32_t push = 1; push <= 5; ++push) {
     server.Batch(7, {OneServer::ObjectOf(0, push, absl::StrCat("a", push), push)});
@@ -241,7 +233,7 @@ TEST(ServerObjects, AClockHasNoMoreObjectsThanASumHas) {
 }
 
 TEST(ServerObjects, WithoutSnapshotsAllWorkersSeeThatTheirObjectsCount) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -252,7 +244,7 @@ TEST(ServerObjects, WithoutSnapshotsAllWorkersSeeThatTheirObjectsCount) {
 }
 
 TEST(ServerObjects, TheLeastClockIsNotShownByAnswersAlone) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -266,7 +258,7 @@ TEST(ServerObjects, TheLeastClockIsNotShownByAnswersAlone) {
 // ---- deaths
 
 TEST(ServerObjects, TheNextLifeBeginsAtTheFirstObjectThatIsNotInTheRows) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Push(1, 0, 1, 0, 5);
@@ -307,7 +299,7 @@ TEST(ServerObjects, TheNextLifeBeginsAtTheFirstObjectThatIsNotInTheRows) {
 }
 
 TEST(ServerObjects, TheSumWithTheFirstObjectCountsIfItIsThere) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -327,7 +319,7 @@ TEST(ServerObjects, TheSumWithTheFirstObjectCountsIfItIsThere) {
 
 // The same life on its next channel, as after a lost link.
 TEST(ServerObjects, ALifeSendsItsObjectsAgain) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -342,7 +334,7 @@ TEST(ServerObjects, ALifeSendsItsObjectsAgain) {
 }
 
 TEST(ServerObjects, WhatTheNextLifeDoesNotPushAgainDoesNotCount) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.PushObject(1, 0, 1, "b");
@@ -366,7 +358,7 @@ TEST(ServerObjects, WhatTheNextLifeDoesNotPushAgainDoesNotCount) {
 TEST(ServerObjects, ADroppedWorkersObjectsAreTakenOut) {
   TableSpec spec = Small();
   spec.on_loss = OnLoss::kDrop;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.PushObject(1, 0, 1, "b");
@@ -393,7 +385,7 @@ TEST(ServerObjects, ADroppedWorkersObjectsAreTakenOut) {
 TEST(ServerObjects, ASnapshotIsWithoutObjectsThatWereTakenOut) {
   TableSpec spec = Small(Saved());
   spec.on_loss = OnLoss::kDrop;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   server.PushObject(1, 0, 1, "b");
   server.Push(1, 0, 2, 0, 5);
@@ -402,7 +394,7 @@ TEST(ServerObjects, ASnapshotIsWithoutObjectsThatWereTakenOut) {
   server.Push(0, 0, 1, 1, 6);
   server.Batch(0, {AskSnapshot{.table = 0}});
   ASSERT_THAT(server.stores, SizeIs(1));
-  OneServer second = Server(2, spec);
+  OneServer second = ObjectServer(2, spec);
   PHALANX_ASSERT_OK(second.core.Restore(0, 1, server.stores[0].bytes));
   EXPECT_EQ(second.core.waiting(), 2);
 }
@@ -410,7 +402,7 @@ TEST(ServerObjects, ASnapshotIsWithoutObjectsThatWereTakenOut) {
 TEST(ServerObjects, WithoutTheDroppedWorkersObjectsAClockTurnsAtOnce) {
   TableSpec spec = Small();
   spec.on_loss = OnLoss::kDrop;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   server.PushObject(1, 0, 1, "b");
   server.Push(1, 0, 2, 0, 5);
@@ -426,7 +418,7 @@ TEST(ServerObjects, WithoutTheDroppedWorkersObjectsAClockTurnsAtOnce) {
 TEST(ServerObjects, ASnapshotHasNothingOfObjectsThatAreNotInTheRows) {
   TableSpec spec = Small(Saved());
   spec.snapshot_every = 1;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   const auto clock = [](OneServer& one, int worker, absl::string_view handle) {
     one.Push(worker, 0, 1, 0, 1);
@@ -444,7 +436,7 @@ TEST(ServerObjects, ASnapshotHasNothingOfObjectsThatAreNotInTheRows) {
   server.Store(1);
   EXPECT_THAT(server.Take(0), ElementsAre("durable 0.1"));
 
-  OneServer second = Server(2, spec);
+  OneServer second = ObjectServer(2, spec);
   PHALANX_ASSERT_OK(second.core.Restore(0, 1, server.stores[0].bytes));
   // The two that were before objects.
   EXPECT_EQ(second.core.waiting(), 2);
@@ -472,7 +464,7 @@ TEST(ServerObjects, ASnapshotHasNothingOfObjectsThatAreNotInTheRows) {
 
 // Keys of a clock whose objects are summed are in no row yet.
 TEST(ServerObjects, ASnapshotHasThePushesOfAClockThatWaits) {
-  OneServer server = Server(2, Small(Saved()));
+  OneServer server = ObjectServer(2, Small(Saved()));
   server.Begin();
   server.Push(0, 0, 1, 0, 1);
   server.Clock(0, 0);
@@ -481,7 +473,7 @@ TEST(ServerObjects, ASnapshotHasThePushesOfAClockThatWaits) {
   server.Push(0, 1, 1, 0, 3);
   server.Batch(0, {AskSnapshot{.table = 0}});
   ASSERT_THAT(server.stores, SizeIs(1));
-  OneServer second = Server(2, Small(Saved()));
+  OneServer second = ObjectServer(2, Small(Saved()));
   PHALANX_ASSERT_OK(second.core.Restore(0, 1, server.stores[0].bytes));
   EXPECT_EQ(second.core.waiting(), 2);
   second.Begin();
@@ -496,7 +488,7 @@ TEST(ServerObjects, ASnapshotHasThePushesOfAClockThatWaits) {
 
 // The worker waits for room, which no snapshot gives before the clock has turned.
 TEST(ServerObjects, AQuestionForASnapshotIsAnsweredAgainAfterTheTurn) {
-  OneServer server = Server(2, Small(Saved()));
+  OneServer server = ObjectServer(2, Small(Saved()));
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Batch(0, {AskSnapshot{.table = 0}});
@@ -518,7 +510,7 @@ TEST(ServerObjects, AQuestionForASnapshotIsAnsweredAgainAfterTheTurn) {
 }
 
 TEST(ServerObjects, TheNextLifeIsWelcomedWhenItsSafePositionCannotBeLost) {
-  OneServer server = Server(2, Small(Saved()));
+  OneServer server = ObjectServer(2, Small(Saved()));
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Member(0, MemberState::kDied);
@@ -541,7 +533,7 @@ TEST(ServerObjects, TheNextLifeIsWelcomedWhenItsSafePositionCannotBeLost) {
 // ---- versions
 
 TEST(ServerObjects, AllWhoPullAStateShareItsVersion) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PullObject(0, 1, 0);
   server.PullObject(1, 1, 0);
@@ -579,7 +571,7 @@ TEST(ServerObjects, AllWhoPullAStateShareItsVersion) {
 
 TEST(ServerObjects, WithoutBspAVersionIsMadeWhenRowsHaveChanged) {
   for (const Sync sync : {Sync::kSsp, Sync::kAsp}) {
-    OneServer server = Server(1, Small(Spec(sync)));
+    OneServer server = ObjectServer(1, Small(Spec(sync)));
     server.Begin();
     server.PullObject(0, 1, 0);
     server.PullObject(0, 2, 0);
@@ -597,7 +589,7 @@ TEST(ServerObjects, WithoutBspAVersionIsMadeWhenRowsHaveChanged) {
 }
 
 TEST(ServerObjects, AVersionIsTheStateOfItsAnswer) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   const std::string value = Bytes({5});
   // All in one message: the rows have changed when the version is published.
@@ -609,7 +601,7 @@ TEST(ServerObjects, AVersionIsTheStateOfItsAnswer) {
 }
 
 TEST(ServerObjects, AVersionThatIsNeverTakenIsNoObject) {
-  OneServer server = Server(1, Small(Spec(Sync::kAsp)));
+  OneServer server = ObjectServer(1, Small(Spec(Sync::kAsp)));
   server.Begin();
   const std::string value = Bytes({5});
   server.Batch(0, {Pull{.ticket = 1, .object = true}, Read{.table = 0, .ticket = 1},
@@ -618,7 +610,7 @@ TEST(ServerObjects, AVersionThatIsNeverTakenIsNoObject) {
 }
 
 TEST(ServerObjects, AClosedChannelReadsNothing) {
-  OneServer server = Server(1, Small(Spec(Sync::kAsp)));
+  OneServer server = ObjectServer(1, Small(Spec(Sync::kAsp)));
   server.Begin();
   server.PullObject(0, 1, 0);
   server.Push(0, 0, 1, 0, 1);
@@ -634,7 +626,7 @@ TEST(ServerObjects, AClosedChannelReadsNothing) {
 }
 
 TEST(ServerObjects, AVersionThatCannotBeStoredRefusesItsPulls) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PullObject(0, 1, 0);
   server.PullObject(1, 2, 0);
@@ -651,7 +643,7 @@ TEST(ServerObjects, AVersionThatCannotBeStoredRefusesItsPulls) {
 
 // This server has turned the clock that another one makes again.
 TEST(ServerObjects, TheNextLifePullsWhatTheOneBeforeHasHad) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   for (const int worker : {0, 1}) server.PullObject(worker, 1, 0);
   server.Push(1, 0, 1, 0, 5);
@@ -670,7 +662,7 @@ TEST(ServerObjects, TheNextLifePullsWhatTheOneBeforeHasHad) {
 TEST(ServerObjects, AFailedTableHasNoObjects) {
   TableSpec spec = Small();
   spec.on_loss = OnLoss::kFail;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   server.PullObject(0, 1, 0);
   server.PushObject(0, 0, 1, "a");
@@ -685,7 +677,7 @@ TEST(ServerObjects, AFailedTableHasNoObjects) {
 }
 
 TEST(ServerObjects, AnswersThatAreNotReadCountAsPullsThatWait) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   std::vector<WorkerEntry> pulls;
   for (uint32_t piece = 0; piece < kMaxParkedPulls; ++piece) {

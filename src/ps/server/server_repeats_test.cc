@@ -18,37 +18,29 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::ObjectServer;
 using testing::OneServer;
 using testing::Saved;
 using ::testing::SizeIs;
+using testing::Small;
 using testing::Spec;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
-// Two rows.
-TableSpec Small(TableSpec spec = Spec()) {
-  spec.keys = 2;
-  return spec;
-}
-
-OneServer Server(int workers, const TableSpec& spec) {
-  return {workers, {spec}, nullptr, {.object_bytes = 8}};
-}
-
 // A reduction has at most 16,384 sources.
 TEST(ServerObjects, WithMoreWorkersThanAReductionHasSourcesPushesStayMessages) {
-  OneServer server = Server(16'385, Small());
+  OneServer server = ObjectServer(16'385, Small());
   server.Begin();
   server.Batch(0, {OneServer::ObjectOf(0, 1, "a", /*ticket=*/3)});
   EXPECT_THAT(server.Take(0), ElementsAre("refused 3", "done 1"));
   EXPECT_THAT(server.inbox[0].errors[0], StatusIs(kInvalid, HasSubstr("16384 workers at most")));
-  EXPECT_THAT(Server(16'384, Small()).core.Describe(), HasSubstr("16384 workers"));
+  EXPECT_THAT(ObjectServer(16'384, Small()).core.Describe(), HasSubstr("16384 workers"));
 }
 
 TEST(ServerObjects, TheLastPushOfAnAssignTableIsAMessage) {
   TableSpec spec = Small();
   spec.update = Update::kAssign;
-  OneServer server = Server(1, spec);
+  OneServer server = ObjectServer(1, spec);
   server.Begin();
   server.Batch(0, {OneServer::ObjectOf(0, 1, "a", /*ticket=*/3)});
   EXPECT_THAT(server.inbox[0].errors[0], StatusIs(kInvalid, HasSubstr("not of assign")));
@@ -58,7 +50,7 @@ TEST(ServerObjects, TheLastPushOfAnAssignTableIsAMessage) {
 
 // Its next push is a new one, though the place of its life is that before the object.
 TEST(ServerObjects, WhatALaterLifePushesWithKeysReplacesWhatTheLifeBeforeHasPushedThere) {
-  OneServer server = Server(1, Small());
+  OneServer server = ObjectServer(1, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Push(0, 0, 2, 0, 5);
@@ -75,7 +67,7 @@ TEST(ServerObjects, WhatALaterLifePushesWithKeysReplacesWhatTheLifeBeforeHasPush
 }
 
 TEST(ServerObjects, WithKeysOrByObjectAlsoInATurnThatWaits) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Push(0, 0, 2, 0, 5);
@@ -100,7 +92,7 @@ TEST(ServerObjects, WithKeysOrByObjectAlsoInATurnThatWaits) {
 }
 
 TEST(ServerObjects, ARefusedPushTakesOutNothing) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.NextLife(0);
@@ -121,7 +113,7 @@ TEST(ServerObjects, ARefusedPushTakesOutNothing) {
 
 TEST(ServerObjects, ManyWorkersThatComeAgainMakeFewAttempts) {
   constexpr int kWorkers = 50;
-  OneServer server = Server(kWorkers, Small());
+  OneServer server = ObjectServer(kWorkers, Small());
   server.Begin();
   for (int worker = 0; worker < kWorkers; ++worker) {
     server.PushObject(worker, 0, 1, absl::StrCat("a", worker));
@@ -145,7 +137,7 @@ TEST(ServerObjects, ManyWorkersThatComeAgainMakeFewAttempts) {
 TEST(ServerObjects, AQuestionMakesNoSnapshotInEachClock) {
   TableSpec spec = Small(Saved());
   spec.snapshot_every = 1000;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   // Worker 0 is a push ahead of worker 1.
   server.PushObject(0, 0, 1, "a0");
@@ -169,7 +161,7 @@ TEST(ServerObjects, AQuestionMakesNoSnapshotInEachClock) {
 
 // Nothing of it can be pushed again.
 TEST(ServerObjects, AnObjectThatIsLostWhileItsWorkerLivesEndsTheTable) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   for (const int worker : {0, 1}) {
     server.PushObject(worker, 0, 1, absl::StrCat("a", worker));
@@ -191,7 +183,7 @@ TEST(ServerObjects, AnObjectThatIsLostWhileItsWorkerLivesEndsTheTable) {
 }
 
 TEST(ServerObjects, ALostObjectOfADeadWorkerIsAwaited) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   for (const int worker : {0, 1}) {
     server.PushObject(worker, 0, 1, absl::StrCat("a", worker));
@@ -210,7 +202,7 @@ TEST(ServerObjects, ALostObjectOfADeadWorkerIsAwaited) {
 }
 
 TEST(ServerObjects, AVersionThatIsLostIsMadeAgain) {
-  OneServer server = Server(2, Small());
+  OneServer server = ObjectServer(2, Small());
   server.Begin();
   server.PullObject(0, 1, 0);
   server.PullObject(1, 1, 0);
@@ -229,7 +221,7 @@ TEST(ServerObjects, AVersionThatIsLostIsMadeAgain) {
 TEST(ServerObjects, SumsThatAreNeededNoMoreAreCancelled) {
   TableSpec spec = Small();
   spec.on_loss = OnLoss::kDrop;
-  OneServer server = Server(2, spec);
+  OneServer server = ObjectServer(2, spec);
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
@@ -243,7 +235,7 @@ TEST(ServerObjects, SumsThatAreNeededNoMoreAreCancelled) {
 // Nothing is looked for in the turn that waits: 4,096 x 4,096 names took minutes.
 TEST(ServerObjects, WhileATurnWaitsAnEntryCostsNoMoreThanElse) {
   constexpr int kWorkers = 4096;
-  OneServer server = Server(kWorkers, Small());
+  OneServer server = ObjectServer(kWorkers, Small());
   server.Begin();
   for (int worker = 0; worker < kWorkers; ++worker) {
     server.PushObject(worker, 0, 1, absl::StrCat("job/worker/", worker, "/0123456789abcdef/0.1"));

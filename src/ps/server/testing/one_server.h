@@ -299,6 +299,16 @@ class OneServer {
   std::vector<uint32_t> cancels;
 };
 
+// Two rows, so that all of a part can be an object of 8 bytes.
+inline TableSpec Small(TableSpec spec = Spec()) {
+  spec.keys = 2;
+  return spec;
+}
+
+inline OneServer ObjectServer(int workers, const TableSpec& spec, OwnUpdate own = nullptr) {
+  return {workers, {spec}, std::move(own), {.object_bytes = 8}};
+}
+
 }  // namespace phalanx::ps::internal::testing
 
 #endif  // PHALANX_PS_SERVER_TESTING_ONE_SERVER_H_
