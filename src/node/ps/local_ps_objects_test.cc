@@ -36,17 +36,6 @@ constexpr uint64_t kPartBytes = uint64_t{64} << 10;
 
 class LocalPsObjectsTest : public PsFixture {
  protected:
-  // Two nodes, the second one with so little memory, and a server.
-  void MakeWithASmallNode(int workers, uint64_t capacity_bytes) {
-    LocalClusterOptions options;
-    options.nodes = 2;
-    options.configure_node = [capacity_bytes](int node, NodeConfig& config) {
-      if (node == 1) config.node.capacity_bytes = capacity_bytes;
-    };
-    cluster_ = LocalCluster::Start(std::move(options)).value();
-    servers_ = 1;
-    workers_ = workers;
-  }
   // Server 0, on node 0, until all workers have left.
   std::thread Serve(const TableSpec& spec) {
     ps::Server server = JoinServer(0, 0).value();
@@ -175,7 +164,7 @@ TEST_F(LocalPsObjectsTest, SspAndAspPullObjects) {
 }
 
 TEST_F(LocalPsObjectsTest, AFullStoreRefusesAPushAndTheNextOneWorks) {
-  MakeWithASmallNode(/*workers=*/2, uint64_t{2} << 20);
+  MakeWithASmallNode(/*small=*/1, uint64_t{2} << 20, /*workers=*/2);
   const TableSpec spec{.name = "w", .keys = 100'000, .snapshot_every = 0};  // 400 KB
   std::thread serves = Serve(spec);
   const std::shared_ptr<Client> other = Connect(1);
@@ -212,7 +201,7 @@ TEST_F(LocalPsObjectsTest, AFullStoreRefusesAPushAndTheNextOneWorks) {
 }
 
 TEST_F(LocalPsObjectsTest, APullOfMoreThanItsNodeHasRoomForNamesTheTable) {
-  MakeWithASmallNode(/*workers=*/1, uint64_t{1} << 20);
+  MakeWithASmallNode(/*small=*/1, uint64_t{1} << 20, /*workers=*/1);
   const TableSpec spec{.name = "w", .keys = 500'000, .sync = Sync::kAsp, .snapshot_every = 0};
   std::thread serves = Serve(spec);
   peer_timeout_ = absl::Seconds(2);
@@ -360,7 +349,7 @@ TEST_F(LocalPsObjectsTest, AWorkerThatEndsReleasesItsPushes) {
 
 // What is kept for snapshots fills the node long before one is due.
 TEST_F(LocalPsObjectsTest, ANodeThatIsFullOfKeptPushesGetsSnapshots) {
-  MakeWithASmallNode(/*workers=*/1, uint64_t{2} << 20);
+  MakeWithASmallNode(/*small=*/1, uint64_t{2} << 20, /*workers=*/1);
   // Small parts are sent to the node, and those of 1 MiB or more are written to its memory.
   for (const uint64_t keys : {20'000, 100'000, 300'000}) {
     job_ = absl::StrCat("of ", keys);
@@ -391,7 +380,7 @@ TEST_F(LocalPsObjectsTest, ANodeThatIsFullOfKeptPushesGetsSnapshots) {
 // Another client has all memory of the worker's node, so no snapshot frees any.
 TEST_F(LocalPsObjectsTest, APushThatWaitsForMemoryCanBeGivenUpAndEndsWithItsWorker) {
   constexpr uint64_t kCapacity = uint64_t{2} << 20;
-  MakeWithASmallNode(/*workers=*/1, kCapacity);
+  MakeWithASmallNode(/*small=*/1, kCapacity, /*workers=*/1);
   std::thread serves = Serve({.name = "w", .keys = kSize, .snapshot_every = 0});
   std::optional<Worker> worker = JoinWorker(0, 1).value();
   PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker->Open<float>("w"));
@@ -434,7 +423,7 @@ TEST_F(LocalPsObjectsTest, APushThatWaitsForMemoryCanBeGivenUpAndEndsWithItsWork
 // What is pulled needs memory, too, and the pull is what the worker waits for.
 TEST_F(LocalPsObjectsTest, APullFromANodeThatIsFullOfKeptPushesGetsSnapshots) {
   constexpr uint64_t kPart = 400'000;
-  MakeWithASmallNode(/*workers=*/1, 4 * kPart + (uint64_t{64} << 10));
+  MakeWithASmallNode(/*small=*/1, 4 * kPart + (uint64_t{64} << 10), /*workers=*/1);
   const TableSpec spec{
       .name = "w", .keys = kPart / sizeof(float), .snapshot_every = 1'000'000, .copies = 0};
   std::thread serves = Serve(spec);

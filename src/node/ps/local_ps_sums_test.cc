@@ -38,17 +38,6 @@ class LocalPsSumsTest : public PsFixture {
     EXPECT_THAT(Connect(0)->Put(id, std::string(capacity - left, 'x')).Wait(kDeadline), IsOk());
     return id;
   }
-  // One server on a node of this capacity, and workers on another one.
-  void MakeSmall(uint64_t capacity, int workers) {
-    LocalClusterOptions options;
-    options.nodes = 2;
-    options.configure_node = [capacity](int node, NodeConfig& config) {
-      if (node == 0) config.node.capacity_bytes = capacity;
-    };
-    cluster_ = LocalCluster::Start(std::move(options)).value();
-    servers_ = 1;
-    workers_ = workers;
-  }
   // Objects that clients of the node hold, and parts of reductions.
   uint64_t LeftOn(int node) const {
     uint64_t left = 0;
@@ -112,7 +101,7 @@ TEST_F(LocalPsSumsTest, AClockWaitsForAPushThatIsLostWithItsNodeAndNothingElseDo
 
 TEST_F(LocalPsSumsTest, ASumWaitsForRoom) {
   constexpr uint64_t kCapacity = uint64_t{8} << 20;
-  MakeSmall(kCapacity, 2);
+  MakeWithASmallNode(/*small=*/0, kCapacity, /*workers=*/2);
   const ObjectId filler = FillNode(kCapacity, uint64_t{128} << 10);
   Serve({{.name = "w", .keys = kSize, .snapshot_every = 0}});
   std::vector<std::thread> workers;
@@ -140,7 +129,7 @@ TEST_F(LocalPsSumsTest, ASumWaitsForRoom) {
 
 TEST_F(LocalPsSumsTest, APullOfAStateForWhichTheServerHasNoRoomIsRefused) {
   constexpr uint64_t kCapacity = uint64_t{8} << 20;
-  MakeSmall(kCapacity, 1);
+  MakeWithASmallNode(/*small=*/0, kCapacity, /*workers=*/1);
   const ObjectId filler = FillNode(kCapacity, uint64_t{128} << 10);
   Serve({{.name = "w", .keys = kSize, .sync = ps::Sync::kAsp, .snapshot_every = 0}});
   absl::StatusOr<Worker> worker = JoinWorker(0, 1);
@@ -159,7 +148,7 @@ TEST_F(LocalPsSumsTest, APullOfAStateForWhichTheServerHasNoRoomIsRefused) {
 
 TEST_F(LocalPsSumsTest, AStateThatWaitsForRoomHoldsUpNothingElse) {
   constexpr uint64_t kCapacity = uint64_t{8} << 20;
-  MakeSmall(kCapacity, 1);
+  MakeWithASmallNode(/*small=*/0, kCapacity, /*workers=*/1);
   const ObjectId filler = FillNode(kCapacity, uint64_t{512} << 10);
   Serve({{.name = "w", .keys = 2 * kSize, .sync = ps::Sync::kAsp, .snapshot_every = 0},
          {.name = "other", .keys = 10, .sync = ps::Sync::kAsp, .snapshot_every = 0}});

@@ -43,6 +43,17 @@ class PsFixture : public ::testing::Test {
     servers_ = servers;
     workers_ = workers;
   }
+  // Two nodes and a server; one of the nodes has so much memory.
+  void MakeWithASmallNode(int small, uint64_t capacity_bytes, int workers) {
+    LocalClusterOptions options;
+    options.nodes = 2;
+    options.configure_node = [small, capacity_bytes](int node, NodeConfig& config) {
+      if (node == small) config.node.capacity_bytes = capacity_bytes;
+    };
+    cluster_ = LocalCluster::Start(std::move(options)).value();
+    servers_ = 1;
+    workers_ = workers;
+  }
   std::shared_ptr<Client> Connect(int node) const {
     ClientOptions options;
     options.address = cluster_->client_address(node);
