@@ -214,6 +214,18 @@ class Server {
 
 class Worker;
 
+// Rows that have lengths of their own (TableSpec::lengths), one behind the other. A value.
+struct PulledRows {
+  std::vector<uint32_t> lengths = {};  // elements of each row, in the order of the keys
+  std::vector<char> bytes = {};        // of the table's dtype
+
+  // REQUIRES: T is the table's dtype.
+  template <typename T>
+  absl::Span<const T> values() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
 // Which server has a key of a table with Split::kOwn: a function of the workers' program. It writes
 // the rank of a server, 0 to Worker::servers() - 1, for each of the keys, which increase strictly;
 // `servers` has -1 for each of them before. It is called for each push and pull with keys, in the
@@ -254,6 +266,16 @@ class AnyTable {
   // `values`.
   Future<Done> PushPull(absl::Span<const Key> keys, const void* values, void* out,
                         uint64_t bytes) const;
+  // Of a table with TableSpec::lengths, which is neither pushed nor pulled by the calls above:
+  // lengths[i] elements of `values` are the row of keys[i], one row behind the other. 0: a row
+  // without elements is made, or with kAssign emptied. InvalidArgument: as many lengths as keys are
+  // needed, of at most `width`, and their sum is the size of `values`.
+  Future<Done> Push(absl::Span<const Key> keys, const void* values, uint64_t bytes,
+                    absl::Span<const uint32_t> lengths) const;
+  // A row that was never pushed has no elements. What is pulled takes memory of this process.
+  Future<PulledRows> Pull(absl::Span<const Key> keys) const;
+  Future<PulledRows> PushPull(absl::Span<const Key> keys, const void* values, uint64_t bytes,
+                              absl::Span<const uint32_t> lengths) const;
   // All keys of a dense table. If the part of each server has 64 KiB or more, pulls, and with kBsp
   // pushes, are objects of the store ("How rows travel" in docs/parameter-server.md). Such a push
   // is copied into memory of the worker's node, which has it until the servers cannot lose it. The
@@ -323,6 +345,16 @@ class Table {
                         absl::Span<T> out) const {
     return table_.PushPull(keys, values.data(), values.size() * sizeof(T), out.data(),
                            out.size() * sizeof(T));
+  }
+  // With lengths.
+  Future<Done> Push(absl::Span<const Key> keys, absl::Span<const T> values,
+                    absl::Span<const uint32_t> lengths) const {
+    return table_.Push(keys, values.data(), values.size() * sizeof(T), lengths);
+  }
+  Future<PulledRows> Pull(absl::Span<const Key> keys) const { return table_.Pull(keys); }
+  Future<PulledRows> PushPull(absl::Span<const Key> keys, absl::Span<const T> values,
+                              absl::Span<const uint32_t> lengths) const {
+    return table_.PushPull(keys, values.data(), values.size() * sizeof(T), lengths);
   }
   Future<Done> PushDense(absl::Span<const T> values) const {
     return table_.PushDense(values.data(), values.size() * sizeof(T));

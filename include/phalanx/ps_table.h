@@ -77,7 +77,11 @@ struct TableSpec {
   std::string name;    // 1 to 255 bytes of UTF-8
   uint64_t keys = 0;   // a dense table: its keys are 0 to keys - 1; 0: sparse, with any keys, whose
                        // rows are made by the first push
-  uint32_t width = 1;  // elements of a row
+  uint32_t width = 1;  // elements of a row; with `lengths`, the most of a row
+  // Sparse tables: each row has a length of its own, 0 to `width` elements. It begins with none. A
+  // push that is longer than its row makes the row as long, by elements that are 0, and updates
+  // those elements that it has; with kAssign the row gets the length of the push.
+  bool lengths = false;
   DType dtype = DType::kF32;  // f32, f64, i32 or i64
   DType wire = DType::kF32;   // pushes and pulls travel so: dtype itself, or f16 or bf16 for f32
   Sync sync = Sync::kBsp;

@@ -473,6 +473,7 @@ void WriteSpec(ByteWriter& out, const TableSpec& spec) {
   out.Bytes(spec.name);
   out.U64(spec.keys);
   out.U32(spec.width);
+  out.U8(spec.lengths ? 1 : 0);
   out.U8(static_cast<uint8_t>(spec.dtype));
   out.U8(static_cast<uint8_t>(spec.wire));
   out.U8(static_cast<uint8_t>(spec.sync));
@@ -499,6 +500,7 @@ TableSpec ReadSpec(ByteReader& in) {
   spec.name.assign(name.data(), name.size());
   spec.keys = in.U64();
   spec.width = in.U32();
+  spec.lengths = ReadBool(in, "lengths");
   spec.dtype = ReadEnum(in, DType::kU64, "dtype");
   spec.wire = ReadEnum(in, DType::kU64, "dtype");
   spec.sync = ReadEnum(in, Sync::kAsp, "consistency");

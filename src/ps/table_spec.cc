@@ -87,6 +87,8 @@ void CheckShape(const TableSpec& spec, Checker& check) {
   constexpr uint64_t kMostBytes = std::numeric_limits<int64_t>::max();
   check.Require(spec.keys <= kMostBytes / row, "keys is ", spec.keys, ", and width ", spec.width,
                 "; so many elements have no address");
+  check.Require(!spec.lengths || spec.keys == 0, "lengths is set, which only sparse tables have; ",
+                "keys is ", spec.keys);
 }
 
 // A field that has no meaning with the others has to be left alone: that it was set shows that the
@@ -136,6 +138,7 @@ void CheckUpdate(const TableSpec& spec, Checker& check) {
                 ", which is none");
   check.RequireNumber("scale", spec.scale, 0);
   if (spec.init == Init::kZeros) return;
+  check.Require(!spec.lengths, "init is not zeros; rows with lengths begin without elements");
   check.Require(IsFloat(spec.dtype), "init is not zeros, which needs floats; dtype is ",
                 DTypeName(spec.dtype));
   check.Require(spec.update != Update::kFtrl,

@@ -50,6 +50,19 @@ TEST(TableSpec, NamesAreOneTo255BytesOfUtf8) {
                        AllOf(StartsWith("table \"a\\xff\""), HasSubstr("name is not UTF-8"))));
 }
 
+TEST(TableSpec, RowsOfSparseTablesCanHaveLengths) {
+  ExpectOk([](TableSpec& spec) { spec.lengths = true; });
+  ExpectWrong("lengths is set, which only sparse tables have; keys is 7", [](TableSpec& spec) {
+    spec.lengths = true;
+    spec.keys = 7;
+  });
+  ExpectWrong("init is not zeros; rows with lengths", [](TableSpec& spec) {
+    spec.lengths = true;
+    spec.init = Init::kUniform;
+    spec.scale = 1;
+  });
+}
+
 TEST(TableSpec, RowsHaveAnAddress) {
   ExpectWrong("width is 0", [](TableSpec& spec) { spec.width = 0; });
   ExpectOk([](TableSpec& spec) { spec.width = kMaxWidth; });
