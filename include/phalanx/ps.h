@@ -214,18 +214,6 @@ class Server {
 
 class Worker;
 
-// Rows that have lengths of their own (TableSpec::lengths), one behind the other. A value.
-struct PulledRows {
-  std::vector<uint32_t> lengths = {};  // elements of each row, in the order of the keys
-  std::vector<char> bytes = {};        // of the table's dtype
-
-  // REQUIRES: T is the table's dtype.
-  template <typename T>
-  absl::Span<const T> values() const {
-    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  }
-};
-
 // Which server has a key of a table with Split::kOwn: a function of the workers' program. It writes
 // the rank of a server, 0 to Worker::servers() - 1, for each of the keys, which increase strictly;
 // `servers` has -1 for each of them before. It is called for each push and pull with keys, in the

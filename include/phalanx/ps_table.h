@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "phalanx/elements.h"
 
 namespace phalanx::ps {
@@ -114,6 +116,18 @@ struct TableSpec {
   uint64_t snapshot_bytes = uint64_t{256} << 20;
 
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
+};
+
+// Rows that have lengths of their own (TableSpec::lengths), one behind the other. A value.
+struct PulledRows {
+  std::vector<uint32_t> lengths = {};  // elements of each row, in the order of the keys
+  std::vector<char> bytes = {};        // of the table's dtype
+
+  // REQUIRES: T is the table's dtype.
+  template <typename T>
+  absl::Span<const T> values() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
 };
 
 // Returns OK, or InvalidArgument that names the table and the field.

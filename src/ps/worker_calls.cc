@@ -153,15 +153,18 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
   const Ticket ticket = operations_.next;
   Operation& operation = operations_.New(rows.table);
   operation.out = rows.out;
+  if (rows.pulls && state.view.spec.lengths) operation.answer.rows.lengths.resize(rows.keys.size());
   operation.clock = state.view.clock;
   operation.cutting = true;
   if (rows.pushes) ++state.pushes;
-  cutting_.emplace(Cutting{.ticket = ticket,
-                           .rows = rows,
-                           .at = {.clock = state.view.clock, .push = state.pushes},
-                           .cutter = Cutter(state.view.spec, state.splitter, rows.keys,
-                                            options_.batch_bytes, rows.servers),
-                           .touched = std::vector<bool>(servers_.size(), false)});
+  cutting_.emplace(
+      Cutting{.ticket = ticket,
+              .rows = rows,
+              .lengths = rows.lengths.empty() ? LengthRows() : LengthRowsOf(rows.lengths),
+              .at = {.clock = state.view.clock, .push = state.pushes},
+              .cutter = Cutter(state.view.spec, state.splitter, rows.keys, options_.batch_bytes,
+                               rows.servers, rows.lengths),
+              .touched = std::vector<bool>(servers_.size(), false)});
   return ticket;
 }
 
@@ -324,7 +327,9 @@ void WorkerCore::AddPush(const Piece& piece, Operation* operation) {
            .done = had,
            .ticket = cut.ticket,
            .keys = piece.keys,
-           .values = GatherRows(state.view.spec, piece, cut.rows.values)});
+           .values = state.view.spec.lengths
+                         ? GatherRows(state.view.spec, piece, cut.lengths, cut.rows.values)
+                         : GatherRows(state.view.spec, piece, cut.rows.values)});
 }
 
 // The entry is kept whether or not the channel is open: a Welcome sends it.
@@ -385,6 +390,8 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
         {.ticket = ticket, .head = operation.request.head, .body = operation.request.body});
   }
   if (question.call >= tables_[*operation.table].HeldFrom()) return;
+  // All rows come on one channel.
+  question.rows = {};
   const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
   if (question.by_object) {
     // The server answers anew: it has forgotten what it has answered on an earlier channel.

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "phalanx/elements.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
+#include "src/common/status_macros.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -306,6 +308,20 @@ void WorkerCore::OnEntry(int server, const Values& values) {
     objects_.fetches.push_back({question.fetch, server, std::string(values.object), expected});
     return;
   }
+  if (spec.lengths) {
+    const absl::Status taken =
+        TakeLengthRows(spec, question.piece, values.values, question.rows, operation->answer.rows);
+    if (!taken.ok()) {
+      return End(values.ticket, *operation,
+                 absl::InternalError(absl::StrCat("table \"", spec.name, "\": server ", server,
+                                                  " answered ", question.piece.keys.count,
+                                                  " keys with other rows: ", taken.message())));
+    }
+    if (question.rows.count == question.piece.keys.count) {
+      OnAnswered(values.ticket, *operation, question);
+    }
+    return;
+  }
   if (question.by_object || values.values.size() != expected) {
     return End(values.ticket, *operation,
                absl::InternalError(absl::StrCat(
@@ -483,10 +499,11 @@ WorkerCore::Operation* WorkerCore::Operations::Open(int server, Ticket ticket, u
 // The memory of the keys goes now, not when the whole call has ended.
 void WorkerCore::OnAnswered(Ticket ticket, Operation& operation, Question& question) {
   servers_[question.piece.server].channel.Answered(question.call);
-  // Rows and keys are needed no more, and a pull of many pieces can wait for long for the last one.
+  // Keys are needed no more, and a pull of many pieces can wait for long for the last one. Where
+  // rows with lengths lie is known when all have come.
   question.answered = true;
   question.piece.keys.list = nullptr;
-  question.piece.rows = {};
+  if (operation.answer.rows.lengths.empty()) question.piece.rows = {};
   --operation.pulls;
   if (operation.done()) End(ticket, operation, absl::OkStatus());
 }
@@ -504,6 +521,14 @@ void WorkerCore::End(Ticket ticket, Operation& operation, absl::Status status) {
     } else if (!question.lost && channel.open() && channel.channel() == question.channel) {
       const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
       channel.GiveUp({.table = *operation.table, .ticket = ticket, .piece = piece});
+    }
+  }
+  if (PulledRows& rows = operation.answer.rows; status.ok() && !rows.lengths.empty()) {
+    const TableSpec& spec = tables_[*operation.table].view.spec;
+    const std::vector<uint64_t> starts = LengthRowsOf(rows.lengths).starts;
+    rows.bytes.resize(starts.back() * ElementSize(spec.dtype));
+    for (const Question& question : operation.questions) {
+      ScatterRows(spec, question.piece, starts, question.rows.values, rows);
     }
   }
   operation.questions = {};
@@ -546,12 +571,12 @@ std::optional<absl::Status> WorkerCore::Take(Ticket ticket) {
   return status;
 }
 
-std::optional<WorkerCore::Answer> WorkerCore::AnswerOf(Ticket ticket) const {
+std::optional<WorkerCore::Answer> WorkerCore::TakeAnswer(Ticket ticket) {
   const auto found = operations_.all.find(ticket);
-  if (found == operations_.all.end() || found->second.table.has_value()) return std::nullopt;
+  if (found == operations_.all.end()) return std::nullopt;
   const std::optional<absl::Status>& ended = found->second.ended;
   if (!ended.has_value() || !ended->ok()) return std::nullopt;
-  return found->second.answer;
+  return std::move(found->second.answer);
 }
 
 // Pushes stay kept, and are sent again: other workers may have seen them.

@@ -196,6 +196,9 @@ class WorkerCore {
     absl::Span<const int32_t> servers = {};
     bool pushes = false;
     const void* values = nullptr;
+    // Of a table with TableSpec::lengths, as many as keys, whose sum is that of `values`. A pull of
+    // such a table has no `out`: TakeAnswer has the rows.
+    absl::Span<const uint32_t> lengths = {};
     bool pulls = false;
     void* out = nullptr;
   };
@@ -245,12 +248,14 @@ class WorkerCore {
   // The ticket has ended: OK or an error. Nothing while it has not. NotFound: no such ticket, or it
   // was taken before.
   std::optional<absl::Status> Take(Ticket ticket);
-  // The answer of a request that has ended with OK; before Take.
+  // Of a request, or with `rows` of a pull of a table with TableSpec::lengths.
   struct Answer {
     int32_t head = 0;
-    std::string body;
+    std::string body = {};
+    PulledRows rows = {};
   };
-  std::optional<Answer> AnswerOf(Ticket ticket) const;
+  // Once, before Take. Nothing, unless the ticket has ended with OK.
+  std::optional<Answer> TakeAnswer(Ticket ticket);
   // Nothing waits for the memory of the ticket any more; it ends with Cancelled. What was pushed
   // still counts.
   void Cancel(Ticket ticket);
@@ -278,6 +283,7 @@ class WorkerCore {
     Piece piece;
     uint64_t call = 0;
     bool answered = false;
+    LengthAnswer rows = {};  // on the channel on which it was sent
     // A pull by object: on which channel it was sent, and the fetch that is under way.
     bool by_object = false;
     uint64_t channel = 0;
@@ -295,6 +301,7 @@ class WorkerCore {
     bool cutting = false;  // it has not all its pieces
     std::vector<Question> questions = {};
     Answer request = {};  // of a request: what was asked
+    // With the lengths of rows as they come.
     Answer answer = {};
 
     bool done() const { return !cutting && pushes == 0 && pulls == 0; }
@@ -303,6 +310,7 @@ class WorkerCore {
   struct Cutting {
     Ticket ticket;
     Rows rows;  // `pushes` until these are made
+    LengthRows lengths;
     Position at;
     std::optional<Cutter> cutter;
     std::vector<bool> touched;  // by server

@@ -625,11 +625,11 @@ TEST(WorkerCore, RequestsAreAnsweredOnceAlsoBeforeTheTablesAreThere) {
   play.core.OnServer(1, true, 1);
   play.Welcome(1, 1);
   EXPECT_THAT(play.Got(1), ElementsAre("hello to 1", "request -3 body"));
-  EXPECT_EQ(play.core.AnswerOf(ticket), std::nullopt);
+  EXPECT_EQ(play.core.TakeAnswer(ticket), std::nullopt);
   play.Answer(1, 1, Response{ticket, 4, "answer"});
   play.Answer(1, 1, Response{ticket, 5, "again"});
-  ASSERT_TRUE(play.core.AnswerOf(ticket).has_value());
-  EXPECT_EQ(play.core.AnswerOf(ticket)->body, "answer");
+  ASSERT_TRUE(play.core.TakeAnswer(ticket).has_value());
+  EXPECT_EQ(play.core.TakeAnswer(ticket)->body, "answer");
   EXPECT_THAT(play.Taken(ticket), IsOk());
 }
 
@@ -645,7 +645,7 @@ TEST(WorkerCore, ARequestWaitsForTheNextLifeOfItsServer) {
   play.Welcome(0, 2);
   EXPECT_THAT(play.Got(0), ElementsAre("hello to 2", "request 1 asked"));
   play.Answer(0, 2, Response{ticket, 2, "answer"});
-  EXPECT_EQ(play.core.AnswerOf(ticket)->head, 2);
+  EXPECT_EQ(play.core.TakeAnswer(ticket)->head, 2);
   EXPECT_THAT(play.Taken(ticket), IsOk());
 }
 

@@ -90,6 +90,17 @@ Future<Done> AnyTable::PushPull(absl::Span<const Key> keys, const void* values, 
                                 void* out, uint64_t bytes) const {
   return worker_->PushPull(*table_, keys, values, pushed, out, bytes);
 }
+Future<Done> AnyTable::Push(absl::Span<const Key> keys, const void* values, uint64_t bytes,
+                            absl::Span<const uint32_t> lengths) const {
+  return worker_->Push(*table_, keys, values, bytes, lengths);
+}
+Future<PulledRows> AnyTable::Pull(absl::Span<const Key> keys) const {
+  return worker_->Pull(*table_, keys);
+}
+Future<PulledRows> AnyTable::PushPull(absl::Span<const Key> keys, const void* values,
+                                      uint64_t bytes, absl::Span<const uint32_t> lengths) const {
+  return worker_->PushPull(*table_, keys, values, bytes, lengths);
+}
 Future<Done> AnyTable::PushDense(const void* values, uint64_t bytes) const {
   return worker_->PushDense(*table_, values, bytes);
 }

@@ -42,47 +42,59 @@ std::string PrefixOf(const Membership& member) {
                       member.rank(), "/", member.life(), "/", absl::Hex(SystemRandom64()));
 }
 
-// Only the client knows how much memory the program has passed.
-absl::Status CheckBytes(const TableSpec& spec, uint64_t rows, uint64_t bytes) {
-  const uint64_t row = spec.width * ElementSize(spec.dtype);
-  if (bytes % row == 0 && bytes / row == rows) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(bytes, " bytes for ", rows, " keys of ", row, " bytes each"));
-}
-
 }  // namespace
 
-// The future of a push or a pull. It is not known to the connection: it ends when the core says so,
-// or with the member.
-struct WorkerState::TicketCall final : public FutureState<phalanx::Done> {
-  TicketCall(WorkerState& of, const char* verb, uint32_t number)
-      : FutureState(of.connection_, verb, ObjectId()), worker(of), table(number) {}
+// A call of the core that has not ended. It is not known to the connection: it ends when the core
+// says so, or with the member.
+struct WorkerState::AnyCall {
+  virtual ~AnyCall() = default;
+  // The core has ended it, and forgets it next: takes the result.
+  virtual void Collect() = 0;
+  // OK: with the result. Nothing, if it has ended before.
+  virtual void End(const absl::Status& status) = 0;
+
+  Ticket ticket = 0;
+  uint64_t clock = 0;
+};
+
+template <typename T>
+struct WorkerState::TicketCall final : public FutureState<T>, public AnyCall {
+  // Without a table: a request.
+  TicketCall(WorkerState& of, const char* verb, std::optional<uint32_t> number)
+      : FutureState<T>(of.connection_, verb, ObjectId()), worker(of), table(number) {}
   // Cancelled.
   void OnFailure(const absl::Status& why) override {
     worker.Forget(ticket);
-    Set(why);
+    this->Set(why);
   }
   std::string WaitsFor() const override {
-    return absl::StrCat(worker.core_.Where(table, clock), ": ", worker.core_.WaitsFor(ticket));
+    const std::string servers = worker.core_.WaitsFor(ticket);
+    return table.has_value() ? absl::StrCat(worker.core_.Where(*table, clock), ": ", servers)
+                             : servers;
+  }
+  void Collect() override {
+    if constexpr (!std::is_same_v<T, phalanx::Done>) {
+      std::optional<WorkerCore::Answer> answer = worker.core_.TakeAnswer(ticket);
+      if (!answer.has_value()) return;
+      if constexpr (std::is_same_v<T, Reply>) {
+        taken = {answer->head, std::move(answer->body)};
+      } else {
+        taken = std::move(answer->rows);
+      }
+    }
+  }
+  void End(const absl::Status& status) override {
+    if (this->done()) return;
+    if (status.ok()) {
+      this->Set(std::move(taken));
+    } else {
+      this->Set(status);
+    }
   }
   // Used under the lock and until the call has ended, which the worker's end makes sure of.
   WorkerState& worker;
-  const uint32_t table;
-  uint64_t clock = 0;
-  Ticket ticket = 0;
-};
-
-// The future of a request, which ends as that of a pull.
-struct WorkerState::RequestCall final : public FutureState<Reply> {
-  explicit RequestCall(WorkerState& of)
-      : FutureState(of.connection_, "Request", ObjectId()), worker(of) {}
-  void OnFailure(const absl::Status& why) override {
-    worker.Forget(ticket);
-    Set(why);
-  }
-  std::string WaitsFor() const override { return worker.core_.WaitsFor(ticket); }
-  WorkerState& worker;
-  Ticket ticket = 0;
+  const std::optional<uint32_t> table;
+  T taken = {};
 };
 
 // Messages that were lost on an idle link are noticed by the next one alone.
@@ -179,13 +191,11 @@ void WorkerState::OnEnd(const absl::Status& why) {
   over_ = why;
   barriers_.OnEnd(why);
   // A callback of a future must not see the map half emptied.
-  const std::map<Ticket, UnderWay> ended = std::exchange(under_way_, {});
+  const std::map<Ticket, std::shared_ptr<AnyCall>> ended = std::exchange(under_way_, {});
   for (const auto& [ticket, call] : ended) {
     core_.Cancel(ticket);
-    if (call.call != nullptr && !call.call->done()) call.call->Set(why);
-    if (call.request != nullptr && !call.request->done()) call.request->Set(why);
-    connection_->Trash(call.call);
-    connection_->Trash(call.request);
+    call->End(why);
+    connection_->Trash(call);
   }
   DrainObjects();
   // The next life pushes again.
@@ -220,27 +230,14 @@ void WorkerState::Drain() {
   }
   DrainObjects();
   for (const Ticket ticket : core_.TakeEnded()) {
-    // Before Take, which forgets the ticket.
-    std::optional<WorkerCore::Answer> answer = core_.AnswerOf(ticket);
-    const std::optional<absl::Status> status = core_.Take(ticket);
     const auto found = under_way_.find(ticket);
-    if (!status.has_value() || found == under_way_.end()) continue;
-    const UnderWay call = found->second;
+    const std::shared_ptr<AnyCall> call = found == under_way_.end() ? nullptr : found->second;
+    if (call != nullptr) call->Collect();
+    const std::optional<absl::Status> status = core_.Take(ticket);
+    if (!status.has_value() || call == nullptr) continue;
     under_way_.erase(found);
-    if (call.call != nullptr) {
-      if (status->ok()) {
-        call.call->Set(phalanx::Done{});
-      } else {
-        call.call->Set(*status);
-      }
-    } else if (status->ok() && answer.has_value()) {
-      call.request->Set(Reply{answer->head, std::move(answer->body)});
-    } else {
-      call.request->Set(status->ok() ? absl::InternalError("a request without an answer")
-                                     : *status);
-    }
-    connection_->Trash(call.call);
-    connection_->Trash(call.request);
+    call->End(*status);
+    connection_->Trash(call);
   }
   if (probe_timer_ != nullptr || !over_.ok() || (core_.ready() && core_.idle())) return;
   // A connection that has failed ends the member, perhaps a moment later.
@@ -339,14 +336,51 @@ absl::Status WorkerState::Named(const char* verb, const OpenTable& table,
   return absl::Status(why.code(), absl::StrCat(verb, ": ", where, ": ", why.message()));
 }
 
+// Servers check the same: here nothing has been sent, and the error names the key.
+absl::Status WorkerState::CheckLengths(const TableSpec& spec, const Given& given) {
+  if (given.lengths.size() != given.rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given.lengths.size(), " lengths for ", given.rows, " keys"));
+  }
+  uint64_t elements = 0;
+  for (size_t i = 0; i < given.rows; ++i) {
+    if (given.lengths[i] > spec.width) {
+      return absl::InvalidArgumentError(absl::StrCat("a row of length ", given.lengths[i],
+                                                     " for key ", given.keys[i], "; the width is ",
+                                                     spec.width));
+    }
+    elements += given.lengths[i];
+  }
+  if (elements * ElementSize(spec.dtype) == *given.pushed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the lengths do not add up: they are ", elements, " elements of ",
+                   ElementSize(spec.dtype), " bytes, and there are ", *given.pushed, " bytes"));
+}
+
+// Only the client knows how much memory the program has passed.
+absl::Status WorkerState::CheckMemory(const TableSpec& spec, const Given& given) {
+  if (given.has_lengths != spec.lengths) {
+    return absl::InvalidArgumentError(
+        spec.lengths
+            ? "its rows have lengths: they are pushed with these, and pulled without memory"
+            : absl::StrCat("its rows have no lengths: all are ", spec.width, " elements"));
+  }
+  if (spec.lengths) return given.pushed.has_value() ? CheckLengths(spec, given) : absl::OkStatus();
+  const uint64_t row = spec.width * ElementSize(spec.dtype);
+  for (const std::optional<uint64_t>& bytes : {given.pushed, given.pulled}) {
+    if (!bytes.has_value() || (*bytes % row == 0 && *bytes / row == given.rows)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(*bytes, " bytes for ", given.rows, " keys of ", row, " bytes each"));
+  }
+  return absl::OkStatus();
+}
+
 // A push whose room another thread has taken meanwhile waits again.
 void WorkerState::Enter(const char* verb, const OpenTable& table, const Given& given,
                         absl::FunctionRef<void(const absl::Status&)> make) {
   absl::Status status = given.sliced;
   const bool pushes = given.pushed.has_value();
-  for (const std::optional<uint64_t>& bytes : {given.pushed, given.pulled}) {
-    if (bytes.has_value()) status.Update(CheckBytes(table.spec, given.rows, *bytes));
-  }
+  status.Update(CheckMemory(table.spec, given));
   if (given.rows > kMaxCallKeys) {
     status = absl::InvalidArgumentError(
         absl::StrCat(given.rows, " keys in one call, at most ", kMaxCallKeys));
@@ -391,15 +425,14 @@ WorkerState::Sliced WorkerState::Slice(const OpenTable& table, absl::Span<const 
 }
 
 // Bad arguments are refused without a ticket: the future has ended when it is returned.
-Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table,
-                                        const Given& given, bool awaited,
-                                        absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
+template <typename T>
+Future<T> WorkerState::Call(const char* verb, const OpenTable& table, const Given& given,
+                            bool awaited, absl::FunctionRef<absl::StatusOr<Ticket>()> make) {
   absl::Status status = connection_->CheckProcess();
   if (!status.ok()) {
-    return phalanx::internal::Refused<phalanx::Done>(connection_, verb, ObjectId(),
-                                                     std::move(status));
+    return phalanx::internal::Refused<T>(connection_, verb, ObjectId(), std::move(status));
   }
-  auto call = std::make_shared<TicketCall>(*this, verb, table.number);
+  auto call = std::make_shared<TicketCall<T>>(*this, verb, table.number);
   // A short call is made at once, and the lock is taken once.
   bool more = false;
   Enter(verb, table, given, [&](const absl::Status& why) {
@@ -415,16 +448,16 @@ Future<phalanx::Done> WorkerState::Call(const char* verb, const OpenTable& table
   }
   if (given.pushed.has_value()) DieIfDeclared(DeathPoint::Kind::kPush, call->clock);
   if (given.pulled.has_value()) DieIfDeclared(DeathPoint::Kind::kPull, call->clock);
-  return Future<phalanx::Done>(std::move(call));
+  return Future<T>(std::move(call));
 }
 
-void WorkerState::Begun(const std::shared_ptr<TicketCall>& call,
+void WorkerState::Begun(const std::shared_ptr<AnyCall>& call,
                         const absl::StatusOr<Ticket>& ticket) {
   if (ticket.ok()) {
     call->ticket = *ticket;
-    under_way_[*ticket] = {call, nullptr};
+    under_way_[*ticket] = call;
   } else {
-    call->Set(ticket.status());
+    call->End(ticket.status());
   }
   Drain();
 }
@@ -448,7 +481,7 @@ absl::StatusOr<Future<phalanx::Done>> WorkerState::PushObjects(
     return phalanx::internal::Refused<phalanx::Done>(connection_, "Push", ObjectId(),
                                                      std::move(status));
   }
-  auto call = std::make_shared<TicketCall>(*this, "Push", table.number);
+  auto call = std::make_shared<TicketCall<phalanx::Done>>(*this, "Push", table.number);
   absl::StatusOr<WorkerCore::DensePush> push = absl::CancelledError();
   const Given given = {.rows = table.spec.keys, .pushed = bytes};
   Enter("Push", table, given, [&](const absl::Status& why) {
@@ -545,6 +578,58 @@ Future<phalanx::Done> WorkerState::PushPull(const OpenTable& table, absl::Span<c
   });
 }
 
+Future<phalanx::Done> WorkerState::Push(const OpenTable& table, absl::Span<const Key> keys,
+                                        const void* values, uint64_t bytes,
+                                        absl::Span<const uint32_t> lengths) {
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {.rows = keys.size(),
+                       .pushed = bytes,
+                       .sliced = sliced.status,
+                       .has_lengths = true,
+                       .keys = keys,
+                       .lengths = lengths};
+  return Call("Push", table, given, /*awaited=*/false, [&] {
+    return core_.Start({.table = table.number,
+                        .keys = keys,
+                        .servers = sliced.servers,
+                        .pushes = true,
+                        .values = values,
+                        .lengths = lengths});
+  });
+}
+
+Future<PulledRows> WorkerState::Pull(const OpenTable& table, absl::Span<const Key> keys) {
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {
+      .rows = keys.size(), .pulled = 0, .sliced = sliced.status, .has_lengths = true};
+  return Call<PulledRows>("Pull", table, given, /*awaited=*/true, [&] {
+    return core_.Start(
+        {.table = table.number, .keys = keys, .servers = sliced.servers, .pulls = true});
+  });
+}
+
+Future<PulledRows> WorkerState::PushPull(const OpenTable& table, absl::Span<const Key> keys,
+                                         const void* values, uint64_t pushed,
+                                         absl::Span<const uint32_t> lengths) {
+  const Sliced sliced = Slice(table, keys);
+  const Given given = {.rows = keys.size(),
+                       .pushed = pushed,
+                       .pulled = 0,
+                       .sliced = sliced.status,
+                       .has_lengths = true,
+                       .keys = keys,
+                       .lengths = lengths};
+  return Call<PulledRows>("PushPull", table, given, /*awaited=*/true, [&] {
+    return core_.Start({.table = table.number,
+                        .keys = keys,
+                        .servers = sliced.servers,
+                        .pushes = true,
+                        .values = values,
+                        .lengths = lengths,
+                        .pulls = true});
+  });
+}
+
 // Made once for each table: a dense push or pull names all keys, as a run.
 absl::Span<const Key> WorkerState::AllKeys(OpenTable& table) const {
   if (table.all_keys.size() != table.spec.keys) {
@@ -627,13 +712,10 @@ Future<Reply> WorkerState::Request(int server, int32_t head, absl::string_view b
   if (!status.ok()) {
     return phalanx::internal::Refused<Reply>(connection_, "Request", ObjectId(), std::move(status));
   }
-  auto call = std::make_shared<RequestCall>(*this);
+  auto call = std::make_shared<TicketCall<Reply>>(*this, "Request", std::nullopt);
   connection_->Update([&] {
     if (!over_.ok()) return call->Set(over_);
-    const absl::StatusOr<Ticket> ticket = core_.Request(server, head, body);
-    if (!ticket.ok()) return call->Set(ticket.status());
-    call->ticket = *ticket;
-    under_way_[*ticket] = {nullptr, call};
+    Begun(call, core_.Request(server, head, body));
     // It is awaited, and not to be held back behind a pull that waits for other workers.
     core_.Flush();
     Drain();

@@ -66,6 +66,13 @@ class WorkerState final : public phalanx::internal::MemberSink {
                              uint64_t bytes);
   Future<phalanx::Done> PushPull(const OpenTable& table, absl::Span<const Key> keys,
                                  const void* values, uint64_t pushed, void* out, uint64_t bytes);
+  // The same of a table with TableSpec::lengths.
+  Future<phalanx::Done> Push(const OpenTable& table, absl::Span<const Key> keys, const void* values,
+                             uint64_t bytes, absl::Span<const uint32_t> lengths);
+  Future<PulledRows> Pull(const OpenTable& table, absl::Span<const Key> keys);
+  Future<PulledRows> PushPull(const OpenTable& table, absl::Span<const Key> keys,
+                              const void* values, uint64_t pushed,
+                              absl::Span<const uint32_t> lengths);
   Future<phalanx::Done> PushDense(OpenTable& table, const void* values, uint64_t bytes);
   // Waits for memory of the node only so long; ResourceExhausted, with nothing pushed or refused.
   absl::StatusOr<Future<phalanx::Done>> PushDenseWithin(OpenTable& table, const void* values,
@@ -100,13 +107,10 @@ class WorkerState final : public phalanx::internal::MemberSink {
 
  private:
   using Ticket = WorkerCore::Ticket;
+  struct AnyCall;
+  template <typename T>
   struct TicketCall;
-  struct RequestCall;
   struct ProbeTimer;
-  struct UnderWay {
-    std::shared_ptr<phalanx::internal::FutureState<phalanx::Done>> call;
-    std::shared_ptr<phalanx::internal::FutureState<Reply>> request;
-  };
 
   // What the program gives to a call: rows, and bytes of memory for what it has of the two.
   struct Given {
@@ -114,7 +118,14 @@ class WorkerState final : public phalanx::internal::MemberSink {
     std::optional<uint64_t> pushed = {};
     std::optional<uint64_t> pulled = {};
     absl::Status sliced = {};  // an error of the table's slicer
+    // A call of a table with TableSpec::lengths; `lengths` are those of what is pushed.
+    bool has_lengths = false;
+    absl::Span<const Key> keys = {};
+    absl::Span<const uint32_t> lengths = {};
   };
+  static absl::Status CheckLengths(const TableSpec& spec, const Given& given);
+  // OK if the memory is that of the rows.
+  static absl::Status CheckMemory(const TableSpec& spec, const Given& given);
   // The server of each key; nothing without a slicer.
   struct Sliced {
     absl::Status status;
@@ -123,8 +134,9 @@ class WorkerState final : public phalanx::internal::MemberSink {
   static Sliced Slice(const OpenTable& table, absl::Span<const Key> keys);
   // Makes a call of the core under the lock. With `awaited` all of it is sent, and nothing is held
   // back for a larger batch.
-  Future<phalanx::Done> Call(const char* verb, const OpenTable& table, const Given& given,
-                             bool awaited, absl::FunctionRef<absl::StatusOr<Ticket>()> make);
+  template <typename T = phalanx::Done>
+  Future<T> Call(const char* verb, const OpenTable& table, const Given& given, bool awaited,
+                 absl::FunctionRef<absl::StatusOr<Ticket>()> make);
   // Calls `make` under the lock: with OK, when a push has room, or with the error of the call,
   // which the core knows, too, if it is a push.
   void Enter(const char* verb, const OpenTable& table, const Given& given,
@@ -139,7 +151,7 @@ class WorkerState final : public phalanx::internal::MemberSink {
 
   // Lock held.
   // The core has made the call, or refused it.
-  void Begun(const std::shared_ptr<TicketCall>& call, const absl::StatusOr<Ticket>& ticket);
+  void Begun(const std::shared_ptr<AnyCall>& call, const absl::StatusOr<Ticket>& ticket);
   // Sends further pieces of the call, if it was begun. Returns false when all are made.
   bool Cut(Ticket ticket, bool awaited);
   void DrainObjects();
@@ -169,7 +181,7 @@ class WorkerState final : public phalanx::internal::MemberSink {
   std::shared_ptr<MemberSends> sends_;
   std::shared_ptr<ObjectReads> reads_;
   absl::flat_hash_set<ObjectId> pushed_;  // objects that this worker holds
-  std::map<Ticket, UnderWay> under_way_;
+  std::map<Ticket, std::shared_ptr<AnyCall>> under_way_;
   std::shared_ptr<ProbeTimer> probe_timer_;  // for the next Probe; null: none runs
   std::optional<Instant> asked_for_memory_;
   absl::Status over_;  // not OK: the member has ended

@@ -49,6 +49,7 @@ absl::StatusOr<uint32_t> ServerCore::AddTable(const TableSpec& spec, OwnUpdate o
                                                            .objects = options_.objects,
                                                            .object_bytes = options_.object_bytes,
                                                            .ring_bytes = options_.ring_bytes,
+                                                           .answer_bytes = options_.answer_bytes,
                                                            .files = options_.files},
                                       spec, std::move(own)));
   } catch (const std::bad_alloc&) {

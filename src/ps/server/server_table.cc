@@ -11,6 +11,7 @@
 #include "src/common/defects.h"
 #include "src/common/ids/ids.h"
 #include "src/common/status_macros.h"
+#include "src/ps/rows/length_values.h"
 #include "src/ps/rows/object_parts.h"
 #include "src/ps/rows/ring_sums.h"
 #include "src/ps/split.h"
@@ -26,6 +27,25 @@ absl::Status Prefixed(absl::string_view prefix, const absl::Status& why) {
 absl::Status Placed(const absl::Status& why, absl::string_view what, uint64_t clock, int worker) {
   return {why.code(),
           absl::StrCat(why.message(), " (", what, " of clock ", clock, " by worker ", worker, ")")};
+}
+
+uint64_t LeastRowBytes(const TableSpec& spec) {
+  return spec.lengths ? LengthRowBytes(spec, 0) : spec.width * ElementSize(spec.wire);
+}
+
+// OK if the values of a push are those of so many rows.
+absl::Status CheckValues(const TableSpec& spec, absl::string_view values, size_t rows) {
+  // A mark has neither keys nor values.
+  if (spec.lengths && (rows > 0 || !values.empty())) {
+    PHALANX_ASSIGN_OR_RETURN(const LengthValues read, ReadLengthValues(spec, values));
+    if (read.lengths.size() == rows) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(read.lengths.size(), " lengths for ", rows, " keys"));
+  }
+  const uint64_t row = LeastRowBytes(spec);
+  if (values.size() == rows * row) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("values of ", values.size(), " bytes; ", rows,
+                                                 " keys of ", row, " bytes need ", rows * row));
 }
 
 // 0: the table is no object table.
@@ -64,11 +84,11 @@ ServerTable::ServerTable(const Options& options, const TableSpec& spec, OwnUpdat
       objects_(options.workers),
       versions_(absl::StrCat(options.objects, "/", options.number, "/"), spec.sync == Sync::kBsp,
                 options.workers),
-      pulls_(spec_, part_, options.workers),
+      pulls_(spec_, part_, options.workers, options.answer_bytes),
       of_worker_(options.workers),
       snapshots_(spec, options.workers) {}
 
-uint64_t ServerTable::row_bytes() const { return spec_.width * ElementSize(spec_.wire); }
+uint64_t ServerTable::row_bytes() const { return LeastRowBytes(spec_); }
 
 absl::Status ServerTable::Error(absl::StatusCode code, absl::string_view why) const {
   return {code, absl::StrCat("table \"", spec_.name, "\": ", why)};
@@ -89,12 +109,8 @@ Position ServerTable::PositionOf(int worker) const {
 // Before anything of the push is taken: a refused push has changed nothing.
 absl::Status ServerTable::CheckPush(const Push& push, const absl::StatusOr<KeyList>& keys) const {
   if (!keys.ok()) return Error(keys.status().code(), keys.status().message());
-  const uint64_t expected = (*keys)->size() * row_bytes();
-  if (push.values.size() != expected) {
-    return Error(absl::StatusCode::kInvalidArgument,
-                 absl::StrCat("values of ", push.values.size(), " bytes; ", (*keys)->size(),
-                              " keys of ", row_bytes(), " bytes need ", expected));
-  }
+  const absl::Status values = CheckValues(spec_, push.values, (*keys)->size());
+  if (!values.ok()) return Error(values.code(), values.message());
   return part_.CheckKeys(**keys);
 }
 
@@ -426,13 +442,20 @@ void ServerTable::MakeFile() {
   files_.made.push_back({files_.min, number, Save(number)});
 }
 
-// One buffer for all: the values are used before the next ones are converted.
-const void* ServerTable::Elements(absl::string_view values) {
-  if (spec_.wire == spec_.dtype) return values.data();
+// One buffer for all: the values are used before the next ones are converted. What is pushed was
+// checked before.
+ServerTable::Pushed ServerTable::Elements(absl::string_view values) {
+  lengths_.clear();
+  if (spec_.lengths && !values.empty()) {
+    LengthValues read = *ReadLengthValues(spec_, values);
+    lengths_ = std::move(read.lengths);
+    values = read.elements;
+  }
+  if (spec_.wire == spec_.dtype) return {values.data(), lengths_};
   const uint64_t elements = values.size() / ElementSize(spec_.wire);
   scratch_.resize(elements * ElementSize(spec_.dtype));
   Convert(spec_.wire, spec_.dtype, values.data(), scratch_.data(), elements);
-  return scratch_.data();
+  return {scratch_.data(), lengths_};
 }
 
 void ServerTable::Apply(const Incoming& incoming) {
@@ -440,7 +463,8 @@ void ServerTable::Apply(const Incoming& incoming) {
   // What the worker has asked for before is without this push.
   pulls_.AnswerAllOf(from.worker, min());
   versions_.OnChange(rows(), 0);
-  const absl::Status made = part_.Push(from, incoming.keys, Elements(incoming.values));
+  const Pushed pushed = Elements(incoming.values);
+  const absl::Status made = part_.Push(from, incoming.keys, pushed.values, pushed.lengths);
   if (!made.ok()) Fail(Placed(made, "with a push", from.clock, from.worker));
 }
 
@@ -465,7 +489,8 @@ absl::Status ServerTable::AddAndTurn(const SyncCore::Turn& turn, const void* sum
     objects_.Erase(token);
     const KeptPushes::One* const kept = kept_.Find(token);
     if (kept == nullptr) continue;
-    part_.Add(*kept->keys, Elements(kept->values));
+    const Pushed pushed = Elements(kept->values);
+    part_.Add(*kept->keys, pushed.values, pushed.lengths);
     kept_.Erase(token);
   }
   if (ring) {
@@ -636,11 +661,8 @@ absl::Status ServerTable::LoadSnapshot(const Snapshot& snapshot) {
   KeptPushes kept;
   for (const Snapshot::KeptPush& push : snapshot.kept) {
     PHALANX_RETURN_IF_ERROR(part_.CheckKeys(*push.keys));
-    if (push.values.size() != push.keys->size() * row_bytes()) {
-      return absl::InvalidArgumentError(absl::StrCat("a push of worker ", push.worker, " has ",
-                                                     push.values.size(), " bytes for ",
-                                                     push.keys->size(), " keys"));
-    }
+    const absl::Status values = CheckValues(spec_, push.values, push.keys->size());
+    if (!values.ok()) return Prefixed(absl::StrCat("a push of worker ", push.worker, ": "), values);
     saved.kept.push_back({push.worker, push.at, ++last_token_});
     kept.Add(last_token_, {push.worker, push.at, 0, push.keys, std::string(push.values)});
   }

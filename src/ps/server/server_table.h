@@ -26,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "phalanx/ps_table.h"
 #include "src/ps/part.h"
 #include "src/ps/ps_wire.h"
@@ -53,10 +54,11 @@ class ServerTable {
     int rank = 0;
     int servers = 0;
     int workers = 0;
-    std::string objects = {};   // versions have names that begin so
-    uint64_t object_bytes = 0;  // the least part of an object table
-    uint64_t ring_bytes = 0;    // the least slice of a ring sum
-    bool files = false;         // TakeFiles has some
+    std::string objects = {};             // versions have names that begin so
+    uint64_t object_bytes = 0;            // the least part of an object table
+    uint64_t ring_bytes = 0;              // the least slice of a ring sum
+    uint64_t answer_bytes = kBatchBytes;  // the most of an answer of rows with lengths
+    bool files = false;                   // TakeFiles has some
   };
   struct Taken {
     uint64_t number;
@@ -162,6 +164,11 @@ class ServerTable {
     const std::vector<Key>& keys;
     absl::string_view values;
   };
+  // What is pushed, as Part takes it. Valid until the next one is made.
+  struct Pushed {
+    const void* values;
+    absl::Span<const uint32_t> lengths;
+  };
   // A worker that is not counted, or was not: where it was then. Snapshots before this number can
   // have pushes of it that do not count now.
   struct Dropped {
@@ -178,14 +185,15 @@ class ServerTable {
   };
   using Token = SyncCore::Token;
 
+  // Of a row as it travels, the least.
   uint64_t row_bytes() const;
   absl::Status Error(absl::StatusCode code, absl::string_view why) const;
   absl::Status CheckPush(const Push& push, const absl::StatusOr<KeyList>& keys) const;
   absl::Status CheckObjectPush(int worker, uint64_t life, const Push& push) const;
   absl::Status OnObjectPush(int worker, uint64_t life, const Push& push);
   absl::StatusOr<KeyList> KeysOfPull(int worker, Pull& pull, KeyLists& lists) const;
-  // Elements of the dtype: `values` itself, or in scratch_ until the next call.
-  const void* Elements(absl::string_view values);
+  // The elements are `values` itself, or in scratch_.
+  Pushed Elements(absl::string_view values);
   // What SyncCore has decided, up to a turn that waits.
   void RunEffects(const Incoming* incoming);
   void Proceed();
@@ -237,7 +245,9 @@ class ServerTable {
     uint64_t number = 0;
     uint64_t min = 0;
   } shown_;
-  std::string scratch_;  // of one push
+  // Of one push.
+  std::string scratch_;
+  std::vector<uint32_t> lengths_;
 };
 
 }  // namespace phalanx::ps::internal

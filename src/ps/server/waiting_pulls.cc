@@ -1,12 +1,19 @@
 #include "src/ps/server/waiting_pulls.h"
 
+#include <algorithm>
 #include <numeric>
 
-#include "absl/types/span.h"
 #include "phalanx/elements.h"
 #include "src/common/check.h"
+#include "src/ps/rows/length_values.h"
 
 namespace phalanx::ps::internal {
+namespace {
+
+// Keys of a run that one answer has at most, where rows have lengths.
+constexpr uint64_t kMostRunKeys = 4096;
+
+}  // namespace
 
 void WaitingPulls::Add(Token token, Pull pull) {
   ++of_worker_[pull.worker].pulls;
@@ -34,31 +41,56 @@ void WaitingPulls::MakeReady(Token token) {
 }
 
 // A run is kept as its two ends: the list of its keys can be larger than the answer.
+absl::Span<const Key> WaitingPulls::KeysOf(const Pull& pull) {
+  if (pull.keys != nullptr) return absl::MakeConstSpan(*pull.keys).subspan(pull.answered);
+  const uint64_t left = pull.count - pull.answered;
+  // One answer may have a few rows alone, and there can be many answers.
+  keys_.resize(spec_.lengths ? std::min(left, kMostRunKeys) : left);
+  std::iota(keys_.begin(), keys_.end(), pull.begin + pull.answered);
+  return keys_;
+}
+
+std::string WaitingPulls::ReadRows(absl::Span<const Key> keys) {
+  const uint64_t elements = keys.size() * spec_.width;
+  std::string bytes(elements * ElementSize(spec_.wire), '\0');
+  if (spec_.wire == spec_.dtype) {
+    part_.Pull(keys, bytes.data());
+    return bytes;
+  }
+  // Read as they are stored, and converted in one loop.
+  elements_.resize(elements * ElementSize(spec_.dtype));
+  part_.Pull(keys, elements_.data());
+  Convert(spec_.dtype, spec_.wire, elements_.data(), bytes.data(), elements);
+  return bytes;
+}
+
+std::string WaitingPulls::ReadLengthRows(absl::Span<const Key> keys, uint64_t& rows) {
+  rows = part_.PullLengths(keys, answer_bytes_, lengths_, elements_);
+  const uint64_t elements = elements_.size() / ElementSize(spec_.dtype);
+  std::string bytes = LengthsHead(lengths_);
+  const size_t head = bytes.size();
+  bytes.resize(head + elements * ElementSize(spec_.wire));
+  Convert(spec_.dtype, spec_.wire, elements_.data(), bytes.data() + head, elements);
+  return bytes;
+}
+
 bool WaitingPulls::AnswerFirst(int worker, uint64_t min_clock) {
   std::deque<Token>& ready = of_worker_[worker].ready;
   if (ready.empty()) return false;
-  const Pull pull = Take(ready.front());
+  const Token token = ready.front();
+  Pull& pull = pulls_.at(token);
+  const absl::Span<const Key> keys = KeysOf(pull);
+  uint64_t rows = keys.size();
+  std::string bytes = spec_.lengths ? ReadLengthRows(keys, rows) : ReadRows(keys);
+  answers_.push_back(
+      {worker,
+       {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min_clock, .values = {}},
+       std::move(bytes)});
+  pull.answered += rows;
+  if (pull.answered < (pull.keys == nullptr ? pull.count : pull.keys->size())) return true;
+  Take(token);
   ready.pop_front();
   if (ready.empty()) ready_.erase(worker);
-  if (pull.keys == nullptr) {
-    keys_.resize(pull.count);
-    std::iota(keys_.begin(), keys_.end(), pull.begin);
-  }
-  const absl::Span<const Key> keys =
-      pull.keys == nullptr ? absl::MakeConstSpan(keys_) : absl::MakeConstSpan(*pull.keys);
-  const uint64_t elements = keys.size() * spec_.width;
-  Answer answer{worker,
-                {.ticket = pull.ticket, .piece = pull.piece, .min_clock = min_clock, .values = {}},
-                std::string(elements * ElementSize(spec_.wire), '\0')};
-  if (spec_.wire == spec_.dtype) {
-    part_.Pull(keys, answer.bytes.data());
-  } else {
-    // Read as they are stored, and converted in one loop.
-    elements_.resize(elements * ElementSize(spec_.dtype));
-    part_.Pull(keys, elements_.data());
-    Convert(spec_.dtype, spec_.wire, elements_.data(), answer.bytes.data(), elements);
-  }
-  answers_.push_back(std::move(answer));
   return true;
 }
 

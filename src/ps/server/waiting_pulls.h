@@ -4,10 +4,12 @@
 //
 // The answer of a ready pull with keys is made when its worker has room for it (ServerCore), so
 // that a server has a few answers for each worker in memory, and not those of all pulls that a
-// clock has let go. It is made sooner, whatever the room, before the rows change in a way that it
-// must not show: with kBsp before the next turn, else before the next push of the same worker. But
-// a pull that waits for other workers after a server's death (TurnQueue::Hold) is not ready before
-// these have sent again what they keep: it can have later pushes of its own worker.
+// clock has let go. Rows with lengths (TableSpec::lengths) can be several answers, each of which
+// has the next rows of the pull. They are made sooner, whatever the room, before the rows change in
+// a way that it must not show: with kBsp before the next turn, else before the next push of the
+// same worker. But a pull that waits for other workers after a server's death (TurnQueue::Hold) is
+// not ready before these have sent again what they keep: it can have later pushes of its own
+// worker.
 //
 // Pure. Belongs to a ServerTable. One thread at a time.
 #ifndef PHALANX_PS_SERVER_WAITING_PULLS_H_
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "phalanx/ps_table.h"
 #include "src/ps/key_lists.h"
 #include "src/ps/part.h"
@@ -42,6 +45,7 @@ class WaitingPulls {
     KeyList keys = {};    // null: a run
     Key begin = 0;        // of a run
     uint64_t count = 0;
+    uint64_t answered = 0;  // rows with lengths: how many answers have had
   };
   struct Answer {
     int worker;
@@ -50,9 +54,13 @@ class WaitingPulls {
     std::string object = {};
   };
 
-  // `part` has to stay as long as this.
-  WaitingPulls(const TableSpec& spec, const Part& part, int workers)
-      : spec_(spec), part_(part), of_worker_(static_cast<size_t>(workers)) {}
+  // `part` has to stay as long as this. An answer with rows that have lengths has at most
+  // `answer_bytes`, or is one row.
+  WaitingPulls(const TableSpec& spec, const Part& part, int workers, uint64_t answer_bytes)
+      : spec_(spec),
+        part_(part),
+        answer_bytes_(answer_bytes),
+        of_worker_(static_cast<size_t>(workers)) {}
 
   void Add(Token token, Pull pull);
   // Null: it was dropped, or taken.
@@ -61,8 +69,8 @@ class WaitingPulls {
   Pull Take(Token token);
   // It may be answered. REQUIRES: it is there, is ready for the first time, and is not by object.
   void MakeReady(Token token);
-  // Makes the answer of the worker's first ready pull from the rows as they are. Returns false if
-  // it has none.
+  // Makes the answer of the worker's first ready pull, or the next one of it, from the rows as they
+  // are. Returns false if it has none.
   bool AnswerFirst(int worker, uint64_t min_clock);
   void AnswerAllOf(int worker, uint64_t min_clock);
   void AnswerAll(uint64_t min_clock);
@@ -91,8 +99,15 @@ class WaitingPulls {
     std::deque<Token> ready = {};  // in their order
   };
 
+  // The keys of the next answer of a pull. Valid until the next call.
+  absl::Span<const Key> KeysOf(const Pull& pull);
+  std::string ReadRows(absl::Span<const Key> keys);
+  // Sets `rows` to how many of the keys it has: one at least.
+  std::string ReadLengthRows(absl::Span<const Key> keys, uint64_t& rows);
+
   const TableSpec& spec_;
   const Part& part_;
+  const uint64_t answer_bytes_;
   absl::flat_hash_map<Token, Pull> pulls_;
   std::vector<OfWorker> of_worker_;
   std::set<int> ready_;    // workers with ready pulls
@@ -100,7 +115,8 @@ class WaitingPulls {
   std::vector<Answer> answers_;
   // Of one answer.
   std::vector<Key> keys_;
-  std::string elements_;
+  std::vector<uint32_t> lengths_;
+  std::vector<char> elements_;
 };
 
 }  // namespace phalanx::ps::internal

@@ -100,11 +100,13 @@ void PsPlan::DrawTable(Random& random) {
     spec.split = Split::kOwn;
     spec.block = 0;
   }
+  spec.lengths = spec.keys == 0 && internal::MixKey(seed * 5 + tables.size()) % 2 == 0;
   spec.on_loss = random.Chance(0.4) && !(exact && floats) ? OnLoss::kDrop : OnLoss::kWait;
   spec.snapshot_every = 1 + static_cast<uint32_t>(random.Below(4));
   if (random.Chance(0.3)) spec.snapshot_bytes = 500 + random.Below(20'000);
   if (rings) {
     if (spec.keys == 0) spec.keys = 20;
+    spec.lengths = false;
     if (spec.split == Split::kHash || spec.split == Split::kOwn) spec.split = Split::kRange;
     if (floats) spec.keys *= 16;
     spec.on_loss = OnLoss::kWait;
@@ -189,6 +191,23 @@ size_t PsPlan::RowBytes(uint32_t table) const {
   return tables[table].width * ElementSize(tables[table].dtype);
 }
 
+// A push of counts has its element; those of floats have one.
+uint32_t PsPlan::LengthOf(uint32_t table, int worker, uint64_t clock, uint32_t push,
+                          Key key) const {
+  if (!IsCounts(table)) return 1;
+  const uint64_t element = static_cast<uint64_t>(worker) * clocks + clock;
+  return std::min(tables[table].width, static_cast<uint32_t>(element + 1 + (key + push) % 3));
+}
+
+std::vector<uint32_t> PsPlan::LengthsOf(int worker, uint64_t clock, const Step& step) const {
+  std::vector<uint32_t> lengths;
+  if (!tables[step.table].lengths) return lengths;
+  for (const Key key : step.keys) {
+    lengths.push_back(LengthOf(step.table, worker, clock, step.push, key));
+  }
+  return lengths;
+}
+
 std::string PsPlan::ValuesOf(int worker, uint64_t clock, const Step& step, uint64_t basis) const {
   const size_t row = RowBytes(step.table);
   std::string values(step.keys.size() * row, '\0');
@@ -202,7 +221,26 @@ std::string PsPlan::ValuesOf(int worker, uint64_t clock, const Step& step, uint6
       std::memcpy(at, &value, sizeof(value));
     }
   }
-  return values;
+  const std::vector<uint32_t> lengths = LengthsOf(worker, clock, step);
+  if (lengths.empty()) return values;
+  std::string cut;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    cut += values.substr(i * row, lengths[i] * ElementSize(tables[step.table].dtype));
+  }
+  return cut;
+}
+
+std::string PsPlan::Filled(uint32_t table, const PulledRows& pulled) const {
+  const size_t element = ElementSize(tables[table].dtype);
+  std::string rows;
+  size_t at = 0;
+  for (const uint32_t length : pulled.lengths) {
+    std::string row(pulled.bytes.data() + at, length * element);
+    at += row.size();
+    row.resize(RowBytes(table), '\0');
+    rows += row;
+  }
+  return rows;
 }
 
 PsOracle::PsOracle(const PsPlan& plan) : plan_(plan) {
@@ -319,18 +357,38 @@ bool PsOracle::Drops(uint32_t table, int worker) const {
   return plan_.tables[table].on_loss == OnLoss::kDrop && died_.contains(worker);
 }
 
-std::string PsOracle::Check(const Read& read, const std::string& bytes) const {
+std::string PsOracle::Check(const Read& read, const std::string& bytes,
+                            const std::vector<uint32_t>& lengths) const {
   const size_t row = plan_.RowBytes(read.table);
   for (size_t i = 0; i < read.keys.size(); ++i) {
     const char* const at = bytes.data() + i * row;
-    const std::string wrong = plan_.IsCounts(read.table) ? CheckCounts(read, read.keys[i], at)
-                                                         : CheckFloats(read, read.keys[i], at);
+    std::string wrong = plan_.IsCounts(read.table) ? CheckCounts(read, read.keys[i], at)
+                                                   : CheckFloats(read, read.keys[i], at);
+    if (wrong.empty() && !lengths.empty() && plan_.IsCounts(read.table)) {
+      wrong = CheckLength(read, read.keys[i], at, lengths[i]);
+    }
     if (wrong.empty()) continue;
     return absl::StrCat("table ", read.table, " (", SyncName(plan_.tables[read.table].sync),
                         "), key ", read.keys[i], ", pulled by worker ", read.worker, " at clock ",
                         read.clock, ": ", wrong);
   }
   return "";
+}
+
+// That of the longest push that the row shows.
+std::string PsOracle::CheckLength(const Read& read, Key key, const char* row,
+                                  uint32_t length) const {
+  uint32_t expected = 0;
+  const auto found = pushes_.find({read.table, key});
+  if (found != pushes_.end()) {
+    for (const auto& [worker, clock, push] : found->second) {
+      const size_t element = static_cast<size_t>(worker) * plan_.clocks + clock;
+      if (row[element * sizeof(int64_t) + push - 1] == 0) continue;
+      expected = std::max(expected, plan_.LengthOf(read.table, worker, clock, push, key));
+    }
+  }
+  if (length == expected) return "";
+  return absl::StrCat("has the length ", length, ", its pushes ", expected);
 }
 
 std::string PsOracle::CheckFloats(const Read& read, Key key, const char* row) const {

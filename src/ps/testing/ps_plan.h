@@ -82,6 +82,8 @@ struct PsPlan {
   uint64_t batch_bytes() const { return seed % 3 == 0 ? internal::kBatchBytes : seed % 3 * 40; }
   // So slow that others come as far ahead of it as the table lets them.
   bool IsSlow(int worker) const { return seed % 5 == 2 && worker + 1 == workers; }
+  // Of one answer with lengths: a row or two, or all of them.
+  uint64_t answer_bytes() const { return seed % 2 == 0 ? internal::kBatchBytes : seed % 11 * 20; }
   // Of a server's answers for a worker that have not left: one, some, or all.
   uint64_t unsent_bytes() const { return seed % 4 == 0 ? uint64_t{1} << 20 : seed % 4 * 60; }
   // The least slice of a ring sum.
@@ -90,7 +92,13 @@ struct PsPlan {
   // The values of a push. `basis` is of what the clock's pulls have had; 0 unless the plan is
   // exact.
   std::string ValuesOf(int worker, uint64_t clock, const Step& step, uint64_t basis) const;
+  // Of a row whose length is the table's width.
   size_t RowBytes(uint32_t table) const;
+  // Of the rows of a push; nothing, if those of the table have no lengths.
+  std::vector<uint32_t> LengthsOf(int worker, uint64_t clock, const Step& step) const;
+  // What was pulled, as rows of the table's width with zeros behind.
+  std::string Filled(uint32_t table, const PulledRows& pulled) const;
+  uint32_t LengthOf(uint32_t table, int worker, uint64_t clock, uint32_t push, Key key) const;
 
  private:
   PsPlan(uint64_t seed, bool exact_only);
@@ -128,11 +136,14 @@ class PsOracle {
     uint64_t done = 0;          // PsOracle::done() when it began
     std::vector<Key> keys = {};
   };
-  // Returns what is wrong with what was pulled, or an empty text.
-  std::string Check(const Read& read, const std::string& bytes) const;
+  // Returns what is wrong with what was pulled, or an empty text. Rows with lengths are filled up
+  // with zeros, and `lengths` has what they were.
+  std::string Check(const Read& read, const std::string& bytes,
+                    const std::vector<uint32_t>& lengths = {}) const;
 
  private:
   std::string CheckCounts(const Read& read, Key key, const char* row) const;
+  std::string CheckLength(const Read& read, Key key, const char* row, uint32_t length) const;
   std::string CheckFloats(const Read& read, Key key, const char* row) const;
   // Makes the clock that is after all in floats_.
   void Replay(uint64_t clock);

@@ -163,6 +163,7 @@ void PsWorld::BeginServer(int rank) {
                                     .object_bytes = plan_.object_bytes(),
                                     .ring_bytes = plan_.ring_bytes(),
                                     .unsent_bytes = plan_.unsent_bytes(),
+                                    .answer_bytes = plan_.answer_bytes(),
                                     .awaits_workers = plan_.awaits && server.life > 1});
   // Before anything that they send.
   for (int worker = 0; worker < plan_.workers && plan_.awaits; ++worker) {
@@ -491,13 +492,15 @@ bool PsWorld::Do(Worker& worker, int rank, const PsPlan::Step& step) {
   if (plan_.PushesObject(step)) return BeginPut(worker, rank, step);
   if (step.kind == Kind::kPush) {
     call->values = ValuesOf(worker, rank, step);
+    call->lengths = plan_.LengthsOf(rank, worker.clock, step);
     call->read.keys = step.keys;
     call->servers = plan_.ServersOf(step.table, step.keys);
     const auto ticket = worker.core->Start({.table = step.table,
                                             .keys = call->read.keys,
                                             .servers = call->servers,
                                             .pushes = true,
-                                            .values = call->values.data()});
+                                            .values = call->values.data(),
+                                            .lengths = call->lengths});
     if (!ticket.ok()) {
       Wrong(absl::StrCat("Push by worker ", rank, ": ", ticket.status().ToString()));
       return false;
@@ -548,13 +551,17 @@ PsWorld::Ticket PsWorld::StartPull(Worker& worker, int rank, const PsPlan::Step&
   if (step.push == 0 && by_object) {
     ticket = worker.core->PullDense(step.table, call->out.data());
   } else {
-    if (step.push > 0) call->values = ValuesOf(worker, rank, step);
+    if (step.push > 0) {
+      call->values = ValuesOf(worker, rank, step);
+      call->lengths = plan_.LengthsOf(rank, worker.clock, step);
+    }
     call->servers = plan_.ServersOf(step.table, step.keys);
     ticket = worker.core->Start({.table = step.table,
                                  .keys = call->read.keys,
                                  .servers = call->servers,
                                  .pushes = step.push > 0,
                                  .values = call->values.data(),
+                                 .lengths = call->lengths,
                                  .pulls = true,
                                  .out = call->out.data()});
   }
@@ -632,7 +639,7 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
   if (found == worker.calls.end()) return Wrong("a call has ended twice");
   std::unique_ptr<Call> call = std::move(found->second);
   worker.calls.erase(found);
-  const auto answer = worker.core->AnswerOf(ticket);
+  const auto answer = worker.core->TakeAnswer(ticket);
   const absl::Status status =
       worker.core->Take(ticket).value_or(absl::InternalError("it has not ended"));
   if (call->cancelled) {
@@ -658,6 +665,7 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
   if (call->kind == PsPlan::Kind::kPush) return;
   ++counts_.pulls;
   PsOracle::Read& read = call->read;
+  if (plan_.tables[read.table].lengths) call->out = plan_.Filled(read.table, answer->rows);
   if (call->basis) worker.basis[read.table] = BasisOf(call->out);
   // A pull with keys in a clock that is made again can find a server ahead.
   const bool exact = plan_.exact && !plan_.IsCounts(read.table) &&
@@ -672,7 +680,7 @@ void PsWorld::Ended(Worker& worker, int rank, Ticket ticket) {
   if (repeats && plan_.tables[read.table].on_loss == OnLoss::kDrop) {
     read.latest_clock = plan_.clocks;
   }
-  const std::string wrong = oracle_.Check(read, call->out);
+  const std::string wrong = oracle_.Check(read, call->out, answer->rows.lengths);
   if (!wrong.empty()) Wrong(wrong);
 }
 

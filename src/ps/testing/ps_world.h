@@ -86,8 +86,9 @@ class PsWorld {
   struct Call {
     PsPlan::Kind kind = PsPlan::Kind::kPush;
     PsOracle::Read read = {};
-    std::string out = {};     // what is pulled
-    std::string values = {};  // what is pushed
+    std::string out = {};                // what is pulled
+    std::string values = {};             // what is pushed
+    std::vector<uint32_t> lengths = {};  // of its rows
     std::vector<int32_t> servers = {};
     bool cancelled = false;
     bool basis = false;

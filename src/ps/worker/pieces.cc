@@ -5,20 +5,17 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "phalanx/elements.h"
+#include "src/common/status_macros.h"
 #include "src/ps/part.h"
+#include "src/ps/rows/length_values.h"
 
 namespace phalanx::ps::internal {
 namespace {
 
 // Strictly increasing keys are consecutive exactly if their ends are as far apart as that.
 bool IsRun(absl::Span<const Key> keys) { return keys.back() - keys.front() == keys.size() - 1; }
-
-// A row that is larger than a batch goes alone: kMaxWidth keeps it within a message. Values go one
-// way and keys the other, or both in one entry: in any case they fit together.
-uint64_t MostKeys(uint64_t most, uint64_t row_bytes, bool run) {
-  return std::max<uint64_t>(1, most / (row_bytes + (run ? 0 : sizeof(Key))));
-}
 
 // The keys of a piece, from the caller's memory: a list is copied unless the channel has it.
 PieceKeys KeysOf(uint32_t table, absl::Span<const Key> keys, const KeyLists& lists) {
@@ -32,21 +29,31 @@ PieceKeys KeysOf(uint32_t table, absl::Span<const Key> keys, const KeyLists& lis
   return of;
 }
 
+// A row of a piece: its index in the call.
+uint64_t RowOf(const Piece& piece, uint64_t i) {
+  return piece.rows.empty() ? piece.first + i : piece.rows[i];
+}
+
 }  // namespace
 
-uint64_t WireRowBytes(const TableSpec& spec) { return spec.width * ElementSize(spec.wire); }
+uint64_t WireRowBytes(const TableSpec& spec) {
+  return spec.lengths ? LengthRowBytes(spec, 0) : spec.width * ElementSize(spec.wire);
+}
 
 Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-               uint64_t most, absl::Span<const int32_t> owners)
-    : splitter_(splitter),
+               uint64_t most, absl::Span<const int32_t> owners, absl::Span<const uint32_t> lengths)
+    : spec_(spec),
+      splitter_(splitter),
       keys_(keys),
+      most_(most),
       owners_(owners),
+      lengths_(lengths),
       ranges_(splitter.parts() == 1 || spec.split == Split::kRange),
       servers_(static_cast<size_t>(splitter.parts())) {
   const uint64_t row_bytes = WireRowBytes(spec);
   if (!ranges_) {
     // That the keys of a server are a run is not known before all of them were looked at.
-    for (OfServer& server : servers_) server.most = MostKeys(most, row_bytes, /*run=*/false);
+    for (OfServer& server : servers_) server.row_bytes = row_bytes + sizeof(Key);
     return;
   }
   const std::vector<size_t> ends =
@@ -56,9 +63,25 @@ Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const
     OfServer& of = servers_[server];
     of.keys = keys.subspan(at, ends[server] - at);
     of.first = at;
-    of.most = MostKeys(most, row_bytes, of.keys.empty() || IsRun(of.keys));
+    of.row_bytes = row_bytes + (of.keys.empty() || IsRun(of.keys) ? 0 : sizeof(Key));
     at = ends[server];
   }
+}
+
+uint64_t Cutter::BytesOf(const OfServer& server, uint64_t row) const {
+  return lengths_.empty() ? server.row_bytes : sizeof(Key) + LengthRowBytes(spec_, lengths_[row]);
+}
+
+// A row that is larger than a batch goes alone: kMaxWidth keeps it within a message. Values go one
+// way and keys the other, or both in one entry: in any case they fit together.
+uint64_t Cutter::CountFrom(const OfServer& server) const {
+  if (lengths_.empty()) return std::max<uint64_t>(1, most_ / server.row_bytes);
+  uint64_t count = 0;
+  for (uint64_t bytes = 0; count < server.keys.size(); ++count) {
+    bytes += BytesOf(server, server.first + count);
+    if (bytes > most_) break;
+  }
+  return std::max<uint64_t>(1, count);
 }
 
 // Ranges go round the servers, so that all have work from the beginning. Other keys are looked at
@@ -74,12 +97,17 @@ std::optional<Piece> Cutter::Next(uint32_t table, ListsOf lists) {
     }
     return std::nullopt;
   }
-  while (next_ < keys_.size()) {
+  for (; next_ < keys_.size(); ++next_) {
     const int server = owners_.empty() ? splitter_.PartOf(keys_[next_]) : owners_[next_];
     OfServer& of = servers_[server];
+    const uint64_t bytes = BytesOf(of, next_);
+    // The key is looked at again in the next call.
+    if (!of.gathered.empty() && of.bytes + bytes > most_) {
+      return FromGathered(server, table, lists(server));
+    }
     of.gathered.push_back(keys_[next_]);
-    of.rows.push_back(static_cast<uint32_t>(next_++));
-    if (of.gathered.size() == of.most) return FromGathered(server, table, lists(server));
+    of.rows.push_back(static_cast<uint32_t>(next_));
+    of.bytes += bytes;
   }
   for (size_t server = 0; server < servers_.size(); ++server) {
     if (servers_[server].gathered.empty()) continue;
@@ -92,7 +120,7 @@ std::optional<Piece> Cutter::Next(uint32_t table, ListsOf lists) {
 // A part of a list can be a run, though the list is none.
 Piece Cutter::FromRange(int server, uint32_t table, const KeyLists& lists) {
   OfServer& of = servers_[server];
-  const absl::Span<const Key> keys = of.keys.subspan(0, of.most);
+  const absl::Span<const Key> keys = of.keys.subspan(0, CountFrom(of));
   Piece piece;
   piece.server = server;
   piece.number = of.pieces++;
@@ -119,6 +147,7 @@ Piece Cutter::FromGathered(int server, uint32_t table, const KeyLists& lists) {
   // Their memory serves the next piece.
   of.gathered.clear();
   of.rows.clear();
+  of.bytes = 0;
   return piece;
 }
 
@@ -178,6 +207,62 @@ void ScatterRows(const TableSpec& spec, const Piece& piece, absl::string_view wi
   for (const uint32_t index : piece.rows) {
     std::memcpy(to + index * row, rows, row);
     rows += row;
+  }
+}
+
+LengthRows LengthRowsOf(absl::Span<const uint32_t> lengths) {
+  LengthRows rows{.lengths = lengths, .starts = {0}};
+  rows.starts.reserve(lengths.size() + 1);
+  for (const uint32_t length : lengths) rows.starts.push_back(rows.starts.back() + length);
+  return rows;
+}
+
+// As with one width: gathered in the table's type first, and converted in one loop.
+std::string GatherRows(const TableSpec& spec, const Piece& piece, const LengthRows& rows,
+                       const void* values) {
+  const size_t element = ElementSize(spec.dtype);
+  const auto* const from = static_cast<const char*>(values);
+  std::vector<uint32_t> lengths;
+  lengths.reserve(piece.keys.count);
+  std::string gathered;
+  for (uint64_t i = 0; i < piece.keys.count; ++i) {
+    const uint64_t row = RowOf(piece, i);
+    lengths.push_back(rows.lengths[row]);
+    gathered.append(from + rows.starts[row] * element, rows.lengths[row] * element);
+  }
+  std::string wire = LengthsHead(lengths);
+  if (spec.wire == spec.dtype) return wire += gathered;
+  const uint64_t elements = gathered.size() / element;
+  const size_t head = wire.size();
+  wire.resize(head + elements * ElementSize(spec.wire));
+  Convert(spec.dtype, spec.wire, gathered.data(), wire.data() + head, elements);
+  return wire;
+}
+
+absl::Status TakeLengthRows(const TableSpec& spec, const Piece& piece, absl::string_view wire,
+                            LengthAnswer& answer, PulledRows& out) {
+  PHALANX_ASSIGN_OR_RETURN(const LengthValues rows, ReadLengthValues(spec, wire));
+  const uint64_t left = piece.keys.count - answer.count;
+  if (rows.lengths.empty() || rows.lengths.size() > left) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rows.lengths.size(), " rows, where ", left, " are left"));
+  }
+  for (const uint32_t length : rows.lengths) out.lengths[RowOf(piece, answer.count++)] = length;
+  const uint64_t elements = rows.elements.size() / ElementSize(spec.wire);
+  const size_t before = answer.values.size();
+  answer.values.resize(before + elements * ElementSize(spec.dtype));
+  Convert(spec.wire, spec.dtype, rows.elements.data(), answer.values.data() + before, elements);
+  return absl::OkStatus();
+}
+
+void ScatterRows(const TableSpec& spec, const Piece& piece, absl::Span<const uint64_t> starts,
+                 absl::string_view values, PulledRows& out) {
+  const size_t element = ElementSize(spec.dtype);
+  for (uint64_t i = 0; i < piece.keys.count; ++i) {
+    const uint64_t row = RowOf(piece, i);
+    const size_t bytes = out.lengths[row] * element;
+    if (bytes > 0) std::memcpy(out.bytes.data() + starts[row] * element, values.data(), bytes);
+    values.remove_prefix(bytes);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "phalanx/ps_table.h"
@@ -51,9 +52,11 @@ class Cutter {
 
   // `keys` increase strictly, and are there as long as the cutter. Keys and values of a piece have
   // at most `most` bytes together, or are one row. `owners`, with Split::kOwn: the server of each
-  // key, there as long; REQUIRES: there are these servers.
+  // key, there as long; REQUIRES: there are these servers. `lengths`, of what is pushed with
+  // TableSpec::lengths: as keys, and there as long. A pull knows of no lengths.
   Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-         uint64_t most = kBatchBytes, absl::Span<const int32_t> owners = {});
+         uint64_t most = kBatchBytes, absl::Span<const int32_t> owners = {},
+         absl::Span<const uint32_t> lengths = {});
   // Nothing: there are no more keys. A list that a channel has is shared, not copied.
   std::optional<Piece> Next(uint32_t table, ListsOf lists);
 
@@ -63,18 +66,25 @@ class Cutter {
   struct OfServer {
     absl::Span<const Key> keys = {};
     uint64_t first = 0;
-    uint64_t most = 0;  // keys of a piece
+    uint64_t row_bytes = 0;  // of a row with its key, unless rows have lengths
     std::vector<Key> gathered = {};
+    uint64_t bytes = 0;  // of what is gathered
     std::vector<uint32_t> rows = {};
     uint32_t pieces = 0;
   };
 
+  uint64_t BytesOf(const OfServer& server, uint64_t row) const;
+  // Keys of the next piece of a range.
+  uint64_t CountFrom(const OfServer& server) const;
   Piece FromRange(int server, uint32_t table, const KeyLists& lists);
   Piece FromGathered(int server, uint32_t table, const KeyLists& lists);
 
+  const TableSpec& spec_;
   Splitter splitter_;
   absl::Span<const Key> keys_;
+  uint64_t most_;
   absl::Span<const int32_t> owners_;
+  absl::Span<const uint32_t> lengths_;
   bool ranges_;
   std::vector<OfServer> servers_;
   size_t next_ = 0;  // ranges: the server of the next piece; else the next key
@@ -83,12 +93,36 @@ class Cutter {
 // As ToWire of ps_wire.h. If the channel has the list already, `keys` shares it from now on.
 WireKeys ToWire(uint32_t table, PieceKeys& keys, KeyLists& lists);
 
-// Of the table's wire type.
+// Of the table's wire type; with TableSpec::lengths, the least that a row can have.
 uint64_t WireRowBytes(const TableSpec& spec);
 // The piece's rows of `values`, which are all rows of the call, as they travel.
 std::string GatherRows(const TableSpec& spec, const Piece& piece, const void* values);
 // The reverse. REQUIRES: `wire` has piece.keys.count rows.
 void ScatterRows(const TableSpec& spec, const Piece& piece, absl::string_view wire, void* out);
+
+// What a call pushes to a table with TableSpec::lengths.
+struct LengthRows {
+  absl::Span<const uint32_t> lengths = {};
+  std::vector<uint64_t> starts = {};  // of each row, in elements; and where the last one ends
+};
+LengthRows LengthRowsOf(absl::Span<const uint32_t> lengths);
+// As GatherRows.
+std::string GatherRows(const TableSpec& spec, const Piece& piece, const LengthRows& rows,
+                       const void* values);
+// What has come of a piece of a pull.
+struct LengthAnswer {
+  uint64_t count = 0;       // rows: the first ones
+  std::string values = {};  // their elements, of the table's dtype
+};
+// An answer with the next rows of the piece, as they travel: their lengths go to `out`. The answer
+// of one piece can be several. InvalidArgument: it has no rows, more than are left, or others.
+absl::Status TakeLengthRows(const TableSpec& spec, const Piece& piece, absl::string_view wire,
+                            LengthAnswer& answer, PulledRows& out);
+// What was pulled with one piece: its lengths are in `out` already, and `values` has its rows, of
+// the table's dtype, in their order. REQUIRES: so do all other pieces; out.bytes has room for all
+// rows, and `starts` is of out.lengths.
+void ScatterRows(const TableSpec& spec, const Piece& piece, absl::Span<const uint64_t> starts,
+                 absl::string_view values, PulledRows& out);
 
 }  // namespace phalanx::ps::internal
 
