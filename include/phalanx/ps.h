@@ -30,10 +30,13 @@
 #ifndef PHALANX_PS_H_
 #define PHALANX_PS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -61,6 +64,11 @@ struct RowRun {
   Key first = 0;
   uint64_t keys = 0;
   void* values = nullptr;
+};
+// The elements of one row; null: there is none.
+struct RowValues {
+  void* values = nullptr;
+  uint32_t length = 0;
 };
 }  // namespace internal
 
@@ -99,16 +107,20 @@ struct Pusher {
 template <typename T>
 class Rows {
  public:
-  // The `width` values of a key of the batch; makes the row. Valid until the next row is made.
-  // Empty: this server does not have the key.
+  // The values of a key of the batch: `width`, or those that the row has if the table has lengths
+  // (TableSpec::lengths). Makes the row. Valid until the next row is made, or this one is resized.
+  // Empty, with null as data(): this server does not have the key.
   absl::Span<T> operator[](Key key) const {
     // Mostly the rows of a dense table lie in the order of their keys, and none is looked up.
     if (key - run_.first < run_.keys) {
       return {static_cast<T*>(run_.values) + (key - run_.first) * width_, width_};
     }
-    void* const row = RowOf(key);
-    return {static_cast<T*>(row), row == nullptr ? 0 : width_};
+    return SpanOf(RowOf(key));
   }
+  // Of a table with lengths: the row after it got this length; makes the row. The values that it
+  // keeps stay, and new ones are 0. Empty, with null as data(), and nothing has changed: this
+  // server does not have the key, `length` is greater than width(), or the table has no lengths.
+  absl::Span<T> Resize(Key key, uint32_t length) const { return SpanOf(ResizeRow(key, length)); }
   // The rows of all these keys, which increase as those of a batch do, one behind the other; so an
   // update can be one loop over them. Empty, if they do not lie so: they do if the table is dense
   // and split by range, and the keys are consecutive, as those of AnyTable::PushDense are.
@@ -124,7 +136,11 @@ class Rows {
  private:
   friend class Server;
   Rows(internal::Part& part, uint32_t width);
-  void* RowOf(Key key) const;
+  static absl::Span<T> SpanOf(const internal::RowValues& row) {
+    return {static_cast<T*>(row.values), row.length};
+  }
+  internal::RowValues RowOf(Key key) const;
+  internal::RowValues ResizeRow(Key key, uint32_t length) const;
 
   internal::Part& part_;
   const uint32_t width_;
@@ -161,13 +177,18 @@ class Server {
   // All servers add the same tables in the same order, before Run. AlreadyExists, InvalidArgument.
   absl::Status AddTable(const TableSpec& spec);
   // With an own update: update(const Pusher&, absl::Span<const Key>, absl::Span<const T> values,
-  // Rows<T>) -> absl::Status, where values are keys.size() rows. It runs in the thread of Run. An
+  // Rows<T>) -> absl::Status, where values are keys.size() rows; or, if the table has lengths
+  // (TableSpec::lengths), update(const Pusher&, absl::Span<const Key>, absl::Span<const T> values,
+  // absl::Span<const uint32_t> lengths, Rows<T>), where row i of `values` has lengths[i] elements.
+  // InvalidArgument: the function is that of the other tables. It runs in the thread of Run. An
   // error, or an exception, ends all calls for the table with an error that names both. The spec's
   // dtype is that of T, and its wire too unless that is given: f16 or bf16 for float.
   template <typename T, typename F>
   absl::Status AddTable(TableSpec spec, F update);
-  using OwnUpdate = std::function<absl::Status(const Pusher& from, absl::Span<const Key> keys,
-                                               const void* values, internal::Part& part)>;
+  // `lengths` is empty unless the table has lengths.
+  using OwnUpdate =
+      std::function<absl::Status(const Pusher& from, absl::Span<const Key> keys, const void* values,
+                                 absl::Span<const uint32_t> lengths, internal::Part& part)>;
   absl::Status AddTableWith(const TableSpec& spec, OwnUpdate update);
   // Answers Worker::Request, in the thread of Run. A request can come again, also to the next life
   // of this server: what it changes has to allow for that.
@@ -441,7 +462,8 @@ class Worker {
 };
 
 namespace internal {
-void* RowOf(Part& part, Key key);
+RowValues RowOf(Part& part, Key key);
+RowValues ResizeRow(Part& part, Key key, uint32_t length);
 RowRun RunOf(Part& part);
 }  // namespace internal
 
@@ -450,8 +472,13 @@ Rows<T>::Rows(internal::Part& part, uint32_t width)
     : part_(part), width_(width), run_(internal::RunOf(part)) {}
 
 template <typename T>
-void* Rows<T>::RowOf(Key key) const {
+internal::RowValues Rows<T>::RowOf(Key key) const {
   return internal::RowOf(part_, key);
+}
+
+template <typename T>
+internal::RowValues Rows<T>::ResizeRow(Key key, uint32_t length) const {
+  return internal::ResizeRow(part_, key, length);
 }
 
 template <typename T, typename F>
@@ -460,16 +487,43 @@ absl::Status Server::AddTable(TableSpec spec, F update) {
   spec.dtype = DTypeOf<T>();
   // The default of TableSpec is that of floats.
   if (spec.wire == DType::kF32) spec.wire = spec.dtype;
+  using Keys = absl::Span<const Key>;
+  using Values = absl::Span<const T>;
+  using Lengths = absl::Span<const uint32_t>;
+  constexpr bool kPlain =
+      std::is_invocable_r_v<absl::Status, const F&, const Pusher&, Keys, Values, Rows<T>>;
+  constexpr bool kLengths =
+      std::is_invocable_r_v<absl::Status, const F&, const Pusher&, Keys, Values, Lengths, Rows<T>>;
+  static_assert(kPlain || kLengths, "an own update has the parameters that are said above");
   const uint32_t width = spec.width;
-  return AddTableWith(
-      spec,
-      [update = std::move(update), width](const Pusher& from, absl::Span<const Key> keys,
-                                          const void* values,
-                                          internal::Part& part) -> absl::Status {
-        return update(from, keys,
-                      absl::MakeConstSpan(static_cast<const T*>(values), keys.size() * width),
-                      Rows<T>(part, width));
-      });
+  if constexpr (kLengths) {
+    if (spec.lengths) {
+      return AddTableWith(
+          spec,
+          [update = std::move(update), width](const Pusher& from, Keys keys, const void* values,
+                                              Lengths lengths,
+                                              internal::Part& part) -> absl::Status {
+            const size_t elements = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
+            return update(from, keys, Values(static_cast<const T*>(values), elements), lengths,
+                          Rows<T>(part, width));
+          });
+    }
+  }
+  if constexpr (kPlain) {
+    if (!spec.lengths) {
+      return AddTableWith(
+          spec,
+          [update = std::move(update), width](const Pusher& from, Keys keys, const void* values,
+                                              Lengths, internal::Part& part) -> absl::Status {
+            return update(from, keys, Values(static_cast<const T*>(values), keys.size() * width),
+                          Rows<T>(part, width));
+          });
+    }
+  }
+  return absl::InvalidArgumentError(
+      "AddTable: " + spec.name +
+      (spec.lengths ? ": a table with lengths needs an update that has the lengths as a parameter"
+                    : ": the update has lengths as a parameter, and the table has none"));
 }
 
 }  // namespace phalanx::ps

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@ constexpr size_t kMaxHeaderSize = 4096;
 
 // A table that says how many keys it has is dense: an array, which a key's place is an index of.
 std::unique_ptr<Rows> MakeRows(const TableSpec& spec, const Splitter& splitter, int part) {
+  if (spec.lengths) return MakeLengthRows(spec, splitter, part);
   return spec.keys > 0 ? MakeDenseRows(spec, splitter, part) : MakeSparseRows(spec, splitter, part);
 }
 
@@ -70,10 +72,11 @@ absl::Status Part::CheckKeys(absl::Span<const Key> keys) const {
 }
 
 // Own updates get keys and values as they came; the others are loops over the rows' memory.
-absl::Status Part::Push(const From& from, absl::Span<const Key> keys, const void* values) {
-  const auto* pushed = static_cast<const char*>(values);
-  if (spec_.update == Update::kOwn) return CallOwn(from, keys, pushed);
-  rows_->Update(keys, pushed);
+absl::Status Part::Push(const From& from, absl::Span<const Key> keys, const void* values,
+                        absl::Span<const uint32_t> lengths) {
+  const PushedRows push = {keys, static_cast<const char*>(values), lengths};
+  if (spec_.update == Update::kOwn) return CallOwn(from, push);
+  rows_->Update(push);
   return absl::OkStatus();
 }
 
@@ -81,9 +84,14 @@ void Part::Pull(absl::Span<const Key> keys, void* values) const {
   rows_->Read(keys, static_cast<char*>(values));
 }
 
+size_t Part::PullLengths(absl::Span<const Key> keys, uint64_t most, std::vector<uint32_t>& lengths,
+                         std::vector<char>& values) const {
+  return rows_->ReadLengths(keys, most, lengths, values);
+}
+
 // Under BSP, where a clock's pushes are summed and one update follows in Turn.
-void Part::Add(absl::Span<const Key> keys, const void* values) {
-  rows_->Add(keys, static_cast<const char*>(values));
+void Part::Add(absl::Span<const Key> keys, const void* values, absl::Span<const uint32_t> lengths) {
+  rows_->Add({keys, static_cast<const char*>(values), lengths});
 }
 
 absl::Status Part::Turn(uint64_t clock) {
@@ -92,11 +100,10 @@ absl::Status Part::Turn(uint64_t clock) {
     rows_->Turn();
     return absl::OkStatus();
   }
-  std::vector<Key> keys;
-  std::vector<char> values;
-  rows_->TakeAdded(keys, values);
+  const AddedRows sums = rows_->TakeAdded();
   // The sum is of all workers, and of no life.
-  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, keys, values.data());
+  return CallOwn(From{.worker = -1, .clock = clock, .life = 0},
+                 {sums.keys, sums.values.data(), sums.lengths});
 }
 
 void Part::AddAll(const void* values) { rows_->AddAll(static_cast<const char*>(values)); }
@@ -122,20 +129,24 @@ absl::Status Part::TurnAll(uint64_t clock, const void* values) {
     }
   }
   if (all_keys_.empty()) return absl::OkStatus();
-  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, all_keys_, pushed);
+  return CallOwn(From{.worker = -1, .clock = clock, .life = 0}, {all_keys_, pushed});
 }
 
 // The program's function is none of ours: whatever it throws becomes an error of the table.
-absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const char* values) {
+absl::Status Part::CallOwn(const From& from, const PushedRows& push) {
   // Values lie in a message, at any address. A program's function may use them as an array, or as a
   // vector of the processor, so those that are not aligned for their type are copied.
   std::vector<char> aligned;
+  const char* values = push.values;
   if (reinterpret_cast<uintptr_t>(values) % ElementSize(spec_.dtype) != 0) {
-    aligned.assign(values, values + keys.size() * spec_.width * ElementSize(spec_.dtype));
+    const uint64_t elements =
+        spec_.lengths ? std::accumulate(push.lengths.begin(), push.lengths.end(), uint64_t{0})
+                      : push.keys.size() * spec_.width;
+    aligned.assign(values, values + elements * ElementSize(spec_.dtype));
     values = aligned.data();
   }
   try {
-    const absl::Status status = own_(from, keys, values, *this);
+    const absl::Status status = own_(from, push.keys, values, push.lengths, *this);
     if (status.ok()) return status;
     // Not its code: callers would take Unavailable for a death, or Aborted for the end of a life.
     return Error(absl::StatusCode::kInternal,
@@ -149,7 +160,12 @@ absl::Status Part::CallOwn(const From& from, absl::Span<const Key> keys, const c
 }
 
 // A program's update can ask for any key; rows of other parts are not here.
-void* Part::Row(Key key) { return Has(key) ? rows_->Row(key) : nullptr; }
+RowRef Part::Row(Key key) { return Has(key) ? rows_->Row(key) : RowRef{}; }
+
+RowRef Part::Resize(Key key, uint32_t length) {
+  if (!spec_.lengths || length > spec_.width || !Has(key)) return {};
+  return rows_->Resize(key, length);
+}
 
 // Blocks and hashes have other rows between two keys, or none of them.
 Part::Run Part::AllRows() {
@@ -157,7 +173,7 @@ Part::Run Part::AllRows() {
   const uint64_t keys = range ? splitter_.KeysOf(part_) : 0;
   if (keys == 0) return {};
   const Key first = splitter_.KeyAt(part_, 0);
-  return {first, keys, rows_->Row(first)};
+  return {first, keys, rows_->Row(first).values};
 }
 
 absl::Status Part::Error(absl::StatusCode code, absl::string_view why) const {
@@ -167,10 +183,11 @@ absl::Status Part::Error(absl::StatusCode code, absl::string_view why) const {
 // Everything that the meaning of the bytes depends on, as a text, so that a part of another spec is
 // refused with both. Numbers are written with all their digits.
 std::string Part::Header() const {
-  std::string header = absl::StrCat(
-      kFormat, ", part ", part_, " of ", splitter_.parts(), ", table \"", spec_.name, "\", ",
-      spec_.keys, " keys, width ", spec_.width, ", ", DTypeName(spec_.dtype), ", split ",
-      SplitName(spec_.split), " ", spec_.block, ", ", UpdateName(spec_.update));
+  std::string header =
+      absl::StrCat(kFormat, ", part ", part_, " of ", splitter_.parts(), ", table \"", spec_.name,
+                   "\", ", spec_.keys, " keys, ", spec_.lengths ? "lengths to " : "width ",
+                   spec_.width, ", ", DTypeName(spec_.dtype), ", split ", SplitName(spec_.split),
+                   " ", spec_.block, ", ", UpdateName(spec_.update));
   absl::StrAppend(&header, ", init ", static_cast<int>(spec_.init), " seed ", spec_.seed);
   for (const double number :
        {spec_.scale, spec_.rate, spec_.momentum, spec_.epsilon, spec_.beta, spec_.l1, spec_.l2}) {

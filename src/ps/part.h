@@ -5,6 +5,11 @@
 // of keys; a sparse one makes a row at the first push of its key, with what the table's Init says
 // for that key, and answers a pull of another key with the same, without a row.
 //
+// With TableSpec::lengths a row, and each array of its state, has as many elements as the row is
+// long: none at first. A push that is longer makes it as long, by elements that are 0, and the
+// update is made for those that are pushed. With kAssign the row is what was pushed. The sum of a
+// clock's pushes is as long as the longest of them. A push of no elements makes the row.
+//
 // All arithmetic is that of the dtype, in the order that is given: the same pushes in the same
 // order give the same bits, also after Save and Load. Integers wrap.
 //
@@ -12,6 +17,7 @@
 #ifndef PHALANX_PS_PART_H_
 #define PHALANX_PS_PART_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,11 +42,13 @@ struct From {
   uint64_t life = 0;
 };
 
-// kOwn: changes rows of the part (Part::Row) for the keys of a batch, whose values are keys.size()
-// rows of the dtype, aligned for it. An error, or an exception, ends the table: all calls for it
-// fail with Internal, and the code and the text of the error.
-using OwnUpdate = std::function<absl::Status(const From& from, absl::Span<const Key> keys,
-                                             const void* values, Part& part)>;
+// kOwn: changes rows of the part (Part::Row, Part::Resize) for the keys of a batch, whose values
+// are keys.size() rows of the dtype, aligned for it; `lengths` has their elements, and is empty
+// unless the table has lengths. An error, or an exception, ends the table: all calls for it fail
+// with Internal, and the code and the text of the error.
+using OwnUpdate =
+    std::function<absl::Status(const From& from, absl::Span<const Key> keys, const void* values,
+                               absl::Span<const uint32_t> lengths, Part& part)>;
 
 class Part {
  public:
@@ -52,16 +60,25 @@ class Part {
   // the table and the first that is wrong.
   absl::Status CheckKeys(absl::Span<const Key> keys) const;
 
-  // Both REQUIRE: CheckKeys(keys) is OK. `values` is keys.size() rows of the dtype, of any
-  // alignment. One push, as it comes. Internal: OwnUpdate has failed. The text
-  // has the table's name, and the code and the text of its error.
-  absl::Status Push(const From& from, absl::Span<const Key> keys, const void* values);
+  // All of these, and Add, REQUIRE: CheckKeys(keys) is OK. `values` is keys.size() rows of the
+  // dtype, of any alignment: lengths[i] elements for keys[i] if the table has lengths, each of at
+  // most `width`; other tables have none. One push, as it comes. Internal: OwnUpdate has failed.
+  // The text has the table's name, and the code and the text of its error.
+  absl::Status Push(const From& from, absl::Span<const Key> keys, const void* values,
+                    absl::Span<const uint32_t> lengths = {});
+  // REQUIRES: the table has no lengths.
   void Pull(absl::Span<const Key> keys, void* values) const;
+  // The rows of the first keys: as many as cost at most `most` bytes, where one costs 4 +
+  // its length * ElementSize(spec.wire), and at least one. Overwrites `lengths`, and `values` with
+  // their elements, of the dtype. Returns how many rows; 0 only without keys. A key without a row
+  // has length 0. REQUIRES: the table has lengths.
+  size_t PullLengths(absl::Span<const Key> keys, uint64_t most, std::vector<uint32_t>& lengths,
+                     std::vector<char>& values) const;
 
   // The pushes of one clock with kBsp: Add for each in the order of (worker, number), then Turn,
-  // which makes the update once for each key that was pushed, in the order of keys. REQUIRES for
-  // Add: CheckKeys(keys) is OK. Turn without any Add does nothing, and calls no OwnUpdate.
-  void Add(absl::Span<const Key> keys, const void* values);
+  // which makes the update once for each key that was pushed, in the order of keys. Turn without
+  // any Add does nothing, and calls no OwnUpdate.
+  void Add(absl::Span<const Key> keys, const void* values, absl::Span<const uint32_t> lengths = {});
   absl::Status Turn(uint64_t clock);
 
   // The same of all keys of a dense part: `values` has its rows in the order of their places, of
@@ -75,9 +92,13 @@ class Part {
   // sparse. Valid as long as the part, until its rows change.
   absl::string_view AllValues() const { return rows_->AllValues(); }
 
-  // The `width` elements of a key's row; makes the row. Null if the key is not one of the part's.
-  // For OwnUpdate. Valid as long as the part, or until Load.
-  void* Row(Key key);
+  // For OwnUpdate. The elements of a key's row; makes the row. Null values: the key is not one of
+  // the part's. Valid as long as the part, until Load, or until the row gets another length.
+  RowRef Row(Key key);
+  // The same, after the row got this length: the elements that it keeps stay, new ones are 0. Null
+  // values, and nothing has changed: the key is not one of the part's, `length` is greater than
+  // `width`, or the table has no lengths.
+  RowRef Resize(Key key, uint32_t length);
 
   // Rows that lie one behind the other, those of the keys from `first` on; none, unless the part is
   // a dense range of keys. Valid as Row's.
@@ -100,7 +121,7 @@ class Part {
 
  private:
   bool Has(Key key) const;
-  absl::Status CallOwn(const From& from, absl::Span<const Key> keys, const char* values);
+  absl::Status CallOwn(const From& from, const PushedRows& push);
   absl::Status Error(absl::StatusCode code, absl::string_view why) const;
   std::string Header() const;
 

@@ -552,11 +552,12 @@ TEST(Part, OwnUpdatesChangeRows) {
     std::vector<std::string> calls;
     Part part = Make(spec, 0, 1,
                      [&](const From& from, absl::Span<const Key> keys, const void* values,
-                         Part& part) -> absl::Status {
+                         absl::Span<const uint32_t> lengths, Part& part) -> absl::Status {
+                       EXPECT_TRUE(lengths.empty());
                        const auto* at = static_cast<const double*>(values);
                        calls.push_back(absl::StrCat(from.worker, " ", from.clock, " ", from.life));
                        for (const Key key : keys) {
-                         auto* row = static_cast<double*>(part.Row(key));
+                         auto* row = static_cast<double*>(part.Row(key).values);
                          for (int i = 0; i < 2; ++i) row[i] = 10 * row[i] + *at++;
                        }
                        return absl::OkStatus();
@@ -594,13 +595,16 @@ TEST(Part, OwnUpdatesThatFail) {
   EXPECT_THAT(result([](auto&&...) -> absl::Status { throw 7; }),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("unknown")));
   // A row of another part, or of no part.
-  PHALANX_EXPECT_OK(result([](const From&, absl::Span<const Key>, const void*, Part& part) {
-    EXPECT_NE(part.Row(3), nullptr);
-    EXPECT_EQ(part.Row(0), nullptr);
-    EXPECT_EQ(part.Row(4), nullptr);
-    EXPECT_EQ(part.Row(kMaxKey), nullptr);
-    return absl::OkStatus();
-  }));
+  PHALANX_EXPECT_OK(result(
+      [](const From&, absl::Span<const Key>, const void*, absl::Span<const uint32_t>, Part& part) {
+        EXPECT_NE(part.Row(3).values, nullptr);
+        EXPECT_EQ(part.Row(3).length, 1u);
+        EXPECT_EQ(part.Row(0).values, nullptr);
+        EXPECT_EQ(part.Row(4).values, nullptr);
+        EXPECT_EQ(part.Row(kMaxKey).values, nullptr);
+        EXPECT_EQ(part.Resize(3, 1).values, nullptr) << "the table has no lengths";
+        return absl::OkStatus();
+      }));
 }
 
 // ---- snapshots

@@ -45,7 +45,7 @@ FUNCTIONS = "|".join(
 )
 PUBLIC = re.compile(
     rf"phx_\w+$|phalanx::(({FUNCTIONS})\(|(ObjectId|Buffer|WritableBuffer|ObjectStream|Client|spmd::Session|Future<.*>)::~?\w+"
-    r"|ps::((Server|Worker|AnyTable)::~?\w+|internal::RowOf\(|(Check|SyncName|SplitName|UpdateName)\())"
+    r"|ps::((Server|Worker|AnyTable)::~?\w+|internal::(RowOf|ResizeRow|RunOf)\(|(Check|SyncName|SplitName|UpdateName)\())"
 )
 RABIT = re.compile(r"Rabit\w+$|rabit::engine::library::\w+\(")
 PS_LITE = re.compile(r"ps::(Customer|Environment|Postoffice|Van|Node|Control|Meta|Message)::")

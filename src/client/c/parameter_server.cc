@@ -153,7 +153,8 @@ absl::Status ErrorOf(int code, absl::string_view text) {
 
 ps::Server::OwnUpdate UpdateOf(phx_ps_update update, void* argument, size_t row_bytes) {
   return [update, argument, row_bytes](const ps::Pusher& from, absl::Span<const ps::Key> keys,
-                                       const void* values, ps::internal::Part& part) {
+                                       const void* values, absl::Span<const uint32_t>,
+                                       ps::internal::Part& part) {
     const phx_ps_push push = {from.worker, from.clock, from.life, keys.data(), values, keys.size()};
     phx_ps_rows rows{part, keys, row_bytes, {}};
     const int code = update(argument, &push, &rows);
@@ -184,7 +185,9 @@ char* RunOf(const phx_ps_rows& rows) {
 
 }  // namespace
 
-void* phx_ps_row(phx_ps_rows* rows, uint64_t key) { return ps::internal::RowOf(rows->part, key); }
+void* phx_ps_row(phx_ps_rows* rows, uint64_t key) {
+  return ps::internal::RowOf(rows->part, key).values;
+}
 
 void phx_ps_rows_read(phx_ps_rows* rows, void* values) {
   auto* to = static_cast<char*>(values);
@@ -193,7 +196,7 @@ void phx_ps_rows_read(phx_ps_rows* rows, void* values) {
     return;
   }
   for (const ps::Key key : rows->keys) {
-    std::memcpy(to, ps::internal::RowOf(rows->part, key), rows->row_bytes);
+    std::memcpy(to, ps::internal::RowOf(rows->part, key).values, rows->row_bytes);
     to += rows->row_bytes;
   }
 }
@@ -205,7 +208,7 @@ void phx_ps_rows_write(phx_ps_rows* rows, const void* values) {
     return;
   }
   for (const ps::Key key : rows->keys) {
-    std::memcpy(ps::internal::RowOf(rows->part, key), from, rows->row_bytes);
+    std::memcpy(ps::internal::RowOf(rows->part, key).values, from, rows->row_bytes);
     from += rows->row_bytes;
   }
 }

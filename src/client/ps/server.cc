@@ -99,8 +99,16 @@ std::vector<Member> Server::Members(absl::string_view role) const {
 }
 
 namespace internal {
-// Templates of the public header use this, which cannot see Part.
-void* RowOf(Part& part, Key key) { return part.Row(key); }
+// Templates of the public header use these, which cannot see Part.
+RowValues RowOf(Part& part, Key key) {
+  const RowRef row = part.Row(key);
+  return {row.values, row.length};
+}
+
+RowValues ResizeRow(Part& part, Key key, uint32_t length) {
+  const RowRef row = part.Resize(key, length);
+  return {row.values, row.length};
+}
 
 RowRun RunOf(Part& part) {
   const Part::Run run = part.AllRows();

@@ -232,8 +232,9 @@ absl::Status ServerState::BeginCore(int workers, bool anew) {
     OwnUpdate own;
     if (table.update != nullptr) {
       own = [update = table.update](const From& from, absl::Span<const Key> keys,
-                                    const void* values, Part& part) {
-        return update({from.worker, from.clock, from.life}, keys, values, part);
+                                    const void* values, absl::Span<const uint32_t> lengths,
+                                    Part& part) {
+        return update({from.worker, from.clock, from.life}, keys, values, lengths, part);
       };
     }
     PHALANX_ASSIGN_OR_RETURN(const uint32_t number, core_->AddTable(table.spec, std::move(own)));

@@ -25,6 +25,18 @@ Rows::Rows(const TableSpec& spec)
       row_bytes_(spec.width * ElementSize(spec.dtype)),
       fields_(1 + StateArrays(spec.update)) {}
 
+void Rows::Read(absl::Span<const Key>, char*) const {
+  PHALANX_CHECK(false, "rows with lengths are read with these");
+}
+size_t Rows::ReadLengths(absl::Span<const Key>, uint64_t, std::vector<uint32_t>&,
+                         std::vector<char>&) const {
+  PHALANX_CHECK(false, "all rows have the same length");
+}
+RowRef Rows::Resize(Key, uint32_t) { PHALANX_CHECK(false, "all rows have the same length"); }
+void Rows::AddAll(const char*) { PHALANX_CHECK(false, "a sparse part has no last row"); }
+void Rows::UpdateAll(const char*) { PHALANX_CHECK(false, "a sparse part has no last row"); }
+void Rows::SetAll(const char*) { PHALANX_CHECK(false, "a sparse part has no last row"); }
+
 namespace {
 
 // One array for the values and one for each field of state, by place: a pull of all keys is one
@@ -46,10 +58,10 @@ class DenseRows : public Rows {
   }
 
   // One call of the loop for a run of rows: a push of all keys is one pass over the memory.
-  void Update(absl::Span<const Key> keys, const char* pushed) override {
+  void Update(const PushedRows& push) override {
     const UpdateLoop update = UpdateLoopOf(spec_);
-    ForRuns(keys, [&](size_t first, uint64_t place, uint64_t count) {
-      UpdateRun(update, pushed + first * row_bytes_, place, count);
+    ForRuns(push.keys, [&](size_t first, uint64_t place, uint64_t count) {
+      UpdateRun(update, push.values + first * row_bytes_, place, count);
     });
   }
 
@@ -59,12 +71,12 @@ class DenseRows : public Rows {
     });
   }
 
-  char* Row(Key key) override { return At(0, PlaceOf(key)); }
+  RowRef Row(Key key) override { return {At(0, PlaceOf(key)), spec_.width}; }
   absl::string_view AllValues() const override { return {data_.data(), count_ * row_bytes_}; }
 
-  void Add(absl::Span<const Key> keys, const char* pushed) override {
-    ForRuns(keys, [&](size_t first, uint64_t place, uint64_t count) {
-      AddRun(pushed + first * row_bytes_, place, count);
+  void Add(const PushedRows& push) override {
+    ForRuns(push.keys, [&](size_t first, uint64_t place, uint64_t count) {
+      AddRun(push.values + first * row_bytes_, place, count);
     });
   }
 
@@ -90,13 +102,15 @@ class DenseRows : public Rows {
     Drop();
   }
 
-  void TakeAdded(std::vector<Key>& keys, std::vector<char>& pushed) override {
+  AddedRows TakeAdded() override {
+    AddedRows taken;
     ForAdded([&](uint64_t place, uint64_t count) {
-      for (uint64_t i = 0; i < count; ++i) keys.push_back(splitter_.KeyAt(part_, place + i));
+      for (uint64_t i = 0; i < count; ++i) taken.keys.push_back(splitter_.KeyAt(part_, place + i));
       const char* sums = sums_.data() + place * row_bytes_;
-      pushed.insert(pushed.end(), sums, sums + count * row_bytes_);
+      taken.values.insert(taken.values.end(), sums, sums + count * row_bytes_);
     });
     Drop();
+    return taken;
   }
 
   // Sums need no zeros: the first push of the next clock is copied over them.

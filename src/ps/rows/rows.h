@@ -7,12 +7,15 @@
 //                added   | k0 | k1 | k2 | ...    with a flag for each row
 //   SparseRows   key -> | values | state |       in chunks that never move
 //                key -> | added |
+//   LengthRows   key -> | values | state |       each with memory of its own (TableSpec::lengths)
+//                key -> | added |
 //
 // Keys of all calls are those of the part, and increase. Pushed values have any alignment.
 // Pure. Belongs to a Part. One thread at a time.
 #ifndef PHALANX_PS_ROWS_ROWS_H_
 #define PHALANX_PS_ROWS_ROWS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,34 +46,66 @@ class ZeroedBytes {
   uint64_t size_ = 0;
 };
 
+// The rows of a push, one behind the other. Does not own them.
+struct PushedRows {
+  absl::Span<const Key> keys;
+  const char* values = nullptr;
+  // Of LengthRows: elements of each row. Others do not look at them: a row has `width`.
+  absl::Span<const uint32_t> lengths = {};
+};
+
+// The same, which owns them.
+struct AddedRows {
+  std::vector<Key> keys;
+  std::vector<char> values;
+  std::vector<uint32_t> lengths;  // empty, but of LengthRows
+};
+
+// The values of a row; null: there is none.
+struct RowRef {
+  void* values = nullptr;
+  uint32_t length = 0;  // elements
+};
+
 class Rows {
  public:
   explicit Rows(const TableSpec& spec);
   virtual ~Rows() = default;
 
   // One push, with the table's update. REQUIRES: not kOwn.
-  virtual void Update(absl::Span<const Key> keys, const char* pushed) = 0;
-  virtual void Read(absl::Span<const Key> keys, char* out) const = 0;
+  virtual void Update(const PushedRows& push) = 0;
+  // REQUIRES for Read: not LengthRows; for ReadLengths: LengthRows. ReadLengths is
+  // Part::PullLengths.
+  virtual void Read(absl::Span<const Key> keys, char* out) const;
+  virtual size_t ReadLengths(absl::Span<const Key> keys, uint64_t most,
+                             std::vector<uint32_t>& lengths, std::vector<char>& values) const;
   // A row's values; makes the row.
-  virtual char* Row(Key key) = 0;
-  // Of a dense part: the values of all rows, in the order of places. Empty: the part is sparse.
-  // Valid as long as the rows.
-  virtual absl::string_view AllValues() const = 0;
+  virtual RowRef Row(Key key) = 0;
+  // The same, after the row got this length. REQUIRES: LengthRows; length <= width.
+  virtual RowRef Resize(Key key, uint32_t length);
 
   // Adds to what was added to these rows before; with kAssign, replaces it.
-  virtual void Add(absl::Span<const Key> keys, const char* pushed) = 0;
+  virtual void Add(const PushedRows& push) = 0;
   virtual bool added() const = 0;
-  // The same of all rows of a dense part.
-  virtual void AddAll(const char* pushed) = 0;
+
+  // ---- of all rows of a dense part, in the order of places. REQUIRES for all but AllValues: it is
+  // one.
+
+  // Empty: the part is not dense. Valid as long as the rows.
+  virtual absl::string_view AllValues() const { return {}; }
+  virtual void AddAll(const char* pushed);
   // AddAll and Turn, without a copy of `pushed`. REQUIRES: not kOwn, and nothing is added.
-  virtual void UpdateAll(const char* pushed) = 0;
-  // Of a dense part: the values of all rows are these now.
-  virtual void SetAll(const char* values) = 0;
+  virtual void UpdateAll(const char* pushed);
+  // The values are these now.
+  virtual void SetAll(const char* values);
+
+  // ---- the end of a clock
+
   // The update with what was added, once for each such row, in the order of keys. Nothing is added
   // afterwards. REQUIRES: not kOwn.
   virtual void Turn() = 0;
   // What was added, as one push, in the order of keys. Nothing is added afterwards.
-  virtual void TakeAdded(std::vector<Key>& keys, std::vector<char>& pushed) = 0;
+  virtual AddedRows TakeAdded() = 0;
   // Nothing is added any more.
   virtual void Drop() = 0;
 
@@ -89,6 +124,8 @@ class Rows {
 
 std::unique_ptr<Rows> MakeDenseRows(const TableSpec& spec, const Splitter& splitter, int part);
 std::unique_ptr<Rows> MakeSparseRows(const TableSpec& spec, const Splitter& splitter, int part);
+// REQUIRES: TableSpec::lengths.
+std::unique_ptr<Rows> MakeLengthRows(const TableSpec& spec, const Splitter& splitter, int part);
 
 }  // namespace phalanx::ps::internal
 

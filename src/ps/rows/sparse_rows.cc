@@ -4,7 +4,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/numeric/bits.h"
-#include "src/common/check.h"
 #include "src/ps/rows/first_values.h"
 #include "src/ps/rows/rows.h"
 #include "src/ps/rows/updates.h"
@@ -106,10 +105,11 @@ class SparseRows : public Rows {
         sums_(row_bytes_) {}
 
   // Any push makes its rows.
-  void Update(absl::Span<const Key> keys, const char* pushed) override {
+  void Update(const PushedRows& push) override {
     const UpdateLoop update = UpdateLoopOf(spec_);
     RowMap::Cursor cursor;
-    for (const Key key : keys) {
+    const char* pushed = push.values;
+    for (const Key key : push.keys) {
       UpdateRow(update, pushed, RowAt(key, cursor));
       pushed += row_bytes_;
     }
@@ -131,17 +131,16 @@ class SparseRows : public Rows {
 
   // The first values depend on the key and the seed alone, so a row that is made again, after a
   // restart, or by another server, has the same bits.
-  char* Row(Key key) override {
+  RowRef Row(Key key) override {
     RowMap::Cursor cursor;
-    return RowAt(key, cursor);
+    return {RowAt(key, cursor), spec_.width};
   }
 
-  absl::string_view AllValues() const override { return {}; }
-
-  void Add(absl::Span<const Key> keys, const char* pushed) override {
+  void Add(const PushedRows& push) override {
     const AddLoop add = AddLoopOf(spec_.dtype);
     RowMap::Cursor cursor;
-    for (const Key key : keys) {
+    const char* pushed = push.values;
+    for (const Key key : push.keys) {
       const auto [sums, made] = sums_.Make(key, cursor);
       // The first push is copied: -0 stays -0, and old sums are overwritten.
       if (made || spec_.update == Update::kAssign) {
@@ -155,10 +154,6 @@ class SparseRows : public Rows {
 
   bool added() const override { return sums_.size() > 0; }
 
-  void AddAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
-  void UpdateAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
-  void SetAll(const char*) override { PHALANX_CHECK(false, "a sparse part has no last row"); }
-
   // In the order of keys, so that rows are made in the same order in every run.
   void Turn() override {
     const UpdateLoop update = UpdateLoopOf(spec_);
@@ -167,13 +162,15 @@ class SparseRows : public Rows {
     Drop();
   }
 
-  void TakeAdded(std::vector<Key>& keys, std::vector<char>& pushed) override {
+  AddedRows TakeAdded() override {
+    AddedRows taken;
     // In the order of keys, so that a program's function gets the same batch in every run.
     for (const auto& [key, sums] : sums_.Sorted()) {
-      keys.push_back(key);
-      pushed.insert(pushed.end(), sums, sums + row_bytes_);
+      taken.keys.push_back(key);
+      taken.values.insert(taken.values.end(), sums, sums + row_bytes_);
     }
     Drop();
+    return taken;
   }
 
   void Drop() override { sums_.Clear(); }

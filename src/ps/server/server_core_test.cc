@@ -337,9 +337,10 @@ TEST(ServerCore, TablesAreChecked) {
   EXPECT_THAT(core.AddTable(own), StatusIs(kInvalid, HasSubstr("there is no function")));
   TableSpec sum = Spec();
   sum.name = "sum";
-  EXPECT_THAT(core.AddTable(sum, [](const From&, absl::Span<const Key>, const void*,
-                                    Part&) { return absl::OkStatus(); }),
-              StatusIs(kInvalid, HasSubstr("there is a function")));
+  EXPECT_THAT(
+      core.AddTable(sum, [](const From&, absl::Span<const Key>, const void*,
+                            absl::Span<const uint32_t>, Part&) { return absl::OkStatus(); }),
+      StatusIs(kInvalid, HasSubstr("there is a function")));
   for (uint32_t i = 1; i < kMaxTables; ++i) {
     TableSpec spec = Spec();
     spec.name = absl::StrCat("t", i);
@@ -603,10 +604,12 @@ TEST(ServerCore, OwnUpdatesThatFailOrThrowEndTheTable) {
     for (const bool throws : {false, true}) {
       TableSpec spec = Spec(sync);
       spec.update = Update::kOwn;
-      OneServer server(2, {spec}, [throws](const From&, absl::Span<const Key>, const void*, Part&) {
-        if (throws) throw std::runtime_error("its cause");
-        return absl::AbortedError("its cause");
-      });
+      OneServer server(2, {spec},
+                       [throws](const From&, absl::Span<const Key>, const void*,
+                                absl::Span<const uint32_t>, Part&) {
+                         if (throws) throw std::runtime_error("its cause");
+                         return absl::AbortedError("its cause");
+                       });
       server.Begin();
       server.Push(0, 0, 1, 0, 1);
       server.Clock(0, 0);

@@ -169,15 +169,16 @@ TEST(ServerObjects, AnOwnUpdateGetsTheSumOfAllKeys) {
   TableSpec spec = Small();
   spec.update = Update::kOwn;
   std::vector<float> got;
-  OneServer server = ObjectServer(
-      1, spec, [&got](const From& from, absl::Span<const Key> keys, const void* values, Part&) {
-        EXPECT_EQ(from.worker, -1);
-        EXPECT_EQ(from.clock, 0);
-        EXPECT_THAT(keys, ElementsAre(0, 1));
-        got.assign(static_cast<const float*>(values),
-                   static_cast<const float*>(values) + keys.size());
-        return absl::OkStatus();
-      });
+  OneServer server = ObjectServer(1, spec,
+                                  [&got](const From& from, absl::Span<const Key> keys,
+                                         const void* values, absl::Span<const uint32_t>, Part&) {
+                                    EXPECT_EQ(from.worker, -1);
+                                    EXPECT_EQ(from.clock, 0);
+                                    EXPECT_THAT(keys, ElementsAre(0, 1));
+                                    got.assign(static_cast<const float*>(values),
+                                               static_cast<const float*>(values) + keys.size());
+                                    return absl::OkStatus();
+                                  });
   server.Begin();
   server.PushObject(0, 0, 1, "a");
   server.Clock(0, 0);
