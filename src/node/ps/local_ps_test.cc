@@ -9,6 +9,8 @@
 namespace phalanx::runtime {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ps::Key;
 using ps::Sync;
 using ps::Table;
@@ -212,6 +214,21 @@ TEST_F(LocalPsTest, OwnUpdatesHaveTheRowsOfTheirServerAndTheWireThatIsGiven) {
         EXPECT_THAT(server.AddTable<double>({.name = "x", .wire = DType::kBf16}, none),
                     StatusIs(absl::StatusCode::kInvalidArgument));
         EXPECT_THAT(server.AddTable<double>({.name = "x"}, none), IsOk());
+        // The function has lengths exactly if the table has.
+        const auto of_lengths = [](const ps::Pusher&, absl::Span<const Key>,
+                                   absl::Span<const double>, absl::Span<const uint32_t>,
+                                   ps::Rows<double>) { return absl::OkStatus(); };
+        EXPECT_THAT(server.AddTable<double>({.name = "y", .lengths = true}, none),
+                    StatusIs(absl::StatusCode::kInvalidArgument,
+                             AllOf(HasSubstr("y: a table with lengths"), HasSubstr("parameter"))));
+        EXPECT_THAT(server.AddTable<double>({.name = "y"}, of_lengths),
+                    StatusIs(absl::StatusCode::kInvalidArgument,
+                             AllOf(HasSubstr("y: "), HasSubstr("the table has none"))));
+        EXPECT_THAT(server.AddTable<double>({.name = "y", .lengths = true}, of_lengths), IsOk());
+        // One that takes both is given what the table has.
+        const auto any = [](auto&&...) { return absl::OkStatus(); };
+        EXPECT_THAT(server.AddTable<double>({.name = "z", .lengths = true}, any), IsOk());
+        EXPECT_THAT(server.AddTable<double>({.name = "fixed"}, any), IsOk());
       },
       [&](Worker& worker) {
         PHALANX_ASSERT_OK_AND_ASSIGN(Table<float> table, worker.Open<float>("w"));
