@@ -63,6 +63,7 @@ template class Future<GroupProgress>;
 template class Future<bool>;
 template class Future<Done>;
 template class Future<int>;
+template class Future<ps::PulledRows>;
 template class Future<ps::Reply>;
 
 }  // namespace phalanx

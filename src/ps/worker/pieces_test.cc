@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/ps/rows/length_values.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -23,9 +24,10 @@ TableSpec SpecOf(Split split, DType dtype) {
 }
 
 std::vector<Piece> Cut(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
-                       const KeyLists& lists = {}, const std::vector<int32_t>& owners = {}) {
+                       const KeyLists& lists = {}, const std::vector<int32_t>& owners = {},
+                       const std::vector<uint32_t>& lengths = {}) {
   std::vector<Piece> pieces;
-  Cutter cutter(spec, splitter, keys, kBatchBytes, owners);
+  Cutter cutter(spec, splitter, keys, kBatchBytes, owners, lengths);
   const auto lists_of = [&](int) -> const KeyLists& { return lists; };
   while (std::optional<Piece> piece = cutter.Next(0, lists_of)) pieces.push_back(*std::move(piece));
   return pieces;
@@ -112,6 +114,75 @@ TEST(Pieces, OneRowCanBeGreaterThanABatch) {
   ASSERT_EQ(pieces.size(), 3u);
   EXPECT_EQ(pieces[1].keys.begin, 2u);
   EXPECT_EQ(pieces[2].first, 2u);
+}
+
+// A table whose rows have 0 to 4,000 elements, most of them a few.
+struct Ragged {
+  explicit Ragged(Split split) : spec(SpecOf(split, DType::kF32)) {
+    spec.width = 4'000;
+    spec.lengths = true;
+    spec.wire = DType::kBf16;
+    for (uint64_t i = 0; i < 30'000; ++i) {
+      keys.push_back(i < 20'000 ? i : i * 7);
+      lengths.push_back(static_cast<uint32_t>(i % 1'000 == 7 ? 4'000 : i * i % 11));
+      // Of 8 bits: they travel without a change.
+      for (uint32_t j = 0; j < lengths.back(); ++j) {
+        values.push_back(static_cast<float>((i + j) % 251));
+      }
+    }
+  }
+
+  TableSpec spec;
+  std::vector<Key> keys;
+  std::vector<uint32_t> lengths;
+  std::vector<float> values;
+};
+
+TEST(Pieces, OfRowsWithLengthsHaveAllRowsOnce) {
+  for (const Split split : {Split::kRange, Split::kHash, Split::kBlocks}) {
+    const Ragged ragged(split);
+    const LengthRows rows = LengthRowsOf(ragged.lengths);
+    PulledRows out{.lengths = std::vector<uint32_t>(ragged.keys.size()),
+                   .bytes = std::vector<char>(ragged.values.size() * sizeof(float))};
+    const std::vector<Piece> pieces =
+        Cut(ragged.spec, Splitter(ragged.spec, 3), ragged.keys, {}, {}, ragged.lengths);
+    EXPECT_GE(pieces.size(), ragged.values.size() * 2 / kBatchBytes);
+    std::vector<LengthAnswer> answers(pieces.size());
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const std::string wire = GatherRows(ragged.spec, pieces[i], rows, ragged.values.data());
+      EXPECT_LE(wire.size() + pieces[i].keys.bytes(), kBatchBytes + sizeof(uint32_t));
+      ASSERT_TRUE(TakeLengthRows(ragged.spec, pieces[i], wire, answers[i], out).ok());
+      EXPECT_EQ(answers[i].count, pieces[i].keys.count);
+    }
+    EXPECT_EQ(out.lengths, ragged.lengths);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      ScatterRows(ragged.spec, pieces[i], rows.starts, answers[i].values, out);
+    }
+    const absl::Span<const float> values = out.values<float>();
+    EXPECT_EQ(std::vector<float>(values.begin(), values.end()), ragged.values);
+  }
+}
+
+TEST(Pieces, OfRowsWithLengthsCanHaveSeveralAnswers) {
+  TableSpec spec = SpecOf(Split::kRange, DType::kI32);
+  spec.lengths = true;
+  const std::vector<Piece> pieces = Cut(spec, Splitter(spec, 1), {1, 2, 9});
+  ASSERT_EQ(pieces.size(), 1u);
+  const auto answer = [](const std::vector<uint32_t>& lengths) {
+    size_t elements = 0;
+    for (const uint32_t length : lengths) elements += length;
+    return LengthsHead(lengths) + std::string(elements * sizeof(int32_t), 'x');
+  };
+  LengthAnswer taken;
+  PulledRows out{.lengths = {7, 7, 7}};
+  EXPECT_TRUE(TakeLengthRows(spec, pieces[0], answer({2, 0}), taken, out).ok());
+  EXPECT_EQ(taken.count, 2u);
+  for (const std::vector<uint32_t>& wrong : {std::vector<uint32_t>{}, {1, 1}, {4}}) {
+    EXPECT_FALSE(TakeLengthRows(spec, pieces[0], answer(wrong), taken, out).ok());
+  }
+  EXPECT_TRUE(TakeLengthRows(spec, pieces[0], answer({3}), taken, out).ok());
+  EXPECT_EQ(out.lengths, (std::vector<uint32_t>{2, 0, 3}));
+  EXPECT_EQ(taken.values.size(), 5 * sizeof(int32_t));
 }
 
 }  // namespace
