@@ -64,40 +64,6 @@ absl::StatusOr<uint32_t> WorkerCore::Open(absl::string_view name) const {
       "no table \"", name, "\"; there are: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::Push(uint32_t table, absl::Span<const Key> keys,
-                                                    const void* values,
-                                                    absl::Span<const int32_t> servers) {
-  const auto ticket =
-      Start({.table = table, .keys = keys, .servers = servers, .pushes = true, .values = values});
-  while (Cut()) {
-  }
-  return ticket;
-}
-
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::Pull(uint32_t table, absl::Span<const Key> keys,
-                                                    void* out, absl::Span<const int32_t> servers) {
-  const auto ticket =
-      Start({.table = table, .keys = keys, .servers = servers, .pulls = true, .out = out});
-  while (Cut()) {
-  }
-  return ticket;
-}
-
-absl::StatusOr<WorkerCore::Ticket> WorkerCore::PushPull(uint32_t table, absl::Span<const Key> keys,
-                                                        const void* values, void* out,
-                                                        absl::Span<const int32_t> servers) {
-  const auto ticket = Start({.table = table,
-                             .keys = keys,
-                             .servers = servers,
-                             .pushes = true,
-                             .values = values,
-                             .pulls = true,
-                             .out = out});
-  while (Cut()) {
-  }
-  return ticket;
-}
-
 // Checked here, though servers check again: an error at once names the call, and nothing is half
 // sent.
 absl::Status WorkerCore::CheckCall(uint32_t table, absl::Span<const Key> keys, bool pushes) const {

@@ -172,36 +172,27 @@ class WorkerCore {
   // REQUIRES: of Open. Valid as long as the core.
   const Table& table(uint32_t table) const { return tables_[table].view; }
 
-  // Keys are strictly increasing and values are keys.size() rows of the table's dtype; both are
-  // copied. Errors at once: InvalidArgument (names the table, the key, and what is wrong),
-  // ResourceExhausted (more is kept than the table's snapshot_bytes: the program waits until
-  // must_wait is false, and calls again), and the error of a table that has failed.
-  //
-  // `servers`, with Split::kOwn alone: the server of each key. InvalidArgument: one that there is
-  // not, or not as many as keys.
-  absl::StatusOr<Ticket> Push(uint32_t table, absl::Span<const Key> keys, const void* values,
-                              absl::Span<const int32_t> servers = {});
-  // `out` has room for keys.size() rows, and is there until the ticket has ended. Parts of it can
-  // be written before that.
-  absl::StatusOr<Ticket> Pull(uint32_t table, absl::Span<const Key> keys, void* out,
-                              absl::Span<const int32_t> servers = {});
-  // Both: what is pulled is as after the push (with kBsp as of the clock's start).
-  absl::StatusOr<Ticket> PushPull(uint32_t table, absl::Span<const Key> keys, const void* values,
-                                  void* out, absl::Span<const int32_t> servers = {});
-  // One of these in steps: it is begun, and is complete when Cut has returned false. Keys,
-  // servers and values are there until then. Errors are those of Push or Pull.
+  // A push, a pull, or both in one: what is pulled is as after the push then (with kBsp as of the
+  // clock's start). Keys, servers and values are there until Cut has returned false.
   struct Rows {
     uint32_t table = 0;
-    absl::Span<const Key> keys = {};
+    absl::Span<const Key> keys = {};  // strictly increasing
+    // With Split::kOwn alone: the server of each key.
     absl::Span<const int32_t> servers = {};
     bool pushes = false;
-    const void* values = nullptr;
+    const void* values = nullptr;  // keys.size() rows of the table's dtype
     // Of a table with TableSpec::lengths, as many as keys, whose sum is that of `values`. A pull of
     // such a table has no `out`: TakeAnswer has the rows.
     absl::Span<const uint32_t> lengths = {};
     bool pulls = false;
+    // Room for keys.size() rows, there until the ticket has ended. Parts of it can be written
+    // before that.
     void* out = nullptr;
   };
+  // Begins a call, which Cut completes. Errors at once: InvalidArgument (names the table, the key,
+  // and what is wrong; also a server that there is not, or not as many as keys), ResourceExhausted
+  // (more is kept than the table's snapshot_bytes: the program waits until must_wait is false, and
+  // calls again), and the error of a table that has failed.
   absl::StatusOr<Ticket> Start(const Rows& rows);
   // Makes pieces of this call, or of any that has begun, until there is a message to send. Returns
   // false when all are made, by whichever call. A push that is cancelled gets all its pieces; one
@@ -209,7 +200,7 @@ class WorkerCore {
   bool Cut(std::optional<Ticket> only = {});
   // A push of all rows, in three steps. REQUIRES: pushes_objects; and until EndPushDense neither
   // another push nor Clock of the table: must_wait is true meanwhile. Errors at once as those of
-  // Push, and ResourceExhausted for more than MaxClockObjects in a clock.
+  // Start, and ResourceExhausted for more than MaxClockObjects in a clock.
   absl::StatusOr<DensePush> BeginPushDense(uint32_t table);
   // The parts are in the store, or `put` is the error of one of them: the push is refused then, as
   // by OnPushRefused, and its number is that of the next one. Returns the ticket, or an error:
@@ -217,7 +208,7 @@ class WorkerCore {
   // `refuses`: with an error it is as if the push had not begun.
   absl::StatusOr<Ticket> EndPushDense(uint32_t table, DensePush push, const absl::Status& put,
                                       bool refuses = true);
-  // As Pull of all keys. REQUIRES: pulls_objects.
+  // A pull of all keys. REQUIRES: pulls_objects.
   absl::StatusOr<Ticket> PullDense(uint32_t table, void* out);
   // What a fetch has led to: the bytes, which are copied to the memory of the call, or an error.
   // NotFound and DataLoss: the next Probe asks the server again, which has heard that the object is

@@ -9,14 +9,14 @@
 namespace phalanx::runtime {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using ps::Key;
 using ps::Sync;
 using ps::Table;
 using ps::TableSpec;
 using ps::Update;
 using ps::Worker;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::StatusIs;
 

@@ -39,8 +39,8 @@ TEST(WorkerCore, LargeCallsAreCutIntoEntriesThatFitIntoAMessage) {
     values.push_back(static_cast<float>(key % 128));
   }
   std::vector<float> out(keys.size());
-  const Ticket push = *play.core.Push(0, keys, values.data());
-  const Ticket pull = *play.core.Pull(0, keys, out.data());
+  const Ticket push = *play.Push(0, keys, values.data());
+  const Ticket pull = *play.Pull(0, keys, out.data());
   play.core.Flush();
   uint64_t updates = 0;
   std::map<uint32_t, std::string> pushed;  // by piece
@@ -116,7 +116,7 @@ TEST(WorkerCore, PullsLeaveAsSoonAsTheirAnswersFillABatch) {
   Play play = LongCall::PlayOf(/*batch_bytes=*/320);
   LongCall call;
   // From here on the list of each piece of 20 keys is a hash.
-  ASSERT_THAT(play.core.Push(0, call.keys, call.values.data()), IsOk());
+  ASSERT_THAT(play.Push(0, call.keys, call.values.data()), IsOk());
   play.core.Flush();
   play.Answer(0, 1, Done{.count = 3});
   play.Got(0);

@@ -46,10 +46,8 @@ std::vector<int64_t> ValuesOf(const PulledRows& rows) {
 }
 
 Ticket Pull(Play& play, const std::vector<Key>& keys) {
-  const auto ticket = play.core.Start({.table = 0, .keys = keys, .pulls = true});
+  const auto ticket = play.Make({.table = 0, .keys = keys, .pulls = true});
   EXPECT_THAT(ticket, IsOk());
-  while (play.core.Cut()) {
-  }
   play.core.Flush();
   return *ticket;
 }
@@ -124,11 +122,9 @@ TEST(WorkerLengths, PushesAreSentAgainWithTheirLengths) {
   const std::vector<Key> keys = {3, 4, 8};
   const std::vector<uint32_t> lengths = {2, 0, 1};
   const std::vector<int64_t> values = {7, 8, 9};
-  const auto push = play.core.Start(
+  const auto push = play.Make(
       {.table = 0, .keys = keys, .pushes = true, .values = values.data(), .lengths = lengths});
   ASSERT_THAT(push, IsOk());
-  while (play.core.Cut()) {
-  }
   for (uint64_t life = 1; life < 3; ++life) {
     play.core.Flush();
     const std::string expected = Wire(lengths, 7);

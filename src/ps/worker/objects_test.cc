@@ -107,7 +107,7 @@ TEST(WorkerObjects, AClockHasSoManyPushesOfAllRowsThatTheyCanBeSummed) {
                        HasSubstr("at clock 0: 2 pushes of all rows in one clock; no more with 8000 "
                                  "workers")));
   EXPECT_FALSE(play.core.must_wait(0));
-  ASSERT_THAT(play.core.Push(0, {0}, kOne), IsOk());
+  ASSERT_THAT(play.Push(0, {0}, kOne), IsOk());
   EXPECT_THAT(play.core.Clock(0), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(play.core.Clock(0), IsOk());
   play.PushDense();
@@ -145,7 +145,7 @@ TEST(WorkerObjects, WithoutMemoryItAsksForSnapshotsOfAllThatIsKeptInTheNode) {
   Play play(1, {SpecOf("a"), SpecOf("b"), small, SpecOf("c", 0), SpecOf("d")});
   play.Begin(1);
   play.PushDense(1);
-  ASSERT_THAT(play.core.Push(2, {0}, kOne), IsOk());
+  ASSERT_THAT(play.Push(2, {0}, kOne), IsOk());
   play.PushDense(3);
   // No snapshot has the push of a clock that has not ended.
   play.PushDense(4);
@@ -201,7 +201,7 @@ TEST(WorkerObjects, PushesAreNotSkippedWhereObjectsAreToComeAgain) {
 TEST(WorkerObjects, APushSendsItsNamesWhenItsPartsAreThere) {
   Play play(2, {SpecOf("a")});
   play.Begin(2);
-  ASSERT_THAT(play.core.Push(0, {0}, kOne), IsOk());
+  ASSERT_THAT(play.Push(0, {0}, kOne), IsOk());
   EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.1.0 0+1"));
   auto push = play.core.BeginPushDense(0);
   ASSERT_THAT(push, IsOk());
@@ -215,7 +215,7 @@ TEST(WorkerObjects, APushSendsItsNamesWhenItsPartsAreThere) {
   const auto ticket = play.core.EndPushDense(0, *std::move(push), absl::OkStatus());
   EXPECT_FALSE(play.core.must_wait(0));
   ASSERT_THAT(ticket, IsOk());
-  ASSERT_THAT(play.core.Push(0, {0}, kOne), IsOk());
+  ASSERT_THAT(play.Push(0, {0}, kOne), IsOk());
   play.core.Flush();
   EXPECT_THAT(play.Got(0), ElementsAre("push 0 at 0.2.0 job/0/0/0.2/1; push 0 at 0.3.0 0+1"));
   EXPECT_THAT(play.Got(1), ElementsAre("push 0 at 0.2.0 job/0/1/0.2/1"));
@@ -360,7 +360,7 @@ TEST(WorkerObjects, PartsAreCountedAgainstSnapshotBytes) {
   play.Begin(2);
   play.PushDense();
   play.PushDense();
-  ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+  ASSERT_THAT(play.Push(0, {1}, kOne), IsOk());
   // The servers can lose these until the clock has ended: to wait would be to wait for itself.
   EXPECT_FALSE(play.core.must_wait(0));
   ASSERT_THAT(play.core.Clock(0), IsOk());
@@ -383,7 +383,7 @@ TEST(WorkerObjects, AWorkerLeavesWhenThePushesOfItsClocksAreFreed) {
     ASSERT_THAT(play.core.Clock(0), IsOk());
     // A clock that has not ended counts no more when the worker has left.
     play.PushDense();
-    ASSERT_THAT(play.core.Push(0, {1}, kOne), IsOk());
+    ASSERT_THAT(play.Push(0, {1}, kOne), IsOk());
     play.core.Flush();
     play.Answer(0, 1, Done{.count = 4});
     EXPECT_TRUE(play.core.idle());
@@ -521,7 +521,7 @@ TEST(WorkerObjects, OtherErrorsAndOtherSizesEndThePull) {
   play.Answer(0, 1, Values{.ticket = values, .values = "12345678"});
   EXPECT_THAT(play.Taken(values), StatusIs(absl::StatusCode::kInternal,
                                            HasSubstr("8 bytes, expected an object of 800")));
-  const Ticket keys = *play.core.Pull(0, {1}, out);
+  const Ticket keys = *play.Pull(0, {1}, out);
   play.Answer(0, 1, Values{.ticket = keys, .object = "v/1"});
   EXPECT_THAT(play.Taken(keys), StatusIs(absl::StatusCode::kInternal));
   EXPECT_THAT(play.core.TakeObjects().fetches, IsEmpty());

@@ -11,7 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/ps/worker_core.h"
@@ -120,7 +122,35 @@ class WorkerPlay {
     Drain();
     return had_[server];
   }
-  std::map<int, Pull> last_pull;  // by server
+  std::map<int, internal::Pull> last_pull;  // by server
+
+  // Calls with all their pieces.
+  using Started = absl::StatusOr<WorkerCore::Ticket>;
+  Started Push(uint32_t table, absl::Span<const Key> keys, const void* values,
+               absl::Span<const int32_t> servers = {}) {
+    return Make(
+        {.table = table, .keys = keys, .servers = servers, .pushes = true, .values = values});
+  }
+  Started Pull(uint32_t table, absl::Span<const Key> keys, void* out,
+               absl::Span<const int32_t> servers = {}) {
+    return Make({.table = table, .keys = keys, .servers = servers, .pulls = true, .out = out});
+  }
+  Started PushPull(uint32_t table, absl::Span<const Key> keys, const void* values, void* out,
+                   absl::Span<const int32_t> servers = {}) {
+    return Make({.table = table,
+                 .keys = keys,
+                 .servers = servers,
+                 .pushes = true,
+                 .values = values,
+                 .pulls = true,
+                 .out = out});
+  }
+  Started Make(const WorkerCore::Rows& rows) {
+    const Started ticket = core.Start(rows);
+    while (core.Cut()) {
+    }
+    return ticket;
+  }
 
   WorkerCore core;
 
@@ -140,7 +170,7 @@ class WorkerPlay {
       std::string text;
       for (const WorkerEntry& entry : batch.entries) {
         absl::StrAppend(&text, text.empty() ? "" : "; ", Describe(entry));
-        if (const auto* pull = std::get_if<Pull>(&entry)) last_pull[send.server] = *pull;
+        if (const auto* pull = std::get_if<internal::Pull>(&entry)) last_pull[send.server] = *pull;
       }
       got_[send.server].push_back(text);
     }
