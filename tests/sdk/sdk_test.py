@@ -214,7 +214,9 @@ class SdkTest(unittest.TestCase):
         exported = [line.split(maxsplit=2)[2] for line in symbols]
         self.assertEqual([name for name in exported if not PUBLIC.match(name)], [])
         names = ("phx_connect", "phalanx::Client::Connect", "phalanx::spmd::Session::Join", "phalanx::ps::Server::Run", "phalanx::ps::Worker::Join")
-        for each in (*names, *(f"phalanx::{name}(" for name in FUNCTIONS.split("|"))):
+        # What the templates of the public headers call.
+        rows = (f"phalanx::ps::internal::{name}(" for name in ("RowOf", "ResizeRow", "RunOf"))
+        for each in (*names, *rows, *(f"phalanx::{name}(" for name in FUNCTIONS.split("|"))):
             self.assertTrue(any(name.startswith(each) for name in exported), each)
 
     def test_the_library_needs_abseil_and_the_compilers_libraries_alone(self):
