@@ -44,10 +44,20 @@ void Serve(ServerCore& core, absl::string_view bytes) {
 }
 
 void Fuzz(absl::string_view bytes) {
-  for (const uint64_t keys : {uint64_t{0}, kKeys}) {
+  const TableSpec sparse{.name = "w", .snapshot_every = 1};
+  TableSpec dense = sparse, ragged = sparse;
+  dense.keys = kKeys;
+  ragged.width = 4;
+  ragged.lengths = true;
+  for (TableSpec spec : {sparse, dense, ragged}) {
     for (const Sync sync : {Sync::kBsp, Sync::kAsp}) {
-      ServerCore core({.rank = 0, .servers = 1, .workers = 2, .objects = "s", .object_bytes = 1});
-      const TableSpec spec{.name = "w", .keys = keys, .sync = sync, .snapshot_every = 1};
+      ServerCore core({.rank = 0,
+                       .servers = 1,
+                       .workers = 2,
+                       .objects = "s",
+                       .object_bytes = 1,
+                       .answer_bytes = 20});
+      spec.sync = sync;
       const auto table = core.AddTable(spec);
       PHALANX_CHECK(table.ok(), "a table is added");
       // The number is that of the inputs of the corpus. What is refused changes nothing.
