@@ -44,7 +44,7 @@ inline std::string Bytes(const std::vector<float>& values) {
 }
 inline std::vector<float> Floats(absl::string_view bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
