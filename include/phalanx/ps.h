@@ -278,7 +278,10 @@ class AnyTable {
   // Of a table with TableSpec::lengths, which is neither pushed nor pulled by the calls above:
   // lengths[i] elements of `values` are the row of keys[i], one row behind the other. 0: a row
   // without elements is made, or with kAssign emptied. InvalidArgument: as many lengths as keys are
-  // needed, of at most `width`, and their sum is the size of `values`.
+  // needed, of at most `width`, and their sum is the size of `values`. What a later life pushes
+  // again has the same lengths as well: long pushes are cut by these, and servers know the parts by
+  // their numbers. A program that pushes as much as it has pulled is one of kBsp, or calls
+  // SkipPushed.
   Future<Done> Push(absl::Span<const Key> keys, const void* values, uint64_t bytes,
                     absl::Span<const uint32_t> lengths) const;
   // A row that was never pushed has no elements. What is pulled takes memory of this process.

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -81,8 +83,9 @@ struct TableSpec {
                        // rows are made by the first push
   uint32_t width = 1;  // elements of a row; with `lengths`, the most of a row
   // Sparse tables: each row has a length of its own, 0 to `width` elements. It begins with none. A
-  // push that is longer than its row makes the row as long, by elements that are 0, and updates
-  // those elements that it has; with kAssign the row gets the length of the push.
+  // push that is longer than its row makes the row as long, by elements that are 0. The update is
+  // made for the elements that are pushed: others do not move, also with kMomentum. With kAssign
+  // the row gets the length of the push.
   bool lengths = false;
   DType dtype = DType::kF32;  // f32, f64, i32 or i64
   DType wire = DType::kF32;   // pushes and pulls travel so: dtype itself, or f16 or bf16 for f32
@@ -118,16 +121,36 @@ struct TableSpec {
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
-// Rows that have lengths of their own (TableSpec::lengths), one behind the other. A value.
-struct PulledRows {
-  std::vector<uint32_t> lengths = {};  // elements of each row, in the order of the keys
-  std::vector<char> bytes = {};        // of the table's dtype
+namespace internal {
+struct RowData {
+  std::vector<uint32_t> lengths = {};  // elements of each row
+  std::vector<uint64_t> starts = {};   // of each row, in elements
+  std::vector<char> bytes = {};
+};
+}  // namespace internal
 
-  // REQUIRES: T is the table's dtype.
+// What was pulled of a table with TableSpec::lengths. A value; copies share the rows. Any thread.
+class PulledRows {
+ public:
+  PulledRows() = default;
+  explicit PulledRows(internal::RowData data)
+      : data_(std::make_shared<const internal::RowData>(std::move(data))) {}
+
+  // Elements of each row, in the order of the keys. Valid as long as a copy, as all views.
+  absl::Span<const uint32_t> lengths() const { return data_->lengths; }
+  // All rows, one behind the other. REQUIRES, as for row: T is the table's dtype.
   template <typename T>
   absl::Span<const T> values() const {
-    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+    return {reinterpret_cast<const T*>(data_->bytes.data()), data_->bytes.size() / sizeof(T)};
   }
+  // The row of the i-th key. REQUIRES: i < lengths().size().
+  template <typename T>
+  absl::Span<const T> row(size_t i) const {
+    return values<T>().subspan(data_->starts[i], data_->lengths[i]);
+  }
+
+ private:
+  std::shared_ptr<const internal::RowData> data_ = std::make_shared<internal::RowData>();
 };
 
 // Returns OK, or InvalidArgument that names the table and the field.

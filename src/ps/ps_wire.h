@@ -34,7 +34,7 @@
 
 namespace phalanx::ps::internal {
 
-inline constexpr uint8_t kWireVersion = 1;
+inline constexpr uint8_t kWireVersion = 2;
 // A batch is sent when it has so many bytes. The values of a push, and of the answer of a pull, are
 // cut at rows so that they have at most so many bytes, or are one row. An entry with one is then
 // not greater than kMaxEntryBytes, and a batch with one more entry not greater than a message.
@@ -70,7 +70,8 @@ struct Push {
   // the number kAllPushes, no key and no value.
   Position at = {};
   WireKeys keys = {};
-  absl::string_view values = {};  // of the table's wire type
+  // Rows of the table's wire type; with TableSpec::lengths as src/ps/rows/length_values.h says.
+  absl::string_view values = {};
   // Not empty: the object of this name has the values of all keys of the receiver's part, in their
   // order. There are neither `keys` nor `values` then. At most kMaxHandleBytes.
   absl::string_view object = {};
@@ -142,11 +143,13 @@ struct Done {
   uint64_t count = 0;
   friend bool operator==(const Done&, const Done&) = default;
 };
+// With TableSpec::lengths a pull can be answered by several of these on its channel, each with the
+// next rows in the order of its keys.
 struct Values {
   uint64_t ticket = 0;
   uint32_t piece = 0;
   uint64_t min_clock = 0;
-  absl::string_view values = {};  // of the table's wire type
+  absl::string_view values = {};  // as Push::values
   // Of a pull by object: the name of the object that has the values of all keys of the part, in
   // their order, without `values`. It is there until the worker says Read. At most kMaxHandleBytes.
   absl::string_view object = {};

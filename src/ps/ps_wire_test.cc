@@ -74,6 +74,7 @@ Welcome AWelcome() {
   sparse.on_loss = OnLoss::kDrop;
   sparse.copies = 2;
   TableSpec dense{.name = "w", .keys = 100, .split = Split::kBlocks, .block = 8};
+  TableSpec ragged{.name = "lists", .width = 9, .lengths = true};
   return {.channel = 3,
           .tables = {{.spec = sparse,
                       .at = {.clock = 5, .push = 2, .piece = 1},
@@ -81,7 +82,8 @@ Welcome AWelcome() {
                       .min_clock = 4,
                       .clock = 5,
                       .repeats = true},
-                     {.spec = dense}}};
+                     {.spec = dense},
+                     {.spec = ragged}}};
 }
 
 std::vector<WorkerMessage> WorkerMessages() {
@@ -234,8 +236,8 @@ TEST(PsWire, OtherVersionsKindsAndSpecsAreRefused) {
   repeats.back() = 2;
   EXPECT_THAT(DecodeServerMessage(repeats), StatusIs(kInvalid, HasSubstr("repeats 2")));
   std::string bytes = Encode(Hello{});
-  bytes[0] = 2;
-  EXPECT_THAT(DecodeWorkerMessage(bytes), StatusIs(kInvalid, HasSubstr("version 2, expected 1")));
+  bytes[0] = 3;
+  EXPECT_THAT(DecodeWorkerMessage(bytes), StatusIs(kInvalid, HasSubstr("version 3, expected 2")));
   EXPECT_THAT(DecodeServerMessage(Encode(Hello{})), StatusIs(kInvalid, HasSubstr("kind 1")));
   EXPECT_THAT(DecodeWorkerMessage(Encode(Reset{})), StatusIs(kInvalid, HasSubstr("kind 5")));
   std::string entry = Encode(WorkerBatch{.entries = {AskSnapshot{}}});

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "src/common/check.h"
 #include "src/common/status_macros.h"
+#include "src/ps/rows/length_values.h"
 #include "src/ps/worker_core.h"
 
 namespace phalanx::ps::internal {
@@ -112,6 +113,9 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
   PHALANX_RETURN_IF_ERROR(checked);
   TableState& state = tables_[rows.table];
   PHALANX_CHECK(!rows.pushes || !state.dense_begun, "a push within another one");
+  const bool has_lengths = rows.pushes && state.view.spec.lengths;
+  PHALANX_CHECK(rows.lengths.size() == (has_lengths ? rows.keys.size() : 0),
+                "a length of each row");
   // Not refused: the caller is to call again.
   if (rows.pushes && state.must_wait()) {
     return NoRoom(Where(rows.table, state.view.clock), state.may_keep());
@@ -126,7 +130,7 @@ absl::StatusOr<WorkerCore::Ticket> WorkerCore::Start(const Rows& rows) {
   cutting_.emplace(
       Cutting{.ticket = ticket,
               .rows = rows,
-              .lengths = rows.lengths.empty() ? LengthRows() : LengthRowsOf(rows.lengths),
+              .starts = rows.lengths.empty() ? std::vector<uint64_t>() : StartsOf(rows.lengths),
               .at = {.clock = state.view.clock, .push = state.pushes},
               .cutter = Cutter(state.view.spec, state.splitter, rows.keys, options_.batch_bytes,
                                rows.servers, rows.lengths),
@@ -294,7 +298,8 @@ void WorkerCore::AddPush(const Piece& piece, Operation* operation) {
            .ticket = cut.ticket,
            .keys = piece.keys,
            .values = state.view.spec.lengths
-                         ? GatherRows(state.view.spec, piece, cut.lengths, cut.rows.values)
+                         ? GatherLengthRows(state.view.spec, piece, cut.rows.lengths, cut.starts,
+                                            cut.rows.values)
                          : GatherRows(state.view.spec, piece, cut.rows.values)});
 }
 
@@ -378,7 +383,7 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
                    .table = *operation.table,
                    .clock = operation.clock,
                    .keys = ToWire(*operation.table, question.piece.keys, channel.lists())},
-                  question.piece.keys.count * WireRowBytes(tables_[*operation.table].view.spec));
+                  question.piece.keys.count * LeastRowBytes(tables_[*operation.table].view.spec));
 }
 
 // Every server has a clock of its own for each worker, so the end goes to all, also to those that

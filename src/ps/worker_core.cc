@@ -11,6 +11,7 @@
 #include "src/common/check.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
+#include "src/ps/rows/length_values.h"
 
 namespace phalanx::ps::internal {
 namespace {
@@ -296,7 +297,7 @@ void WorkerCore::OnEntry(int server, const Values& values) {
   Question& question = operation->questions[values.piece];
   const uint32_t table = *operation->table;
   const TableSpec& spec = tables_[table].view.spec;
-  const uint64_t expected = question.piece.keys.count * WireRowBytes(spec);
+  const uint64_t expected = question.piece.keys.count * LeastRowBytes(spec);
   // The clock is right also if the values are not.
   tables_[table].SetMinClock(server, values.min_clock);
   tables_[table].FreeDone(server);
@@ -356,7 +357,7 @@ void WorkerCore::OnFetched(uint64_t number, const absl::StatusOr<absl::string_vi
   Question& question = operation.questions[piece];
   const TableState& state = tables_[*operation.table];
   const int server = question.piece.server;
-  const uint64_t expected = question.piece.keys.count * WireRowBytes(state.view.spec);
+  const uint64_t expected = question.piece.keys.count * LeastRowBytes(state.view.spec);
   // One of another size is an error at its end.
   if (bytes.ok() && shown.more) {
     if (shown.place > expected || bytes->size() > expected - shown.place) return;
@@ -523,12 +524,13 @@ void WorkerCore::End(Ticket ticket, Operation& operation, absl::Status status) {
       channel.GiveUp({.table = *operation.table, .ticket = ticket, .piece = piece});
     }
   }
-  if (PulledRows& rows = operation.answer.rows; status.ok() && !rows.lengths.empty()) {
+  if (RowData& rows = operation.answer.rows; status.ok() && !rows.lengths.empty()) {
     const TableSpec& spec = tables_[*operation.table].view.spec;
-    const std::vector<uint64_t> starts = LengthRowsOf(rows.lengths).starts;
-    rows.bytes.resize(starts.back() * ElementSize(spec.dtype));
-    for (const Question& question : operation.questions) {
-      ScatterRows(spec, question.piece, starts, question.rows.values, rows);
+    rows.starts = StartsOf(rows.lengths);
+    rows.bytes.resize(rows.starts.back() * ElementSize(spec.dtype));
+    for (Question& question : operation.questions) {
+      ScatterLengthRows(spec, question.piece, question.rows.values, rows);
+      question.rows = {};
     }
   }
   operation.questions = {};

@@ -181,8 +181,9 @@ class WorkerCore {
     absl::Span<const int32_t> servers = {};
     bool pushes = false;
     const void* values = nullptr;  // keys.size() rows of the table's dtype
-    // Of a table with TableSpec::lengths, as many as keys, whose sum is that of `values`. A pull of
-    // such a table has no `out`: TakeAnswer has the rows.
+    // Of what is pushed to a table with TableSpec::lengths, and of nothing else. REQUIRES: as many
+    // as keys; their sum is that of `values`. A pull of such a table has no `out`: TakeAnswer has
+    // the rows.
     absl::Span<const uint32_t> lengths = {};
     bool pulls = false;
     // Room for keys.size() rows, there until the ticket has ended. Parts of it can be written
@@ -243,7 +244,7 @@ class WorkerCore {
   struct Answer {
     int32_t head = 0;
     std::string body = {};
-    PulledRows rows = {};
+    RowData rows = {};
   };
   // Once, before Take. Nothing, unless the ticket has ended with OK.
   std::optional<Answer> TakeAnswer(Ticket ticket);
@@ -300,8 +301,8 @@ class WorkerCore {
   // The call between Start and the last piece.
   struct Cutting {
     Ticket ticket;
-    Rows rows;  // `pushes` until these are made
-    LengthRows lengths;
+    Rows rows;                     // `pushes` until these are made
+    std::vector<uint64_t> starts;  // of rows with lengths
     Position at;
     std::optional<Cutter> cutter;
     std::vector<bool> touched;  // by server

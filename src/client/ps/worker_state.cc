@@ -79,7 +79,7 @@ struct WorkerState::TicketCall final : public FutureState<T>, public AnyCall {
       if constexpr (std::is_same_v<T, Reply>) {
         taken = {answer->head, std::move(answer->body)};
       } else {
-        taken = std::move(answer->rows);
+        taken = PulledRows(std::move(answer->rows));
       }
     }
   }

@@ -17,12 +17,18 @@ namespace {
 //
 //   | values, room | state, room |       `capacity` elements for each field
 //
-// A row that does not fit into its memory, or leaves more than half of it empty, is laid out again.
+// A row that does not fit into its memory, or leaves more than half of it empty, gets other memory.
+//
+// A Cursor is that of RowMap (sparse_rows.cc): keys mostly come in the order in which their rows
+// were made.
 class LengthMap {
  public:
   struct Row {
     std::unique_ptr<char[]> data = nullptr;
     uint32_t length = 0, capacity = 0;  // elements of a field
+  };
+  struct Cursor {
+    uint64_t next = 0;
   };
 
   // `width` is the greatest capacity. REQUIRES: no row gets a length that is greater.
@@ -30,13 +36,26 @@ class LengthMap {
       : fields_(fields), element_bytes_(element_bytes), width_(width) {}
 
   // Null: there is none.
-  const Row* Find(Key key) const {
-    const auto found = rows_.find(key);
-    return found == rows_.end() ? nullptr : &found->second;
+  const Row* Find(Key key, Cursor& cursor) const {
+    if (IsNext(key, cursor)) return &rows_[cursor.next++];
+    const auto found = numbers_.find(key);
+    if (found == numbers_.end()) return nullptr;
+    cursor.next = found->second + 1;
+    return &rows_[found->second];
   }
 
   // Makes the row. Valid until another one is made; its memory stays where it is.
-  Row& At(Key key) { return rows_[key]; }
+  Row& At(Key key, Cursor& cursor) {
+    if (IsNext(key, cursor)) return rows_[cursor.next++];
+    const auto [at, made] = numbers_.try_emplace(key, keys_.size());
+    const uint64_t number = at->second;
+    cursor.next = number + 1;
+    if (!made) return rows_[number];
+    keys_.push_back(key);
+    if (number == rows_.size()) rows_.emplace_back();
+    rows_[number].length = 0;
+    return rows_[number];
+  }
 
   // REQUIRES: the row has memory, or nothing is read or written.
   char* Field(const Row& row, uint64_t field) const {
@@ -49,9 +68,9 @@ class LengthMap {
       // A row that grows by and by is copied a few times, and one that is pushed once takes no more
       // than it needs.
       const uint64_t more = std::min<uint64_t>(width_, uint64_t{row.capacity} * 3 / 2);
-      Relay(row, std::max(length, static_cast<uint32_t>(more)), row.length);
+      Move(row, std::max(length, static_cast<uint32_t>(more)), row.length);
     } else if (length < row.capacity / 2) {
-      Relay(row, length, std::min(length, row.length));
+      Move(row, length, std::min(length, row.length));
     } else if (length > row.length) {
       for (uint64_t field = 0; field < fields_; ++field) {
         std::memset(Field(row, field) + row.length * element_bytes_, 0,
@@ -64,33 +83,41 @@ class LengthMap {
   // In the order of keys. Valid until a row is made.
   std::vector<std::pair<Key, const Row*>> Sorted() const {
     std::vector<std::pair<Key, const Row*>> sorted;
-    sorted.reserve(rows_.size());
-    for (const auto& [key, row] : rows_) sorted.emplace_back(key, &row);
+    sorted.reserve(keys_.size());
+    for (uint64_t number = 0; number < keys_.size(); ++number) {
+      sorted.emplace_back(keys_[number], &rows_[number]);
+    }
     std::sort(sorted.begin(), sorted.end());
     return sorted;
   }
 
+  // Keeps the memory for the next rows: most clocks push the same keys.
   void Clear() {
-    rows_.clear();
-    data_bytes_ = 0;
+    numbers_.clear();
+    keys_.clear();
   }
 
-  uint64_t size() const { return rows_.size(); }
+  uint64_t size() const { return keys_.size(); }
   // The index has a byte of its own for each place.
   uint64_t bytes() const {
-    return data_bytes_ + rows_.capacity() * (sizeof(std::pair<Key, Row>) + 1);
+    return data_bytes_ + rows_.capacity() * sizeof(Row) + keys_.capacity() * sizeof(Key) +
+           numbers_.capacity() * (sizeof(std::pair<Key, uint64_t>) + 1);
   }
 
  private:
   // What the allocator takes for itself with each row, about.
   static constexpr uint64_t kAllocation = 16;
 
+  bool IsNext(Key key, const Cursor& cursor) const {
+    return cursor.next < keys_.size() && keys_[cursor.next] == key;
+  }
+
   uint64_t BytesOf(uint32_t capacity) const {
     return capacity == 0 ? 0 : fields_ * capacity * element_bytes_ + kAllocation;
   }
 
   // Into other memory, with the first `kept` elements; the others are 0.
-  void Relay(Row& row, uint32_t capacity, uint32_t kept) {
+  void Move(Row& row, uint32_t capacity, uint32_t kept) {
     Row to;
     if (capacity > 0) to.data = std::make_unique<char[]>(fields_ * capacity * element_bytes_);
     to.capacity = capacity;
@@ -105,7 +132,9 @@ class LengthMap {
   const uint64_t fields_;
   const size_t element_bytes_;
   const uint32_t width_;
-  absl::flat_hash_map<Key, Row> rows_;
+  absl::flat_hash_map<Key, uint64_t> numbers_;
+  std::vector<Key> keys_;  // by number
+  std::vector<Row> rows_;  // by number; behind those of keys_, memory of rows before Clear
   uint64_t data_bytes_ = 0;
 };
 
@@ -122,8 +151,9 @@ class LengthRows : public Rows {
   // Any push makes its rows, also one without elements.
   void Update(const PushedRows& push) override {
     const UpdateLoop update = UpdateLoopOf(spec_);
+    LengthMap::Cursor cursor;
     ForEach(push, [&](Key key, const char* pushed, uint32_t length) {
-      UpdateRow(update, key, pushed, length);
+      UpdateRow(update, pushed, length, rows_->At(key, cursor));
     });
   }
 
@@ -134,8 +164,9 @@ class LengthRows : public Rows {
     lengths.clear();
     values.clear();
     uint64_t cost = 0;
+    LengthMap::Cursor cursor;
     for (const Key key : keys) {
-      const LengthMap::Row* const row = rows_->Find(key);
+      const LengthMap::Row* const row = rows_->Find(key, cursor);
       const uint32_t length = row == nullptr ? 0 : row->length;
       cost += sizeof(uint32_t) + length * wire_bytes;
       if (cost > most && !lengths.empty()) break;
@@ -148,18 +179,23 @@ class LengthRows : public Rows {
     return lengths.size();
   }
 
-  RowRef Row(Key key) override { return RefOf(rows_->At(key)); }
+  RowRef Row(Key key) override {
+    LengthMap::Cursor cursor;
+    return RefOf(rows_->At(key, cursor));
+  }
 
   RowRef Resize(Key key, uint32_t length) override {
-    LengthMap::Row& row = rows_->At(key);
+    LengthMap::Cursor cursor;
+    LengthMap::Row& row = rows_->At(key, cursor);
     rows_->Resize(row, length);
     return RefOf(row);
   }
 
   void Add(const PushedRows& push) override {
     const AddLoop add = AddLoopOf(spec_.dtype);
+    LengthMap::Cursor cursor;
     ForEach(push, [&](Key key, const char* pushed, uint32_t length) {
-      LengthMap::Row& sums = sums_.At(key);
+      LengthMap::Row& sums = sums_.At(key, cursor);
       // What no push had before is copied: -0 stays -0.
       const uint32_t summed = spec_.update == Update::kAssign ? 0 : std::min(length, sums.length);
       if (length > sums.length || spec_.update == Update::kAssign) sums_.Resize(sums, length);
@@ -175,8 +211,9 @@ class LengthRows : public Rows {
   // In the order of keys, as that of other rows.
   void Turn() override {
     const UpdateLoop update = UpdateLoopOf(spec_);
+    LengthMap::Cursor cursor;
     for (const auto& [key, sums] : sums_.Sorted()) {
-      UpdateRow(update, key, sums_.Field(*sums, 0), sums->length);
+      UpdateRow(update, sums_.Field(*sums, 0), sums->length, rows_->At(key, cursor));
     }
     Drop();
   }
@@ -242,15 +279,14 @@ class LengthRows : public Rows {
     }
   }
 
-  void UpdateRow(UpdateLoop update, Key key, const char* pushed, uint32_t length) {
-    LengthMap::Row& row = rows_->At(key);
+  void UpdateRow(UpdateLoop update, const char* pushed, uint32_t length, LengthMap::Row& row) {
     if (length > row.length || spec_.update == Update::kAssign) rows_->Resize(row, length);
     if (length == 0) return;
     update(spec_, pushed, rows_->Field(row, 0), fields_ > 1 ? rows_->Field(row, 1) : nullptr,
            fields_ > 2 ? rows_->Field(row, 2) : nullptr, length);
   }
 
-  // Of a row without memory too the address is none of null, which says that there is no row.
+  // Also of a row without memory the address is not null, which would say that there is no row.
   RowRef RefOf(const LengthMap::Row& row) {
     return {row.data == nullptr ? no_elements_ : rows_->Field(row, 0), row.length};
   }
@@ -259,6 +295,7 @@ class LengthRows : public Rows {
   // to be there.
   void LoadRows(ByteReader& in, LengthMap& rows) const {
     const uint64_t count = in.U64();
+    LengthMap::Cursor cursor;
     Key least = 0;
     for (uint64_t i = 0; i < count; ++i) {
       const Key key = in.U64();
@@ -272,7 +309,7 @@ class LengthRows : public Rows {
       least = key + 1;
       const absl::string_view saved = in.Raw(fields_ * length * element_bytes_);
       if (!in.ok()) return;
-      LengthMap::Row& row = rows.At(key);
+      LengthMap::Row& row = rows.At(key, cursor);
       // The row is as long as its memory: its fields have no room between them.
       rows.Resize(row, length);
       if (!saved.empty()) std::memcpy(row.data.get(), saved.data(), saved.size());

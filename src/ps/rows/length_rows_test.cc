@@ -588,7 +588,7 @@ TEST(LengthRows, LoadsOnlyItsOwn) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lengths to 3")));
   EXPECT_THAT(Make(wider)->Load(part->Save()), Not(IsOk()));
   EXPECT_THAT(PulledRow<float>(*part, 1), ElementsAre(1, 2, 3));
-  // Snapshots of the tables before there were lengths are read.
+  // The text of other tables does not depend on whether there are lengths.
   EXPECT_THAT(other->Save(), HasSubstr("phalanx part 1, part 0 of 1, table \"t\", 0 keys, width 3, "
                                        "f32, split range 0, sum, init 0 seed 0"));
 }

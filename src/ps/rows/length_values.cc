@@ -7,11 +7,16 @@
 #include "phalanx/elements.h"
 #include "src/common/io/wire.h"
 #include "src/common/status_macros.h"
+#include "src/ps/part.h"
 
 namespace phalanx::ps::internal {
 
 uint64_t LengthRowBytes(const TableSpec& spec, uint32_t length) {
   return sizeof(length) + length * ElementSize(spec.wire);
+}
+
+uint64_t LeastRowBytes(const TableSpec& spec) {
+  return spec.lengths ? LengthRowBytes(spec, 0) : spec.width * ElementSize(spec.wire);
 }
 
 std::string LengthsHead(absl::Span<const uint32_t> lengths) {
@@ -20,6 +25,16 @@ std::string LengthsHead(absl::Span<const uint32_t> lengths) {
   out.U32(static_cast<uint32_t>(lengths.size()));
   out.Raw({reinterpret_cast<const char*>(lengths.data()), lengths.size() * sizeof(uint32_t)});
   return head;
+}
+
+std::string WriteLengthValues(const TableSpec& spec, absl::Span<const uint32_t> lengths,
+                              absl::string_view elements) {
+  std::string values = LengthsHead(lengths);
+  const size_t head = values.size();
+  const uint64_t count = elements.size() / ElementSize(spec.dtype);
+  values.resize(head + count * ElementSize(spec.wire));
+  Convert(spec.dtype, spec.wire, elements.data(), values.data() + head, count);
+  return values;
 }
 
 // The sum of lengths fits: there are less than 2^32 of them, and each has at most 17 bits.

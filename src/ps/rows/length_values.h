@@ -23,10 +23,15 @@ struct LengthValues {
   absl::string_view elements = {};  // into what was read
 };
 
-// Of a row, without its key.
+// Of a row as it travels, without its key.
 uint64_t LengthRowBytes(const TableSpec& spec, uint32_t length);
+// Of any table: the least that a row can have.
+uint64_t LeastRowBytes(const TableSpec& spec);
 // What stands before the elements.
 std::string LengthsHead(absl::Span<const uint32_t> lengths);
+// `elements` are those of the rows, of the table's dtype.
+std::string WriteLengthValues(const TableSpec& spec, absl::Span<const uint32_t> lengths,
+                              absl::string_view elements);
 // InvalidArgument: rows that are longer than the table's width, or other bytes than those of the
 // rows.
 absl::StatusOr<LengthValues> ReadLengthValues(const TableSpec& spec, absl::string_view bytes);

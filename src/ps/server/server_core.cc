@@ -19,6 +19,7 @@ ServerCore::ServerCore(const Options& options)
   PHALANX_CHECK(options.servers >= 1 && options.servers <= kMaxServers, "servers of a job");
   PHALANX_CHECK(options.rank >= 0 && options.rank < options.servers, "rank of a server");
   PHALANX_CHECK(options.unsent_bytes > 0, "there is room for an answer");
+  PHALANX_CHECK(options.answer_bytes <= kBatchBytes, "answers fit into a message");
   PHALANX_CHECK(options.workers >= 0 && options.workers <= kMaxWorld, "workers of a job");
   PHALANX_CHECK(options.objects.size() <= kMaxObjectsPrefix, "names of objects");
 }

@@ -77,8 +77,8 @@ class ServerCore {
     uint64_t ring_bytes = kRingSliceBytes;
     bool files = false;  // Effects::files are made
     uint64_t unsent_bytes = kMaxUnsentAnswers;
-    // An answer with rows that have lengths has so many at most, or is one row. At most
-    // kBatchBytes.
+    // The lengths and elements of an answer with rows that have lengths are so many at most, or one
+    // row. At most kBatchBytes.
     uint64_t answer_bytes = kBatchBytes;
     // Rule 9. REQUIRES: the server is in a next life, and all workers that live are known before
     // anything that they send.

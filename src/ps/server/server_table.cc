@@ -29,10 +29,6 @@ absl::Status Placed(const absl::Status& why, absl::string_view what, uint64_t cl
           absl::StrCat(why.message(), " (", what, " of clock ", clock, " by worker ", worker, ")")};
 }
 
-uint64_t LeastRowBytes(const TableSpec& spec) {
-  return spec.lengths ? LengthRowBytes(spec, 0) : spec.width * ElementSize(spec.wire);
-}
-
 // OK if the values of a push are those of so many rows.
 absl::Status CheckValues(const TableSpec& spec, absl::string_view values, size_t rows) {
   // A mark has neither keys nor values.

@@ -26,14 +26,14 @@
 
 namespace phalanx::ps::internal {
 
-inline constexpr uint8_t kSnapshotVersion = 1;
+inline constexpr uint8_t kSnapshotVersion = 2;
 
 struct Snapshot {
   struct KeptPush {
     int worker = 0;
     Position at = {};
     KeyList keys = nullptr;
-    absl::string_view values = {};  // of the table's wire type
+    absl::string_view values = {};  // as Push::values of ps_wire.h
   };
 
   uint64_t number = 0;

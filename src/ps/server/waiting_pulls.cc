@@ -66,19 +66,15 @@ std::string WaitingPulls::ReadRows(absl::Span<const Key> keys) {
 
 std::string WaitingPulls::ReadLengthRows(absl::Span<const Key> keys, uint64_t& rows) {
   rows = part_.PullLengths(keys, answer_bytes_, lengths_, elements_);
-  const uint64_t elements = elements_.size() / ElementSize(spec_.dtype);
-  std::string bytes = LengthsHead(lengths_);
-  const size_t head = bytes.size();
-  bytes.resize(head + elements * ElementSize(spec_.wire));
-  Convert(spec_.dtype, spec_.wire, elements_.data(), bytes.data() + head, elements);
-  return bytes;
+  return WriteLengthValues(spec_, lengths_, {elements_.data(), elements_.size()});
 }
 
 bool WaitingPulls::AnswerFirst(int worker, uint64_t min_clock) {
   std::deque<Token>& ready = of_worker_[worker].ready;
   if (ready.empty()) return false;
-  const Token token = ready.front();
-  Pull& pull = pulls_.at(token);
+  const auto found = pulls_.find(ready.front());
+  PHALANX_CHECK(found != pulls_.end(), "a pull that is ready");
+  Pull& pull = found->second;
   const absl::Span<const Key> keys = KeysOf(pull);
   uint64_t rows = keys.size();
   std::string bytes = spec_.lengths ? ReadLengthRows(keys, rows) : ReadRows(keys);
@@ -88,7 +84,8 @@ bool WaitingPulls::AnswerFirst(int worker, uint64_t min_clock) {
        std::move(bytes)});
   pull.answered += rows;
   if (pull.answered < (pull.keys == nullptr ? pull.count : pull.keys->size())) return true;
-  Take(token);
+  --of_worker_[worker].pulls;
+  pulls_.erase(found);
   ready.pop_front();
   if (ready.empty()) ready_.erase(worker);
   return true;

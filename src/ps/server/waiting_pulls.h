@@ -5,11 +5,11 @@
 // The answer of a ready pull with keys is made when its worker has room for it (ServerCore), so
 // that a server has a few answers for each worker in memory, and not those of all pulls that a
 // clock has let go. Rows with lengths (TableSpec::lengths) can be several answers, each of which
-// has the next rows of the pull. They are made sooner, whatever the room, before the rows change in
-// a way that it must not show: with kBsp before the next turn, else before the next push of the
-// same worker. But a pull that waits for other workers after a server's death (TurnQueue::Hold) is
-// not ready before these have sent again what they keep: it can have later pushes of its own
-// worker.
+// has the next rows of the pull: its rows alone bound how many. Answers are made sooner, whatever
+// the room, before the rows change in a way that it must not show: with kBsp before the next turn,
+// else before the next push of the same worker. But a pull that waits for other workers after a
+// server's death (TurnQueue::Hold) is not ready before these have sent again what they keep: it can
+// have later pushes of its own worker.
 //
 // Pure. Belongs to a ServerTable. One thread at a time.
 #ifndef PHALANX_PS_SERVER_WAITING_PULLS_H_

@@ -230,7 +230,7 @@ std::string PsPlan::ValuesOf(int worker, uint64_t clock, const Step& step, uint6
   return cut;
 }
 
-std::string PsPlan::Filled(uint32_t table, const PulledRows& pulled) const {
+std::string PsPlan::Filled(uint32_t table, const internal::RowData& pulled) const {
   const size_t element = ElementSize(tables[table].dtype);
   std::string rows;
   size_t at = 0;

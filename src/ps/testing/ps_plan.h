@@ -97,7 +97,7 @@ struct PsPlan {
   // Of the rows of a push; nothing, if those of the table have no lengths.
   std::vector<uint32_t> LengthsOf(int worker, uint64_t clock, const Step& step) const;
   // What was pulled, as rows of the table's width with zeros behind.
-  std::string Filled(uint32_t table, const PulledRows& pulled) const;
+  std::string Filled(uint32_t table, const internal::RowData& pulled) const;
   uint32_t LengthOf(uint32_t table, int worker, uint64_t clock, uint32_t push, Key key) const;
 
  private:

@@ -41,7 +41,8 @@ std::string Wire(const std::vector<uint32_t>& lengths, int64_t first) {
   return wire;
 }
 
-std::vector<int64_t> ValuesOf(const PulledRows& rows) {
+std::vector<int64_t> ValuesOf(const RowData& data) {
+  const PulledRows rows(data);
   return {rows.values<int64_t>().begin(), rows.values<int64_t>().end()};
 }
 
@@ -71,6 +72,37 @@ TEST(WorkerLengths, RowsOfSeveralAnswersAndServersComeInTheOrderOfKeys) {
   EXPECT_THAT(answer->rows.lengths, ElementsAre(2, 0, 2, 1, 3));
   EXPECT_THAT(ValuesOf(answer->rows), ElementsAre(10, 11, 30, 31, 60, 61, 62, 63));
   EXPECT_THAT(play.Taken(pull), IsOk());
+}
+
+// Rows of a server that are not together in the call find their places.
+TEST(WorkerLengths, RowsOfAHashAreOrderedWhateverServerAnswersFirst) {
+  TableSpec spec = Ragged();
+  spec.split = Split::kHash;
+  Play play(2, {spec});
+  play.Begin(2);
+  const std::vector<Key> keys = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const Ticket pull = Pull(play, keys);
+  const Splitter splitter(spec, 2);
+  std::vector<std::vector<uint32_t>> lengths(2);
+  std::vector<uint32_t> all;
+  for (const Key key : keys) {
+    all.push_back(static_cast<uint32_t>(key % 4));
+    lengths[splitter.PartOf(key)].push_back(all.back());
+  }
+  for (const int server : {1, 0}) {
+    EXPECT_THAT(play.Got(server), ElementsAre(HasSubstr("pull 0 at 0 list of")));
+    const std::string wire = Wire(lengths[server], 100 * server);
+    play.Answer(server, 1,
+                Values{.ticket = pull, .piece = play.last_pull[server].piece, .values = wire});
+  }
+  const std::optional<WorkerCore::Answer> answer = play.core.TakeAnswer(pull);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->rows.lengths, all);
+  std::vector<int64_t> next = {0, 100}, expected;
+  for (const Key key : keys) {
+    for (uint32_t i = 0; i < key % 4; ++i) expected.push_back(next[splitter.PartOf(key)]++);
+  }
+  EXPECT_EQ(ValuesOf(answer->rows), expected);
 }
 
 // What has come of the answer is of another moment, or of a server that is no more.

@@ -17,6 +17,12 @@ namespace {
 // Strictly increasing keys are consecutive exactly if their ends are as far apart as that.
 bool IsRun(absl::Span<const Key> keys) { return keys.back() - keys.front() == keys.size() - 1; }
 
+// A row that is larger than a batch goes alone: kMaxWidth keeps it within a message. Values go one
+// way and keys the other, or both in one entry: in any case they fit together.
+uint64_t MostKeys(uint64_t most, uint64_t row_bytes, bool run) {
+  return std::max<uint64_t>(1, most / (row_bytes + (run ? 0 : sizeof(Key))));
+}
+
 // The keys of a piece, from the caller's memory: a list is copied unless the channel has it.
 PieceKeys KeysOf(uint32_t table, absl::Span<const Key> keys, const KeyLists& lists) {
   PieceKeys of{.count = keys.size(), .begin = keys.front(), .list = nullptr};
@@ -36,10 +42,6 @@ uint64_t RowOf(const Piece& piece, uint64_t i) {
 
 }  // namespace
 
-uint64_t WireRowBytes(const TableSpec& spec) {
-  return spec.lengths ? LengthRowBytes(spec, 0) : spec.width * ElementSize(spec.wire);
-}
-
 Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
                uint64_t most, absl::Span<const int32_t> owners, absl::Span<const uint32_t> lengths)
     : spec_(spec),
@@ -50,10 +52,10 @@ Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const
       lengths_(lengths),
       ranges_(splitter.parts() == 1 || spec.split == Split::kRange),
       servers_(static_cast<size_t>(splitter.parts())) {
-  const uint64_t row_bytes = WireRowBytes(spec);
+  const uint64_t row_bytes = LeastRowBytes(spec);
   if (!ranges_) {
     // That the keys of a server are a run is not known before all of them were looked at.
-    for (OfServer& server : servers_) server.row_bytes = row_bytes + sizeof(Key);
+    for (OfServer& server : servers_) server.most = MostKeys(most, row_bytes, /*run=*/false);
     return;
   }
   const std::vector<size_t> ends =
@@ -63,22 +65,25 @@ Cutter::Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const
     OfServer& of = servers_[server];
     of.keys = keys.subspan(at, ends[server] - at);
     of.first = at;
-    of.row_bytes = row_bytes + (of.keys.empty() || IsRun(of.keys) ? 0 : sizeof(Key));
+    of.most = MostKeys(most, row_bytes, of.keys.empty() || IsRun(of.keys));
     at = ends[server];
   }
 }
 
-uint64_t Cutter::BytesOf(const OfServer& server, uint64_t row) const {
-  return lengths_.empty() ? server.row_bytes : sizeof(Key) + LengthRowBytes(spec_, lengths_[row]);
+uint64_t Cutter::BytesOf(uint64_t row) const {
+  return sizeof(Key) + LengthRowBytes(spec_, lengths_[row]);
 }
 
-// A row that is larger than a batch goes alone: kMaxWidth keeps it within a message. Values go one
-// way and keys the other, or both in one entry: in any case they fit together.
+bool Cutter::IsFull(const OfServer& server, uint64_t row) const {
+  if (lengths_.empty()) return server.gathered.size() == server.most;
+  return !server.gathered.empty() && server.bytes + BytesOf(row) > most_;
+}
+
 uint64_t Cutter::CountFrom(const OfServer& server) const {
-  if (lengths_.empty()) return std::max<uint64_t>(1, most_ / server.row_bytes);
+  if (lengths_.empty()) return server.most;
   uint64_t count = 0;
   for (uint64_t bytes = 0; count < server.keys.size(); ++count) {
-    bytes += BytesOf(server, server.first + count);
+    bytes += BytesOf(server.first + count);
     if (bytes > most_) break;
   }
   return std::max<uint64_t>(1, count);
@@ -100,14 +105,11 @@ std::optional<Piece> Cutter::Next(uint32_t table, ListsOf lists) {
   for (; next_ < keys_.size(); ++next_) {
     const int server = owners_.empty() ? splitter_.PartOf(keys_[next_]) : owners_[next_];
     OfServer& of = servers_[server];
-    const uint64_t bytes = BytesOf(of, next_);
     // The key is looked at again in the next call.
-    if (!of.gathered.empty() && of.bytes + bytes > most_) {
-      return FromGathered(server, table, lists(server));
-    }
+    if (IsFull(of, next_)) return FromGathered(server, table, lists(server));
     of.gathered.push_back(keys_[next_]);
     of.rows.push_back(static_cast<uint32_t>(next_));
-    of.bytes += bytes;
+    if (!lengths_.empty()) of.bytes += BytesOf(next_);
   }
   for (size_t server = 0; server < servers_.size(); ++server) {
     if (servers_[server].gathered.empty()) continue;
@@ -184,7 +186,7 @@ std::string GatherRows(const TableSpec& spec, const Piece& piece, const void* va
   if (spec.wire == spec.dtype) {
     return piece.rows.empty() ? std::string(rows, piece.keys.count * row) : gathered;
   }
-  std::string wire(piece.keys.count * WireRowBytes(spec), '\0');
+  std::string wire(piece.keys.count * LeastRowBytes(spec), '\0');
   Convert(spec.dtype, spec.wire, rows, wire.data(), piece.keys.count * spec.width);
   return wire;
 }
@@ -210,37 +212,38 @@ void ScatterRows(const TableSpec& spec, const Piece& piece, absl::string_view wi
   }
 }
 
-LengthRows LengthRowsOf(absl::Span<const uint32_t> lengths) {
-  LengthRows rows{.lengths = lengths, .starts = {0}};
-  rows.starts.reserve(lengths.size() + 1);
-  for (const uint32_t length : lengths) rows.starts.push_back(rows.starts.back() + length);
-  return rows;
+std::vector<uint64_t> StartsOf(absl::Span<const uint32_t> lengths) {
+  std::vector<uint64_t> starts = {0};
+  starts.reserve(lengths.size() + 1);
+  for (const uint32_t length : lengths) starts.push_back(starts.back() + length);
+  return starts;
 }
 
-// As with one width: gathered in the table's type first, and converted in one loop.
-std::string GatherRows(const TableSpec& spec, const Piece& piece, const LengthRows& rows,
-                       const void* values) {
+// Rows that stand together are one copy, into the form in which they travel.
+std::string GatherLengthRows(const TableSpec& spec, const Piece& piece,
+                             absl::Span<const uint32_t> lengths, absl::Span<const uint64_t> starts,
+                             const void* values) {
   const size_t element = ElementSize(spec.dtype);
   const auto* const from = static_cast<const char*>(values);
-  std::vector<uint32_t> lengths;
-  lengths.reserve(piece.keys.count);
-  std::string gathered;
-  for (uint64_t i = 0; i < piece.keys.count; ++i) {
-    const uint64_t row = RowOf(piece, i);
-    lengths.push_back(rows.lengths[row]);
-    gathered.append(from + rows.starts[row] * element, rows.lengths[row] * element);
+  const uint64_t count = piece.keys.count;
+  if (piece.rows.empty()) {
+    const uint64_t begin = starts[piece.first];
+    const uint64_t elements = starts[piece.first + count] - begin;
+    return WriteLengthValues(spec, lengths.subspan(piece.first, count),
+                             {from + begin * element, elements * element});
   }
-  std::string wire = LengthsHead(lengths);
-  if (spec.wire == spec.dtype) return wire += gathered;
-  const uint64_t elements = gathered.size() / element;
-  const size_t head = wire.size();
-  wire.resize(head + elements * ElementSize(spec.wire));
-  Convert(spec.dtype, spec.wire, gathered.data(), wire.data() + head, elements);
-  return wire;
+  std::vector<uint32_t> of_piece;
+  of_piece.reserve(count);
+  std::string gathered;
+  for (const uint32_t row : piece.rows) {
+    of_piece.push_back(lengths[row]);
+    gathered.append(from + starts[row] * element, lengths[row] * element);
+  }
+  return WriteLengthValues(spec, of_piece, gathered);
 }
 
 absl::Status TakeLengthRows(const TableSpec& spec, const Piece& piece, absl::string_view wire,
-                            LengthAnswer& answer, PulledRows& out) {
+                            LengthAnswer& answer, RowData& out) {
   PHALANX_ASSIGN_OR_RETURN(const LengthValues rows, ReadLengthValues(spec, wire));
   const uint64_t left = piece.keys.count - answer.count;
   if (rows.lengths.empty() || rows.lengths.size() > left) {
@@ -255,13 +258,17 @@ absl::Status TakeLengthRows(const TableSpec& spec, const Piece& piece, absl::str
   return absl::OkStatus();
 }
 
-void ScatterRows(const TableSpec& spec, const Piece& piece, absl::Span<const uint64_t> starts,
-                 absl::string_view values, PulledRows& out) {
+void ScatterLengthRows(const TableSpec& spec, const Piece& piece, absl::string_view values,
+                       RowData& out) {
+  if (values.empty()) return;
   const size_t element = ElementSize(spec.dtype);
-  for (uint64_t i = 0; i < piece.keys.count; ++i) {
-    const uint64_t row = RowOf(piece, i);
+  if (piece.rows.empty()) {
+    std::memcpy(out.bytes.data() + out.starts[piece.first] * element, values.data(), values.size());
+    return;
+  }
+  for (const uint32_t row : piece.rows) {
     const size_t bytes = out.lengths[row] * element;
-    if (bytes > 0) std::memcpy(out.bytes.data() + starts[row] * element, values.data(), bytes);
+    std::memcpy(out.bytes.data() + out.starts[row] * element, values.data(), bytes);
     values.remove_prefix(bytes);
   }
 }

@@ -51,9 +51,9 @@ class Cutter {
   using ListsOf = absl::FunctionRef<const KeyLists&(int server)>;
 
   // `keys` increase strictly, and are there as long as the cutter. Keys and values of a piece have
-  // at most `most` bytes together, or are one row. `owners`, with Split::kOwn: the server of each
-  // key, there as long; REQUIRES: there are these servers. `lengths`, of what is pushed with
-  // TableSpec::lengths: as keys, and there as long. A pull knows of no lengths.
+  // at most `most` bytes together (and 4 with lengths), or are one row. `owners`, with Split::kOwn:
+  // the server of each key, there as long; REQUIRES: there are these servers. `lengths`, of what is
+  // pushed with TableSpec::lengths: as keys, and there as long. A pull knows of no lengths.
   Cutter(const TableSpec& spec, const Splitter& splitter, absl::Span<const Key> keys,
          uint64_t most = kBatchBytes, absl::Span<const int32_t> owners = {},
          absl::Span<const uint32_t> lengths = {});
@@ -66,14 +66,17 @@ class Cutter {
   struct OfServer {
     absl::Span<const Key> keys = {};
     uint64_t first = 0;
-    uint64_t row_bytes = 0;  // of a row with its key, unless rows have lengths
+    uint64_t most = 0;  // keys of a piece, unless rows have lengths
     std::vector<Key> gathered = {};
-    uint64_t bytes = 0;  // of what is gathered
+    uint64_t bytes = 0;  // of what is gathered, if rows have lengths
     std::vector<uint32_t> rows = {};
     uint32_t pieces = 0;
   };
 
-  uint64_t BytesOf(const OfServer& server, uint64_t row) const;
+  // Of a row with its key.
+  uint64_t BytesOf(uint64_t row) const;
+  // It has what was gathered, and not this row.
+  bool IsFull(const OfServer& server, uint64_t row) const;
   // Keys of the next piece of a range.
   uint64_t CountFrom(const OfServer& server) const;
   Piece FromRange(int server, uint32_t table, const KeyLists& lists);
@@ -93,22 +96,19 @@ class Cutter {
 // As ToWire of ps_wire.h. If the channel has the list already, `keys` shares it from now on.
 WireKeys ToWire(uint32_t table, PieceKeys& keys, KeyLists& lists);
 
-// Of the table's wire type; with TableSpec::lengths, the least that a row can have.
-uint64_t WireRowBytes(const TableSpec& spec);
 // The piece's rows of `values`, which are all rows of the call, as they travel.
 std::string GatherRows(const TableSpec& spec, const Piece& piece, const void* values);
 // The reverse. REQUIRES: `wire` has piece.keys.count rows.
 void ScatterRows(const TableSpec& spec, const Piece& piece, absl::string_view wire, void* out);
 
-// What a call pushes to a table with TableSpec::lengths.
-struct LengthRows {
-  absl::Span<const uint32_t> lengths = {};
-  std::vector<uint64_t> starts = {};  // of each row, in elements; and where the last one ends
-};
-LengthRows LengthRowsOf(absl::Span<const uint32_t> lengths);
-// As GatherRows.
-std::string GatherRows(const TableSpec& spec, const Piece& piece, const LengthRows& rows,
-                       const void* values);
+// ---- tables with TableSpec::lengths
+
+// Where each row begins, in elements, and where the last one ends.
+std::vector<uint64_t> StartsOf(absl::Span<const uint32_t> lengths);
+// As GatherRows; `starts` are those of `lengths`, of all rows of the call.
+std::string GatherLengthRows(const TableSpec& spec, const Piece& piece,
+                             absl::Span<const uint32_t> lengths, absl::Span<const uint64_t> starts,
+                             const void* values);
 // What has come of a piece of a pull.
 struct LengthAnswer {
   uint64_t count = 0;       // rows: the first ones
@@ -117,12 +117,11 @@ struct LengthAnswer {
 // An answer with the next rows of the piece, as they travel: their lengths go to `out`. The answer
 // of one piece can be several. InvalidArgument: it has no rows, more than are left, or others.
 absl::Status TakeLengthRows(const TableSpec& spec, const Piece& piece, absl::string_view wire,
-                            LengthAnswer& answer, PulledRows& out);
-// What was pulled with one piece: its lengths are in `out` already, and `values` has its rows, of
-// the table's dtype, in their order. REQUIRES: so do all other pieces; out.bytes has room for all
-// rows, and `starts` is of out.lengths.
-void ScatterRows(const TableSpec& spec, const Piece& piece, absl::Span<const uint64_t> starts,
-                 absl::string_view values, PulledRows& out);
+                            LengthAnswer& answer, RowData& out);
+// The rows of a piece, whose `values` are all there. REQUIRES: `out` has the lengths and starts of
+// all rows of the call, and room for their bytes.
+void ScatterLengthRows(const TableSpec& spec, const Piece& piece, absl::string_view values,
+                       RowData& out);
 
 }  // namespace phalanx::ps::internal
 

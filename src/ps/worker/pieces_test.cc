@@ -53,7 +53,7 @@ TEST(Pieces, HaveAllRowsOnce) {
     for (const Piece& piece : Cut(spec, splitter, keys)) {
       EXPECT_EQ(piece.number, numbers[piece.server]++);
       const std::string wire = GatherRows(spec, piece, values.data());
-      EXPECT_EQ(wire.size(), piece.keys.count * WireRowBytes(spec));
+      EXPECT_EQ(wire.size(), piece.keys.count * LeastRowBytes(spec));
       EXPECT_LE(wire.size() + piece.keys.bytes(), kBatchBytes);
       ScatterRows(spec, piece, wire, out.data());
       rows += piece.keys.count;
@@ -141,25 +141,29 @@ struct Ragged {
 TEST(Pieces, OfRowsWithLengthsHaveAllRowsOnce) {
   for (const Split split : {Split::kRange, Split::kHash, Split::kBlocks}) {
     const Ragged ragged(split);
-    const LengthRows rows = LengthRowsOf(ragged.lengths);
-    PulledRows out{.lengths = std::vector<uint32_t>(ragged.keys.size()),
-                   .bytes = std::vector<char>(ragged.values.size() * sizeof(float))};
+    const std::vector<uint64_t> starts = StartsOf(ragged.lengths);
+    RowData out{.lengths = std::vector<uint32_t>(ragged.keys.size()), .starts = starts};
+    out.bytes.resize(ragged.values.size() * sizeof(float));
     const std::vector<Piece> pieces =
         Cut(ragged.spec, Splitter(ragged.spec, 3), ragged.keys, {}, {}, ragged.lengths);
     EXPECT_GE(pieces.size(), ragged.values.size() * 2 / kBatchBytes);
     std::vector<LengthAnswer> answers(pieces.size());
     for (size_t i = 0; i < pieces.size(); ++i) {
-      const std::string wire = GatherRows(ragged.spec, pieces[i], rows, ragged.values.data());
+      const std::string wire =
+          GatherLengthRows(ragged.spec, pieces[i], ragged.lengths, starts, ragged.values.data());
       EXPECT_LE(wire.size() + pieces[i].keys.bytes(), kBatchBytes + sizeof(uint32_t));
       ASSERT_TRUE(TakeLengthRows(ragged.spec, pieces[i], wire, answers[i], out).ok());
       EXPECT_EQ(answers[i].count, pieces[i].keys.count);
     }
     EXPECT_EQ(out.lengths, ragged.lengths);
     for (size_t i = 0; i < pieces.size(); ++i) {
-      ScatterRows(ragged.spec, pieces[i], rows.starts, answers[i].values, out);
+      ScatterLengthRows(ragged.spec, pieces[i], answers[i].values, out);
     }
-    const absl::Span<const float> values = out.values<float>();
+    const PulledRows pulled(std::move(out));
+    const absl::Span<const float> values = pulled.values<float>();
     EXPECT_EQ(std::vector<float>(values.begin(), values.end()), ragged.values);
+    EXPECT_EQ(pulled.row<float>(1'007).size(), 4'000u);
+    EXPECT_EQ(pulled.row<float>(1'007).data(), values.data() + starts[1'007]);
   }
 }
 
@@ -174,7 +178,7 @@ TEST(Pieces, OfRowsWithLengthsCanHaveSeveralAnswers) {
     return LengthsHead(lengths) + std::string(elements * sizeof(int32_t), 'x');
   };
   LengthAnswer taken;
-  PulledRows out{.lengths = {7, 7, 7}};
+  RowData out{.lengths = {7, 7, 7}};
   EXPECT_TRUE(TakeLengthRows(spec, pieces[0], answer({2, 0}), taken, out).ok());
   EXPECT_EQ(taken.count, 2u);
   for (const std::vector<uint32_t>& wrong : {std::vector<uint32_t>{}, {1, 1}, {4}}) {

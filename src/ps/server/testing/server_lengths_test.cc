@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/ps/rows/length_values.h"
+#include "src/ps/server/snapshot_format.h"
 #include "src/ps/server/testing/one_server.h"
 
 namespace phalanx::ps::internal::testing {
@@ -124,6 +125,46 @@ TEST(ServerLengths, OnePullCanHaveSeveralAnswers) {
   EXPECT_THAT(answers, ElementsAre("4: 1 2 3 4", "1 1: 5 6", "4 0: 7 8 9 10"));
 }
 
+// A run is answered in parts also if its rows are short.
+TEST(ServerLengths, ARunOfManyKeysHasAllItsRows) {
+  const TableSpec spec = Ragged(Sync::kAsp);
+  OneServer server(1, {spec});
+  server.Begin();
+  constexpr Key kCount = 10'000;
+  for (Key begin = 0; begin < kCount; begin += 100) {
+    std::vector<Key> keys;
+    std::vector<uint32_t> lengths;
+    std::vector<float> values;
+    for (Key key = begin; key < begin + 100; ++key) {
+      keys.push_back(key);
+      lengths.push_back(key % 3);
+      values.insert(values.end(), key % 3, static_cast<float>(key));
+    }
+    Push(server, 0, 0, static_cast<uint32_t>(begin / 100 + 1), keys, Wire(lengths, values));
+  }
+  server.Hold(0);
+  const WireKeys run = {.form = WireKeys::Form::kRun, .begin = 0, .count = kCount};
+  server.Batch(0, {internal::Pull{.ticket = 1, .clock = 0, .keys = run}});
+  Key next = 0;
+  for (; !server.held[0]->empty(); server.Sent(0)) {
+    const auto message = DecodeServerMessage(server.held[0]->front());
+    ASSERT_THAT(message, IsOk());
+    for (const ServerEntry& entry : std::get<ServerBatch>(*message).entries) {
+      const auto* const values = std::get_if<Values>(&entry);
+      if (values == nullptr) continue;
+      const auto read = ReadLengthValues(spec, values->values);
+      ASSERT_THAT(read, IsOk());
+      std::vector<float> expected;
+      for (const uint32_t length : read->lengths) {
+        ASSERT_EQ(length, next % 3);
+        expected.insert(expected.end(), length, static_cast<float>(next++));
+      }
+      EXPECT_EQ(Floats(read->elements), expected);
+    }
+  }
+  EXPECT_EQ(next, kCount);
+}
+
 TEST(ServerLengths, SnapshotsHaveRowsAndPushesWithTheirLengths) {
   const TableSpec spec = Ragged(Sync::kBsp);
   OneServer server(2, {spec});
@@ -145,6 +186,15 @@ TEST(ServerLengths, SnapshotsHaveRowsAndPushesWithTheirLengths) {
   next.Clock(1, 2);
   next.Pull(1, 2, 3, {5, 6});
   EXPECT_EQ(Row(next.inbox[1].values[2], spec), "2 3: 2 4 13 7 7");
+  for (const std::string& wrong : {Wire({4}, {7, 7, 7}), Wire({3, 0}, {7, 7, 7}), std::string()}) {
+    auto snapshot = DecodeSnapshot(server.stores[0].bytes);
+    ASSERT_THAT(snapshot, IsOk());
+    ASSERT_EQ(snapshot->kept.size(), 1u);
+    snapshot->kept[0].values = wrong;
+    OneServer forged(2, {spec});
+    EXPECT_THAT(forged.core.Restore(0, server.stores[0].number, Encode(*snapshot)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a push of worker 0: ")));
+  }
   // One of a table without lengths, or with another width, is none of this table.
   TableSpec wider = spec, plain = spec;
   wider.width = 5;
