@@ -1,8 +1,9 @@
 """The C functions of the client, and the helpers that all calls share.
 
-``lib`` and ``ffi`` are cffi's, from the declarations of phalanx/c.h; the build of the package
-generates ``_abi`` from that header. cffi releases the interpreter's lock around every call. This
-module alone maps the library's status codes to exceptions. Has no state; any thread can use it.
+``lib`` and ``ffi`` are cffi's, from the declarations of phalanx/c.h and c_ps.h; the build of the
+package generates ``_abi`` from these headers. cffi releases the interpreter's lock around every
+call. This module alone maps the library's status codes to exceptions. Has no state; any thread can
+use it.
 """
 
 from __future__ import annotations

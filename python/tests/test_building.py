@@ -46,7 +46,8 @@ def test_the_library_is_found_by_its_name_once_it_is_loaded():
 
 
 def test_the_header_is_that_of_the_library():
-    header = pathlib.Path(phalanx.get_include(), "phalanx", "c.h").read_text()
+    folder = pathlib.Path(phalanx.get_include(), "phalanx")
+    header = (folder / "c.h").read_text() + (folder / "c_ps.h").read_text()
     exported = subprocess.run(
         ["nm", "-D", "--defined-only", phalanx.get_library()], capture_output=True, text=True, check=True
     ).stdout

@@ -1,5 +1,5 @@
 // Tables: the apps of this process whose requests are not messages to a KVServer, but calls for a
-// table of the parameter server (phalanx/c.h): those with KVServerDefaultHandle.
+// table of the parameter server (phalanx/c_ps.h): those with KVServerDefaultHandle.
 //
 //   server:  Handle ── report ──► keeper (Kinds) ── Decide ──► all processes
 //            a thread for each app, in phx_ps_server_run

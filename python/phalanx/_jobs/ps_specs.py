@@ -87,7 +87,7 @@ else:
         0, with "asp": in proportion to the parts, 256 MiB at least.
     """
 
-# In the order of phalanx/c.h: the index is the number.
+# In the order of phalanx/c_ps.h: the index is the number.
 _SYNCS = ("bsp", "ssp", "asp")
 _SPLITS = ("range", "hash", "blocks", "own")
 _UPDATES = ("assign", "sum", "sgd", "momentum", "adagrad", "ftrl", "own")

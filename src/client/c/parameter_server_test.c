@@ -1,5 +1,5 @@
 /* Two servers and two workers, threads of one process with a client each, at a private cluster:
- * every function of phalanx/c.h about parameter servers. */
+ * every function of phalanx/c_ps.h. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
