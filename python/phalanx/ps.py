@@ -29,9 +29,10 @@ from __future__ import annotations
 from phalanx._default import client as _default_client
 from phalanx._jobs import ps_servers as _servers
 from phalanx._jobs import ps_workers as _workers
+from phalanx._jobs.ps_calls import Reply, TableCall
 from phalanx._jobs.ps_servers import Request, Server
 from phalanx._jobs.ps_specs import TableSpec
-from phalanx._jobs.ps_workers import Clocks, Reply, Table, TableCall, Worker
+from phalanx._jobs.ps_workers import Clocks, Table, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

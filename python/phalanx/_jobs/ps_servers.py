@@ -18,7 +18,8 @@ from functools import partial
 from phalanx import _arguments, _native, exceptions
 from phalanx._jobs import ps_specs
 from phalanx._jobs.members import list_members
-from phalanx._jobs.ps_workers import Reply, TableCall, options_of
+from phalanx._jobs.ps_calls import Reply, TableCall, nothing
+from phalanx._jobs.ps_workers import options_of
 from phalanx._jobs.session_calls import Caller, outcome
 from phalanx._native import UNKNOWN, ffi, lib
 from phalanx._typing import overload
@@ -353,7 +354,7 @@ class Server:
         """
         ptr = self._server()
         number, options = ps_specs.barrier_arguments(group, epoch, timeout)
-        call: TableCall[None] = TableCall(self, f"barrier of {group} by server {self.rank}", _nothing, table=False)
+        call: TableCall[None] = TableCall(self, f"barrier of {group} by server {self.rank}", nothing, table=False)
         call._begin(None, lib.phx_ps_server_barrier, ptr, number, options)
         call._check()
         if not wait:
@@ -431,10 +432,6 @@ class Server:
 
     def _error(self, code: int, message: str) -> exceptions.PhalanxError:
         return _translated(_native.error_of(code, message, self._connection.address))
-
-
-def _nothing(_call: Any) -> None:
-    """The result of a call that returns nothing."""
 
 
 def _translated(error: exceptions.PhalanxError) -> exceptions.PhalanxError:

@@ -11,38 +11,27 @@ from __future__ import annotations
 
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Callable
 
 from phalanx import _arguments, _native, _waiting, exceptions
 from phalanx._jobs import ps_arrays, ps_specs
 from phalanx._jobs.members import aside, list_members
+from phalanx._jobs.ps_calls import Reply, TableCall, nothing, reply_of
 from phalanx._native import DEADLINE, UNKNOWN, ffi, lib, nanos
-from phalanx._typing import Generic, TypeVar, overload
-from phalanx._waiting import Finish
+from phalanx._typing import overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+    from typing import Any, Literal, NamedTuple, TypeAlias
 
     from phalanx._connection import Connection
     from phalanx._jobs.members import MemberInfo
     from phalanx._jobs.ps_specs import TableSpec
     from phalanx._typing import Array
-    from phalanx._waiting import Steps
 
-    T = TypeVar("T", default=Any)
     Group: TypeAlias = Literal["workers", "all"]
     Slicer: TypeAlias = Callable[[Array], Any]
-
-    class Caller(Protocol):
-        """What makes a `TableCall`: a `Worker`, or a server."""
-
-        _connection: Connection
-
-        def _forget(self, calls: list[Any]) -> None: ...
-        def _error_of(self, error: exceptions.PhalanxError, table: bool = ...) -> exceptions.PhalanxError: ...
 
     class Clocks(NamedTuple):
         """The clocks of a table."""
@@ -50,120 +39,14 @@ if TYPE_CHECKING:
         own: int
         least: int
 
-    class Reply(NamedTuple):
-        """What a server answers to a request."""
-
-        head: int
-        body: bytes
-
 else:
-    T = TypeVar("T")
     Clocks = namedtuple("Clocks", "own least")
     Clocks.__doc__ = """The clocks of a table: those that this worker has ended, and the least of all workers."""
-    Reply = namedtuple("Reply", "head body")
-    Reply.__doc__ = """What a server answers to a request: a number of 32 bits, and bytes."""
 
 _MAX_WORLD = 65536
 # In the text of a table that its update has failed, between the table's name and the text of the update.
 _UPDATE_FAILED = '": its update '
 _LEAST_HEAD, _MOST_HEAD = -(1 << 31), (1 << 31) - 1
-
-
-def _release(_kept: Any, call: Any, _abandon: Any = _waiting.abandon) -> None:
-    """End a call of the library, and free it; the memory is kept until then."""
-    _abandon(call)
-
-
-class TableCall(Generic[T]):
-    """A call that is under way: what `Server.barrier` and the methods of `Worker` and `Table` return with ``wait=False``.
-
-    ``call.wait()`` or ``await call`` returns the result. The call goes on without this handle, and without a task
-    that awaits it. Any thread can use it.
-    """
-
-    def __init__(self, worker: Caller, what: str, result: Callable[[Any], T], table: bool = True) -> None:
-        self._worker = worker
-        self._what = what
-        self._result = result
-        self._table = table
-        # The library's call, once it is made. The worker keeps the list, not this handle, which refers to the worker.
-        self._calls: list[Any] = []
-
-    def __repr__(self) -> str:
-        state = "ended" if self._ended else "under way"
-        return f"<phalanx.ps.TableCall {self._what}: {state}>"
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended, with or without an error, as far as this client knows."""
-        # Without a thread of its own the client reads answers only when a call drives it.
-        lib.phx_poll(self._worker._connection._ptr, 0)
-        if not self._ended:
-            return False
-        self._worker._forget(self._calls)
-        return True
-
-    def wait(self, timeout: float | None = None) -> T:
-        """Wait until the call has ended, and return its result.
-
-        Parameters
-        ----------
-        timeout
-            Seconds, for this wait alone; None: no limit.
-
-        Raises
-        ------
-        GetTimeoutError
-            This wait took too long. The call goes on, and another wait is possible.
-        PhalanxError
-            The errors of `Table` and `Worker`.
-        """
-        return self._worker._connection._run(self._wait(_arguments.seconds_of(timeout)))
-
-    def __await__(self) -> Generator[Any, None, T]:
-        from phalanx import _asyncio
-
-        return _asyncio.run(self._worker._connection, self._wait(None)).__await__()
-
-    # ---- for the worker
-
-    @property
-    def _ended(self) -> bool:
-        return bool(lib.phx_call_ended(self._calls[0]))
-
-    def _begin(self, kept: Any, function: Any, *arguments: Any) -> None:
-        """Make the call of the library, which writes to `kept`, or to nothing (None).
-
-        An interrupt within the library's function is raised at the next step of the interpreter. So one step makes the
-        call and stores its handle, with the memory: without a handle the library would write into memory that can be
-        freed.
-        """
-        free = lib.phx_call_free if kept is None else partial(_release, kept)
-        owned = partial(ffi.gc, destructor=free)
-        self._calls.extend(map(owned, filter(None, map(function, *zip(arguments)))))
-        if not self._calls:
-            raise _native.last_error(self._worker._connection.address)
-
-    def _cancel(self) -> None:
-        for call in self._calls:
-            lib.phx_cancel(call)
-
-    def _check(self) -> None:
-        """Raise the error of a call that was refused at once."""
-        if self._ended and lib.phx_wait(self._calls[0], 0) != 0:
-            raise self._worker._error_of(_native.last_error(self._worker._connection.address), self._table)
-
-    def _wait(self, seconds: float | None) -> Steps[T]:
-        try:
-            # A waiter that ends must not cancel the call: another one can wait for it.
-            yield Finish(self._calls[0], seconds, self._what, None, cancel=False)
-        except exceptions.PhalanxError as error:
-            if not self._ended:
-                raise
-            self._worker._forget(self._calls)
-            raise self._worker._error_of(error, self._table) from None
-        self._worker._forget(self._calls)
-        return self._result(self._calls[0])
 
 
 class _Sliced:
@@ -312,7 +195,7 @@ class Table:
         patience = _waiting.Patience(self._worker._patience, lambda: f"memory of the node for {what}")
         while True:
             left = patience.slice()
-            call: TableCall[None] = TableCall(self._worker, what, _nothing)
+            call: TableCall[None] = TableCall(self._worker, what, nothing)
             try:
                 call._begin(None, lib.phx_ps_push_dense_within, self._ptr, _pointer(rows), rows.nbytes, left)
             except exceptions.StoreFullError:
@@ -392,7 +275,7 @@ class Table:
 
     def _push(self, verb: str, function: Any, keys: tuple[Any, ...], rows: Any, wait: bool) -> Any:
         self._await_room(verb)
-        call: TableCall[None] = TableCall(self._worker, self._what(verb), _nothing)
+        call: TableCall[None] = TableCall(self._worker, self._what(verb), nothing)
         call._begin(None, function, self._ptr, *map(_pointer, keys), _pointer(rows), rows.nbytes)
         self._check(call)
         return call.wait() if wait else call
@@ -553,7 +436,7 @@ class Worker:
         number = _arguments.whole(head, "head", _LEAST_HEAD, _MOST_HEAD)
         view = memoryview(body).cast("B")
         address = ffi.from_buffer(view) if view.nbytes else ffi.NULL
-        call = TableCall(self, f"request of worker {self.rank} to server {to}", _reply, table=False)
+        call = TableCall(self, f"request of worker {self.rank} to server {to}", reply_of, table=False)
         call._begin(None, lib.phx_ps_worker_request, self._ptr, to, number, address, view.nbytes)
         call._check()
         return call.wait() if wait else call
@@ -599,7 +482,7 @@ class Worker:
         self._check_process()
         number, options = ps_specs.barrier_arguments(group, epoch, timeout)
         what = f"barrier of {group} by worker {self.rank}"
-        call: TableCall[None] = TableCall(self, what, _nothing, table=False)
+        call: TableCall[None] = TableCall(self, what, nothing, table=False)
         call._begin(None, lib.phx_ps_worker_barrier, self._ptr, number, options)
         call._check()
         if not wait:
@@ -699,17 +582,6 @@ class Worker:
         if live and table and kind in failed:
             return exceptions.TableFailedError(*details)
         return error
-
-
-def _nothing(_call: Any) -> None:
-    """The result of a call that returns nothing."""
-
-
-def _reply(call: Any) -> Reply:
-    head, body, size = ffi.new("int32_t*"), ffi.new("void**"), ffi.new("uint64_t*")
-    if lib.phx_result_reply(call, head, body, size) != 0:
-        raise _native.last_error()
-    return Reply(head[0], ffi.buffer(body[0], size[0])[:] if size[0] else b"")
 
 
 def _pointer(value: Any) -> Any:
