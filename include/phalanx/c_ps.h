@@ -51,7 +51,8 @@ typedef struct {
   const char* name;
   uint64_t keys;
   uint32_t width;
-  int dtype; /* PHX_F32, ... */
+  int lengths; /* not 0: rows have lengths of their own */
+  int dtype;   /* PHX_F32, ... */
   int wire;
   int sync; /* PHX_PS_BSP, ... */
   uint32_t staleness;
@@ -84,7 +85,8 @@ typedef struct {
 } phx_ps_barrier_options;
 
 /* What an own update is given. With PHX_PS_BSP a push is the sum of all workers' pushes of a clock,
- * and `worker` is -1. `values` are `count` rows of the table's width. */
+ * and `worker` is -1. `values` are `count` rows of the table's width; or, if the table has lengths,
+ * rows of these lengths. */
 typedef struct {
   int worker;
   uint64_t clock;
@@ -92,6 +94,7 @@ typedef struct {
   const uint64_t* keys;
   const void* values;
   uint64_t count;
+  const uint32_t* lengths; /* NULL: the table has none */
 } phx_ps_push;
 /* The rows of the push's keys at the server. Valid, with the push, during the call. */
 typedef struct phx_ps_rows phx_ps_rows;
@@ -99,9 +102,20 @@ typedef struct phx_ps_rows phx_ps_rows;
  * to phx_ps_rows_error. It is called in the thread of phx_ps_server_run. */
 typedef int (*phx_ps_update)(void* argument, const phx_ps_push* push, phx_ps_rows* rows);
 /* The elements of the row of a key; makes the row. NULL: this server does not have the key. Valid
- * until the next row is made. */
+ * until the next row is made, or this one is resized. */
 void* phx_ps_row(phx_ps_rows* rows, uint64_t key);
-/* Copies the rows of all keys of the push, one after the other in their order, and back. */
+/* How many these are: the table's width; or, if the table has lengths, the length of the row, which
+ * is 0 when the row was made. 0 as well: this server does not have the key. */
+uint32_t phx_ps_row_length(phx_ps_rows* rows, uint64_t key);
+/* Of a table with lengths: the elements of the row of a key when the row has got this length; makes
+ * the row. Those that it keeps stay, and new ones are 0. NULL, and nothing has changed: this server
+ * does not have the key, the length is greater than the table's width, or the table has no lengths.
+ */
+void* phx_ps_row_resize(phx_ps_rows* rows, uint64_t key, uint32_t length);
+/* The lengths of the rows of all keys of the push, in their order. */
+void phx_ps_rows_lengths(phx_ps_rows* rows, uint32_t* lengths);
+/* Copies the rows of all keys of the push, one after the other in their order, and back: of each
+ * row as many elements as it has. */
 void phx_ps_rows_read(phx_ps_rows* rows, void* values);
 void phx_ps_rows_write(phx_ps_rows* rows, const void* values);
 void phx_ps_rows_error(phx_ps_rows* rows, const char* text, size_t size);
@@ -198,6 +212,17 @@ phx_call* phx_ps_pull_rows(phx_ps_table* table, const uint64_t* keys, size_t n, 
                            uint64_t bytes);
 phx_call* phx_ps_push_pull_rows(phx_ps_table* table, const uint64_t* keys, size_t n,
                                 const void* values, void* out, uint64_t bytes);
+/* Of a table with lengths, whose rows are neither pushed nor pulled by the calls above: row i has
+ * lengths[i] elements, and values are all of them, one row behind the other, of `bytes` in all. */
+phx_call* phx_ps_push_lengths(phx_ps_table* table, const uint64_t* keys, size_t n,
+                              const void* values, uint64_t bytes, const uint32_t* lengths);
+/* The result is that of phx_ps_pulled. */
+phx_call* phx_ps_pull_lengths(phx_ps_table* table, const uint64_t* keys, size_t n);
+phx_call* phx_ps_push_pull_lengths(phx_ps_table* table, const uint64_t* keys, size_t n,
+                                   const void* values, uint64_t bytes, const uint32_t* lengths);
+/* The lengths of `n` rows and their elements, one row behind the other, of `bytes` in all: the
+ * caller's, to read and to write, until the call is freed. */
+int phx_ps_pulled(phx_call* call, uint32_t** lengths, size_t* n, void** values, uint64_t* bytes);
 /* All rows of a dense table. */
 phx_call* phx_ps_push_dense(phx_ps_table* table, const void* values, uint64_t bytes);
 phx_call* phx_ps_pull_dense(phx_ps_table* table, void* out, uint64_t bytes);

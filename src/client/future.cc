@@ -65,5 +65,6 @@ template class Future<Done>;
 template class Future<int>;
 template class Future<ps::PulledRows>;
 template class Future<ps::Reply>;
+template class Future<ps::PulledRows>;
 
 }  // namespace phalanx

@@ -216,6 +216,18 @@ int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uin
   return 0;
 }
 
+int phx_ps_pulled(phx_call* call, uint32_t** lengths, size_t* n, void** values, uint64_t* bytes) {
+  const auto* result = ResultOf<phalanx::ps::PulledRows>(call);
+  if (result == nullptr) return phx_error_code();
+  // The result is the call's, which the caller has.
+  auto& rows = const_cast<phalanx::ps::PulledRows&>(*result);
+  *lengths = rows.lengths.data();
+  *n = rows.lengths.size();
+  *values = rows.bytes.data();
+  *bytes = rows.bytes.size();
+  return 0;
+}
+
 int phx_result_number(const phx_call* call, int64_t* number) {
   if (std::holds_alternative<Future<phalanx::PutResult>>(call->call)) {
     const auto* put = ResultOf<phalanx::PutResult>(call);

@@ -35,7 +35,8 @@ using Creating = std::shared_ptr<internal::CreateCall>;
 using AnyCall =
     std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>, Future<Done>,
                  Future<int>, Future<bool>, Future<ObjectStatus>, Future<BroadcastProgress>,
-                 Future<GroupProgress>, Future<std::vector<ObjectId>>, Future<ps::Reply>, Creating>;
+                 Future<GroupProgress>, Future<std::vector<ObjectId>>, Future<ps::Reply>,
+                 Future<ps::PulledRows>, Creating>;
 
 // Stores `status` as this thread's last error, unless it is OK, and returns its code.
 int Report(const absl::Status& status);

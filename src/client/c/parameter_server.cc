@@ -18,7 +18,8 @@ namespace ps = phalanx::ps;
 struct phx_ps_rows {
   ps::internal::Part& part;
   const absl::Span<const ps::Key> keys;
-  const size_t row_bytes;
+  const uint32_t width;
+  const size_t element;  // its size
   std::string error;
 };
 
@@ -86,6 +87,7 @@ ps::TableSpec SpecOf(const phx_ps_table_spec& from) {
   to.name = Text(from.name);
   to.keys = from.keys;
   to.width = from.width;
+  to.lengths = from.lengths != 0;
   to.dtype = EnumOf<phalanx::DType>(from.dtype);
   to.wire = EnumOf<phalanx::DType>(from.wire);
   to.sync = EnumOf<ps::Sync>(from.sync);
@@ -114,6 +116,7 @@ void CopySpec(const ps::TableSpec& from, phx_ps_table_spec* to) {
   *to = {.name = from.name.c_str(),
          .keys = from.keys,
          .width = from.width,
+         .lengths = from.lengths ? 1 : 0,
          .dtype = static_cast<int>(from.dtype),
          .wire = static_cast<int>(from.wire),
          .sync = static_cast<int>(from.sync),
@@ -151,12 +154,20 @@ absl::Status ErrorOf(int code, absl::string_view text) {
                       text.empty() ? "a function of the program has failed" : text);
 }
 
-ps::Server::OwnUpdate UpdateOf(phx_ps_update update, void* argument, size_t row_bytes) {
-  return [update, argument, row_bytes](const ps::Pusher& from, absl::Span<const ps::Key> keys,
-                                       const void* values, absl::Span<const uint32_t>,
-                                       ps::internal::Part& part) {
-    const phx_ps_push push = {from.worker, from.clock, from.life, keys.data(), values, keys.size()};
-    phx_ps_rows rows{part, keys, row_bytes, {}};
+ps::Server::OwnUpdate UpdateOf(phx_ps_update update, void* argument, const ps::TableSpec& spec) {
+  const uint32_t width = spec.width;
+  const size_t element = phalanx::ElementSize(spec.dtype);
+  const bool with_lengths = spec.lengths;
+  return [=](const ps::Pusher& from, absl::Span<const ps::Key> keys, const void* values,
+             absl::Span<const uint32_t> lengths, ps::internal::Part& part) {
+    const phx_ps_push push = {.worker = from.worker,
+                              .clock = from.clock,
+                              .life = from.life,
+                              .keys = keys.data(),
+                              .values = values,
+                              .count = keys.size(),
+                              .lengths = with_lengths ? lengths.data() : nullptr};
+    phx_ps_rows rows{part, keys, width, element, {}};
     const int code = update(argument, &push, &rows);
     return code == 0 ? absl::OkStatus() : ErrorOf(code, rows.error);
   };
@@ -180,8 +191,11 @@ char* RunOf(const phx_ps_rows& rows) {
   const ps::Key first = rows.keys.front(), last = rows.keys.back();
   const bool one_run = last - first == rows.keys.size() - 1 && first - run.first < run.keys &&
                        last - run.first < run.keys;
-  return one_run ? static_cast<char*>(run.values) + (first - run.first) * rows.row_bytes : nullptr;
+  if (!one_run) return nullptr;
+  return static_cast<char*>(run.values) + (first - run.first) * rows.width * rows.element;
 }
+
+size_t RunBytes(const phx_ps_rows& rows) { return rows.keys.size() * rows.width * rows.element; }
 
 }  // namespace
 
@@ -189,27 +203,41 @@ void* phx_ps_row(phx_ps_rows* rows, uint64_t key) {
   return ps::internal::RowOf(rows->part, key).values;
 }
 
+uint32_t phx_ps_row_length(phx_ps_rows* rows, uint64_t key) {
+  return ps::internal::RowOf(rows->part, key).length;
+}
+
+void* phx_ps_row_resize(phx_ps_rows* rows, uint64_t key, uint32_t length) {
+  return ps::internal::ResizeRow(rows->part, key, length).values;
+}
+
+void phx_ps_rows_lengths(phx_ps_rows* rows, uint32_t* lengths) {
+  for (const ps::Key key : rows->keys) *lengths++ = phx_ps_row_length(rows, key);
+}
+
 void phx_ps_rows_read(phx_ps_rows* rows, void* values) {
   auto* to = static_cast<char*>(values);
   if (const char* const run = RunOf(*rows); run != nullptr) {
-    std::memcpy(to, run, rows->keys.size() * rows->row_bytes);
+    std::memcpy(to, run, RunBytes(*rows));
     return;
   }
   for (const ps::Key key : rows->keys) {
-    std::memcpy(to, ps::internal::RowOf(rows->part, key).values, rows->row_bytes);
-    to += rows->row_bytes;
+    const ps::internal::RowValues row = ps::internal::RowOf(rows->part, key);
+    to = std::copy_n(static_cast<const char*>(row.values), row.length * rows->element, to);
   }
 }
 
 void phx_ps_rows_write(phx_ps_rows* rows, const void* values) {
   const auto* from = static_cast<const char*>(values);
   if (char* const run = RunOf(*rows); run != nullptr) {
-    std::memcpy(run, from, rows->keys.size() * rows->row_bytes);
+    std::memcpy(run, from, RunBytes(*rows));
     return;
   }
   for (const ps::Key key : rows->keys) {
-    std::memcpy(ps::internal::RowOf(rows->part, key).values, from, rows->row_bytes);
-    from += rows->row_bytes;
+    const ps::internal::RowValues row = ps::internal::RowOf(rows->part, key);
+    const size_t bytes = row.length * rows->element;
+    std::copy_n(from, bytes, static_cast<char*>(row.values));
+    from += bytes;
   }
 }
 
@@ -239,8 +267,7 @@ int phx_ps_server_add_table(phx_ps_server* server, const phx_ps_table_spec* spec
   if (update == nullptr) return Report(server->server.AddTable(table));
   const absl::Status checked = ps::Check(table);
   if (!checked.ok()) return Report(checked);
-  const size_t row_bytes = table.width * phalanx::ElementSize(table.dtype);
-  return Report(server->server.AddTableWith(table, UpdateOf(update, argument, row_bytes)));
+  return Report(server->server.AddTableWith(table, UpdateOf(update, argument, table)));
 }
 
 void phx_ps_server_on_request(phx_ps_server* server, phx_ps_answer answer, void* argument) {
@@ -361,6 +388,20 @@ phx_call* phx_ps_pull_rows(phx_ps_table* table, const uint64_t* keys, size_t n, 
 phx_call* phx_ps_push_pull_rows(phx_ps_table* table, const uint64_t* keys, size_t n,
                                 const void* values, void* out, uint64_t bytes) {
   return Handle(table->table.PushPull({keys, n}, values, out, bytes));
+}
+
+phx_call* phx_ps_push_lengths(phx_ps_table* table, const uint64_t* keys, size_t n,
+                              const void* values, uint64_t bytes, const uint32_t* lengths) {
+  return Handle(table->table.Push({keys, n}, values, bytes, {lengths, n}));
+}
+
+phx_call* phx_ps_pull_lengths(phx_ps_table* table, const uint64_t* keys, size_t n) {
+  return Handle(table->table.Pull({keys, n}));
+}
+
+phx_call* phx_ps_push_pull_lengths(phx_ps_table* table, const uint64_t* keys, size_t n,
+                                   const void* values, uint64_t bytes, const uint32_t* lengths) {
+  return Handle(table->table.PushPull({keys, n}, values, bytes, {lengths, n}));
 }
 
 phx_call* phx_ps_push_dense(phx_ps_table* table, const void* values, uint64_t bytes) {
