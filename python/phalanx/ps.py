@@ -29,7 +29,7 @@ from __future__ import annotations
 from phalanx._default import client as _default_client
 from phalanx._jobs import ps_servers as _servers
 from phalanx._jobs import ps_workers as _workers
-from phalanx._jobs.ps_calls import Reply, TableCall
+from phalanx._jobs.ps_calls import PulledRows, Reply, TableCall
 from phalanx._jobs.ps_servers import Request, Server
 from phalanx._jobs.ps_specs import TableSpec
 from phalanx._jobs.ps_workers import Clocks, Table, Worker
@@ -40,7 +40,19 @@ if TYPE_CHECKING:
 
     from phalanx._client import Client
 
-__all__ = ["Clocks", "Reply", "Request", "Server", "Table", "TableCall", "TableSpec", "Worker", "server", "worker"]
+__all__ = [
+    "Clocks",
+    "PulledRows",
+    "Reply",
+    "Request",
+    "Server",
+    "Table",
+    "TableCall",
+    "TableSpec",
+    "Worker",
+    "server",
+    "worker",
+]
 
 
 def server(

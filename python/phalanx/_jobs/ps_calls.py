@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple, Protocol
 
     from phalanx._connection import Connection
+    from phalanx._typing import Array
     from phalanx._waiting import Steps
 
     T = TypeVar("T", default=Any)
@@ -40,10 +41,19 @@ if TYPE_CHECKING:
         head: int
         body: bytes
 
+    class PulledRows(NamedTuple):
+        """Rows with lengths of their own."""
+
+        values: Array
+        lengths: Array
+
 else:
     T = TypeVar("T")
     Reply = namedtuple("Reply", "head body")
     Reply.__doc__ = """What a server answers to a request: a number of 32 bits, and bytes."""
+    PulledRows = namedtuple("PulledRows", "values lengths")
+    PulledRows.__doc__ = """Rows with lengths of their own: an array of their elements, one row behind the other in the order of
+    the keys, and an array of int64 of their lengths."""
 
 
 def _release(_kept: Any, call: Any, _abandon: Any = _waiting.abandon) -> None:
@@ -153,3 +163,37 @@ def reply_of(call: Any) -> Reply:
     if lib.phx_result_reply(call, head, body, size) != 0:
         raise _native.last_error()
     return Reply(head[0], ffi.buffer(body[0], size[0])[:] if size[0] else b"")
+
+
+def pulled_of(dtype: Any) -> Callable[[Any], PulledRows]:
+    """The result of one pull of rows with lengths: each wait for it has the same arrays."""
+    made: list[PulledRows] = []
+
+    def result(call: Any) -> PulledRows:
+        if not made:
+            made.append(_pulled(call, dtype))
+        return made[0]
+
+    return result
+
+
+def _pulled(call: Any, dtype: Any) -> PulledRows:
+    import numpy as np
+
+    lengths, count = ffi.new("uint32_t**"), ffi.new("size_t*")
+    values, size = ffi.new("void**"), ffi.new("uint64_t*")
+    if lib.phx_ps_pulled(call, lengths, count, values, size) != 0:
+        raise _native.last_error()
+    if count[0] == 0:
+        return PulledRows(np.empty(0, dtype), np.empty(0, np.int64))
+    # Numbers that a program can subtract from each other.
+    copy = np.frombuffer(ffi.buffer(lengths[0], 4 * count[0]), np.uint32).astype(np.int64)
+    if size[0] == 0:
+        return PulledRows(np.empty(0, dtype), copy)
+    # The elements are not copied: the array keeps the library's call, whose memory they are.
+    owned = ffi.gc(values[0], partial(_let_go, call))
+    return PulledRows(np.frombuffer(ffi.buffer(owned, size[0]), dtype), copy)
+
+
+def _let_go(_call: Any, _values: Any) -> None:
+    """Of an array that is freed: the call is freed with its last reference."""

@@ -8,6 +8,7 @@ Threads: one at a time, but `Server.stop` and `Server.barrier`. In a child of fo
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from phalanx import _arguments, _native, exceptions
-from phalanx._jobs import ps_specs
+from phalanx._jobs import ps_arrays, ps_specs
 from phalanx._jobs.members import list_members
 from phalanx._jobs.ps_calls import Reply, TableCall, nothing
 from phalanx._jobs.ps_workers import options_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     Split: TypeAlias = Literal["range", "hash", "blocks", "own"]
     Group: TypeAlias = Literal["servers", "all"]
     Named: TypeAlias = Literal["add", "sum", "assign", "sgd", "momentum", "adagrad", "ftrl"]
-    Own: TypeAlias = Callable[[Array, Array, Array], None]
+    Own: TypeAlias = Callable[[Array, Any, Any], None]
     Init: TypeAlias = Literal["zeros", "uniform", "normal"]
     OnDeath: TypeAlias = Literal["wait", "drop", "fail"]
 
@@ -80,12 +81,11 @@ class _Program:
 class _Update:
     """An own update of a table: an argument of the library."""
 
-    def __init__(self, program: _Program, name: str, function: Own, spec: Any) -> None:
+    def __init__(self, program: _Program, function: Own, spec: Any) -> None:
         self._program = program
-        self._name = name
         self._function = function
-        self._width = int(spec.width)
-        self._dtype = ps_specs.numpy_dtype(ps_specs.name_of(spec.dtype))
+        self._spec = ps_specs.spec_of(spec)
+        self._dtype = ps_specs.numpy_dtype(self._spec.dtype)
 
     def make(self, push: Any, rows: Any) -> int:
         failure = self._program.call(partial(self._apply, push, rows))
@@ -96,32 +96,60 @@ class _Update:
         return UNKNOWN
 
     def _apply(self, push: Any, rows: Any) -> None:
-        import numpy as np
-
         count = int(push.count)
         if count == 0:
             return
-        # Copies, which the function can keep.
-        keys = np.empty(count, np.uint64)
-        ffi.memmove(ffi.from_buffer(keys), push.keys, keys.nbytes)
-        grads = np.empty((count, self._width), self._dtype)
-        ffi.memmove(ffi.from_buffer(grads), push.values, grads.nbytes)
-        table = np.empty_like(grads)
-        place = ffi.from_buffer(table)
-        lib.phx_ps_rows_read(rows, place)
+        # Copies, as what is pushed is, too: the function can keep them.
+        keys = _copied(push.keys, count, "uint64")
         try:
-            result = self._function(keys, grads, table)
-            if result is not None:
-                kind = type(result)
-                raise TypeError(
-                    f"the update returned a {kind.__module__}.{kind.__qualname__}: it changes its third argument, the "
-                    "rows, in place, and returns None"
-                )
+            if self._spec.lengths:
+                self._change_lists(keys, push, rows)
+            else:
+                self._change(keys, push, rows)
         except Exception:
             # The calls of the workers have its text alone.
             sys.excepthook(*sys.exc_info())
             raise
+
+    def _change(self, keys: Array, push: Any, rows: Any) -> None:
+        import numpy as np
+
+        width = self._spec.width
+        grads = _copied(push.values, len(keys) * width, self._dtype).reshape(-1, width)
+        table = np.empty_like(grads)
+        place = ffi.from_buffer(table)
+        lib.phx_ps_rows_read(rows, place)
+        self._call(keys, grads, table)
         lib.phx_ps_rows_write(rows, place)
+
+    def _change_lists(self, keys: Array, push: Any, rows: Any) -> None:
+        import numpy as np
+
+        pushed = _copied(push.lengths, len(keys), "uint32")
+        grads = ps_arrays.split(_copied(push.values, int(pushed.sum()), self._dtype), pushed)
+        lengths = np.empty_like(pushed)
+        lib.phx_ps_rows_lengths(rows, ffi.from_buffer("uint32_t[]", lengths))
+        values = np.empty(int(lengths.sum()), self._dtype)
+        lib.phx_ps_rows_read(rows, ffi.from_buffer(values))
+        before = ps_arrays.split(values, lengths)
+        table = list(before)
+        self._call(keys, grads, table)
+        if any(map(operator.is_not, table, before)) or len(table) != len(before):
+            # The function has its keys, and can have changed them.
+            own = _copied(push.keys, len(before), "uint64")
+            values, others = ps_arrays.join(table, own, self._spec, "the update: rows")
+            for at in np.flatnonzero(others != lengths).tolist():
+                lib.phx_ps_row_resize(rows, push.keys[at], int(others[at]))
+        lib.phx_ps_rows_write(rows, ffi.from_buffer(values))
+
+    def _call(self, keys: Array, grads: Any, table: Any) -> None:
+        result = self._function(keys, grads, table)
+        if result is not None:
+            kind = type(result)
+            raise TypeError(
+                f"the update returned a {kind.__module__}.{kind.__qualname__}: it changes its third argument, the "
+                "rows, in place, and returns None"
+            )
 
 
 class _Answer:
@@ -143,6 +171,14 @@ class _Answer:
         said = failure.encode("utf-8", "replace")
         lib.phx_ps_reply_set(reply, 0, said, len(said))
         return UNKNOWN
+
+
+def _copied(address: Any, count: int, dtype: Any) -> Array:
+    import numpy as np
+
+    copy = np.empty(count, dtype)
+    ffi.memmove(ffi.from_buffer(copy), address, copy.nbytes)
+    return copy
 
 
 def _replied(result: Any, head: int) -> tuple[int, bytes]:
@@ -227,6 +263,7 @@ class Server:
         *,
         keys: int | None = None,
         width: int = 1,
+        lengths: bool = False,
         dtype: Any = "f32",
         wire: Any = None,
         sync: Sync = "bsp",
@@ -258,7 +295,9 @@ class Server:
             Also a function ``update(keys, grads, rows)``: `keys` is an array of uint64 of shape ``(n,)``, `grads` is what is
             pushed for them, and `rows` what the server has, both of shape ``(n, width)`` and the table's dtype. It changes
             `rows` in place, and returns None. With "bsp" it is called with the sum of the pushes of a clock. An exception
-            ends all calls for the table, with its text, and ``sys.excepthook`` gets it here.
+            ends all calls for the table, with its text, and ``sys.excepthook`` gets it here. With `lengths`, `grads` and
+            `rows` are lists of arrays of shape ``(length,)``, one for each key; ``rows[i] = array`` gives the row of
+            ``keys[i]`` the elements of an array of the table's dtype, at most `width`.
 
         Raises
         ------
@@ -271,7 +310,7 @@ class Server:
         spec = ps_specs.library_spec(name, spelled, update, given)
         own, argument = ffi.NULL, ffi.NULL
         if callable(update):
-            own, argument = _update, ffi.new_handle(_Update(self._program, name, update, spec))
+            own, argument = _update, ffi.new_handle(_Update(self._program, update, spec))
             self._kept.append(argument)
         self._checked(lib.phx_ps_server_add_table(ptr, spec, own, argument))
 

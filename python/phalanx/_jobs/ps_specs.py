@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         name: str
         keys: int
         width: int
+        lengths: bool
         dtype: str
         wire: str
         sync: str
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 else:
     TableSpec = namedtuple(
         "TableSpec",
-        "name keys width dtype wire sync staleness split block update rate momentum epsilon beta l1 l2 init scale seed "
-        "on_loss snapshot_every copies snapshot_bytes",
+        "name keys width lengths dtype wire sync staleness split block update rate momentum epsilon beta l1 l2 init scale "
+        "seed on_loss snapshot_every copies snapshot_bytes",
     )
     TableSpec.__doc__ = """What a table is: the arguments of `Server.table`. A value.
 
@@ -57,7 +58,11 @@ else:
         A dense table has the keys 0 to ``keys - 1``. 0 (or None): a sparse one, with any keys of 64 bits, whose rows are
         made by the first push.
     width : int
-        Elements of a row, 1 to 65,536.
+        Elements of a row, 1 to 65,536; with `lengths`, the most of a row.
+    lengths : bool
+        Of sparse tables: each row has a length of its own, 0 to `width` elements, and begins with none. A push that is longer
+        than its row lengthens it, by elements that are 0, and updates those elements that it has; with "assign" the row
+        gets the length of the push.
     dtype : str
         Of the elements: "f32", "f64", "i32" or "i64"; as an argument also NumPy's dtype of one.
     wire : str
@@ -116,7 +121,7 @@ def spec_of(spec: Any) -> TableSpec:
     words = {"sync": _SYNCS, "split": _SPLITS, "update": _UPDATES, "init": _INITS, "on_loss": _ON_LOSS}
     fields = {field: getattr(spec, field) for field in TableSpec._fields}
     fields.update({field: known[fields[field]] for field, known in words.items()})
-    fields.update(name=text(spec.name), dtype=name_of(spec.dtype), wire=name_of(spec.wire))
+    fields.update(name=text(spec.name), lengths=bool(spec.lengths), dtype=name_of(spec.dtype), wire=name_of(spec.wire))
     return TableSpec(**fields)
 
 
@@ -140,6 +145,7 @@ def library_spec(name: str, spelled: Any, update: Any, given: dict[str, Any]) ->
     spec.name = spelled
     for field, most in _WHOLE.items():
         setattr(spec, field, _arguments.whole(given[field] or 0, f"{where}: {field}", most=most))
+    spec.lengths = _flag(given["lengths"], f"{where}: lengths")
     for field in _REAL:
         setattr(spec, field, _real(given[field], f"{where}: {field}"))
     spec.dtype = _dtype(given["dtype"], f"{where}: dtype", _DTYPES)
@@ -174,6 +180,12 @@ def _word(value: Any, name: str, words: Sequence[str], more: str = "") -> int:
         return words.index(value)
     expected = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
     raise exceptions.InvalidArgumentError(f"{name}={_arguments.shown(value)}: {expected} is expected{more}")
+
+
+def _flag(value: Any, name: str) -> int:
+    if value is True or value is False:
+        return int(value)
+    raise TypeError(f"{name}={_arguments.shown(value)}: True or False is expected")
 
 
 def _real(value: Any, name: str) -> float:

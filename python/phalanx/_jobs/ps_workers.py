@@ -16,7 +16,7 @@ from collections.abc import Callable
 from phalanx import _arguments, _native, _waiting, exceptions
 from phalanx._jobs import ps_arrays, ps_specs
 from phalanx._jobs.members import aside, list_members
-from phalanx._jobs.ps_calls import Reply, TableCall, nothing, reply_of
+from phalanx._jobs.ps_calls import Reply, TableCall, nothing, pulled_of, reply_of
 from phalanx._native import DEADLINE, UNKNOWN, ffi, lib, nanos
 from phalanx._typing import overload
 
@@ -103,6 +103,10 @@ class Table:
     Keys are an array of shape ``(n,)`` of any dtype of integers, or a sequence of ints; they increase strictly. Rows are
     an array of the table's dtype, of shape ``(n, width)``, or ``(n,)`` if the width is 1: one row for each key.
 
+    Of a table with lengths (`TableSpec`), rows that are pushed are an array of all their elements, one row behind the other,
+    with an array of integers of their lengths, one for each key; or a sequence of arrays, one for each key. What is pulled
+    is a `PulledRows`, whose arrays belong to it.
+
     With ``wait=False`` a method returns a `TableCall`, and the next call can be made. What is pushed is copied before
     the method returns. The array to which a pull writes is kept alive, and its elements must neither be read nor
     changed until the call has ended. A push waits while more than the table's ``snapshot_bytes`` of this worker's
@@ -158,22 +162,28 @@ class Table:
         return Clocks(own[0], least[0])
 
     @overload
-    def push(self, keys: Any, vals: Any, *, wait: Literal[True] = ...) -> None: ...
+    def push(self, keys: Any, vals: Any, lengths: Any = ..., *, wait: Literal[True] = ...) -> None: ...
     @overload
-    def push(self, keys: Any, vals: Any, *, wait: Literal[False]) -> TableCall[None]: ...
-    def push(self, keys: Any, vals: Any, *, wait: bool = True) -> Any:
+    def push(self, keys: Any, vals: Any, lengths: Any = ..., *, wait: Literal[False]) -> TableCall[None]: ...
+    def push(self, keys: Any, vals: Any, lengths: Any = None, *, wait: bool = True) -> Any:
         """Push a row for each key: the update of the table is made with it, with "bsp" when the clock has ended.
 
         Parameters
         ----------
         keys, vals
             See `Table`.
+        lengths
+            Of a table with lengths, if `vals` is an array of shape ``(elements,)``: see `Table`.
         wait
             False: return a `TableCall` at once. It ends when the servers have the push.
         """
-        which = ps_arrays.keys_of(keys, "push")
-        rows = ps_arrays.rows_of(vals, len(which), self.spec, "push: vals")
-        return self._push("push", lib.phx_ps_push_rows, (which, len(which)), rows, wait)
+        given = self._given("push", keys, vals, lengths)
+        self._await_room("push")
+        call: TableCall[None] = TableCall(self._worker, self._what("push"), nothing)
+        function = lib.phx_ps_push_lengths if self.spec.lengths else lib.phx_ps_push_rows
+        call._begin(None, function, self._ptr, *given)
+        self._check(call)
+        return call.wait() if wait else call
 
     @overload
     def push_dense(self, a: Any, *, wait: Literal[True] = ...) -> None: ...
@@ -218,13 +228,17 @@ class Table:
             See `Table`.
         out
             Where the rows go: an array as `Table` says, contiguous in C order. None: a new one, of shape ``(n,)`` if the
-            width is 1, else ``(n, width)``.
+            width is 1, else ``(n, width)``. A table with lengths has no `out`, and returns `PulledRows`.
         wait
             False: return a `TableCall` at once, whose result is the array.
         """
         which = ps_arrays.keys_of(keys, "pull")
+        given = (_pointer(which), len(which))
+        if self.spec.lengths:
+            ps_arrays.refuse_place(out, self.spec, "pull")
+            return self._pull("pull", lib.phx_ps_pull_lengths, given, None, wait)
         place = ps_arrays.place_of(out, len(which), self.spec, "pull: out")
-        return self._pull("pull", lib.phx_ps_pull_rows, (which, len(which)), place, wait)
+        return self._pull("pull", lib.phx_ps_pull_rows, given, place, wait)
 
     @overload
     def pull_dense(self, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...
@@ -236,20 +250,28 @@ class Table:
         return self._pull("pull_dense", lib.phx_ps_pull_dense, (), place, wait)
 
     @overload
-    def push_pull(self, keys: Any, vals: Any, out: Any = ..., *, wait: Literal[True] = ...) -> Any: ...
+    def push_pull(
+        self, keys: Any, vals: Any, out: Any = ..., *, lengths: Any = ..., wait: Literal[True] = ...
+    ) -> Any: ...
     @overload
-    def push_pull(self, keys: Any, vals: Any, out: Any = ..., *, wait: Literal[False]) -> TableCall[Any]: ...
-    def push_pull(self, keys: Any, vals: Any, out: Any = None, *, wait: bool = True) -> Any:
+    def push_pull(
+        self, keys: Any, vals: Any, out: Any = ..., *, lengths: Any = ..., wait: Literal[False]
+    ) -> TableCall[Any]: ...
+    def push_pull(
+        self, keys: Any, vals: Any, out: Any = None, *, lengths: Any = None, wait: bool = True
+    ) -> Any:
         """Push, and return the rows of the same keys as they are after that; with "bsp" as the clock began.
 
         The parameters are those of `push` and `pull`. It takes one message to each server and back.
         """
-        which = ps_arrays.keys_of(keys, "push_pull")
-        rows = ps_arrays.rows_of(vals, len(which), self.spec, "push_pull: vals")
-        place = ps_arrays.place_of(out, len(which), self.spec, "push_pull: out")
+        given = self._given("push_pull", keys, vals, lengths)
+        if self.spec.lengths:
+            ps_arrays.refuse_place(out, self.spec, "push_pull")
+            self._await_room("push_pull")
+            return self._pull("push_pull", lib.phx_ps_push_pull_lengths, given, None, wait)
+        place = ps_arrays.place_of(out, given[1], self.spec, "push_pull: out")
         self._await_room("push_pull")
-        given = (which, len(which), rows)
-        return self._pull("push_pull", lib.phx_ps_push_pull_rows, given, place, wait)
+        return self._pull("push_pull", lib.phx_ps_push_pull_rows, given[:3], place, wait)
 
     def clock(self) -> None:
         """End this worker's clock in the table. Pushes before it belong to that clock.
@@ -273,12 +295,15 @@ class Table:
             raise exceptions.InvalidArgumentError(f"{what}: table {self.name!r} is sparse: give keys to push and pull")
         return self.spec.keys
 
-    def _push(self, verb: str, function: Any, keys: tuple[Any, ...], rows: Any, wait: bool) -> Any:
-        self._await_room(verb)
-        call: TableCall[None] = TableCall(self._worker, self._what(verb), nothing)
-        call._begin(None, function, self._ptr, *map(_pointer, keys), _pointer(rows), rows.nbytes)
-        self._check(call)
-        return call.wait() if wait else call
+    def _given(self, verb: str, keys: Any, vals: Any, lengths: Any) -> tuple[Any, ...]:
+        """Return the library's arguments of a push: keys, their number, values, their bytes, and lengths if there are."""
+        which = ps_arrays.keys_of(keys, verb)
+        if not self.spec.lengths:
+            ps_arrays.refuse_lengths(lengths, self.spec, verb)
+            rows = ps_arrays.rows_of(vals, len(which), self.spec, f"{verb}: vals")
+            return _pointer(which), len(which), _pointer(rows), rows.nbytes
+        rows, each = ps_arrays.lists_of(vals, lengths, which, self.spec, verb)
+        return _pointer(which), len(which), _pointer(rows), rows.nbytes, _pointer(each, "uint32_t[]")
 
     def _check(self, call: TableCall[Any]) -> None:
         """Raise the error of a call that was refused at once: that of the slicer with what it has raised."""
@@ -296,17 +321,26 @@ class Table:
             raise exceptions.InvalidArgumentError(message, None, refused.node) from raised
 
     def _pull(self, verb: str, function: Any, given: tuple[Any, ...], place: Any, wait: bool) -> Any:
+        """Pull into the place; or, without one, rows with lengths, in memory of the library."""
         self._worker._check_process()
-        call: TableCall[Any] = TableCall(self._worker, self._what(verb), lambda _: place)
-        target = _pointer(place)
+        result: Callable[[Any], Any] = lambda _: place
+        kept: Any = None
+        last: tuple[Any, ...] = ()
+        if place is None:
+            result = pulled_of(ps_specs.numpy_dtype(self.spec.dtype))
+        else:
+            target = _pointer(place)
+            kept, last = (place, target), (target, place.nbytes)
+        call: TableCall[Any] = TableCall(self._worker, self._what(verb), result)
         self._worker._forget_ended()
         try:
             # Not under the lock: one that pushes, too, can wait in the library for room that another thread has taken.
-            call._begin((place, target), function, self._ptr, *map(_pointer, given), target, place.nbytes)
+            call._begin(kept, function, self._ptr, *given, *last)
             self._check(call)
             if wait:
                 return call.wait()
-            self._worker._keep(call._calls)
+            if kept is not None:
+                self._worker._keep(call._calls)
             return call
         except BaseException:
             call._cancel()  # nothing has the handle, and the caller can free or reuse the array
@@ -584,11 +618,9 @@ class Worker:
         return error
 
 
-def _pointer(value: Any) -> Any:
-    """Return the memory of an array for the library, and a number as it is."""
-    if isinstance(value, int):
-        return value
-    return ffi.NULL if value.nbytes == 0 else ffi.from_buffer("uint64_t[]", value)
+def _pointer(array: Any, of: str = "uint64_t[]") -> Any:
+    """Return the memory of an array for the library."""
+    return ffi.NULL if array.nbytes == 0 else ffi.from_buffer(of, array)
 
 
 def options_of(

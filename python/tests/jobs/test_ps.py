@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import sys
 import threading
 import time
@@ -12,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from ps_support import KEYS, LIMIT_S, SERVERS, WORKERS, Died, Replay, run, serving
+from ps_support import KEYS, LIMIT_S, SERVERS, WORKERS, Died, Mortal, Replay, run, serving
 
 import phalanx
 import phalanx.ps
@@ -409,26 +408,6 @@ def test_functions_run_in_the_thread_of_run(client):
 
 
 # ---- deaths
-
-
-class Mortal:
-    """Answers a request by the life of the server; the first life dies of it, unanswered."""
-
-    def __init__(self, client, job, server, asked):
-        self.client, self.job, self.server, self.asked = client, job, server, asked
-
-    def __call__(self, request):
-        server = self.server
-        self.asked.append(server.life)
-        if server.life == 0:
-            # Of a life that has a next one nothing is heard. That one dies at once, and the life after it answers.
-            with (
-                contextlib.closing(phalanx.Client(self.client.address)) as own,
-                phalanx.ps.server(self.job, f"server{server.rank}", server.servers, client=own) as second,
-            ):
-                assert (second.rank, second.life) == (server.rank, 1)
-            server.stop()
-        return f"life {server.life}".encode()
 
 
 def test_a_worker_dies_and_goes_on(client):

@@ -23,6 +23,26 @@ class Died(Exception):
         self.before_next_life = before_next_life
 
 
+class Mortal:
+    """Answers a request by the life of the server; the first life dies of it, unanswered."""
+
+    def __init__(self, client, job, server, asked):
+        self.client, self.job, self.server, self.asked = client, job, server, asked
+
+    def __call__(self, request):
+        server = self.server
+        self.asked.append(server.life)
+        if server.life == 0:
+            # Of a life that has a next one nothing is heard. That one dies at once, and the life after it answers.
+            with (
+                contextlib.closing(phalanx.Client(self.client.address)) as own,
+                phalanx.ps.server(self.job, f"server{server.rank}", server.servers, client=own) as second,
+            ):
+                assert (second.rank, second.life) == (server.rank, 1)
+            server.stop()
+        return f"life {server.life}".encode()
+
+
 def run(client, job, serve, work, servers=SERVERS, workers=WORKERS):
     """Run `serve` for each server before it runs, and `work` for each worker; return the results of `work` by rank."""
 

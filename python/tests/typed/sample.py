@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from typing_extensions import assert_type
@@ -14,6 +14,8 @@ import phalanx
 import phalanx.ps
 import phalanx.spmd
 from phalanx import exceptions
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 Floats = phalanx.ObjectRef[list[float]]
 
@@ -145,10 +147,15 @@ def add(keys: Any, grads: Any, rows: Any) -> None:
     rows += grads
 
 
+def replace(keys: Array, grads: list[Array], rows: list[Array]) -> None:
+    rows[:] = grads
+
+
 def parameter_server() -> None:
     with phalanx.ps.server("fit", world=2) as server:
         server.table("w", keys=10, width=3, dtype=np.float32, sync="ssp", staleness=2, update=add)
         server.table("n", sync="asp", split="hash", update="add", dtype="i64")
+        server.table("lists", lengths=True, width=64, update=replace)
         server.on_request(lambda request: (request.head, request.body))
         assert_type(server.barrier(), None)
         assert_type(server.barrier("all", wait=False), phalanx.ps.TableCall[None])
@@ -162,6 +169,11 @@ def parameter_worker(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> No
         assert_type(table, phalanx.ps.Table)
         assert_type(table.push([1, 2], values, wait=False), phalanx.ps.TableCall[None])
         assert_type(table.pull(range(3), out=values), Any)
+        assert_type(table.push([1, 2], values, [1, 2], wait=False), phalanx.ps.TableCall[None])
+        assert_type(table.push_pull([1], [values], lengths=None, wait=False), phalanx.ps.TableCall[Any])
+        pulled: phalanx.ps.PulledRows = table.pull([1])
+        assert_type(pulled.values, Array)
+        assert_type(table.spec.lengths, bool)
         assert_type(table.pull_dense(wait=False).wait(timeout=1), Any)
         assert_type(table.clocks.own + table.clocks.least + table.spec.keys + worker.rank, int)
         assert_type(worker.request(0, 1, b"a"), phalanx.ps.Reply)
