@@ -20,6 +20,7 @@ EXPECTED = {
 }
 # Pages with samples of C++, and what stands around a sample there.
 PAGES = ["README.md", "docs/client.md", "docs/collectives.md", "docs/lifetime.md"]
+_PARAMETER_SERVER = "docs/parameter-server.md"
 _SURROUNDINGS = """
 #include <sys/epoll.h>
 
@@ -44,9 +45,44 @@ void start_again_at_0();
 
 void Samples() {
 """
+_AROUND_PARAMETER_SERVERS = """
+#include <algorithm>
+
+#include "phalanx/ps.h"
+
+using namespace phalanx::ps;
+
+std::vector<float> Gradient(const std::vector<float>& weights);
+absl::StatusOr<Server> server;
+absl::StatusOr<Worker> worker;
+absl::StatusOr<Table<float>> table;
+absl::StatusOr<Table<int64_t>> neighbours;
+
+"""
+
+
+def samples_of(page):
+    """The blocks of C++ of a page."""
+    with open(page) as text:
+        return [sample.split("```")[0] for sample in text.read().split("```cpp\n")[1:]]
+
+
+def in_function(sample, page):
+    body = "\n".join(line for line in sample.splitlines() if not line.startswith("#include"))
+    return f"[]() -> absl::Status {{ // {page}\n{body}\nreturn absl::OkStatus(); }};\n"
 
 
 class ExamplesTest(unittest.TestCase):
+    def assert_compiles(self, program):
+        ended = subprocess.run(
+            ["g++", "-std=c++20", "-fsyntax-only", "-Iinclude", "-xc++", "-"],
+            input=program,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            check=False,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+
     def test_examples_print_what_they_promise(self):
         environment = dict(os.environ, PHALANX_BINARY=os.path.abspath(sys.argv[1]))
         environment.pop("PHALANX_ADDRESS", None)
@@ -66,21 +102,17 @@ class ExamplesTest(unittest.TestCase):
     def test_the_samples_of_the_pages_compile(self):
         program = _SURROUNDINGS
         for page in PAGES:
-            with open(page) as text:
-                samples = text.read().split("```cpp\n")[1:]
+            samples = samples_of(page)
             self.assertTrue(samples, page)
-            for sample in samples:
-                lines = sample.split("```")[0].splitlines()
-                body = "\n".join(line for line in lines if not line.startswith("#include"))
-                program += f"[]() -> absl::Status {{ // {page}\n{body}\nreturn absl::OkStatus(); }};\n"
-        ended = subprocess.run(
-            ["g++", "-std=c++20", "-fsyntax-only", "-Iinclude", "-xc++", "-"],
-            input=program + "}\n",
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            check=False,
-        )
-        self.assertEqual(ended.returncode, 0, ended.stderr)
+            program += "".join(in_function(sample, page) for sample in samples)
+        self.assert_compiles(program + "}\n")
+
+    def test_the_samples_of_parameter_servers_compile(self):
+        """The first one is a program; the others are lines of functions."""
+        first, *others = samples_of(_PARAMETER_SERVER)
+        self.assertTrue(others)
+        functions = "".join(in_function(sample, _PARAMETER_SERVER) for sample in others)
+        self.assert_compiles(f"{_AROUND_PARAMETER_SERVERS}{first}\nvoid Samples() {{\n{functions}}}\n")
 
     def test_every_example_is_run(self):
         sources = {name[:-3] for name in os.listdir(FOLDER) if name.endswith(".cc")}

@@ -8,6 +8,7 @@ import sys
 import weakref
 
 import numpy as np
+import programs_support
 import pytest
 from ps_support import KEYS, LIMIT_S, SERVERS, WORKERS, Mortal, Replay, run, serving
 
@@ -255,6 +256,18 @@ def test_values_that_are_pulled_keep_their_memory(alone, no_collector):
     assert one.tolist() == [3, 4] and table.pull([1, 2]).values.tolist() == [1, 2, 3]
     del one
     assert library() is None
+
+
+def test_the_program_of_the_guide_runs():
+    page = programs_support.ROOT / "docs" / "parameter-server.md"
+    lines = page.read_text().splitlines()
+    (blocks,) = (
+        blocks
+        for line, blocks in programs_support.sections_of(page).items()
+        if lines[line - 1] == "### Rows with lengths of their own"
+    )
+    assert [block.language for block in blocks] == ["python"]
+    programs_support.run_section(blocks)
 
 
 # ---- own updates
