@@ -38,7 +38,7 @@ def f4(*values):
 @pytest.fixture
 def alone(client, request):
     """A worker, with one server that has the tables "w" with lengths, and "fixed" and "dense" without."""
-    job = request.node.name
+    job = f"lengths {request.node.name}"
     tables = {
         "w": {"keys": None, "lengths": True, "width": WIDTH, "sync": "asp"},
         "fixed": {"keys": None, "width": 2, "sync": "asp"},
