@@ -134,7 +134,7 @@ class PulledRows {
  public:
   PulledRows() = default;
   explicit PulledRows(internal::RowData data)
-      : data_(std::make_shared<const internal::RowData>(std::move(data))) {}
+      : data_(std::make_shared<internal::RowData>(std::move(data))) {}
 
   // Elements of each row, in the order of the keys. Valid as long as a copy, as all views.
   absl::Span<const uint32_t> lengths() const { return data_->lengths; }

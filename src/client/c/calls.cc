@@ -219,12 +219,11 @@ int phx_result_reply(const phx_call* call, int32_t* head, const void** body, uin
 int phx_ps_pulled(phx_call* call, uint32_t** lengths, size_t* n, void** values, uint64_t* bytes) {
   const auto* result = ResultOf<phalanx::ps::PulledRows>(call);
   if (result == nullptr) return phx_error_code();
-  // The result is the call's, which the caller has.
-  auto& rows = const_cast<phalanx::ps::PulledRows&>(*result);
-  *lengths = rows.lengths.data();
-  *n = rows.lengths.size();
-  *values = rows.bytes.data();
-  *bytes = rows.bytes.size();
+  // No copy of the result is anywhere else: the rows are the caller's.
+  *lengths = const_cast<uint32_t*>(result->lengths().data());
+  *n = result->lengths().size();
+  *values = const_cast<char*>(result->values<char>().data());
+  *bytes = result->values<char>().size();
   return 0;
 }
 
