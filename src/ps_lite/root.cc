@@ -383,33 +383,38 @@ void Hold::Confirm(uint64_t life) {
 
 std::string AskRoot(const Settings& settings, Place* place, Hold* hold) {
   const std::string root = RootText(settings.root_host, settings.root_port);
-  int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
+  const int64_t until = NowMillis() + int64_t{1000} * settings.timeout_seconds;
   // The death of a host is known when its node's lease has ended.
   const int64_t if_full = settings.role == Role::kServer
                               ? std::max(kFullMillis, int64_t{1000} * settings.restart_seconds)
                               : kFullMillis;
-  const int64_t until_if_full = std::min(until, NowMillis() + if_full);
-  std::string wrong;
+  std::string unknown;
+  // What the root says that has given all ranks, and how long it is asked.
+  std::string full;
+  int64_t until_if_full = 0;
   do {
     Addresses addresses;
     // A name can become known later.
-    const std::string unknown = Resolve(settings.root_host, settings.root_port, 0, &addresses);
-    wrong = "no scheduler at " + root + " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within " +
-            std::to_string(settings.timeout_seconds) + " s (PHALANX_PS_TIMEOUT)" +
-            (unknown.empty() ? "" : "; " + unknown);
+    unknown = Resolve(settings.root_host, settings.root_port, 0, &addresses);
     const std::string answer = AskOnce(addresses.first, QuestionOf(settings), until, hold);
-    // A scheduler that ends, or is not there yet behind its port, says nothing.
     if (!answer.empty()) {
-      bool full = false;
-      const std::string refused = ReadAnswer(answer, place, &full);
+      bool is_full = false;
+      const std::string refused = ReadAnswer(answer, place, &is_full);
       if (refused.empty()) return "";
-      wrong = "the scheduler at " + root + ": " + refused;
-      if (!full) return wrong;
-      until = until_if_full;
+      if (full.empty()) until_if_full = NowMillis() + if_full;
+      full = "the scheduler at " + root + ": " + refused;
+      if (!is_full || NowMillis() >= until_if_full) return full;
+    } else if (NowMillis() < until) {
+      // A scheduler that ends, or is not there yet behind its port, says nothing. The next one has
+      // ranks to give. Only a question whose time is over says nothing about the one before.
+      full.clear();
     }
     poll(nullptr, 0, static_cast<int>(kRetryMillis));
   } while (NowMillis() < until);
-  return wrong;
+  if (!full.empty()) return full;
+  return "no scheduler at " + root + " (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within " +
+         std::to_string(settings.timeout_seconds) + " s (PHALANX_PS_TIMEOUT)" +
+         (unknown.empty() ? "" : "; " + unknown);
 }
 
 }  // namespace phalanx::ps_lite

@@ -137,9 +137,10 @@ class Hold {
   int fd_ = -1;
 };
 
-// Asks the root, again and again until it answers, at most for the timeout of the settings; while
-// all ranks are given, for five seconds, or a server for as long as the others wait for it. Returns
-// what is wrong.
+// Asks the root, again and again until it answers, at most for the timeout of the settings. A root
+// that answers that all ranks are given is asked for five seconds, or by a server for as long as
+// the others wait for it; if it ends meanwhile, its successor is waited for as before. Returns what
+// is wrong.
 std::string AskRoot(const Settings& settings, Place* place, Hold* hold);
 
 // Whether both ends of the connection are this socket: a port of the range from which the kernel

@@ -22,18 +22,46 @@ using ::testing::UnorderedElementsAre;
 
 constexpr char kLoopback[] = "127.0.0.1";
 
-// A port that is free.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
+// A port that is free, and that no other process gets before this ends: while the socket is bound,
+// the kernel gives the port to none that asks for any. A root can listen there nevertheless, as
+// both allow that an address is used again.
+class FreePort {
+ public:
+  FreePort() {
+    Bind(fd_, 0);
+    sockaddr_in address = {};
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    number_ = ntohs(address.sin_port);
+  }
+  ~FreePort() { close(fd_); }
+  FreePort(const FreePort&) = delete;
+  FreePort& operator=(const FreePort&) = delete;
+
+  operator int() const { return number_; }  // NOLINT(google-explicit-constructor)
+  int fd() const { return fd_; }
+  // Returns another socket, that listens at the port.
+  int Listen() const {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    Bind(fd, number_);
+    EXPECT_EQ(listen(fd, SOMAXCONN), 0);
+    return fd;
+  }
+
+ private:
+  static void Bind(int fd, int port) {
+    const int on = 1;
+    EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  const int fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int number_ = 0;
+};
 
 Settings SettingsOf(Role role, int port) {
   Settings settings;
@@ -109,7 +137,7 @@ TEST(RankBook, GivesEachRankOnce) {
 }
 
 TEST(Root, AnswersWithAPlace) {
-  const int port = FreePort();
+  const FreePort port;
   const auto root = Serve(port);
   std::vector<int> ranks;
   for (int i = 0; i < 2; ++i) {
@@ -127,7 +155,7 @@ TEST(Root, AnswersWithAPlace) {
 }
 
 TEST(Root, IsWaitedFor) {
-  const int port = FreePort();
+  const FreePort port;
   Place place;
   std::string wrong = "not asked";
   std::thread worker([&] { wrong = AskAndJoin(SettingsOf(Role::kWorker, port), &place); });
@@ -141,14 +169,61 @@ TEST(Root, IsWaitedFor) {
 }
 
 TEST(Root, IsWaitedForInVainUntilTheTimeout) {
-  Settings settings = SettingsOf(Role::kServer, FreePort());
+  const FreePort port;
+  Settings settings = SettingsOf(Role::kServer, port);
   settings.timeout_seconds = 1;
   Place place;
   EXPECT_THAT(AskAndJoin(settings, &place), StartsWith("no scheduler at 127.0.0.1:"));
 }
 
+// Answers one question.
+void AnswerOnce(int listening, const std::string& answer) {
+  const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  char byte = 0;
+  while (byte != '\n') ASSERT_EQ(recv(fd, &byte, 1, 0), 1);
+  EXPECT_EQ(send(fd, answer.data(), answer.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(answer.size()));
+  close(fd);
+}
+
+TEST(Root, IsFullThoughTheLastQuestionHasNoAnswerInTime) {
+  const FreePort port;
+  const int listening = port.Listen();
+  Settings settings = SettingsOf(Role::kWorker, port);
+  settings.timeout_seconds = 2;
+  Place place;
+  std::string wrong;
+  std::thread worker([&] { wrong = AskAndJoin(settings, &place); });
+  AnswerOnce(listening, "full all ranks are given\n");
+  // The questions that follow are not read.
+  worker.join();
+  EXPECT_EQ(wrong, "the scheduler at 127.0.0.1:" + std::to_string(port) + ": all ranks are given");
+  close(listening);
+}
+
+// A process of the next job can come so early that the scheduler of the last one answers.
+TEST(Root, IsWaitedForBehindOneThatIsFull) {
+  const FreePort port;
+  const int listening = port.Listen();
+  Place place;
+  std::string wrong = "not asked";
+  std::thread worker([&] { wrong = AskAndJoin(SettingsOf(Role::kWorker, port), &place); });
+  AnswerOnce(listening, "full all ranks are given\n");
+  close(listening);
+  Settings impatient = SettingsOf(Role::kWorker, port);
+  // Longer than a root is asked that goes on being full.
+  impatient.timeout_seconds = 6;
+  Place none;
+  EXPECT_THAT(AskAndJoin(impatient, &none), StartsWith("no scheduler at 127.0.0.1:"));
+  const auto root = Serve(port);
+  worker.join();
+  EXPECT_EQ(wrong, "");
+  EXPECT_EQ(place.job, "a-job");
+}
+
 TEST(Root, RefusesProcessesOfAnotherJob) {
-  const int port = FreePort();
+  const FreePort port;
   const auto root = Serve(port);
   Settings settings = SettingsOf(Role::kServer, port);
   settings.servers = 5;
@@ -160,7 +235,7 @@ TEST(Root, RefusesProcessesOfAnotherJob) {
 }
 
 TEST(Root, NamesAPortThatIsInUse) {
-  const int port = FreePort();
+  const FreePort port;
   const auto root = Serve(port);
   std::string wrong;
   EXPECT_EQ(Root::Listen(kLoopback, port, &wrong), nullptr);
@@ -169,7 +244,7 @@ TEST(Root, NamesAPortThatIsInUse) {
 
 TEST(Root, NamesAHostThatIsAnotherOne) {
   std::string wrong;
-  EXPECT_EQ(Root::Listen("192.0.2.1", FreePort(), &wrong), nullptr);
+  EXPECT_EQ(Root::Listen("192.0.2.1", 8000, &wrong), nullptr);
   EXPECT_THAT(wrong, HasSubstr("not an address of this host"));
   EXPECT_EQ(Root::Listen("no such host", 8000, &wrong), nullptr);
   EXPECT_THAT(wrong, HasSubstr("DMLC_PS_ROOT_URI=no such host"));
@@ -186,7 +261,7 @@ int Connect(int port) {
 }
 
 TEST(Root, ARankOfAProcessThatDoesNotJoinIsFreeAgain) {
-  const int port = FreePort();
+  const FreePort port;
   const auto root = Serve(port);
   Place place;
   {
@@ -201,17 +276,13 @@ TEST(Root, ARankOfAProcessThatDoesNotJoinIsFreeAgain) {
 }
 
 TEST(Root, KnowsAConnectionWithItself) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const FreePort own;
   sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_TRUE(IsConnectedToItself(fd));
-  close(fd);
-  const int port = FreePort();
+  ASSERT_EQ(getsockname(own.fd(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(connect(own.fd(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_TRUE(IsConnectedToItself(own.fd()));
+  const FreePort port;
   const auto root = Serve(port);
   const int other = Connect(port);
   EXPECT_FALSE(IsConnectedToItself(other));
@@ -219,7 +290,7 @@ TEST(Root, KnowsAConnectionWithItself) {
 }
 
 TEST(Root, WaitsWithoutWorkForADescriptor) {
-  const int port = FreePort();
+  const FreePort port;
   const auto root = Serve(port);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   rlimit before = {};
@@ -261,7 +332,7 @@ std::string Talk(int port, const std::string& bytes) {
 }
 
 TEST(Root, SurvivesOtherPrograms) {
-  const int port = FreePort();
+  const FreePort port;
   const auto root = Serve(port);
   EXPECT_THAT(Talk(port, "GET / HTTP/1.1\r\n\r\n"), StartsWith("error"));
   EXPECT_THAT(Talk(port, "phalanx-ps worker x 2 1\n"), StartsWith("error"));
