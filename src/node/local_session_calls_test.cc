@@ -425,7 +425,7 @@ TEST_F(LocalSessionCallsTest, ARankThatDoesNotFoldInTimeIsNamedOnAllRanks) {
       std::vector<uint64_t> sizes(8);
       sizes[6] = kAlongTree;
       EXPECT_THAT(session.Allreduce(absl::MakeSpan(sizes), ReduceOp::kBitOr), IsOk());
-      if (!dies) over.wait();
+      dies ? Die(session) : over.wait();
     });
   }
 }

@@ -213,7 +213,7 @@ TEST_F(LocalSessionModelsTest, RanksWhoseNodesHaveEndedLoadTheLazyModelOfTheOneT
       model = absl::StrCat("sum ", sum);
       ASSERT_THAT(session.LazyCheckpoint(model), IsOk());
       ASSERT_THAT(session.Barrier(), IsOk());
-      if (session.rank() > 0) return;
+      if (session.rank() > 0) return Die(session);
       dead.wait();
       ASSERT_THAT(session.Barrier(), IsOk());
       // Once, although two have died.
@@ -286,7 +286,7 @@ TEST_F(LocalSessionModelsTest, AModelForWhichThereIsNoRoomIsSavedOnce) {
       }),
                   IsOk());
       ASSERT_THAT(session.Barrier(), IsOk());
-      if (session.rank() == 1) return;
+      if (session.rank() == 1) return Die(session);
       dead.wait();
       EXPECT_THAT(session.Barrier(),
                   StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -395,7 +395,7 @@ TEST_F(LocalSessionPairsTest, ARankWhoseNodeHasEndedLoadsItsPairFromOtherHosts) 
         EXPECT_THAT(session.Barrier(), IsOk());
         EXPECT_THAT(Checkpoint(session), IsOk());
       }
-      if (session.rank() == 2) return;
+      if (session.rank() == 2) return Die(session);
       dead.wait();
       EXPECT_THAT(session.Barrier(), IsOk());
       EXPECT_THAT(session.Leave(), IsOk());
@@ -429,7 +429,7 @@ TEST_F(LocalSessionPairsTest, ARankLoadsThePairBeforeIfTheNewestLocalModelHasNoC
       EXPECT_THAT(session.Barrier(), IsOk());
       EXPECT_THAT(Checkpoint(session), IsOk());
       EXPECT_THAT(session.Barrier(), IsOk());
-      if (session.rank() == 1) return;
+      if (session.rank() == 1) return Die(session);
       dead.wait();
       EXPECT_THAT(Checkpoint(session), IsOk());
       EXPECT_THAT(session.Barrier(), IsOk());
@@ -496,7 +496,7 @@ TEST_F(LocalSessionPairsTest, ARankWhoseCopiesHaveAllEndedGetsAnErrorThatNamesWh
         EXPECT_THAT(Checkpoint(session), IsOk());
       }
       EXPECT_THAT(session.Barrier(), IsOk());
-      if (session.rank() == 0) over.wait();
+      session.rank() == 0 ? over.wait() : Die(session);
     });
   });
   WaitForDeath(1);

@@ -241,7 +241,8 @@ TEST_F(LocalSessionNamesTest, OtherNamesThanThoseOfTheOthersAreRefusedOnAllRanks
 // The others wait within another call.
 TEST_F(LocalSessionNamesTest, ANewCallOfANextLifeIsRefusedOnAllRanks) {
   Make(2, 2);
-  std::latch dead(1);
+  // A rank that dies at once can take the error with it.
+  std::latch refused(2);
   ForAllRanks([&](int rank) {
     absl::StatusOr<Session> session = Join(rank);
     ASSERT_THAT(session, IsOk());
@@ -252,6 +253,7 @@ TEST_F(LocalSessionNamesTest, ANewCallOfANextLifeIsRefusedOnAllRanks) {
       const absl::Status status =
           session->Allreduce(absl::MakeSpan(&sum, 1), ReduceOp::kSum, nullptr, "sum");
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("differs: rank")));
+      refused.arrive_and_wait();
       return;
     }
     try {
@@ -267,6 +269,7 @@ TEST_F(LocalSessionNamesTest, ANewCallOfANextLifeIsRefusedOnAllRanks) {
         session->Allreduce(absl::MakeSpan(&sum, 1), ReduceOp::kSum, nullptr, "new"),
         StatusIs(absl::StatusCode::kInvalidArgument,
                  AllOf(HasSubstr("before the call named \"new\""), HasSubstr("differs: rank "))));
+    refused.arrive_and_wait();
   });
 }
 

@@ -197,13 +197,13 @@ TEST_F(LocalSessionsTest, ARankWhoseNodeHasEndedLoadsTheCheckpointOfAnotherOne) 
       ASSERT_THAT(session.Checkpoint(absl::StrCat("sum ", sum, " of rank ", session.rank())),
                   IsOk());
       ASSERT_THAT(session.Barrier(), IsOk());
-      if (session.rank() == 2) return;
+      if (session.rank() == 2) return Die(session);
       dead.wait();
       ASSERT_THAT(session.Barrier(), IsOk());
       EXPECT_THAT(session.Leave(), IsOk());
     });
   });
-  // The first life of rank 2 ends with its thread; the node with what it has put.
+  // The first life of rank 2 ends with its session; the node with what it has put.
   WaitForDeath(2);
   cluster_->KillNode(2);
   absl::StatusOr<Session> session = Session::Join(*Connect(1), OptionsOf(2));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
@@ -138,14 +139,20 @@ class SessionsFixture : public ::testing::Test {
     for (int rank = 0; rank < world_; ++rank) ranks.emplace_back(body, rank);
     for (std::thread& rank : ranks) rank.join();
   }
-  // Calls `body` with a session of each rank, in threads.
+  // Calls `body` with a session of each rank, in threads. The sessions end when all bodies have
+  // returned: a rank that dies as soon as a call has ended can take the call's result, or its
+  // error, with it before the others have that, and they wait for its next life. A body whose rank
+  // is to die before the others calls Die.
   void ForAll(const std::function<void(Session&)>& body) const {
+    std::latch returned(world_);
     ForAllRanks([&](int rank) {
       absl::StatusOr<Session> session = Join(rank);
-      ASSERT_THAT(session, IsOk());
-      body(*session);
+      EXPECT_THAT(session, IsOk());
+      if (session.ok()) body(*session);
+      returned.arrive_and_wait();
     });
   }
+  static void Die(Session& session) { const Session dead = std::move(session); }
   // Runs a program on all ranks. Each death ends one life of its rank, in this order. Returns the
   // number of points of each rank's last life.
   using FatalProgram = std::function<void(Session&, Points&)>;
