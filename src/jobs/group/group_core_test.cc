@@ -71,7 +71,8 @@ class Group {
     auto input = std::make_shared<std::string>(InputBytes(spec, view_.world, rank), '\1');
     request.input = *input;
     request.keep = input;
-    const absl::Status called = core(rank).Call(rank, 0, std::move(request), now_);
+    const uint64_t life = view_.members[static_cast<size_t>(rank)].life;
+    const absl::Status called = core(rank).Call(rank, life, std::move(request), now_);
     Deliver();
     return called;
   }
@@ -481,6 +482,22 @@ TEST(GroupCore, ACallGoesOnWithoutAMemberThatDies) {
   ASSERT_THAT(group.status(id), testing::IsOk());
   EXPECT_EQ(group.done(id).result, std::string(8, '\2'));
   EXPECT_EQ(group.done(id).members, 2);
+}
+
+// What its node has sent is of the list before, and is of no use under the next one.
+TEST(GroupCore, AMemberThatDiesWhenItsCallHasEndedTakesTheResultWithIt) {
+  Group group(2);
+  group.Form();
+  const CallSpec broadcast{.kind = CallKind::kBroadcast, .on_loss = OnLoss::kWait, .bytes = 8};
+  EXPECT_THAT(group.status(group.Call(0, broadcast)), testing::IsOk());
+  group.Die(0);
+  const GroupCallId waits = group.Call(1, broadcast);
+  group.Pass(absl::Minutes(1));
+  EXPECT_FALSE(group.ended(waits));
+  group.Return(0);
+  EXPECT_EQ(group.entered().first, 1u);
+  EXPECT_THAT(group.status(group.Call(0, broadcast)), testing::IsOk());
+  EXPECT_THAT(group.status(waits), testing::IsOk());
 }
 
 TEST(GroupCore, WrongArgumentsFailOnAllMembers) {
