@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -205,6 +206,57 @@ TEST_F(LocalPsDisksTest, AJobOfWhichAllHasEndedGoesOnWithTheSameBits) {
   }
   // The job has ended.
   for (int server = 0; server < servers_; ++server) EXPECT_TRUE(FilesOf(server).empty());
+}
+
+TEST_F(LocalPsDisksTest, RowsWithLengthsGoOnFromDisks) {
+  MakeDisks(2, 2, 2);
+  const TableSpec spec{
+      .name = "w", .width = 5, .lengths = true, .split = ps::Split::kHash, .snapshot_every = 3};
+  const std::vector<Key> keys = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+  const auto length_of = [](Key key, uint64_t clock) {
+    return static_cast<uint32_t>((key + clock * clock) % 6);
+  };
+  const auto row_of = [&](Key key, uint64_t clocks) {
+    std::vector<float> row;
+    for (uint64_t clock = 0; clock < clocks; ++clock) {
+      const uint32_t length = length_of(key, clock);
+      if (length > row.size()) row.resize(length);
+      for (uint32_t i = 0; i < length; ++i) row[i] += static_cast<float>(workers_);
+    }
+    return row;
+  };
+  std::atomic<uint64_t> first = 0;
+  const auto work = [&](Worker& worker, const std::atomic<bool>& dead, const auto& die) {
+    const Table<float> table = worker.Open<float>("w").value();
+    first = table.clock();
+    while (true) {
+      const uint64_t clock = table.clock();
+      const Future<ps::PulledRows> pull = table.Pull(keys);
+      absl::StatusOr<ps::PulledRows> rows = absl::UnavailableError("");
+      while (!(rows = pull.Wait(absl::Milliseconds(100))).ok()) {
+        if (dead || !worker.status().ok()) return false;
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        EXPECT_EQ(rows->row<float>(i), absl::MakeConstSpan(row_of(keys[i], clock))) << clock;
+      }
+      if (clock == kClocks) return true;
+      std::vector<uint32_t> lengths;
+      for (const Key key : keys) lengths.push_back(length_of(key, clock));
+      const size_t elements = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
+      table.Push(keys, std::vector<float>(elements, 1.0f), lengths);
+      if (worker.rank() == 0 ? die(clock) : dead.load()) return false;
+      EXPECT_THAT(table.Clock(), IsOk());
+    }
+  };
+  for (const uint64_t fatal : {uint64_t{7}, uint64_t{16}, kNever}) {
+    const std::vector<absl::Status> ended = RunUntil(
+        fatal, [&](ps::Server& server) { ASSERT_THAT(server.AddTable(spec), IsOk()); }, work);
+    for (const absl::Status& status : ended) {
+      EXPECT_THAT(status,
+                  StatusIs(fatal == kNever ? absl::StatusCode::kOk : absl::StatusCode::kCancelled));
+    }
+  }
+  EXPECT_GE(first, 9u) << "the last run has gone on from files";
 }
 
 TEST_F(LocalPsDisksTest, ADirectoryCanBeThatOfAllServers) {
