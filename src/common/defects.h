@@ -114,6 +114,9 @@ namespace phalanx {
   /* Reductions: rings. */                                          \
   X(kRingCommittedEarly, "ring-committed-early")                    \
   X(kRingHalfDropped, "ring-half-dropped")                          \
+  X(kRingPlaceShifted, "ring-place-shifted")                        \
+  X(kRingOrderInTree, "ring-order-in-tree")                         \
+  X(kRingSlicesFromFirst, "ring-slices-from-first")                 \
   /* Reductions: identity. */                                       \
   X(kEndedReductionForgotten, "ended-reduction-forgotten")          \
   X(kArgumentsForgottenAtRestart, "arguments-forgotten-at-restart") \
@@ -215,7 +218,8 @@ namespace phalanx {
   X(kPsLostPushSaved, "ps-lost-push-saved")                         \
   X(kPsTurnNotAwaited, "ps-turn-not-awaited")                       \
   X(kPsHandleNotReplaced, "ps-handle-not-replaced")                 \
-  X(kPsHeldPullEarly, "ps-held-pull-early")
+  X(kPsHeldPullEarly, "ps-held-pull-early")                         \
+  X(kPsAheadNotVoided, "ps-ahead-not-voided")
 
 enum class Defect {
   kNone,

@@ -98,7 +98,7 @@ uint64_t SeedThatDetects(Defect defect) {
 }
 
 TEST(PsSimulation, EverySeededDefectIsDetected) {
-  for (Defect defect = Defect::kPsPushSeenEarly; defect <= Defect::kPsHeldPullEarly;
+  for (Defect defect = Defect::kPsPushSeenEarly; defect <= Defect::kPsAheadNotVoided;
        defect = static_cast<Defect>(static_cast<int>(defect) + 1)) {
     const uint64_t seed = SeedThatDetects(defect);
     std::cout << DefectName(defect) << ": seed " << seed << "\n";

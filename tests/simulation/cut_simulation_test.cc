@@ -17,6 +17,10 @@ TEST_P(CutSimulation, EveryRoundEndsInTimeWithTheExactSum) {
   ExpectSeedsFine(GetParam(), DrawCutPlan, RunCutSimulation);
 }
 
+TEST_P(CutSimulation, EveryRoundInTheOrderOfARingEndsInTimeWithItsBits) {
+  ExpectSeedsFine(GetParam(), DrawRingCutPlan, RunCutSimulation);
+}
+
 TEST_P(CutSimulation, EveryGetAndBroadcastEndsInTime) {
   ExpectSeedsFine(GetParam(), DrawTransferCutPlan, RunCutSimulation);
 }
@@ -32,8 +36,22 @@ TEST(CutSimulationRun, RingsMakeResultsWhileTheirNeighboursReachEachOther) {
   EXPECT_GT(from_rings, 5u);
 }
 
+TEST(CutSimulationRun, SlicesTakeThePlaceOfRingsAcrossCuts) {
+  SetLogLevel(LogLevel::kOff);
+  uint64_t from_rings = 0;
+  uint64_t from_slices = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const SimulationResult result = ExpectFine(DrawRingCutPlan(seed), RunCutSimulation);
+    from_rings += result.from_rings;
+    from_slices += result.from_slices;
+  }
+  EXPECT_GT(from_rings, 100u);
+  EXPECT_GT(from_slices, 100u);
+}
+
 TEST(CutSimulationRun, ReplaysExactlyFromItsSeed) {
   ExpectReplay(DrawCutPlan, RunCutSimulation, 3);
+  ExpectReplay(DrawRingCutPlan, RunCutSimulation, 3);
   ExpectReplay(DrawTransferCutPlan, RunCutSimulation, 3);
 }
 

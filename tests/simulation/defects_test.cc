@@ -18,6 +18,7 @@
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/ring_simulation.h"
 #include "src/sim/workloads/scopes_simulation.h"
 #include "src/sim/workloads/simulation.h"
 
@@ -89,6 +90,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect >= Defect::kSlowConnectNotReported && defect <= Defect::kRingAcrossCut) {
     return RunCutSimulation(DrawCutPlan(seed));
   }
+  if (defect >= Defect::kRingPlaceShifted && defect <= Defect::kRingSlicesFromFirst) {
+    return RunRingSimulation(DrawRingPlan(seed));
+  }
   if (defect >= Defect::kHalfTakenForAll && defect <= Defect::kFailedHalfForgotten) {
     return RunSimulation(InHalves(DrawPlan(seed)));
   }
@@ -111,7 +115,7 @@ std::vector<Defect> DetectableHere() {
         defect == Defect::kBytesBelowBeginServed || defect == Defect::kMoveBackAndForth ||
         defect == Defect::kMovedStartsOver || defect == Defect::kSwapBackAndForth ||
         defect == Defect::kWaitingSenderBlamed || defect == Defect::kSilenceNotForgotten ||
-        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kPsHeldPullEarly);
+        (defect >= Defect::kOldLifeEndsNewLife && defect <= Defect::kPsAheadNotVoided);
     if (!elsewhere) defects.push_back(defect);
   }
   return defects;

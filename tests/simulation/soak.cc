@@ -20,6 +20,7 @@
 #include "src/sim/workloads/delete_simulation.h"
 #include "src/sim/workloads/lifetime_simulation.h"
 #include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/ring_simulation.h"
 #include "src/sim/workloads/scopes_simulation.h"
 #include "src/sim/workloads/simulation.h"
 
@@ -37,7 +38,9 @@ struct Flags {
   bool additions = false;
   bool clients = false;
   bool moves = false;
+  bool rings = false;
   bool cuts = false;
+  bool cut_rings = false;
   bool cut_gets = false;
   bool lifetimes = false;
   bool broadcasts = false;
@@ -117,6 +120,8 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   }
   if (flags.copies) return RunPlan(seed, DrawCopiesPlan(seed), RunCopiesSimulation, flags);
   if (flags.scopes) return RunPlan(seed, DrawScopesPlan(seed), RunScopesSimulation, flags);
+  if (flags.rings) return RunPlan(seed, DrawRingPlan(seed), RunRingSimulation, flags);
+  if (flags.cut_rings) return RunPlan(seed, DrawRingCutPlan(seed), RunCutSimulation, flags);
   if (flags.cuts) return RunPlan(seed, DrawCutPlan(seed), RunCutSimulation, flags);
   if (flags.cut_gets) return RunPlan(seed, DrawTransferCutPlan(seed), RunCutSimulation, flags);
   if (flags.deletes) return RunPlan(seed, DrawDeletePlan(seed), RunDeleteSimulation, flags);
@@ -196,8 +201,11 @@ int main(int argc, char** argv) {
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
   app.add_flag("--copies", flags.copies, "simulate copies on several hosts");
   app.add_flag("--scopes", flags.scopes, "simulate scopes of objects");
+  app.add_flag("--rings", flags.rings, "simulate reductions in the order of a ring");
   app.add_flag("--cuts", flags.cuts,
                "simulate reductions among nodes that cannot reach each other");
+  app.add_flag("--cut-rings", flags.cut_rings,
+               "simulate reductions in the order of a ring among such nodes");
   app.add_flag("--cut-gets", flags.cut_gets,
                "simulate Gets and broadcasts among nodes that cannot reach each other");
   app.add_flag("--deletes", flags.deletes, "simulate Deletes, and reads after them");

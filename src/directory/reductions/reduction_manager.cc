@@ -487,7 +487,8 @@ void ReductionManager::Run(Reduction& reduction) {
   if (reduction.phase != ReductionPhase::kPlanned && waits) catalog_.SetTimer(reduction, patience);
   if (rings_.Run(reduction)) return watcher_.ChooseProxy(reduction);
   // The fold of a tree has other bits. The requester can ask for slices in that order.
-  if (reduction.plan.spec().order == ReduceSpec::Order::kRing) {
+  if (reduction.plan.spec().order == ReduceSpec::Order::kRing &&
+      !DefectActive(Defect::kRingOrderInTree)) {
     return End(reduction, ReductionError(reduction.target, absl::StatusCode::kFailedPrecondition,
                                          "its sources make no ring, or their ring has broken"));
   }

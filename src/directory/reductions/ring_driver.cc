@@ -158,7 +158,8 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
   fold.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(ring.version(), fold.mutable_version());
   ToProto(reduction.identity.id, fold.mutable_begun());
-  fold.set_slot(static_cast<uint32_t>(place));
+  const size_t shifted = DefectActive(Defect::kRingPlaceShifted) ? 1 : 0;
+  fold.set_slot(static_cast<uint32_t>((place + shifted) % ring.members().size()));
   fold.set_slots(static_cast<uint32_t>(ring.members().size()));
   fold.set_degree(1);
   fold.set_dtype(ToProto(spec.elements, fold.mutable_runs()));

@@ -1,5 +1,6 @@
 #include "src/ps/rows/ring_sums.h"
 
+#include "src/common/defects.h"
 #include "src/common/elements.h"
 #include "src/common/ids/ids.h"
 #include "src/common/slice_layout.h"
@@ -22,11 +23,12 @@ bool IsRingSum(uint64_t part_bytes, size_t sources) {
 // As the nodes of a ring cut an object: member s ends slice s with its own source.
 std::vector<RingSlice> RingSlices(uint64_t part_bytes, size_t sources) {
   const SliceLayout layout{part_bytes, static_cast<int>(sources)};
+  const bool from_first = DefectActive(Defect::kRingSlicesFromFirst);
   std::vector<RingSlice> slices;
   for (int slice = 0; slice < layout.slices; ++slice) {
     RingSlice& one = slices.emplace_back(RingSlice{layout.Begin(slice), layout.Size(slice), {}});
     for (size_t i = 1; i <= sources; ++i) {
-      one.sources.push_back((static_cast<size_t>(slice) + i) % sources);
+      one.sources.push_back(from_first ? i - 1 : (static_cast<size_t>(slice) + i) % sources);
     }
   }
   return slices;

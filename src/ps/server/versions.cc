@@ -61,7 +61,8 @@ void Versions::EndAhead(uint64_t attempt) {
   if (found == ahead_.end()) return;
   const uint64_t number = found->second;
   ahead_.erase(found);
-  if (versions_.at(number).readers > 0) voids_.push_back(HandleOf(number));
+  const bool awaited = versions_.at(number).readers > 0;
+  if (awaited && !DefectActive(Defect::kPsAheadNotVoided)) voids_.push_back(HandleOf(number));
   ForgetReadersOf(number);
   versions_.erase(number);
 }

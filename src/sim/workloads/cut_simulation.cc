@@ -11,8 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/random.h"
+#include "src/common/slice_layout.h"
 #include "src/net/pull/transfer_buffer.h"
+#include "src/ps/rows/ring_sums.h"
 #include "src/sim/cluster/checkers.h"
+#include "src/sim/workloads/ordered_floats.h"
 
 namespace phalanx::sim {
 namespace {
@@ -54,23 +57,34 @@ class CutSimulation {
     size_t put = 0;
     size_t done = 0;      // calls that have ended, and results that were read
     bool sliced = false;  // a ring has made the result
+    // Of kRing, if there is no ring.
+    std::vector<ObjectId> slices;
+    std::string sum;
   };
   using Pair = std::pair<int, int>;
 
   bool failed() { return !cluster_.journal().violation().ok(); }
   bool Until(absl::string_view what, absl::FunctionRef<bool()> done);
   void Connect();
-  bool Reduces() const { return plan_.kind <= CutPlan::Kind::kSomeOf; }
+  bool Reduces() const { return plan_.kind <= CutPlan::Kind::kRing; }
+  bool InRingOrder() const { return plan_.kind == CutPlan::Kind::kRing; }
   // Runs one round and checks the result. Returns the time that it has taken.
   absl::Duration RunRound();
   absl::Duration RunReduction(const std::string& name);
   absl::Duration RunTransfer();
   void Put(int n, const ObjectId& source);
+  std::string BytesOf(int n, const ObjectId& source) const;
+  // The floats of kRing.
+  OrderedFloats Floats() const;
   void Reduce(int n);
+  void Reduced(int n, const absl::Status& status);
+  void ReduceSlices(int n);
+  void GetSlice(int n, int slice);
   void Get(int n);
   void Broadcast(int n);
   void CheckView(int n, const View& view);
   void CheckSum(int n, const View& view, const std::vector<ObjectId>& from);
+  void CheckBytes(int n, const View& view, absl::string_view bytes);
   void CheckTime(absl::Duration took, absl::Duration bound);
   void Forget();
   void DrawPairs();
@@ -90,6 +104,7 @@ class CutSimulation {
   Round round_;
   uint64_t bytes_checked_ = 0;
   uint64_t from_rings_ = 0;
+  uint64_t from_slices_ = 0;
   bool killed_ = false;
 };
 
@@ -129,17 +144,26 @@ ClientId CutSimulation::ClientOf(int n) {
 
 // ---- a round
 
-void CutSimulation::Put(int n, const ObjectId& source) {
+OrderedFloats CutSimulation::Floats() const {
+  return {plan_.seed * 1000 + static_cast<uint64_t>(rounds_), plan_.sources, 2 * plan_.elements};
+}
+
+std::string CutSimulation::BytesOf(int n, const ObjectId& source) const {
+  if (InRingOrder()) return Floats().Source(n);
   std::string bytes(plan_.elements * sizeof(uint64_t), '\0');
   for (uint64_t i = 0; i < plan_.elements; ++i) {
     const uint64_t element = Element(source, i);
     std::memcpy(bytes.data() + i * sizeof element, &element, sizeof element);
   }
+  return bytes;
+}
+
+void CutSimulation::Put(int n, const ObjectId& source) {
   object_store::PutOptions options;
   options.id = source;
   options.slices = plan_.slices;
   options.wait_for_adoption = true;
-  cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
+  cluster_.store(n)->Put(ClientOf(n), options, BytesOf(n, source),
                          [this](const absl::StatusOr<object_store::PutResult>& put) {
                            cluster_.journal().Violation("Put", put.status());
                            ++round_.put;
@@ -149,18 +173,63 @@ void CutSimulation::Put(int n, const ObjectId& source) {
 void CutSimulation::Reduce(int n) {
   const bool everybody = plan_.kind == CutPlan::Kind::kAllReduce;
   ReduceTarget target{round_.target};
-  target.root_here = !everybody && plan_.seed % 2 == 0;
+  target.root_here = !everybody && !InRingOrder() && plan_.seed % 2 == 0;
   target.everybody = everybody;
   ReduceSpec spec;
   spec.sources = round_.sources;
-  spec.elements = DType::kU64;
+  spec.elements = InRingOrder() ? DType::kF32 : DType::kU64;
   spec.num_objects = round_.num_objects;
+  if (InRingOrder()) spec.order = ReduceSpec::Order::kRing;
   if (plan_.kind == CutPlan::Kind::kFixedOrder) spec.order = ReduceSpec::Order::kFixed;
   cluster_.node(n)->reducer().Reduce(ClientOf(n), target, std::move(spec), Instant::Infinite(),
-                                     [this](const absl::Status& status) {
-                                       cluster_.journal().Violation("Reduce", status);
-                                       ++round_.done;
-                                     });
+                                     [this, n](const absl::Status& s) { Reduced(n, s); });
+}
+
+void CutSimulation::Reduced(int n, const absl::Status& status) {
+  ++round_.done;
+  if (InRingOrder() && absl::IsFailedPrecondition(status)) return ReduceSlices(n);
+  cluster_.journal().Violation("Reduce", status);
+  // The result is there: before that it would be waited for also where there is no ring.
+  for (int reader = 0; InRingOrder() && reader < plan_.sources; ++reader) {
+    cluster_.OnNode(reader, [this, reader] { Get(reader); });
+  }
+}
+
+// As a server of parameters does, which needs all of them.
+void CutSimulation::ReduceSlices(int n) {
+  const size_t sources = round_.sources.size();
+  for (const auto& one : ps::internal::RingSlices(Floats().bytes(), sources)) {
+    const int slice = static_cast<int>(round_.slices.size());
+    round_.slices.push_back(ObjectId::FromName("slice", absl::StrCat(rounds_, " ", slice)));
+    ReduceSpec spec;
+    for (const size_t source : one.sources) spec.sources.push_back(round_.sources[source]);
+    spec.elements = DType::kF32;
+    spec.order = ReduceSpec::Order::kFixed;
+    spec.range_offset = one.begin;
+    spec.range_bytes = one.bytes;
+    cluster_.node(n)->reducer().Reduce(ClientOf(n), ReduceTarget{round_.slices.back()},
+                                       std::move(spec), Instant::Infinite(),
+                                       [this, n, slice](const absl::Status& status) {
+                                         cluster_.journal().Violation("Reduce a slice", status);
+                                         GetSlice(n, slice);
+                                       });
+  }
+}
+
+void CutSimulation::GetSlice(int n, int slice) {
+  object_store::GetEvents events;
+  events.on_view = [this, n, slice, client = ClientOf(n)](const absl::StatusOr<View>& view) {
+    ++round_.done;
+    cluster_.journal().Violation("Get a slice", view.status());
+    if (!view.ok()) return;
+    ++from_slices_;
+    const SliceLayout layout{Floats().bytes(), plan_.sources};
+    const absl::string_view sum = round_.sum;
+    CheckBytes(n, *view, sum.substr(layout.Begin(slice), layout.Size(slice)));
+    cluster_.store(n)->Release(client, view->pin).IgnoreError();
+  };
+  const ObjectId& target = round_.slices[static_cast<size_t>(slice)];
+  cluster_.store(n)->Get(ClientOf(n), {target, Instant::Infinite()}, std::move(events));
 }
 
 void CutSimulation::Get(int n) {
@@ -203,12 +272,20 @@ void CutSimulation::CheckView(int n, const View& view) {
   }
   const size_t wanted = round_.num_objects != 0 ? round_.num_objects : round_.sources.size();
   if (from.size() != wanted) return wrong(absl::StrCat("has ", from.size(), " sources"));
-  if (plan_.kind == CutPlan::Kind::kFixedOrder && from != round_.sources) {
-    return wrong("is in another order");
-  }
+  const bool ordered = plan_.kind == CutPlan::Kind::kFixedOrder || InRingOrder();
+  if (ordered && from != round_.sources) return wrong("is in another order");
   const std::set<ObjectId> distinct(from.begin(), from.end());
   if (distinct.size() != from.size()) return wrong("has a source twice");
-  CheckSum(n, view, from);
+  if (!InRingOrder()) return CheckSum(n, view, from);
+  if (!round_.sliced) return wrong("was made by a tree");
+  CheckBytes(n, view, round_.sum);
+}
+
+void CutSimulation::CheckBytes(int n, const View& view, absl::string_view bytes) {
+  const absl::string_view there(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
+  bytes_checked_ += there.size();
+  if (there == bytes) return;
+  cluster_.journal().Violation(absl::StrCat("the result on ", NodeName(n), " has other bits"));
 }
 
 void CutSimulation::CheckSum(int n, const View& view, const std::vector<ObjectId>& from) {
@@ -247,14 +324,16 @@ absl::Duration CutSimulation::RunReduction(const std::string& name) {
   if (plan_.kind == CutPlan::Kind::kSomeOf) {
     round_.num_objects = static_cast<uint32_t>(plan_.sources - 1);
   }
+  if (InRingOrder()) round_.sum = Floats().RingSum();
   const bool everybody = plan_.kind == CutPlan::Kind::kAllReduce;
   const Instant began = cluster_.scheduler().now();
   const int callers = everybody ? plan_.sources : 1;
-  // All nodes with sources read the result: a copy that no other node wants is handed on by none.
+  // All nodes with sources read the result, or one each of its slices: a copy that no other node
+  // wants is handed on by none.
   for (int n = 0; n < plan_.sources; ++n) {
     cluster_.OnNode(n, [this, n, callers] {
       if (n < callers) Reduce(n);
-      Get(n);
+      if (!InRingOrder()) Get(n);
     });
   }
   Until("the reduction", [this, callers] {
@@ -300,6 +379,7 @@ absl::Duration CutSimulation::RunTransfer() {
 void CutSimulation::Forget() {
   std::vector<ObjectId> ids = round_.sources;
   ids.push_back(round_.target);
+  ids.insert(ids.end(), round_.slices.begin(), round_.slices.end());
   size_t deleted = 0;
   cluster_.OnNode(0, [this, &ids, &deleted] {
     for (const ObjectId& id : ids) {
@@ -406,6 +486,7 @@ SimulationResult CutSimulation::Run(absl::Duration usual) {
   result.operations = static_cast<uint64_t>(rounds_);
   result.bytes_checked = bytes_checked_;
   result.from_rings = from_rings_;
+  result.from_slices = from_slices_;
   result.splits = cluster_.Counter("splits");
   return result;
 }
@@ -474,6 +555,12 @@ CutPlan DrawCutPlan(uint64_t seed, bool /*peace*/) {
   return plan;
 }
 
+CutPlan DrawRingCutPlan(uint64_t seed, bool peace) {
+  CutPlan plan = DrawCutPlan(seed, peace);
+  plan.kind = CutPlan::Kind::kRing;
+  return plan;
+}
+
 CutPlan DrawTransferCutPlan(uint64_t seed, bool peace) {
   CutPlan plan = DrawCutPlan(seed, peace);
   plan.kind = Random(seed).Chance(0.5) ? CutPlan::Kind::kGet : CutPlan::Kind::kBroadcast;
@@ -487,8 +574,8 @@ CutPlan InHalves(CutPlan plan) {
 }
 
 std::string Describe(const CutPlan& plan) {
-  constexpr const char* kKinds[] = {"reduce",         "allreduce", "fixed order",
-                                    "all but one of", "get",       "broadcast"};
+  constexpr const char* kKinds[] = {"reduce",     "allreduce", "fixed order", "all but one of",
+                                    "ring order", "get",       "broadcast"};
   constexpr const char* kPairs[] = {"one pair", "two pairs", "all links of one node but one"};
   constexpr const char* kHows[] = {"silent", "silent one way", "refused", "refused one way"};
   return absl::StrCat(kKinds[static_cast<int>(plan.kind)], " ", plan.sources, " sources of ",

@@ -22,7 +22,8 @@
 namespace phalanx::sim {
 
 struct CutPlan {
-  enum class Kind { kReduce, kAllReduce, kFixedOrder, kSomeOf, kGet, kBroadcast };
+  // kRing: in the order of one, of floats; where there is none, each slice by itself.
+  enum class Kind { kReduce, kAllReduce, kFixedOrder, kSomeOf, kRing, kGet, kBroadcast };
   enum class Which { kOnePair, kTwoPairs, kAllButOne };
   enum class How { kSilent, kSilentOneWay, kRefused, kRefusedOneWay };
 
@@ -42,8 +43,10 @@ struct CutPlan {
   bool relay_dies = false;
 };
 
-// Of a reduction; of a Get or a broadcast. Every plan has cuts: `peace` is ignored.
+// Of a reduction; of one in the order of a ring; of a Get or a broadcast. Every plan has cuts:
+// `peace` is ignored.
 CutPlan DrawCutPlan(uint64_t seed, bool peace = false);
+CutPlan DrawRingCutPlan(uint64_t seed, bool peace = false);
 CutPlan DrawTransferCutPlan(uint64_t seed, bool peace = false);
 CutPlan InHalves(CutPlan plan);
 std::string Describe(const CutPlan& plan);

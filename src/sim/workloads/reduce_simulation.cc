@@ -97,6 +97,7 @@ class ReduceSimulation final : public ClientSimulation {
     bool open = false;
     bool fixed = false;
     bool everybody = false;
+    bool ring = false;  // in the order of one
     bool deleted = false;
     std::vector<Call> calls;
     // The nodes whose clients have requested it, or tried to add to it, and live.
@@ -154,6 +155,7 @@ class ReduceSimulation final : public ClientSimulation {
           (absl::IsDeadlineExceeded(call.status) && !call.deadline.infinite()) ||
           (absl::IsAlreadyExists(call.status) && round.open) ||
           (absl::IsInvalidArgument(call.status) && plan_.alike) ||
+          (absl::IsFailedPrecondition(call.status) && round.ring) ||
           (absl::IsCancelled(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsDataLoss(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsUnavailable(call.status) && !plan_.world.cluster.peaceful) ||
@@ -394,6 +396,7 @@ class ReduceSimulation final : public ClientSimulation {
     if (plan_.everybody && random_.Chance(0.7)) {
       // Rings need all sources, arrival order, and a closed reduction.
       round.everybody = true;
+      round.ring = plan_.rings > 0 && random_.Chance(plan_.rings);
       round.fixed = false;
       round.open = false;
       round.num_objects = 0;
@@ -418,6 +421,7 @@ class ReduceSimulation final : public ClientSimulation {
     spec.elements = round.elements;
     spec.op = ReduceOp::kSum;
     if (round.fixed) spec.order = ReduceSpec::Order::kFixed;
+    if (round.ring) spec.order = ReduceSpec::Order::kRing;
     spec.open = round.open;
     spec.num_objects = round.num_objects;
     if (plan_.alike) spec.source_metadata = std::string(kAlike);
@@ -555,13 +559,15 @@ class ReduceSimulation final : public ClientSimulation {
     // The memory of all slices is contiguous.
     const absl::Span<char> bytes(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
     bytes_checked_ += bytes.size();
-    if (view.buffer->layout().slices > 1) ++from_rings_;
+    const bool from_ring = view.buffer->layout().slices > 1;
+    if (from_ring) ++from_rings_;
     const auto wrong = [this, &round](const auto&... what) {
       cluster_.journal().Violation(absl::StrCat("the result of ", NameOf(round), " ", what...));
     };
     if (bytes.size() != plan_.elements * sizeof(uint64_t)) {
       return wrong("has ", bytes.size(), " bytes");
     }
+    if (round.ring && !from_ring) return wrong("was made by a tree");
     std::vector<uint64_t> elements(plan_.elements);
     std::memcpy(elements.data(), bytes.data(), bytes.size());
     std::vector<int> from;
@@ -588,7 +594,8 @@ class ReduceSimulation final : public ClientSimulation {
       return wrong("lacks source ", source, ", whose addition was acknowledged");
     }
     // The sources of a request are in ascending order, so the fold must be too.
-    if (round.fixed && !round.open && !std::is_sorted(from.begin(), from.end())) {
+    const bool ordered = round.ring || (round.fixed && !round.open);
+    if (ordered && !std::is_sorted(from.begin(), from.end())) {
       return wrong("is not in the requested order");
     }
     // The first element encodes one attempt number per source.
@@ -727,8 +734,8 @@ class ReduceSimulation final : public ClientSimulation {
     std::string name = "target(";
     for (const int source : round.sources) absl::StrAppend(&name, source, " ");
     name.back() = ')';
-    return absl::StrCat(name, round.fixed ? " fixed" : "", round.open ? " open" : "", " any ",
-                        round.num_objects);
+    return absl::StrCat(name, round.fixed ? " fixed" : "", round.ring ? " in ring order" : "",
+                        round.open ? " open" : "", " any ", round.num_objects);
   }
 
   void FillResult(SimulationResult& result) override {

@@ -45,6 +45,8 @@ struct ReducePlanOfRun {
   absl::Duration mean_pause = absl::Milliseconds(30);
   // Some results are requested with all nodes as readers.
   bool everybody = false;
+  // The share of those that are in the order of a ring: they fail if there is none.
+  double rings = 0;
   // The share of open reductions. A client closes an open one soon, or at random, or at the end.
   double open = 0.15;
   bool closed_soon = false;

@@ -37,6 +37,7 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   plan.world.storm += plan.world.cluster.lease;
   plan.sources = std::min(plan.world.cluster.nodes, static_cast<int>(3 + random.Below(3)));
   if (random.Chance(0.8)) plan.elements = 60'000;
+  if (random.Chance(0.5)) plan.rings = 0.5;
   return plan;
 }
 
@@ -77,7 +78,9 @@ ReducePlanOfRun FocusOnMoves(ReducePlanOfRun plan) {
 
 std::string Describe(const ReducePlanOfRun& plan) {
   return absl::StrCat(plan.sources, " sources of ", plan.elements, " elements",
-                      plan.everybody ? ", wanted by all; " : "; ", Describe(plan.world));
+                      plan.everybody ? ", wanted by all" : "",
+                      plan.rings > 0 ? ", some in the order of a ring; " : "; ",
+                      Describe(plan.world));
 }
 
 }  // namespace phalanx::sim

@@ -60,6 +60,8 @@ struct SimulationResult {
   uint64_t bytes_checked = 0;
   // For reductions: the number of results that a ring has made.
   uint64_t from_rings = 0;
+  // The number of results that were summed slice by slice, since there was no ring.
+  uint64_t from_slices = 0;
   // How often nodes began to pull an object in two trees, as the shards that run at the end count.
   uint64_t splits = 0;
 };
