@@ -646,6 +646,9 @@ RingPlanOfRun DrawRingPlan(uint64_t seed, bool peace) {
   if (fabric.interface_bytes_per_second > 0) {
     fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
   }
+  // The folds of slices that wait for each other hold what they are sent in: with fewer of these
+  // than there are slices under way, all could wait.
+  cluster.data_plane.max_pushes = std::max(cluster.data_plane.max_pushes, 256);
   // A shard makes no ring in its first lease.
   plan.world.storm += cluster.lease;
   return plan;
