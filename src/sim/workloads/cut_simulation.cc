@@ -15,7 +15,7 @@
 #include "src/net/pull/transfer_buffer.h"
 #include "src/ps/rows/ring_sums.h"
 #include "src/sim/cluster/checkers.h"
-#include "src/sim/workloads/ordered_floats.h"
+#include "src/sim/cluster/ordered_floats.h"
 
 namespace phalanx::sim {
 namespace {

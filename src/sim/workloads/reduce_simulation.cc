@@ -593,11 +593,7 @@ class ReduceSimulation final : public ClientSimulation {
       if (distinct.contains(source) || !MustHaveAdded(round, view.generation, node)) continue;
       return wrong("lacks source ", source, ", whose addition was acknowledged");
     }
-    // The sources of a request are in ascending order, so the fold must be too.
-    const bool ordered = round.ring || (round.fixed && !round.open);
-    if (ordered && !std::is_sorted(from.begin(), from.end())) {
-      return wrong("is not in the requested order");
-    }
+    if (!InOrder(round, from)) return wrong("is not in the requested order");
     // The first element encodes one attempt number per source.
     uint64_t remainder = elements.front();
     std::vector<uint64_t> attempts;
@@ -627,6 +623,12 @@ class ReduceSimulation final : public ClientSimulation {
     CheckCommitted(round, view.generation);
     NoteSeen(round, view.generation, elements);
     NoteCarriedOut(round, from);
+  }
+
+  // The sources of a request are in ascending order, so the fold must be too.
+  static bool InOrder(const Round& round, const std::vector<int>& from) {
+    const bool ordered = round.ring || (round.fixed && !round.open);
+    return !ordered || std::is_sorted(from.begin(), from.end());
   }
 
   // Adds the two u32 halves without a carry between them.

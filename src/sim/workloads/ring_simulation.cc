@@ -13,8 +13,8 @@
 #include "src/common/slice_layout.h"
 #include "src/net/pull/transfer_buffer.h"
 #include "src/ps/rows/ring_sums.h"
+#include "src/sim/cluster/ordered_floats.h"
 #include "src/sim/workloads/client_simulation.h"
-#include "src/sim/workloads/ordered_floats.h"
 
 namespace phalanx::sim {
 namespace {

@@ -184,6 +184,26 @@ TEST_F(RingTest, OneThatBreaksEndsWithoutATree) {
   }
 }
 
+// A caller has reported that the target is never there, as a server of parameters does, while a
+// node that keeps the description was out of contact.
+TEST_F(RingTest, ANodeThatComesBackBeginsNoneThatWasGivenUp) {
+  AddNodes(4);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  v1::NodeMessage fail;
+  fail.mutable_fail_request()->set_request_id(77);
+  fail.mutable_fail_request()->set_object_id(Bytes(kTarget));
+  fail.mutable_fail_request()->set_code(Number(absl::StatusCode::kNotFound));
+  fail.mutable_fail_request()->set_message("taken back");
+  Send(0, fail);
+  v1::NodeMessage kept = InRingOrder(Request(3));
+  kept.mutable_reduce_request()->set_request_id(0);
+  kept.mutable_reduce_request()->set_again(true);
+  Send(1, kept);
+  EXPECT_FALSE(FoldAt(0).has_value());
+  h_.Want(nodes_[3], kTarget);
+  EXPECT_EQ(h_.LastGone(nodes_[3]), v1::Gone::REFUSED);
+}
+
 TEST_F(RingTest, SmallObjectsMakeNone) {
   AddNodes(4);
   for (int i = 0; i < 4; ++i) Put(i, i, 100'000);

@@ -3,8 +3,8 @@
 // Testonly.
 //
 // Pure; any thread.
-#ifndef PHALANX_SIM_WORKLOADS_ORDERED_FLOATS_H_
-#define PHALANX_SIM_WORKLOADS_ORDERED_FLOATS_H_
+#ifndef PHALANX_SIM_CLUSTER_ORDERED_FLOATS_H_
+#define PHALANX_SIM_CLUSTER_ORDERED_FLOATS_H_
 
 #include <cstdint>
 #include <string>
@@ -26,4 +26,4 @@ struct OrderedFloats {
 
 }  // namespace phalanx::sim
 
-#endif  // PHALANX_SIM_WORKLOADS_ORDERED_FLOATS_H_
+#endif  // PHALANX_SIM_CLUSTER_ORDERED_FLOATS_H_

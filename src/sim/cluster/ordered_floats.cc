@@ -1,4 +1,4 @@
-#include "src/sim/workloads/ordered_floats.h"
+#include "src/sim/cluster/ordered_floats.h"
 
 #include <cstring>
 
