@@ -130,8 +130,9 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   expiries_.Set(object.id, context_.now + object.info.ttl);
   scopes_.Add(object.info.scope, object.id);
   ++context_.counters.adopted;
-  // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
-  failures_.Erase(object.id);
+  // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation. A
+  // reduction that begins has done so; a part of a result that was given up since must not.
+  if (complete || object.info.reduced_from.empty()) failures_.Erase(object.id);
   losses_.Erase(object.id);
   tombstones_.Revive(object.id);
   Copy& copy = AddCopy(object, node);

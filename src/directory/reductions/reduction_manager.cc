@@ -78,12 +78,6 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
   }
   Reduction* reduction = catalog_.Find(target);
   const bool begins = reduction == nullptr;
-  // It was given up while the node was out of contact. To begin it again for no caller would have
-  // Gets wait for it.
-  if (begins && kept && failures_.Find(target) != nullptr) {
-    AnswerReduce(target, requester, absl::CancelledError());
-    return absl::OkStatus();
-  }
   if (begins) {
     const bool which = number.valid() && !catalog_.HasEnded(target, number);
     if (const auto over = AnswerBeforeBegin(target, *spec, !which && (m.again() || kept))) {

@@ -57,6 +57,10 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const ReductionId& n
 std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::Requester& requester,
                                                               const ObjectId& target,
                                                               const ReduceSpec& spec, bool again) {
+  // It was given up while the node, which has no caller, was out of contact: to begin it again
+  // would have Gets wait for it.
+  const bool given_up = requester.request_id == 0 && failures_.Find(target) != nullptr;
+  if (given_up && catalog_.Find(target) == nullptr) return absl::CancelledError();
   const ReductionId& number = requester.id;
   if (!number.valid()) return AnswerOfUnnumbered(requester, target, spec, again);
   catalog_.NoteId(number);
