@@ -65,6 +65,5 @@ template class Future<Done>;
 template class Future<int>;
 template class Future<ps::PulledRows>;
 template class Future<ps::Reply>;
-template class Future<ps::PulledRows>;
 
 }  // namespace phalanx

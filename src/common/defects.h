@@ -219,6 +219,7 @@ namespace phalanx {
   X(kPsTurnNotAwaited, "ps-turn-not-awaited")                       \
   X(kPsHandleNotReplaced, "ps-handle-not-replaced")                 \
   X(kPsHeldPullEarly, "ps-held-pull-early")                         \
+  X(kPsAnswersMixed, "ps-answers-mixed")                            \
   X(kPsAheadNotVoided, "ps-ahead-not-voided")
 
 enum class Defect {

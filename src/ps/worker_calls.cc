@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/common/status_macros.h"
 #include "src/ps/rows/length_values.h"
 #include "src/ps/worker_core.h"
@@ -362,7 +363,7 @@ void WorkerCore::SendQuestion(int server, Ticket ticket, Operation& operation, Q
   }
   if (question.call >= tables_[*operation.table].HeldFrom()) return;
   // All rows come on one channel.
-  question.rows = {};
+  if (!DefectActive(Defect::kPsAnswersMixed)) question.rows = {};
   const auto piece = static_cast<uint32_t>(&question - operation.questions.data());
   if (question.by_object) {
     // The server answers anew: it has forgotten what it has answered on an earlier channel.

@@ -19,6 +19,7 @@
 namespace phalanx::runtime {
 namespace {
 
+using ps::Key;
 using ps::Sync;
 using ps::Table;
 using ps::TableSpec;
