@@ -81,7 +81,7 @@ def probability(scores):
 class Linear:
     """A weight for each part of a word: their sum is the score."""
 
-    table = {"update": "ftrl", "rate": 0.3, "l1": 0.01, "l2": 0.1}
+    table = {"update": "ftrl", "rate": 0.35, "l1": 0.01, "l2": 0.1}
 
     def __init__(self, words, which, answers):
         self.keys, self.parts, self.owners, _ = words.of(which)
@@ -98,7 +98,7 @@ class Linear:
 class Embedding:
     """A vector for each part of a word."""
 
-    table = {"width": WIDTH, "update": "adagrad", "rate": 0.2, "init": "uniform", "scale": 0.25}
+    table = {"width": WIDTH, "update": "adagrad", "rate": 0.16, "init": "uniform", "scale": 0.25}
 
     def __init__(self, words, which, answers):
         keys, self.parts, self.owners, self.lengths = words.of(which)
