@@ -53,6 +53,8 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   }
   if (defect == Defect::kLostResultForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
+    // The result of a tree: what is made in a ring has several copies at once.
+    plan.rings = 0;
     // It has been detected only in shards that wait for a first lease.
     plan.world.cluster.directory.first_life = false;
     // The nodes with the result must die between the commit and the reply.
