@@ -715,10 +715,10 @@ Future<Reply> WorkerState::Request(int server, int32_t head, absl::string_view b
   auto call = std::make_shared<TicketCall<Reply>>(*this, "Request", std::nullopt);
   connection_->Update([&] {
     if (!over_.ok()) return call->Set(over_);
-    Begun(call, core_.Request(server, head, body));
+    const absl::StatusOr<Ticket> ticket = core_.Request(server, head, body);
     // It is awaited, and not to be held back behind a pull that waits for other workers.
     core_.Flush();
-    Drain();
+    Begun(call, ticket);
   });
   return Future<Reply>(std::move(call));
 }
