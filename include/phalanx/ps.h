@@ -180,9 +180,9 @@ class Server {
   // Rows<T>) -> absl::Status, where values are keys.size() rows; or, if the table has lengths
   // (TableSpec::lengths), update(const Pusher&, absl::Span<const Key>, absl::Span<const T> values,
   // absl::Span<const uint32_t> lengths, Rows<T>), where row i of `values` has lengths[i] elements.
-  // InvalidArgument: the function is that of the other tables. It runs in the thread of Run. An
-  // error, or an exception, ends all calls for the table with an error that names both. The spec's
-  // dtype is that of T, and its wire too unless that is given: f16 or bf16 for float.
+  // InvalidArgument: it takes lengths and the table has none, or the reverse. It runs in the thread
+  // of Run. An error, or an exception, ends all calls for the table with an error that names both.
+  // The spec's dtype is that of T, and its wire too unless that is given: f16 or bf16 for float.
   template <typename T, typename F>
   absl::Status AddTable(TableSpec spec, F update);
   // `lengths` is empty unless the table has lengths.
@@ -497,7 +497,8 @@ absl::Status Server::AddTable(TableSpec spec, F update) {
       std::is_invocable_r_v<absl::Status, const F&, const Pusher&, Keys, Values, Rows<T>>;
   constexpr bool kLengths =
       std::is_invocable_r_v<absl::Status, const F&, const Pusher&, Keys, Values, Lengths, Rows<T>>;
-  static_assert(kPlain || kLengths, "an own update has the parameters that are said above");
+  static_assert(kPlain || kLengths,
+                "an own update takes a Pusher, keys, values, with lengths these, and Rows");
   const uint32_t width = spec.width;
   if constexpr (kLengths) {
     if (spec.lengths) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -286,6 +287,22 @@ TEST(LengthRows, ALongerPushMakesItsRowAsLong) {
   EXPECT_THAT(PulledRow<double>(*part, 3), ElementsAre(12, 3, 1));
   EXPECT_THAT(PulledRow<double>(*part, 9), ElementsAre(7, 8, 9, 1));
   EXPECT_THAT(PulledRow<double>(*part, kMaxKey), ElementsAre(5));
+}
+
+// docs/parameter-server.md says what a row takes.
+TEST(LengthRows, TakeABoundedPlaceBesideTheirElements) {
+  // The least and the most: where the index, and where the lists have just grown.
+  for (const size_t rows : {7'168, 7'169, 8'192, 8'193, 10'000}) {
+    const std::unique_ptr<Part> part = Make(Spec<double>(4, Update::kSum));
+    std::vector<Key> keys(rows);
+    std::iota(keys.begin(), keys.end(), Key{0});
+    const std::vector<uint32_t> lengths(rows, 3);
+    const std::vector<double> values(3 * rows, 1);
+    PHALANX_ASSERT_OK(part->Push(From{}, keys, values.data(), lengths));
+    const uint64_t elements = rows * (16 + 3 * sizeof(double));
+    EXPECT_GE(part->bytes(), elements + 45 * rows) << rows;
+    EXPECT_LE(part->bytes(), elements + 90 * rows) << rows;
+  }
 }
 
 TEST(LengthRows, NewElementsHaveNewState) {
