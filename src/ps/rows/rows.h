@@ -1,8 +1,7 @@
 // Rows: the rows of one part of a table with the state of its update, and what is added to them in
 // a clock until Turn.
 //
-//   DenseRows    values  | k0 | k1 | k2 | ...    one array for each field, rows in the order of
-//   keys
+//   DenseRows    values  | k0 | k1 | k2 | ...    one array for each field, in the order of keys
 //                state   | k0 | k1 | k2 | ...
 //                added   | k0 | k1 | k2 | ...    with a flag for each row
 //   SparseRows   key -> | values | state |       in chunks that never move
